@@ -1,0 +1,45 @@
+"""What the machine under this process offers to ranks: processors, and whose rights we have."""
+
+import os
+from pathlib import Path
+
+CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
+CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores() -> int:
+    """Physical cores this process may use: its affinity, less what a control group's quota takes away."""
+    cores = _physical_cores(_affinity())
+    quota = _control_group_quota()
+    return cores if quota is None else max(1, min(cores, quota))
+
+
+def is_root() -> bool:
+    """Whether this process runs as the superuser (containers usually do), for whom Open MPI wants a flag."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _affinity() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def _physical_cores(processors: set[int]) -> int:
+    """Distinct (package, core) pairs behind the logical processors; where the system does not tell, their number."""
+    cores = set()
+    for processor in processors:
+        topology = CPU_TOPOLOGY / f"cpu{processor}" / "topology"
+        try:
+            cores.add(((topology / "physical_package_id").read_text(), (topology / "core_id").read_text()))
+        except OSError:
+            return len(processors)
+    return len(cores)
+
+
+def _control_group_quota() -> int | None:
+    try:
+        quota, period = CGROUP_CPU_MAX.read_text().split()[:2]
+    except (OSError, ValueError):
+        return None
+    return None if quota == "max" else max(1, int(quota) // int(period))
