@@ -1,0 +1,7 @@
+"""Errors of communication."""
+
+from __future__ import annotations
+
+
+class CollectiveError(Exception):
+    """Processes disagree at a collective, or one waits in vain."""

@@ -1,0 +1,233 @@
+"""How an op is declared, and the table of all declared ops.
+
+One declaration an op: its operands, attributes (with kinds and defaults), results and regions, how its result types
+follow, which constraints hold, and its pretty assembly form. Parser, printer, verifier, builder, compiler and the
+completeness tests all read it; nobody else says what an op is.
+
+    SLICE = define(
+        "stablehlo.slice",
+        operands=[operand("operand")],
+        attributes=[attribute("start_indices", I64_ARRAY), ...],
+        results=[result("result")],
+        assembly="$operand custom<SliceRanges>($start_indices, $limit_indices, $strides) attr-dict : functional-type",
+    )
+
+    @SLICE.infer
+    def _(op: Op) -> list[Type]: ...
+
+    @SLICE.constraint("C2", "size(start_indices) = size(limit_indices) = size(strides) = rank(operand)")
+    def _(op: Op) -> str | None: ...       # None when it holds, else what is wrong, with the actual values
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from spmd.dialects.kinds import TENSOR, AttributeKind, TypeSet
+from spmd.ir import Op
+from spmd.types import Type
+
+_REQUIRED = object()
+
+
+@dataclass(frozen=True)
+class OperandDef:
+    """An operand or result: its name, its types, and whether it stands for any number of values."""
+
+    name: str
+    types: TypeSet = TENSOR
+    variadic: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class AttributeDef:
+    """An attribute. `default` is a value, or a function of the op; absent for a required or an optional one.
+
+    `optional` ones without a default read as None.
+    """
+
+    name: str
+    kind: AttributeKind[Any]
+    default: Any = _REQUIRED
+    optional: bool = False
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED and not self.optional
+
+
+@dataclass(frozen=True)
+class RegionDef:
+    name: str
+    variadic: bool = False
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A constraint of the specification: `check` returns None, or what breaks it."""
+
+    label: str
+    text: str
+    check: Callable[[Op], str | None]
+
+
+#: An inference rule: the op, whose `results` may be empty, to its result types. Raises InferenceError.
+Infer = Callable[[Op], list[Type]]
+
+
+class InferenceError(Exception):
+    """Result types cannot be worked out: the operands break a constraint. `label` names it where known."""
+
+    def __init__(self, message: str, label: str = "") -> None:
+        super().__init__(message)
+        self.label = label
+
+
+@dataclass(eq=False)
+class OpDef:
+    """The declaration of one op. Use `define`."""
+
+    name: str
+    operands: tuple[OperandDef, ...]
+    attributes: tuple[AttributeDef, ...]
+    results: tuple[OperandDef, ...]
+    regions: tuple[RegionDef, ...]
+    assembly: str | None
+    traits: frozenset[str]
+    constraints: list[Constraint] = field(default_factory=list)
+    inference: Infer | None = None
+
+    def __post_init__(self) -> None:
+        self.attribute_table = {declared.name: declared for declared in self.attributes}
+        self._operand_slices: dict[tuple[int, tuple[int, ...] | None], dict[str, slice]] = {}
+
+    @property
+    def dialect(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def is_pure(self) -> bool:
+        """No effects: may be removed when unused, computed early, or merged with its equal."""
+        return "pure" in self.traits
+
+    @property
+    def is_terminator(self) -> bool:
+        return "terminator" in self.traits
+
+    def infer(self, rule: Infer) -> Infer:
+        """Decorator: `rule` gives the result types."""
+        self.inference = rule
+        return rule
+
+    def constraint(self, label: str, text: str = "") -> Callable[[Callable[[Op], str | None]], Callable[[Op], str | None]]:
+        """Decorator: the function checks the constraint `label` of the specification."""
+
+        def add(check: Callable[[Op], str | None]) -> Callable[[Op], str | None]:
+            self.constraints.append(Constraint(label, text, check))
+            return check
+
+        return add
+
+    def default(self, op: Op, name: str) -> Any:
+        """The default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
+        declared = self.attribute_table[name]
+        if declared.default is _REQUIRED:
+            if declared.optional:
+                return None
+            raise KeyError(f"{self.name}: attribute {name} is missing")
+        return declared.default(op) if callable(declared.default) else declared.default
+
+    def operand_slice(self, op: Op, name: str) -> slice:
+        """Where the operands declared as `name` stand in `op.operands`."""
+        segments = op.attributes.get("operandSegmentSizes")
+        key = (len(op.operands), segments)
+        slices = self._operand_slices.get(key)
+        if slices is None:
+            slices = self._operand_slices[key] = self._split(self.operands, len(op.operands), segments)
+        return slices[name]
+
+    def region_index(self, name: str) -> int:
+        return next(index for index, region in enumerate(self.regions) if region.name == name)
+
+    def _split(
+        self, declared: tuple[OperandDef, ...], count: int, segments: tuple[int, ...] | None
+    ) -> dict[str, slice]:
+        """Deals `count` values out: by segment sizes where given, else evenly among the variadic ones."""
+        loose = [entry for entry in declared if entry.variadic or entry.optional]
+        if segments is not None and len(segments) == len(declared):
+            sizes: Iterable[int] = segments
+        else:
+            spare = max(0, count - (len(declared) - len(loose)))
+            if len(loose) > 1 and not all(entry.variadic for entry in loose):
+                sizes = _fill_in_order(declared, spare)
+            else:
+                each, extra = divmod(spare, len(loose)) if loose else (0, 0)
+                sizes = [each + (extra if entry is loose[0] else 0) if entry in loose else 1 for entry in declared]
+        slices, start = {}, 0
+        for entry, size in zip(declared, sizes, strict=True):
+            slices[entry.name] = slice(start, start + size)
+            start += size
+        return slices
+
+
+def _fill_in_order(declared: tuple[OperandDef, ...], spare: int) -> list[int]:
+    sizes = []
+    for entry in declared:
+        if entry.optional:
+            sizes.append(min(1, spare))
+            spare -= sizes[-1]
+        else:
+            sizes.append(spare if entry.variadic else 1)
+    return sizes
+
+
+#: Every declared op by name.
+OPS: dict[str, OpDef] = {}
+
+
+def operand(name: str, types: TypeSet = TENSOR, *, variadic: bool = False, optional: bool = False) -> OperandDef:
+    return OperandDef(name, types, variadic, optional)
+
+
+result = operand
+
+
+def attribute(name: str, kind: AttributeKind[Any], *, default: Any = _REQUIRED, optional: bool = False) -> AttributeDef:
+    return AttributeDef(name, kind, default, optional)
+
+
+def region(name: str, *, variadic: bool = False) -> RegionDef:
+    return RegionDef(name, variadic)
+
+
+def define(
+    name: str,
+    *,
+    operands: Iterable[OperandDef] = (),
+    attributes: Iterable[AttributeDef] = (),
+    results: Iterable[OperandDef] = (),
+    regions: Iterable[RegionDef] = (),
+    assembly: str | None = None,
+    traits: Iterable[str] = (),
+) -> OpDef:
+    """Declares op `name`.
+
+    `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
+    in the generic form. Traits: pure, commutative, elementwise, terminator, symbol, isolated (its regions see
+    nothing from outside), same_type (operands and results are all of compatible types).
+    """
+    if name in OPS:
+        raise ValueError(f"{name} is declared twice")
+    made = OpDef(
+        name, tuple(operands), tuple(attributes), tuple(results), tuple(regions), assembly, frozenset(traits)
+    )
+    OPS[name] = made
+    return made
+
+
+def dialects() -> set[str]:
+    """Names of the dialects that have declared ops."""
+    return {definition.dialect for definition in OPS.values()}

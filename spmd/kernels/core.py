@@ -1,0 +1,107 @@
+"""What an op does: how a kernel is registered, and what its maker is given.
+
+A maker runs once, when the program is compiled. It sees the op with all that is static (types, attributes, regions)
+and returns the closure that the program calls on arrays:
+
+    @kernel("stablehlo.transpose")
+    def transpose(op: Op, context: Context) -> Kernel:
+        permutation = op["permutation"]
+        return Kernel(lambda operand: operand.transpose(permutation), aliases=(0,))
+
+The closure takes the operand arrays, then the values that the op's regions capture (spmd.ir.captured_values), and
+returns one array for one result, a tuple for several, and () for none. A tensor is an array of exactly the tensor
+type's dtype and shape (rank 0: a 0-d array or a NumPy scalar), a token None, a tuple a Python tuple, a future what
+async_start returned. Makers always see static tensor types, except for a result whose shape depends on values: ops
+with dynamic types are specialized to the shapes met while running (compiler/dynamic.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Module, Op
+
+#: A compiled region or function: `program(process, *values) -> tuple of results`.
+Program = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """The run-time path of one op, and what the executor may know of it.
+
+    call           closure over arrays
+    needs_process  call takes the Process before the arrays (collectives, streams, regions that may hold them)
+    accepts_out    call takes `out=`, an array of the (only) result's dtype and shape to write the result into
+    reuses         operands whose own buffer may serve as `out` when they are dead (call(x, y, out=x) is sound)
+    aliases        operands with which a result may share memory (views); empty: results are fresh arrays
+    pointwise      call acts element by element on arrays of any shapes that broadcast together (and accepts_out):
+                   it may be run piece by piece, and a region of such ops on whole slabs
+    owned          False when a result may be memory that somebody else keeps (custom calls): never reused in place
+    """
+
+    call: Callable[..., Any]
+    needs_process: bool = False
+    accepts_out: bool = False
+    reuses: tuple[int, ...] = ()
+    aliases: tuple[int, ...] = ()
+    pointwise: bool = False
+    owned: bool = True
+
+
+class Context(Protocol):
+    """What a maker may ask of the compiler."""
+
+    @property
+    def module(self) -> Module:
+        """The module being compiled."""
+
+    @property
+    def options(self) -> Any:
+        """spmd.compiler.options.Options: num_replicas, num_partitions, reproducible, ..."""
+
+    def region(self, op: Op, index: int) -> Program:
+        """Region `index` of `op`, compiled. Its program takes (process, *block arguments, *captured_values(op))."""
+
+    def function(self, symbol: str, op: Op) -> Program:
+        """The function `symbol`, compiled once: (process, *arguments). CompileError at `op` when there is none."""
+
+    def lookup(self, symbol: str, op: Op) -> Function:
+        """The function `symbol` itself."""
+
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays.
+
+        Takes one array a block argument (all of one shape, or shapes that broadcast), then the captured values, and
+        returns a tuple of arrays of the broadcast shape: the region applied at every element.
+        """
+
+
+Maker = Callable[[Op, Context], "Kernel | Callable[..., Any]"]
+
+#: Makers by op name.
+KERNELS: dict[str, Maker] = {}
+
+
+def kernel(*names: str) -> Callable[[Maker], Maker]:
+    """Decorator: files a maker under the names of the ops it serves."""
+
+    def add(maker: Maker) -> Maker:
+        for name in names:
+            if name in KERNELS:
+                raise ValueError(f"{name} has two kernels")
+            KERNELS[name] = maker
+        return maker
+
+    return add
+
+
+def make_kernel(op: Op, context: Context) -> Kernel:
+    """The kernel of `op`; CompileError for an op that nothing here runs."""
+    maker = KERNELS.get(op.name)
+    if maker is None:
+        raise CompileError(Diagnostic(op.location, "no kernel runs this op", op.name))
+    made = maker(op, context)
+    return made if isinstance(made, Kernel) else Kernel(made)
