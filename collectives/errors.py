@@ -1,7 +1,9 @@
-"""Errors of communication."""
-
-from __future__ import annotations
+"""Errors of communication between processes."""
 
 
 class CollectiveError(Exception):
-    """Processes disagree at a collective, or one waits in vain."""
+    """Processes disagree on a communication, or one of them cannot take part in it."""
+
+
+class GroupError(CollectiveError, ValueError):
+    """A process group that does not fit the process grid."""

@@ -1,0 +1,167 @@
+"""The protocol that every transport keeps.
+
+A Communicator is one process's end of a process group. Its methods *bind*: they take what is static about a
+collective, check it once, and return the closure that the program calls on arrays.
+
+* ``call(array, out=None) -> result``: ``array`` has the bound shape and dtype. The result is the process's own, a
+  new array, or ``out`` where given (C-contiguous, of the result's shape and dtype). ``out is array`` asks for the
+  collective in place where operand and result have one shape; otherwise the two must not overlap.
+* ``start(array) -> Request``: the same without waiting. The operand must stay as it is until ``wait`` returns.
+
+The processes of a group must make the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Array,
+    Barrier,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+    Shape,
+)
+from collectives.reduction import ADD, Reduction
+
+Pairs = Sequence[tuple[int, int]]
+
+
+class Call(Protocol):
+    """A bound collective."""
+
+    def __call__(self, array: Array, out: Array | None = None) -> Array: ...
+
+
+class Request(Protocol):
+    """A collective under way."""
+
+    def wait(self) -> Array:
+        """The result, once it is there. May be called once."""
+        ...
+
+
+class Start(Protocol):
+    """A bound nonblocking collective."""
+
+    def __call__(self, array: Array) -> Request: ...
+
+
+class Communicator(ABC):
+    """One process's end of a process group.
+
+    ``rank`` is the process's position in the group, ``size`` the number of its processes, ``members`` their world
+    ranks in the group's own order.
+    """
+
+    rank: int
+    size: int
+    members: tuple[int, ...]
+
+    @property
+    def world_rank(self) -> int:
+        """The process's rank in the whole grid."""
+        return self.members[self.rank]
+
+    @abstractmethod
+    def group(self, members: Sequence[int]) -> Communicator:
+        """The group of the world ranks ``members``, in this order; to be called by its members only.
+
+        Found once and kept: a second call with the same members costs a dictionary look-up.
+        """
+
+    @abstractmethod
+    def bind(self, operation: Operation, where: str = "") -> Call:
+        """The blocking closure of ``operation``; ``where`` is the place in the source, for messages."""
+
+    @abstractmethod
+    def bind_start(self, operation: Operation, where: str = "") -> Start:
+        """The nonblocking closure of ``operation``."""
+
+    @abstractmethod
+    def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
+        """Sends a copy of ``array`` to position ``target`` without waiting for its receiver."""
+
+    @abstractmethod
+    def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+        """The next array that position ``source`` has sent here under ``tag``, in the order of sending."""
+
+    @abstractmethod
+    def exchange(self, value: object) -> list[Any]:
+        """Every process's ``value``, in group order: for set-up and error reports, not for data."""
+
+    def all_reduce(
+        self,
+        shape: Shape,
+        dtype: npt.DTypeLike,
+        reduction: Reduction = ADD,
+        *,
+        reproducible: bool = False,
+        where: str = "",
+    ) -> Call:
+        """Binds the reduction over all processes."""
+        return self.bind(AllReduce(shape, np.dtype(dtype), reduction, reproducible), where)
+
+    def reduce_scatter(
+        self,
+        shape: Shape,
+        dtype: npt.DTypeLike,
+        dim: int,
+        reduction: Reduction = ADD,
+        *,
+        reproducible: bool = False,
+        where: str = "",
+    ) -> Call:
+        """Binds the reduction of which each process gets its part along ``dim``."""
+        return self.bind(ReduceScatter(shape, np.dtype(dtype), reduction, dim, reproducible), where)
+
+    def all_gather(self, shape: Shape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> Call:
+        """Binds the concatenation of all operands along ``dim``."""
+        return self.bind(AllGather(shape, np.dtype(dtype), dim), where)
+
+    def all_to_all(
+        self, shape: Shape, dtype: npt.DTypeLike, split_dim: int, concat_dim: int, split_count: int, *, where: str = ""
+    ) -> Call:
+        """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``."""
+        return self.bind(AllToAll(shape, np.dtype(dtype), split_dim, concat_dim, split_count), where)
+
+    def collective_permute(
+        self, shape: Shape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
+    ) -> Call:
+        """Binds the transfers ``(source, target)``, by position in the group; ``fill`` where nothing arrives."""
+        pairs = tuple((int(source), int(target)) for source, target in pairs)
+        return self.bind(CollectivePermute(shape, np.dtype(dtype), pairs, fill), where)
+
+    def collective_broadcast(self, shape: Shape, dtype: npt.DTypeLike, root: int = 0, *, where: str = "") -> Call:
+        """Binds the broadcast from position ``root``."""
+        return self.bind(CollectiveBroadcast(shape, np.dtype(dtype), root), where)
+
+    def collective_reduce(
+        self,
+        shape: Shape,
+        dtype: npt.DTypeLike,
+        reduction: Reduction = ADD,
+        root: int = 0,
+        *,
+        reproducible: bool = False,
+        fill: int = 0,
+        where: str = "",
+    ) -> Call:
+        """Binds the reduction to position ``root``; the others get ``fill``."""
+        return self.bind(CollectiveReduce(shape, np.dtype(dtype), reduction, root, reproducible, fill), where)
+
+    def barrier(self, where: str = "") -> None:
+        """Waits until every process of the group has come here."""
+        operation = Barrier()
+        self.bind(operation, where)(np.empty(operation.shape, operation.dtype))

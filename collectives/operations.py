@@ -1,0 +1,240 @@
+"""The collectives as values: what is static about each, and what each means.
+
+``evaluate`` is the specification read directly ("Collective ops" and each op's section): the arrays of a group's
+processes in group order go in, each process's result comes out. The in-process transport executes it as it stands;
+MPI does the same with MPI's calls, and the tests hold one against the other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.errors import CollectiveError
+from collectives.reduction import Arithmetic, Reduction, arithmetic
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Operation(ABC):
+    """A collective with all that is static about it. Equal operations match each other across processes.
+
+    ``shape`` and ``dtype`` are the operand's.
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
+        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
+    def result_shape(self, size: int) -> Shape:
+        """The shape of a process's result in a group of ``size``. Raises CollectiveError when the shapes do not fit."""
+        return self.shape
+
+    @abstractmethod
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Each process's result; the results may share memory with each other and with the operands."""
+
+    def _check_dim(self, dim: int, what: str) -> None:
+        if not 0 <= dim < len(self.shape):
+            raise CollectiveError(f"{what} {dim} is out of range for an operand of rank {len(self.shape)}")
+
+
+def describe(operation: Operation) -> str:
+    """``all_reduce add of 4x2 float32``, for messages."""
+    extent = "x".join(map(str, operation.shape)) or "scalar"
+    return f"{operation.name}{_details(operation)} of {extent} {operation.dtype}"
+
+
+def _details(operation: Operation) -> str:
+    shown = {k: v for k, v in vars(operation).items() if k in _SHOWN and v not in (None, False)}
+    reduction = shown.pop("reduction", None)
+    text = f" {reduction}" if reduction else ""
+    return text + "".join(f", {k} {list(map(list, v)) if k == 'pairs' else v}" for k, v in shown.items())
+
+
+_SHOWN = ("reduction", "dim", "split_dim", "concat_dim", "split_count", "pairs", "root", "reproducible")
+
+
+@dataclass(frozen=True)
+class _Reducing(Operation):
+    reduction: Reduction
+
+    @cached_property
+    def arithmetic(self) -> Arithmetic:
+        """How the reduction is carried out on the operand's element type."""
+        return arithmetic(self.reduction, self.dtype)
+
+
+@dataclass(frozen=True)
+class AllReduce(_Reducing):
+    """Every process gets the reduction of all operands."""
+
+    reproducible: bool = False
+    name = "all_reduce"
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return [self.arithmetic.fold(arrays)] * len(arrays)
+
+
+@dataclass(frozen=True)
+class ReduceScatter(_Reducing):
+    """Every process gets its part, along ``dim``, of the reduction of all operands."""
+
+    dim: int
+    reproducible: bool = False
+    name = "reduce_scatter"
+
+    def result_shape(self, size: int) -> Shape:
+        self._check_dim(self.dim, "scatter_dimension")
+        return split_shape(self.shape, self.dim, size)
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return np.split(self.arithmetic.fold(arrays), len(arrays), self.dim)
+
+
+@dataclass(frozen=True)
+class AllGather(Operation):
+    """Every process gets all operands, concatenated along ``dim``."""
+
+    dim: int
+    name = "all_gather"
+
+    def result_shape(self, size: int) -> Shape:
+        self._check_dim(self.dim, "all_gather_dim")
+        return scale_shape(self.shape, self.dim, size)
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return [np.concatenate(arrays, self.dim)] * len(arrays)
+
+
+@dataclass(frozen=True)
+class AllToAll(Operation):
+    """Part i along ``split_dim`` goes to process i; what arrives is concatenated along ``concat_dim``."""
+
+    split_dim: int
+    concat_dim: int
+    split_count: int
+    name = "all_to_all"
+
+    def result_shape(self, size: int) -> Shape:
+        self._check_dim(self.split_dim, "split_dimension")
+        self._check_dim(self.concat_dim, "concat_dimension")
+        if self.split_count != size:
+            raise CollectiveError(f"(C8) split_count is {self.split_count}, but the process group has {size} processes")
+        return scale_shape(split_shape(self.shape, self.split_dim, size), self.concat_dim, size)
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        parts = [np.split(array, self.split_count, self.split_dim) for array in arrays]
+        return [np.concatenate([part[i] for part in parts], self.concat_dim) for i in range(len(arrays))]
+
+
+@dataclass(frozen=True)
+class CollectivePermute(Operation):
+    """A target gets its source's operand, by positions in the group; ``fill`` where nothing arrives."""
+
+    pairs: tuple[tuple[int, int], ...]
+    fill: int = 0
+    name = "collective_permute"
+
+    def source(self, position: int) -> int | None:
+        """Who sends to ``position``."""
+        return next((source for source, target in self.pairs if target == position), None)
+
+    def target(self, position: int) -> int | None:
+        """To whom ``position`` sends."""
+        return next((target for source, target in self.pairs if source == position), None)
+
+    def result_shape(self, size: int) -> Shape:
+        for column, end in enumerate(("source", "target")):
+            ids = [pair[column] for pair in self.pairs]
+            if any(not 0 <= i < size for i in ids):
+                raise CollectiveError(f"source_target_pairs {list(self.pairs)}: a {end} is outside 0 to {size - 1}")
+            if len(set(ids)) < len(ids):
+                raise CollectiveError(f"source_target_pairs {list(self.pairs)}: a {end} appears more than once")
+        return self.shape
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        sources = {target: source for source, target in self.pairs}
+        return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
+
+
+@dataclass(frozen=True)
+class CollectiveBroadcast(Operation):
+    """Every process gets the operand of the process at position ``root``."""
+
+    root: int = 0
+    name = "collective_broadcast"
+
+    def result_shape(self, size: int) -> Shape:
+        check_root(self.root, size)
+        return self.shape
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return [arrays[self.root]] * len(arrays)
+
+
+@dataclass(frozen=True)
+class CollectiveReduce(_Reducing):
+    """The process at position ``root`` gets the reduction of all operands, the others ``fill``."""
+
+    root: int = 0
+    reproducible: bool = False
+    fill: int = 0
+    name = "collective_reduce"
+
+    def result_shape(self, size: int) -> Shape:
+        check_root(self.root, size)
+        return self.shape
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        total = self.arithmetic.fold(arrays)
+        return [total if i == self.root else filled(self) for i in range(len(arrays))]
+
+
+@dataclass(frozen=True)
+class Barrier(Operation):
+    """Nobody returns before all have come."""
+
+    shape: Shape = (0,)
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.uint8))
+    name = "barrier"
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return arrays
+
+
+def filled(operation: CollectivePermute | CollectiveReduce) -> Array:
+    """What a process gets to which nothing comes: zeros, or the zero point of a quantized type."""
+    if operation.fill == 0:
+        return np.zeros(operation.shape, operation.dtype)
+    return np.full(operation.shape, operation.fill, operation.dtype)
+
+
+def check_root(root: int, size: int) -> None:
+    """Raises CollectiveError when ``root`` is no position in a group of ``size``."""
+    if not 0 <= root < size:
+        raise CollectiveError(f"root {root} is outside the process group of {size} processes")
+
+
+def split_shape(shape: Shape, dim: int, parts: int) -> Shape:
+    """``shape`` with dimension ``dim`` divided into ``parts``."""
+    if shape[dim] % parts:
+        raise CollectiveError(f"dimension {dim} of size {shape[dim]} cannot be split into {parts} equal parts")
+    return (*shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
+
+
+def scale_shape(shape: Shape, dim: int, parts: int) -> Shape:
+    """``shape`` with dimension ``dim`` taken ``parts`` times."""
+    return (*shape[:dim], shape[dim] * parts, *shape[dim + 1 :])
