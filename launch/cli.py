@@ -1,4 +1,4 @@
-"""The ``spmd`` command: finds its subcommands by listing :mod:`launch.commands`, and turns errors into exit statuses."""
+"""The ``spmd`` command: subcommands are found by listing :mod:`launch.commands`; errors become exit statuses."""
 
 import argparse
 import importlib

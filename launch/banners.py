@@ -1,0 +1,103 @@
+"""Open MPI's banners on how a job ended, taken out of the stream and read for what they know."""
+
+import re
+import signal
+
+RULE = b"-" * 74
+LONGEST_BANNER = 4096
+
+_KILLED = re.compile(r"noticed that process rank (\d+) with PID (\d+) on node (\S+)\s+exited on\s+signal (\d+)")
+_EXITED = re.compile(r"Process name: \[[^\]]*,(\d+)\]\s+Exit code:\s+(\d+)")
+_ENDINGS = (
+    "MPI_ABORT was invoked on rank",
+    "has exited due to process rank",
+    "detected that one or more processes exited with non-zero status",
+    "noticed that process rank",
+    "Primary job  terminated normally",
+)
+
+
+class BannerFilter:
+    """Passes a byte stream on, without the banners that say that a job has ended.
+
+    :attr:`cause` tells the end in one line, once such a banner was seen. Everything else passes unchanged and without
+    delay, except that a line that begins like a banner's rule waits for its end.
+    """
+
+    def __init__(self) -> None:
+        self.cause = ""
+        self._held = b""
+        self._at_line_start = True
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes in; return those to be passed on now."""
+        self._held += data
+        passed = b""
+        while self._held:
+            start = self._candidate()
+            if start < 0:
+                return passed + self._pass(len(self._held))
+            passed += self._pass(start)
+            end = self._end_of_banner()
+            if end is None:
+                if len(self._held) <= LONGEST_BANNER:
+                    return passed
+                end = len(RULE)
+            if self._is_ending(self._held[:end]):
+                self._held = self._held[end:]
+            else:
+                passed += self._pass(end)
+        return passed
+
+    def flush(self) -> bytes:
+        """Return all that is held: nothing more came to complete it."""
+        return self._pass(len(self._held))
+
+    def _pass(self, count: int) -> bytes:
+        passed, self._held = self._held[:count], self._held[count:]
+        if passed:
+            self._at_line_start = passed.endswith((b"\n", b"\r"))
+        return passed
+
+    def _candidate(self) -> int:
+        """Where a line starts that is a rule, or may yet become one; -1 if none does."""
+        starts = [0] if self._at_line_start else []
+        starts += [match.end() for match in re.finditer(rb"[\r\n]", self._held)]
+        for start in starts:
+            line = self._held[start : start + len(RULE)]
+            if line and RULE.startswith(line):
+                return start
+        return -1
+
+    def _end_of_banner(self) -> int | None:
+        """Where the banner at the start of what is held ends, its closing rule included; None if not here yet."""
+        if len(self._held) <= len(RULE):
+            return None
+        closing = self._held.find(b"\n" + RULE, len(RULE))
+        if closing < 0:
+            return None
+        end = closing + 1 + len(RULE)
+        return end + 1 if self._held[end : end + 1] == b"\n" else end
+
+    def _is_ending(self, banner: bytes) -> bool:
+        text = banner.decode(errors="replace")
+        if not any(words in text for words in _ENDINGS):
+            return False
+        if killed := _KILLED.search(text):
+            rank, process, node, number = killed.groups()
+            name = _signal_name(int(number))
+            self.cause = (
+                f"spmd launch: rank {rank} (process {process} on {node}) was killed by signal {number} ({name}); "
+                "all other ranks were ended"
+            )
+        elif exited := _EXITED.search(text):
+            rank, status = exited.groups()
+            self.cause = f"spmd launch: rank {rank} exited with status {status}; all other ranks were ended"
+        return True
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

@@ -1,0 +1,26 @@
+"""``spmd check``: parse and verify programs; silent when all is well."""
+
+import argparse
+import sys
+
+HELP = "parse and verify programs: silent, or the errors with their source lines"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("programs", nargs="+", metavar="PROGRAM", help="a file of StableHLO")
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+
+    status = 0
+    for path in args.programs:
+        try:
+            spmd.load(path)
+        except spmd.SpmdError as error:
+            print(error, file=sys.stderr)
+            status = 1
+        except OSError as error:
+            print(f"{path}: error: {error.strerror}", file=sys.stderr)
+            status = 1
+    return status

