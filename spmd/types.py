@@ -147,7 +147,7 @@ ELEMENT_TYPES: dict[str, ElementType] = {
         I1,
         *_integers(),
         *(
-            ElementType(name, "float", bits, np.dtype(getattr(ml_dtypes, "float" + name[1:].lower())))
+            ElementType(name, "float", bits, np.dtype(getattr(ml_dtypes, f"float{name[1]}_{name[2:].lower()}")))
             for name, bits in _SMALL_FLOATS.items()
         ),
         BF16,

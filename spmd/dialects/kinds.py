@@ -50,28 +50,47 @@ class TypeSet:
         return TypeSet(f"{self.text} or {other.text}", lambda type: self.admits(type) or other.admits(type))
 
 
-def tensor_of_kinds(*kinds: str, rank: int | None = None, static: bool = False) -> TypeSet:
-    """Ranked tensors whose element type's kind is one of `kinds` (all kinds when none is given).
+def tensor_of_kinds(*kinds: str, rank: int | None = None, static: bool = False, unranked: bool = False) -> TypeSet:
+    """Tensors whose element type's kind is one of `kinds`.
 
-    Kinds: i1, signed, unsigned, float, complex, quantized (per tensor), quantized_axis (per axis), index.
+    Kinds: i1, signed, unsigned, float, complex, quantized (per tensor), quantized_axis (per axis), index. `static`
+    asks for a static shape; `unranked` admits `tensor<*x...>` too.
     """
 
     def admits(type: t.Type) -> bool:
+        if isinstance(type, t.UnrankedTensorType):
+            return unranked and element_kind(type.element_type) in allowed
         if not isinstance(type, t.TensorType) or (rank is not None and type.rank != rank):
             return False
-        if static and not (type.is_static or type.bounds is not None):
-            return False
-        element = type.element_type
-        if isinstance(element, t.QuantizedType):
-            return ("quantized_axis" if element.is_per_axis or element.block_sizes else "quantized") in allowed
-        return isinstance(element, t.ElementType) and element.kind in allowed and element.numpy is not None
+        return element_kind(type.element_type) in allowed and not (static and not type.is_static)
 
-    allowed = frozenset(kinds or _ALL_KINDS)
+    allowed = frozenset(kinds)
     text = ("statically shaped " if static else "") + ("" if rank is None else f"{rank}-dimensional ")
     return TypeSet(f"{text}tensor of {_kinds_text(kinds)}", admits)
 
 
-_ALL_KINDS = ("i1", "signed", "unsigned", "float", "complex", "quantized", "quantized_axis")
+def tensor_of_types(*elements: t.ElementType, rank: int | None = None) -> TypeSet:
+    """Ranked tensors of exactly these element types."""
+
+    def admits(type: t.Type) -> bool:
+        return isinstance(type, t.TensorType) and type.element_type in elements and rank in (None, type.rank)
+
+    shape = "" if rank is None else f"{rank}-dimensional "
+    return TypeSet(f"{shape}tensor of {' or '.join(map(str, elements))}", admits)
+
+
+def element_kind(element: t.Type) -> str:
+    """The kind of a tensor's element type; `other` for one that no StableHLO tensor has."""
+    if isinstance(element, t.QuantizedType):
+        if element.block_sizes:
+            return "other"
+        return "quantized_axis" if element.is_per_axis else "quantized"
+    if isinstance(element, t.ElementType) and element.numpy is not None:
+        return element.kind
+    return "other"
+
+
+_NUMERIC = ("i1", "signed", "unsigned", "float", "complex")
 _KIND_TEXT = {
     "i1": "boolean",
     "signed": "signed integer",
@@ -85,19 +104,56 @@ _KIND_TEXT = {
 
 
 def _kinds_text(kinds: tuple[str, ...]) -> str:
-    if not kinds:
-        return "any StableHLO element type"
     names = [_KIND_TEXT[kind] for kind in kinds]
     text = ", ".join(names[:-1]) + (" or " if len(names) > 1 else "") + names[-1]
     return text + (" type" if len(names) == 1 else " types")
 
 
 ANY_TYPE = TypeSet("any type", lambda type: True)
-TENSOR = tensor_of_kinds()
+#: What the specification's Inputs call "tensor or per-tensor quantized tensor".
+TENSOR = tensor_of_kinds(*_NUMERIC, "quantized")
+#: "tensor or quantized tensor": per-axis quantized ones too.
+TENSOR_OR_PER_AXIS = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis")
+NON_QUANTIZED = tensor_of_kinds(*_NUMERIC)
+STATIC_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", static=True)
+ANY_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", unranked=True)
+PREDICATE = tensor_of_kinds("i1")
+INTEGER = tensor_of_kinds("signed", "unsigned")
+PREDICATE_OR_INTEGER = tensor_of_kinds("i1", "signed", "unsigned")
+INTEGER_SCALAR = tensor_of_kinds("signed", "unsigned", rank=0)
+FLOAT = tensor_of_kinds("float")
+FLOAT_OR_COMPLEX = tensor_of_kinds("float", "complex")
+FLOAT_OR_QUANTIZED = tensor_of_kinds("float", "quantized")
+FLOAT_COMPLEX_OR_QUANTIZED = tensor_of_kinds("float", "complex", "quantized")
+SCALAR = tensor_of_kinds(*_NUMERIC, "quantized", rank=0)
+#: A 1-dimensional tensor that names dimensions or sizes.
+DIMENSIONS = tensor_of_kinds("index", "signed", "unsigned", rank=1)
+STATIC_DIMENSIONS = tensor_of_kinds("index", "signed", "unsigned", rank=1, static=True)
 TOKEN = TypeSet("token", lambda type: isinstance(type, t.TokenType))
-TUPLE = TypeSet("tuple", lambda type: isinstance(type, t.TupleType))
 FUTURE = TypeSet("future", lambda type: isinstance(type, t.FutureType))
-BUFFER = TypeSet("buffer", lambda type: isinstance(type, t.BufferType))
+BUFFER = TypeSet(
+    "buffer", lambda type: isinstance(type, t.BufferType) and element_kind(type.element_type) in (*_NUMERIC, "quantized")
+)
+
+
+def tuple_of(leaves: TypeSet) -> TypeSet:
+    """Tuples, nested to any depth, of `leaves`."""
+
+    def admits(type: t.Type) -> bool:
+        if not isinstance(type, t.TupleType):
+            return False
+        return all(leaves.admits(inner) or admits(inner) for inner in type.types)
+
+    return TypeSet(f"tuple of {leaves.text}", admits)
+
+
+TENSOR_OR_TOKEN = TENSOR | TOKEN
+VALUE = TENSOR_OR_PER_AXIS | TOKEN
+VALUE_OR_BUFFER = VALUE | BUFFER
+TUPLE = tuple_of(VALUE_OR_BUFFER)
+VALUE_OR_TUPLE = VALUE | TUPLE
+VALUE_BUFFER_OR_TUPLE = VALUE_OR_BUFFER | TUPLE
+CUSTOM_CALL_VALUE = ANY_TENSOR | BUFFER | TOKEN | tuple_of(ANY_TENSOR | BUFFER | TOKEN) | FUTURE
 
 
 # --- attributes ------------------------------------------------------------------------------------------------------
@@ -108,12 +164,15 @@ class AttributeKind(Generic[T]):
     """What a declared attribute holds.
 
     `decode` takes MLIR's attribute and returns the value, or raises ValueError saying what was expected; `encode` is
-    its inverse. `text` names the kind in errors.
+    its inverse. `text` names the kind in errors. In an assembly form, where the declaration tells the rest, a number
+    of `type` stands without its type, and one of `cases` without the enum's name.
     """
 
     text: str
     decode: Callable[[Attribute], T]
     encode: Callable[[T], Attribute]
+    type: t.ElementType | None = None
+    cases: tuple[str, ...] = ()
 
 
 def _expected(text: str, attribute: Attribute) -> ValueError:
@@ -128,11 +187,13 @@ def _integer_kind(element: t.ElementType) -> AttributeKind[int]:
             return attribute.value
         raise _expected(text, attribute)
 
-    return AttributeKind(text, decode, lambda value: IntegerAttr(value, element))
+    return AttributeKind(text, decode, lambda value: IntegerAttr(value, element), element)
 
 
 I64 = _integer_kind(t.I64)
 I32 = _integer_kind(t.I32)
+UI32 = _integer_kind(t.UI32)
+INDEX = _integer_kind(t.INDEX)
 
 
 def _decode_bool(attribute: Attribute) -> bool:
@@ -164,15 +225,23 @@ STRING: AttributeKind[str] = AttributeKind(
 )
 
 
-def _decode_f32(attribute: Attribute) -> float:
-    if isinstance(attribute, FloatAttr) and attribute.type is t.F32:
-        return attribute.value
-    raise _expected("a 32-bit float", attribute)
+def _float_kind(element: t.ElementType) -> AttributeKind[float]:
+    text = f"{element.bits}-bit float"
+    bits = np.dtype(f"u{element.bits // 8}")
+
+    def decode(attribute: Attribute) -> float:
+        if isinstance(attribute, FloatAttr) and attribute.type is element:
+            return attribute.value
+        raise _expected(text, attribute)
+
+    def encode(value: float) -> Attribute:
+        return FloatAttr(int(np.asarray(value, element.dtype).view(bits)), element)
+
+    return AttributeKind(text, decode, encode, element)
 
 
-F32: AttributeKind[float] = AttributeKind(
-    "32-bit float", _decode_f32, lambda value: FloatAttr(int(np.float32(value).view(np.uint32)), t.F32)
-)
+F32 = _float_kind(t.F32)
+F64 = _float_kind(t.F64)
 
 
 def _decode_symbol(attribute: Attribute) -> str:
@@ -269,7 +338,44 @@ def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
             raise ValueError(f"expected one of {', '.join(cases)}, got {value}")
         return value
 
-    return AttributeKind(text, decode, lambda value: EnumAttr(dialect, mnemonic, value))
+    return AttributeKind(text, decode, lambda value: EnumAttr(dialect, mnemonic, value), cases=cases)
+
+
+def integer_enum(element: t.ElementType, *cases: str) -> AttributeKind[str]:
+    """An enum that is stored as an integer, the index of the case; its value is the case's name."""
+    text = f"one of {', '.join(cases)}"
+
+    def decode(attribute: Attribute) -> str:
+        if isinstance(attribute, IntegerAttr) and attribute.type is element and 0 <= attribute.value < len(cases):
+            return cases[attribute.value]
+        raise _expected(text, attribute)
+
+    return AttributeKind(text, decode, lambda value: IntegerAttr(cases.index(value), element), cases=cases)
+
+
+def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
+    """The first of `kinds` that decodes the attribute; values of the kinds must not be confusable."""
+    text = " or ".join(kind.text for kind in kinds)
+
+    def decode(attribute: Attribute) -> Any:
+        for kind in kinds:
+            try:
+                return kind.decode(attribute)
+            except ValueError:
+                continue
+        raise _expected(text, attribute)
+
+    def encode(value: Any) -> Attribute:
+        for kind in kinds:
+            try:
+                encoded = kind.encode(value)
+            except (TypeError, ValueError, AttributeError):
+                continue
+            if isinstance(encoded, Attribute):
+                return encoded
+        raise TypeError(f"no attribute of {text} holds {value!r}")
+
+    return AttributeKind(text, decode, encode)
 
 
 def struct(cls: type[T]) -> AttributeKind[T]:

@@ -1,0 +1,319 @@
+"""Attributes of the sdy dialect: meshes, shardings, factor rules, and what its collectives take.
+
+Each is a frozen dataclass that is its own value. `format()` gives the body of its text, without the `#sdy.mnemonic`
+in front, as it stands inside other sdy attributes ("stripped"). Source: Shardy's dialect documentation, "Attributes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from spmd.attributes import SymbolRefAttr
+from spmd.dialects.structs import StructAttribute, struct_attribute
+
+_FACTOR_LETTERS = "ijklmnopqrstuvwxyz"
+
+
+def quote(text: str) -> str:
+    """A string as MLIR writes it between quotes."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def factor_symbol(index: int) -> str:
+    """The name of factor `index` in a rule's text: i, j, ..., z, z_1, z_2, ..."""
+    last = len(_FACTOR_LETTERS) - 1
+    return _FACTOR_LETTERS[index] if index <= last else f"z_{index - last}"
+
+
+@struct_attribute("sdy", "mesh_axis")
+@dataclass(frozen=True)
+class MeshAxis(StructAttribute):
+    """`"x"=4`: a named axis and its size."""
+
+    name: str
+    size: int
+
+    def format(self) -> str:
+        return f"{quote(self.name)}={self.size}"
+
+
+@struct_attribute("sdy", "mesh")
+@dataclass(frozen=True)
+class Mesh(StructAttribute):
+    """`<["x"=4, "y"=2], device_ids=[...]>`: axes, and the device at each position where that is not the position.
+
+    No axes and one device id is a maximal mesh (everything on that device); no axes and no ids an empty mesh.
+    """
+
+    axes: tuple[MeshAxis, ...] = ()
+    device_ids: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of devices."""
+        return prod(axis.size for axis in self.axes)
+
+    @property
+    def is_maximal(self) -> bool:
+        return not self.axes and len(self.device_ids) == 1
+
+    def axis_size(self, name: str) -> int | None:
+        """The size of axis `name`; None when the mesh has no such axis."""
+        return next((axis.size for axis in self.axes if axis.name == name), None)
+
+    def axis_position(self, name: str) -> int:
+        return next(index for index, axis in enumerate(self.axes) if axis.name == name)
+
+    def format(self) -> str:
+        axes = ", ".join(axis.format() for axis in self.axes)
+        devices = f", device_ids=[{', '.join(map(str, self.device_ids))}]" if self.device_ids else ""
+        return f"<[{axes}]{devices}>"
+
+
+@struct_attribute("sdy", "sub_axis_info")
+@dataclass(frozen=True)
+class SubAxisInfo(StructAttribute):
+    """`(pre_size)size`: the part of `size` that has sub-axes of product `pre_size` on its left."""
+
+    pre_size: int
+    size: int
+
+    def format(self) -> str:
+        return f"({self.pre_size}){self.size}"
+
+
+@struct_attribute("sdy", "axis_ref")
+@dataclass(frozen=True)
+class AxisRef(StructAttribute):
+    """`"x"` or `"x":(2)4`: a mesh axis or a part of one."""
+
+    name: str
+    sub_axis_info: SubAxisInfo | None = None
+
+    def format(self) -> str:
+        return quote(self.name) + (f":{self.sub_axis_info.format()}" if self.sub_axis_info else "")
+
+    def interval(self, full_size: int) -> tuple[int, int]:
+        """(pre-size, pre-size * size) in an axis of `full_size`; two refs overlap when their intervals do."""
+        if self.sub_axis_info is None:
+            return 1, full_size
+        return self.sub_axis_info.pre_size, self.sub_axis_info.pre_size * self.sub_axis_info.size
+
+    def size(self, mesh: Mesh) -> int:
+        if self.sub_axis_info is not None:
+            return self.sub_axis_info.size
+        found = mesh.axis_size(self.name)
+        assert found is not None
+        return found
+
+
+def format_axes(axes: tuple[AxisRef, ...]) -> str:
+    return "{" + ", ".join(axis.format() for axis in axes) + "}"
+
+
+@struct_attribute("sdy", "dimension_sharding")
+@dataclass(frozen=True)
+class DimensionSharding(StructAttribute):
+    """`{"x", "y", ?}p1`: axes from major to minor, whether more may follow, and the priority."""
+
+    axes: tuple[AxisRef, ...] = ()
+    is_closed: bool = True
+    priority: int | None = None
+
+    def format(self) -> str:
+        parts = [axis.format() for axis in self.axes] + ([] if self.is_closed else ["?"])
+        return "{" + ", ".join(parts) + "}" + ("" if self.priority is None else f"p{self.priority}")
+
+
+@struct_attribute("sdy", "sharding")
+@dataclass(frozen=True)
+class TensorSharding(StructAttribute):
+    """`<@mesh, [{"x"}, {?}], replicated={"y"}, unreduced={"z"}>`.
+
+    `mesh` is a symbol or the mesh itself; `reduction_op` (sum, max, min) is how the unreduced axes combine.
+    """
+
+    mesh: SymbolRefAttr | Mesh
+    dimensions: tuple[DimensionSharding, ...] = ()
+    replicated: tuple[AxisRef, ...] = ()
+    unreduced: tuple[AxisRef, ...] = ()
+    reduction_op: str = "sum"
+
+    def format(self) -> str:
+        mesh = f"mesh{self.mesh.format()}" if isinstance(self.mesh, Mesh) else "@" + self.mesh.root
+        text = f"<{mesh}, [{', '.join(dimension.format() for dimension in self.dimensions)}]"
+        if self.replicated:
+            text += f", replicated={format_axes(self.replicated)}"
+        if self.unreduced:
+            kind = "" if self.reduction_op == "sum" else self.reduction_op
+            text += f", unreduced={kind}{format_axes(self.unreduced)}"
+        return text + ">"
+
+
+@struct_attribute("sdy", "sharding_per_value")
+@dataclass(frozen=True)
+class ShardingPerValue(StructAttribute):
+    """`<[<@mesh, [...]>, ...]>`: one sharding an operand or result."""
+
+    shardings: tuple[TensorSharding, ...] = ()
+
+    def format_list(self) -> str:
+        return "[" + ", ".join(sharding.format() for sharding in self.shardings) + "]"
+
+    def format(self) -> str:
+        return f"<{self.format_list()}>"
+
+
+@struct_attribute("sdy", "manual_axes")
+@dataclass(frozen=True)
+class ManualAxes(StructAttribute):
+    """`{"x", "y"}`: the axes that a manual computation is written for."""
+
+    axes: tuple[str, ...] = ()
+
+    def format(self) -> str:
+        return "{" + ", ".join(map(quote, self.axes)) + "}"
+
+
+@struct_attribute("sdy", "dim_mapping")
+@dataclass(frozen=True)
+class DimMapping(StructAttribute):
+    """`ij`: the factors of one dimension from major to minor."""
+
+    factors: tuple[int, ...] = ()
+
+    def format(self) -> str:
+        return "".join(map(factor_symbol, self.factors))
+
+
+@struct_attribute("sdy", "tensor_mapping")
+@dataclass(frozen=True)
+class TensorMapping(StructAttribute):
+    """`[i, jk]`: the factors of each dimension of one tensor."""
+
+    dimensions: tuple[DimMapping, ...] = ()
+
+    def format(self) -> str:
+        return "[" + ", ".join(dimension.format() for dimension in self.dimensions) + "]"
+
+
+@struct_attribute("sdy", "op_sharding_rule")
+@dataclass(frozen=True)
+class OpShardingRule(StructAttribute):
+    """`<([i, k],[k, j])->([i, j]) {i=8, j=16, k=8} reduction={k}>`: how an op's dimensions are tied by factors."""
+
+    factor_sizes: tuple[int, ...] = ()
+    operands: tuple[TensorMapping, ...] = ()
+    results: tuple[TensorMapping, ...] = ()
+    reduction: tuple[int, ...] = ()
+    need_replication: tuple[int, ...] = ()
+    permutation: tuple[int, ...] = ()
+    blocked_propagation: tuple[int, ...] = ()
+    is_custom: bool = False
+
+    def format(self) -> str:
+        text = f"<({', '.join(m.format() for m in self.operands)})->({', '.join(m.format() for m in self.results)})"
+        if self.factor_sizes:
+            sizes = ", ".join(f"{factor_symbol(index)}={size}" for index, size in enumerate(self.factor_sizes))
+            text += f" {{{sizes}}}"
+        for name in ("reduction", "need_replication", "permutation", "blocked_propagation"):
+            factors = getattr(self, name)
+            if factors:
+                text += f" {name}={{{', '.join(map(factor_symbol, factors))}}}"
+        return text + (", custom>" if self.is_custom else ">")
+
+
+@struct_attribute("sdy", "axis_ref_list")
+@dataclass(frozen=True)
+class AxisRefList(StructAttribute):
+    """`{"x", "y":(1)2}`."""
+
+    axes: tuple[AxisRef, ...] = ()
+
+    def format(self) -> str:
+        return format_axes(self.axes)
+
+
+@struct_attribute("sdy", "list_of_axis_ref_lists")
+@dataclass(frozen=True)
+class ListOfAxisRefLists(StructAttribute):
+    """`[{"x"}, {}]`: one list of axes a dimension."""
+
+    lists: tuple[AxisRefList, ...] = ()
+
+    def format(self) -> str:
+        return "[" + ", ".join(axes.format() for axes in self.lists) + "]"
+
+
+@struct_attribute("sdy", "all_to_all_param")
+@dataclass(frozen=True)
+class AllToAllParam(StructAttribute):
+    """`{"x"}: 0->2`: axes that move from one dimension to another."""
+
+    axes: tuple[AxisRef, ...]
+    source: int
+    target: int
+
+    def format(self) -> str:
+        return f"{format_axes(self.axes)}: {self.source}->{self.target}"
+
+
+@struct_attribute("sdy", "all_to_all_param_list")
+@dataclass(frozen=True)
+class AllToAllParamList(StructAttribute):
+    """`[{"x"}: 0->2, {"y"}: 1->3]`."""
+
+    params: tuple[AllToAllParam, ...] = ()
+
+    def format(self) -> str:
+        return "[" + ", ".join(param.format() for param in self.params) + "]"
+
+
+@struct_attribute("sdy", "edge_value_ref")
+@dataclass(frozen=True)
+class EdgeValueRef(StructAttribute):
+    """`operand-0` or `result-1`."""
+
+    node: str
+    index: int
+
+    def format(self) -> str:
+        return f"{self.node}-{self.index}"
+
+
+@struct_attribute("sdy", "axis_to_propagation_details")
+@dataclass(frozen=True)
+class AxisToPropagationDetails(StructAttribute):
+    """`{"x" = operand-0 -> [result-0]}`: where an axis came from and where it went."""
+
+    axis: AxisRef
+    source: EdgeValueRef
+    targets: tuple[EdgeValueRef, ...] = ()
+
+    def format(self) -> str:
+        targets = ", ".join(target.format() for target in self.targets)
+        return f"{{{self.axis.format()} = {self.source.format()} -> [{targets}]}}"
+
+
+@struct_attribute("sdy", "propagation_one_step")
+@dataclass(frozen=True)
+class PropagationOneStep(StructAttribute):
+    """`{step-0 = [...]}`: what one step of propagation did."""
+
+    step: int
+    entries: tuple[AxisToPropagationDetails, ...] = ()
+
+    def format(self) -> str:
+        return f"{{step-{self.step} = [{', '.join(entry.format() for entry in self.entries)}]}}"
+
+
+@struct_attribute("sdy", "propagation_edges")
+@dataclass(frozen=True)
+class PropagationEdges(StructAttribute):
+    """`<[{step-0 = [...]}]>`."""
+
+    steps: tuple[PropagationOneStep, ...] = ()
+
+    def format(self) -> str:
+        return f"<[{', '.join(step.format() for step in self.steps)}]>"
