@@ -18,4 +18,4 @@ def test_rank_and_size_come_from_mpi() -> None:
 
 @pytest.mark.mpi
 def test_every_rank_has_a_thread_count() -> None:
-    assert int(os.environ["OPENBLAS_NUM_THREADS"]) >= 1 or int(os.environ["OMP_NUM_THREADS"]) >= 1
+    assert any(int(os.environ.get(name, 0)) >= 1 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
