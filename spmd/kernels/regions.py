@@ -1,0 +1,422 @@
+"""What a region says: the functions that reductions, scatters and sorts take as regions, recognized when compiled.
+
+A recognized region runs as NumPy's own reduction or sort; an unrecognized one runs as it is, on whole arrays.
+Recognition looks at what is computed, not at how it is written: constants may stand in or outside of the region, in
+any order, and arguments of commutative operations may be swapped.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr
+from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
+from spmd.kernels.core import Context
+from spmd.types import ElementType, TensorType
+
+Array = np.ndarray[Any, Any]
+
+#: An expression over a region's arguments: nested tuples, equal when they compute the same.
+Expression = tuple[Any, ...]
+
+_COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
+
+
+# --- low-precision types ---------------------------------------------------------------------------------------------
+
+
+def compute_dtype(element: ElementType) -> np.dtype[Any]:
+    """The dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
+    if element.is_float and element.bits < 32:
+        return np.dtype(np.float32)
+    if element.is_integer and element.bits < 8:
+        return np.dtype(np.int8 if element.is_signed else np.uint8)
+    return element.dtype
+
+
+# --- monoids ---------------------------------------------------------------------------------------------------------
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+_LOGICAL: dict[str, np.ufunc] = {
+    "add": np.logical_or,
+    "multiply": np.logical_and,
+    "maximum": np.logical_or,
+    "minimum": np.logical_and,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "xor": np.logical_xor,
+}
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """An associative and commutative operation, as the ufunc with its reduce, accumulate, reduceat and at.
+
+    The ufunc runs in `compute`, to which arrays of `element` are converted and from which results are rounded once.
+    Maximum and minimum propagate NaN, as the specification's do.
+    """
+
+    kind: str
+    element: ElementType
+    ufunc: np.ufunc
+    compute: np.dtype[Any]
+
+    @property
+    def direct(self) -> bool:
+        """Whether arrays of the element type are computed on as they are."""
+        return self.compute == self.element.dtype
+
+    @property
+    def idempotent(self) -> bool:
+        return self.kind in ("maximum", "minimum", "and", "or") or (self.element.is_boolean and self.kind != "xor")
+
+    @property
+    def identity(self) -> Any:
+        """The neutral element, a scalar of `compute`."""
+        dtype = self.compute
+        if self.kind in ("add", "or", "xor"):
+            return dtype.type(0)
+        if self.kind == "multiply":
+            return dtype.type(1)
+        if self.kind == "and":
+            return dtype.type(True) if dtype == np.bool_ else np.bitwise_not(dtype.type(0))
+        smallest = self.kind == "maximum"
+        if dtype == np.bool_:
+            return dtype.type(not smallest)
+        if dtype.kind == "c":
+            infinite = -np.inf if smallest else np.inf
+            return dtype.type(complex(infinite, infinite))
+        if dtype.kind == "f":
+            return dtype.type(-np.inf if smallest else np.inf)
+        limits = np.iinfo(dtype)
+        return dtype.type(limits.min if smallest else limits.max)
+
+
+def monoid_of(region: Region) -> Monoid | None:
+    """The monoid that `region` computes on its two arguments, or None."""
+    name = binary_of(region)
+    if name not in _UFUNCS:
+        return None
+    element = region.block.arguments[0].tensor.element_type
+    if not isinstance(element, ElementType):
+        return None
+    ufunc = (_LOGICAL if element.is_boolean else _UFUNCS)[name]
+    return Monoid(name, element, ufunc, compute_dtype(element))
+
+
+def binary_of(region: Region) -> str | None:
+    """The name (without its dialect) of the one op that `region` applies to its two arguments in their order."""
+    if len(region.blocks) != 1 or len(region.block.arguments) != 2:
+        return None
+    returned = _returned(region.block)
+    if len(returned) != 1:
+        return None
+    expression = Expressions(region.block)[returned[0]]
+    if expression is None or len(expression) != 4 or expression[2:] != (("argument", 0), ("argument", 1)):
+        return None
+    return str(expression[0])
+
+
+def returned_argument(region: Region) -> int | None:
+    """The position of the argument that `region` returns as it is (1 for an assigning scatter), or None."""
+    returned = _returned(region.block)
+    if len(returned) == 1:
+        expression = Expressions(region.block)[returned[0]]
+        if expression is not None and expression[0] == "argument":
+            return int(expression[1])
+    return None
+
+
+def _returned(block: Block) -> list[Value]:
+    return block.terminator.operands
+
+
+# --- expressions -----------------------------------------------------------------------------------------------------
+
+
+class Expressions:
+    """The expressions of a block's values; None for one that is computed with regions inside or has effects."""
+
+    def __init__(self, block: Block) -> None:
+        self._table: dict[Value, Expression | None] = {
+            argument: ("argument", index) for index, argument in enumerate(block.arguments)
+        }
+        for op in block.ops:
+            for result in op.results:
+                self._table[result] = self._of_result(op, result)
+
+    def __getitem__(self, value: Value) -> Expression | None:
+        if value not in self._table:
+            constant = _constant(value.defining_op)
+            self._table[value] = ("captured", value) if constant is None else constant
+        return self._table[value]
+
+    def _of_result(self, op: Op, result: Value) -> Expression | None:
+        constant = _constant(op)
+        if constant is not None:
+            return constant
+        if op.regions or op.definition is None or not (op.definition.is_pure or op.name.startswith("stablehlo.")):
+            return None
+        operands = [self[operand] for operand in op.operands]
+        if any(operand is None for operand in operands):
+            return None
+        if _is_identity(op):
+            return operands[0]
+        name = op.name.removeprefix("stablehlo.")
+        if name in _COMMUTATIVE or (name == "compare" and op["comparison_direction"] in ("EQ", "NE")):
+            operands.sort(key=repr)
+        return (name, (result.index, result.type, _frozen(op.attributes)), *operands)
+
+
+def _constant(op: Op | None) -> Expression | None:
+    if op is None or op.name != "stablehlo.constant":
+        return None
+    value = op.attributes["value"]
+    if not isinstance(value, DenseAttr):
+        return None
+    return ("constant", value.type, np.ascontiguousarray(value.array).tobytes())
+
+
+def _is_identity(op: Op) -> bool:
+    """Ops that give their operand back when everything is a scalar of one type."""
+    if op.name not in ("stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.reshape"):
+        return False
+    return op.operands[0].type is op.results[0].type
+
+
+def _frozen(attributes: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple((name, repr(attributes[name])) for name in sorted(attributes))
+
+
+def _swapped(expression: Expression) -> Expression:
+    """The expression with the two sides of a comparator exchanged: arguments 2k and 2k+1."""
+    if expression[0] == "argument":
+        return ("argument", expression[1] ^ 1)
+    if expression[0] in ("constant", "captured"):
+        return expression
+    name, head, *operands = expression
+    swapped = [_swapped(operand) for operand in operands]
+    if name in _COMMUTATIVE or (name == "compare" and ("'EQ'" in repr(head) or "'NE'" in repr(head))):
+        swapped.sort(key=repr)
+    return (name, head, *swapped)
+
+
+def _arguments(expression: Expression) -> set[int]:
+    if expression[0] == "argument":
+        return {expression[1]}
+    if expression[0] in ("constant", "captured"):
+        return set()
+    return set[int]().union(*(_arguments(operand) for operand in expression[2:]))
+
+
+# --- the place of the largest and the smallest -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """A reduction of (value, index) pairs to the largest or smallest value and where it is.
+
+    `tie` tells which index wins among equal values: "low" the lowest, "first" or "last" that of the first or last
+    argument. `propagates_nan`: a NaN wins, the first of several; otherwise the outcome with NaN depends on order.
+    """
+
+    kind: str
+    tie: str
+    propagates_nan: bool
+
+
+_ORDERINGS = {"compare", "and", "or", "xor", "not", "select", "minimum", "maximum", "constant", "return"}
+_LOW, _HIGH = 5, 6
+
+
+def extremum_of(op: Op, index: int, context: Context) -> Extremum | None:
+    """The extremum that region `index` of `op` reduces to, told from its outcome for every order of its arguments.
+
+    That is sound because the region only compares its arguments and selects among them.
+    """
+    region = op.regions[index]
+    types = [argument.tensor.element_type for argument in region.block.arguments]
+    if len(types) != 4 or captured_values(op) or types[0] is not types[2] or types[1] is not types[3]:
+        return None
+    value, place = types[0], types[1]
+    if not isinstance(value, ElementType) or not isinstance(place, ElementType):
+        return None
+    if value.is_complex or value.is_boolean or not place.is_integer or place.bits < 8 or value.bits < 8:
+        return None
+    if any(inner.name.removeprefix("stablehlo.") not in _ORDERINGS for inner in region.block.ops):
+        return None
+    if any(inner.name == "stablehlo.constant" and inner.result.tensor.dtype != np.bool_ for inner in region.block.ops):
+        return None
+    function = context.vectorized(op, index)
+
+    def outcome(cases: list[tuple[float, int, float, int]]) -> list[tuple[float, int]]:
+        columns = [np.array(column, types[k].dtype) for k, column in enumerate(zip(*cases, strict=True))]
+        values, places = function(*columns)
+        return [(float(v), int(p)) for v, p in zip(values, places, strict=True)]
+
+    return _match_extremum(outcome, value.is_float)
+
+
+def _match_extremum(outcome: Callable[[Any], list[tuple[float, int]]], is_float: bool) -> Extremum | None:
+    numbers = (_LOW, _HIGH)
+    # Indices below and above all values: a region that compares a value with an index is found out.
+    cases = [
+        (v0, i0, v1, i1)
+        for places in ((1, 2), (8, 9))
+        for v0, v1 in itertools.product(numbers, numbers)
+        for i0, i1 in itertools.product(places, places)
+    ]
+    found = outcome(cases)
+    for kind, tie in itertools.product(("maximum", "minimum"), ("low", "first", "last")):
+        if found == [_expected(kind, tie, case) for case in cases]:
+            return Extremum(kind, tie, not is_float or _propagates_nan(outcome))
+    return None
+
+
+def _expected(kind: str, tie: str, case: tuple[float, int, float, int]) -> tuple[float, int]:
+    v0, i0, v1, i1 = case
+    if v0 == v1:
+        return v0, {"low": min(i0, i1), "first": i0, "last": i1}[tie]
+    first = (v0 > v1) == (kind == "maximum")
+    return (v0, i0) if first else (v1, i1)
+
+
+def _propagates_nan(outcome: Callable[[Any], list[tuple[float, int]]]) -> bool:
+    nan = float("nan")
+    for (i0, i1), v in itertools.product(((1, 2), (2, 1)), (_LOW, _HIGH)):
+        found = outcome([(nan, i0, v, i1), (v, i0, nan, i1), (nan, i0, nan, i1)])
+        if [place for _, place in found] != [i0, i1, i0] or any(value == value for value, _ in found):
+            return False
+    return True
+
+
+# --- comparators -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """One key of a comparator: what is compared, in which direction and order.
+
+    `value` is the key of the left side in the comparator's block. `operand` is the sort operand that the key is,
+    None when it is computed from operands. `canonical`: NaNs are one, and so are zeros (JAX's comparators do this).
+    """
+
+    value: Value
+    operand: int | None
+    descending: bool
+    total_order: bool
+    canonical: bool
+
+
+def sort_keys(region: Region) -> tuple[SortKey, ...] | None:
+    """The keys of a comparator, the most significant first; None when it is no lexicographic order of keys."""
+    block = region.block
+    return _Comparator(block).keys(_returned(block)[0])
+
+
+class _Comparator:
+    def __init__(self, block: Block) -> None:
+        self._expressions = Expressions(block)
+
+    def keys(self, value: Value) -> tuple[SortKey, ...] | None:
+        op = value.defining_op
+        if op is None:
+            return None
+        if op.name == "stablehlo.compare":
+            key = self._key(op)
+            return None if key is None else (key,)
+        if op.name == "stablehlo.or":
+            for strict, rest in (op.operands, op.operands[::-1]):
+                inner = rest.defining_op
+                if inner is None or inner.name != "stablehlo.and":
+                    continue
+                for equal, tail in (inner.operands, inner.operands[::-1]):
+                    found = self._joined(strict, equal, "EQ", tail)
+                    if found is not None:
+                        return found
+        if op.name == "stablehlo.select":
+            condition, yes, no = op.operands
+            return self._joined(no, condition, "EQ", yes) or self._joined(yes, condition, "NE", no)
+        return None
+
+    def _joined(self, strict: Value, equal: Value, direction: str, tail: Value) -> tuple[SortKey, ...] | None:
+        """The keys of `strict or (equal and tail)`."""
+        first, same = strict.defining_op, equal.defining_op
+        if first is None or same is None or first.name != "stablehlo.compare" or same.name != "stablehlo.compare":
+            return None
+        if same["comparison_direction"] != direction:
+            return None
+        sides = {repr(self._expressions[side]) for side in first.operands}
+        if sides != {repr(self._expressions[side]) for side in same.operands}:
+            return None
+        key = self._key(first)
+        rest = self.keys(tail)
+        return None if key is None or rest is None else (key, *rest)
+
+    def _key(self, compare: Op) -> SortKey | None:
+        direction = compare["comparison_direction"]
+        if direction in ("EQ", "NE"):
+            return None
+        left, right = compare.operands
+        descending = direction in ("GT", "GE")
+        expression, other = self._expressions[left], self._expressions[right]
+        if expression is None or other is None or _swapped(expression) != other:
+            return None
+        arguments = _arguments(expression)
+        if arguments and all(index % 2 for index in arguments):
+            left, expression, descending = right, other, not descending
+        elif not arguments or any(index % 2 for index in arguments):
+            return None
+        plain, canonical = _without_canonicalization(expression)
+        operand = plain[1] // 2 if plain[0] == "argument" else None
+        return SortKey(left, operand, descending, compare["compare_type"] == "TOTALORDER", canonical)
+
+
+def _without_canonicalization(expression: Expression) -> tuple[Expression, bool]:
+    """x and True for select(x != x, NaN, select(x == 0, 0, x)); else the expression and False."""
+    match expression:
+        case ("select", _, ("compare", (_, _, differs), x, same), ("constant", nan_type, nan),
+              ("select", _, ("compare", (_, _, equals), *compared), ("constant", zero_type, zero), kept)):  # fmt: skip
+            is_nan = x == same == kept and "'NE'" in repr(differs) and _is_nan(nan_type, nan)
+            is_zero = "'EQ'" in repr(equals) and x in compared and not any(zero)
+            if is_nan and is_zero and ("constant", zero_type, zero) in compared:
+                return x, True
+    return expression, False
+
+
+def _is_nan(type: TensorType, data: bytes) -> bool:
+    value = np.frombuffer(data, type.dtype)
+    return value.size == 1 and bool(value[0] != value[0]) and not bool(np.signbit(value[0].astype(np.float64)))
+
+
+def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]:
+    """`function(*operands, *captured)` that computes `key` at every element."""
+    values: dict[Value, Value] = {}
+    block = copy_block(op.regions[0].block, values)
+    block.terminator.operands = [values.get(key.value, key.value)]
+    keyed = op.clone(op.operands, regions=[Region([block])])
+    everything = captured_values(op)
+    positions = [everything.index(value) for value in captured_values(keyed)]
+    function = context.vectorized(keyed, 0)
+    count = len(op.operands)
+
+    def call(*arrays: Array) -> Array:
+        operands, captured = arrays[:count], arrays[count:]
+        sides = [operand for operand in operands for _ in range(2)]
+        result: Array = function(*sides, *(captured[position] for position in positions))[0]
+        return result
+
+    return call
