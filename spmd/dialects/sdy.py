@@ -1,0 +1,280 @@
+"""The sdy (Shardy) dialect: meshes, sharding constraints, manual computations, and collectives on shardings.
+
+Source: Shardy's dialect documentation, "Operations". What needs the mesh that a sharding refers to, or an op's place
+inside other ops, is checked over the whole module in sdy_verify.py.
+"""
+
+from __future__ import annotations
+
+from spmd.attributes import Attribute, IntegerAttr
+from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.core import OpDef, attribute, define, operand, region, result
+from spmd.dialects.kinds import (
+    ANY_TYPE,
+    ELEMENTS,
+    I64,
+    STRING,
+    TENSOR,
+    AttributeKind,
+    struct,
+)
+from spmd.ir import Op
+from spmd.types import I32, TensorType, Type
+
+
+def _integer_enum(text: str, cases: tuple[str, ...]) -> AttributeKind[str]:
+    """An enum that MLIR stores as a 32-bit integer; its value is the case's name."""
+
+    def decode(stored: Attribute) -> str:
+        if isinstance(stored, IntegerAttr) and stored.type is I32 and 0 <= stored.value < len(cases):
+            return cases[stored.value]
+        raise ValueError(f"expected {text}: a 32-bit integer from 0 to {len(cases) - 1}")
+
+    return AttributeKind(text, decode, lambda value: IntegerAttr(cases.index(value), I32))
+
+
+PROPAGATION_DIRECTION = _integer_enum("propagation direction", ("NONE", "FORWARD", "BACKWARD", "BOTH"))
+REDUCTION_OP = _integer_enum("reduction op", ("sum", "max", "min"))
+SHARDING = struct(sdy.TensorSharding)
+SHARDING_PER_VALUE = struct(sdy.ShardingPerValue)
+AXIS_LIST = struct(sdy.AxisRefList)
+AXIS_LISTS = struct(sdy.ListOfAxisRefLists)
+
+
+def _same_as_operand(op: Op) -> list[Type]:
+    return [op.operands[0].type]
+
+
+MESH = define(
+    "sdy.mesh",
+    attributes=[attribute("sym_name", STRING), attribute("mesh", struct(sdy.Mesh))],
+    assembly="$sym_name = $mesh attr-dict",
+    traits=("symbol",),
+)
+
+
+@MESH.constraint("mesh", "axis names differ, axis sizes are positive, device ids are a permutation other than iota")
+def _(op: Op) -> str | None:
+    return mesh_fault(op["mesh"])
+
+
+def mesh_fault(mesh: sdy.Mesh) -> str | None:
+    """What is wrong with a mesh; None when it is sound (Shardy: MeshAttr, "Constraints")."""
+    if any(device < 0 for device in mesh.device_ids):
+        return f"device ids must not be negative, got {list(mesh.device_ids)}"
+    if not mesh.axes:
+        if len(mesh.device_ids) > 1:
+            return f"a mesh without axes has at most one device id, got {len(mesh.device_ids)}"
+        return None
+    names = [axis.name for axis in mesh.axes]
+    for axis in mesh.axes:
+        if axis.size < 1:
+            return f'axis "{axis.name}" must have a size of at least 1, got {axis.size}'
+        if names.count(axis.name) > 1:
+            return f'axis name "{axis.name}" is used twice'
+    if mesh.device_ids:
+        if len(mesh.device_ids) != mesh.size:
+            return f"{len(mesh.device_ids)} device ids for axes of {mesh.size} devices in all"
+        if sorted(mesh.device_ids) != list(range(mesh.size)):
+            return f"device ids must be a permutation of 0 to {mesh.size - 1}, got {list(mesh.device_ids)}"
+        if list(mesh.device_ids) == list(range(mesh.size)):
+            return "device ids in their natural order must be left out"
+    return None
+
+
+def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
+    """An identity that says how its result is laid out."""
+    made = define(
+        name,
+        operands=[operand("input", ANY_TYPE)],
+        attributes=[attribute("sharding", SHARDING)],
+        results=[result("result", ANY_TYPE)],
+        assembly="$input $sharding attr-dict : type($result)",
+        traits=("same_type", *traits),
+    )
+    made.infer(_same_as_operand)
+    return made
+
+
+SHARDING_CONSTRAINT = _resharding("sdy.sharding_constraint", ())
+RESHARD = _resharding("sdy.reshard", ("pure",))
+
+RETURN = define(
+    "sdy.return",
+    operands=[operand("results", ANY_TYPE, variadic=True)],
+    assembly="attr-dict ($results^ : type($results))?",
+    traits=("terminator", "pure"),
+)
+
+MANUAL_COMPUTATION = define(
+    "sdy.manual_computation",
+    operands=[operand("tensors", ANY_TYPE, variadic=True)],
+    attributes=[
+        attribute("in_shardings", SHARDING_PER_VALUE),
+        attribute("out_shardings", SHARDING_PER_VALUE),
+        attribute("manual_axes", struct(sdy.ManualAxes)),
+    ],
+    results=[result("results", ANY_TYPE, variadic=True)],
+    regions=[region("body")],
+    assembly=(
+        "( $tensors ) in_shardings = custom<StrippedShardings>($in_shardings)"
+        " out_shardings = custom<StrippedShardings>($out_shardings) manual_axes = $manual_axes"
+        " custom<RegionWithArguments>($body) attr-dict : functional-type"
+    ),
+    traits=("isolated",),
+)
+
+SHARDING_GROUP = define(
+    "sdy.sharding_group",
+    operands=[operand("input", TENSOR)],
+    attributes=[attribute("group_id", I64)],
+    assembly="$input group_id = $group_id attr-dict : type($input)",
+)
+
+CONSTANT = define(
+    "sdy.constant",
+    attributes=[attribute("value", ELEMENTS)],
+    results=[result("output")],
+    assembly="attr-dict $value",
+    traits=("pure",),
+)
+
+
+@CONSTANT.infer
+def _(op: Op) -> list[Type]:
+    return [op["value"].type]
+
+
+DATA_FLOW_EDGE = define(
+    "sdy.data_flow_edge",
+    operands=[operand("input", ANY_TYPE)],
+    attributes=[attribute("sharding", SHARDING, optional=True)],
+    results=[result("result", ANY_TYPE)],
+    assembly="$input (sharding = $sharding^)? attr-dict : type($result)",
+    traits=("same_type",),
+)
+DATA_FLOW_EDGE.infer(_same_as_operand)
+
+FUNC_DATA_FLOW_EDGE = define(
+    "sdy.func_data_flow_edge",
+    operands=[operand("operand", ANY_TYPE)],
+    results=[result("result", ANY_TYPE)],
+    assembly="$operand attr-dict : type($result)",
+    traits=("same_type",),
+)
+FUNC_DATA_FLOW_EDGE.infer(_same_as_operand)
+
+
+@DATA_FLOW_EDGE.constraint("static shape", "the result has a static shape")
+@FUNC_DATA_FLOW_EDGE.constraint("static shape", "the result has a static shape")
+def _(op: Op) -> str | None:
+    type = op.result.type
+    return None if not isinstance(type, TensorType) or type.is_static else f"the result must be static, got {type}"
+
+
+PROPAGATION_BARRIER = define(
+    "sdy.propagation_barrier",
+    operands=[operand("input")],
+    attributes=[attribute("allowed_direction", PROPAGATION_DIRECTION)],
+    results=[result("result")],
+    assembly="$input allowed_direction = custom<PropagationDirection>($allowed_direction) attr-dict : type($input)",
+    traits=("pure", "same_type"),
+)
+PROPAGATION_BARRIER.infer(_same_as_operand)
+
+
+@PROPAGATION_BARRIER.constraint("direction", "the direction is not BOTH")
+def _(op: Op) -> str | None:
+    return "a barrier that lets both directions pass bars nothing" if op["allowed_direction"] == "BOTH" else None
+
+
+NAMED_COMPUTATION = define(
+    "sdy.named_computation",
+    operands=[operand("operands", ANY_TYPE, variadic=True)],
+    attributes=[
+        attribute("name", STRING),
+        attribute("in_shardings", SHARDING_PER_VALUE, optional=True),
+        attribute("out_shardings", SHARDING_PER_VALUE, optional=True),
+    ],
+    results=[result("results", ANY_TYPE, variadic=True)],
+    regions=[region("body")],
+    assembly=(
+        "< $name > ( $operands ) (in_shardings = custom<StrippedShardings>($in_shardings)^)?"
+        " (out_shardings = custom<StrippedShardings>($out_shardings)^)?"
+        " custom<RegionWithArguments>($body) attr-dict : functional-type"
+    ),
+    traits=("isolated",),
+)
+
+
+def _region_types_fault(op: Op) -> str | None:
+    block = op.region("body").block
+    arguments = [value.type for value in block.arguments]
+    if arguments != op.operand_types:
+        return f"the body takes {_types(arguments)}, the operands are {_types(op.operand_types)}"
+    returned = block.terminator.operand_types
+    if returned != op.result_types:
+        return f"the body returns {_types(returned)}, the results are {_types(op.result_types)}"
+    return None
+
+
+def _types(types: list[Type]) -> str:
+    return "(" + ", ".join(map(str, types)) + ")"
+
+
+NAMED_COMPUTATION.constraint("body", "the body takes the operands and returns the results")(_region_types_fault)
+
+
+def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
+    """A collective: global types stay the same, the sharding changes to `out_sharding`."""
+    made = define(
+        name,
+        operands=[operand("tensor", ANY_TYPE)],
+        attributes=[*attributes, attribute("out_sharding", SHARDING)],  # type: ignore[list-item]
+        results=[result("result", ANY_TYPE)],
+        assembly=assembly + " $tensor out_sharding = $out_sharding attr-dict : type($result)",
+        traits=("same_type",),
+    )
+    made.infer(_same_as_operand)
+    return made
+
+
+_REDUCTION = attribute("reduction_op", REDUCTION_OP, default="sum")
+_REDUCTION_FORM = "custom<ReductionOp>($reduction_op) "
+
+ALL_GATHER = _collective("sdy.all_gather", "$gathering_axes", attribute("gathering_axes", AXIS_LISTS))
+ALL_SLICE = _collective("sdy.all_slice", "$slicing_axes", attribute("slicing_axes", AXIS_LISTS))
+ALL_TO_ALL = _collective("sdy.all_to_all", "$params", attribute("params", struct(sdy.AllToAllParamList)))
+COLLECTIVE_PERMUTE = _collective("sdy.collective_permute", "")
+ALL_REDUCE = _collective(
+    "sdy.all_reduce", _REDUCTION_FORM + "$reduction_axes", attribute("reduction_axes", AXIS_LIST), _REDUCTION
+)
+REDUCE_SCATTER = _collective(
+    "sdy.reduce_scatter",
+    _REDUCTION_FORM + "$reduce_scatter_axes",
+    attribute("reduce_scatter_axes", AXIS_LISTS),
+    _REDUCTION,
+)
+SHARDED_TO_UNREDUCED = _collective("sdy.sharded_to_unreduced", "$axes", attribute("axes", AXIS_LISTS))
+REPLICATED_TO_UNREDUCED = _collective("sdy.replicated_to_unreduced", "$axes", attribute("axes", AXIS_LIST))
+
+
+@ALL_TO_ALL.constraint("params", "params are not empty, sorted by source, their dimensions valid and used once")
+def _(op: Op) -> str | None:
+    params = op["params"].params
+    if not params:
+        return "the parameter list must not be empty"
+    rank = op.operands[0].tensor.rank
+    dimensions = [dimension for param in params for dimension in (param.source, param.target)]
+    for dimension in dimensions:
+        if not 0 <= dimension < rank:
+            return f"dimension {dimension} is out of range for rank {rank}"
+        if dimensions.count(dimension) > 1:
+            return f"dimension {dimension} is used twice"
+    sources = [param.source for param in params]
+    return None if sources == sorted(sources) else f"source dimensions must ascend, got {sources}"
+
+
+@REPLICATED_TO_UNREDUCED.constraint("axes", "axes are not empty")
+def _(op: Op) -> str | None:
+    return None if op["axes"].axes else "the list of axes must not be empty"
