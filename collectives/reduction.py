@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Fold = Callable[[Array, Array], Array]
+_iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Arithmetic:
                     total = signed_zero(total, term)
                 else:
                     self.ufunc(total, term, out=total)
-            return total.astype(self.dtype, copy=False)
+            return np.asarray(total, dtype=self.dtype)
 
 
 @cache
@@ -113,7 +114,7 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     if dtype.kind in "iu":
         return True
     try:
-        ml_dtypes.iinfo(dtype)
+        _iinfo(dtype)
     except ValueError:
         return False
     return True
@@ -122,7 +123,7 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
 @cache
 def is_signed(dtype: np.dtype[Any]) -> bool:
     """Whether the integer type ``dtype`` has negative values."""
-    return int(ml_dtypes.iinfo(dtype).min) < 0
+    return int(_iinfo(dtype).min) < 0
 
 
 @cache
@@ -130,7 +131,7 @@ def bit_width(dtype: np.dtype[Any]) -> int:
     """The bits that carry information in an element (4 for int4, though NumPy keeps it in a byte)."""
     if dtype == np.bool_ or dtype.kind == "c":
         return dtype.itemsize * 8
-    info = ml_dtypes.iinfo if is_integer(dtype) else ml_dtypes.finfo
+    info = _iinfo if is_integer(dtype) else ml_dtypes.finfo
     return int(info(dtype).bits)
 
 

@@ -1,0 +1,111 @@
+"""Nonblocking MPI calls under way, and what keeps them moving.
+
+Open MPI moves a nonblocking collective on only while some thread is inside MPI. While requests are pending, a thread
+of ours looks in every now and then, so that communication advances behind the program's computing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives.activity import Activity
+
+Array = npt.NDArray[Any]
+
+_PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overlapping, long beside one look
+
+
+class MpiRequest:
+    """A started collective; ``wait`` returns its result."""
+
+    __slots__ = ("_activity", "_decode", "_kept", "_label", "_out", "_requests")
+
+    def __init__(
+        self,
+        requests: Sequence[MPI.Request],
+        kept: object,
+        out: Array,
+        decode: Callable[[Array], None] | None,
+        activity: Activity,
+        label: str,
+    ) -> None:
+        self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
+        self._activity, self._label = activity, label
+        _progress.add(self._requests)
+
+    @classmethod
+    def done(cls, out: Array) -> MpiRequest:
+        """A collective that needed no communication."""
+        return cls((), None, out, None, Activity(), "")
+
+    @staticmethod
+    def detach(request: MPI.Request, buffer: Array) -> None:
+        """Sees ``request`` to its end, keeping ``buffer`` until then; nobody waits for it."""
+        _progress.adopt(request, buffer)
+
+    def wait(self) -> Array:
+        if self._requests:
+            activity = self._activity
+            activity.what = self._label
+            activity.count += 1
+            _progress.remove(self._requests)
+            MPI.Request.Waitall(self._requests)
+            activity.what = None
+            self._requests = []
+        if self._decode is not None:
+            self._decode(self._out)
+            self._decode = None
+        self._kept = None
+        return self._out
+
+
+class _Progress:
+    """Tests pending requests now and then. A request is touched by one thread at a time, as MPI demands."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pending: dict[int, MPI.Request] = {}
+        self._buffers: dict[int, Array] = {}
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, requests: Sequence[MPI.Request]) -> None:
+        if not requests:
+            return
+        with self._lock:
+            self._pending.update((id(request), request) for request in requests)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="mpi-progress", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def adopt(self, request: MPI.Request, buffer: Array) -> None:
+        with self._lock:
+            self._buffers[id(request)] = buffer
+        self.add([request])
+
+    def remove(self, requests: Sequence[MPI.Request]) -> None:
+        with self._lock:
+            for request in requests:
+                self._pending.pop(id(request), None)
+
+    def _run(self) -> None:
+        while not MPI.Is_finalized():
+            self._wake.wait()
+            with self._lock:
+                for key, request in list(self._pending.items()):
+                    if request.Test():
+                        del self._pending[key]
+                        self._buffers.pop(key, None)
+                if not self._pending:
+                    self._wake.clear()
+            time.sleep(_PERIOD)
+
+
+_progress = _Progress()
