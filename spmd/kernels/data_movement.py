@@ -238,7 +238,8 @@ def set_dimension_size(op: Op, context: Context) -> Kernel:
         if not 0 <= wanted <= held:
             message = f"size {wanted} of dimension {dimension} is not within the operand's {held}"
             raise ExecutionError(Diagnostic(location, message, op.name))
-        return operand[(slice(None),) * dimension + (slice(0, wanted),)]
+        kept: Array = operand[(slice(None),) * dimension + (slice(0, wanted),)]
+        return kept
 
     return view(call)
 

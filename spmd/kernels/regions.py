@@ -261,9 +261,10 @@ def extremum_of(op: Op, index: int, context: Context) -> Extremum | None:
     if any(inner.name == "stablehlo.constant" and inner.result.tensor.dtype != np.bool_ for inner in region.block.ops):
         return None
     function = context.vectorized(op, index)
+    dtypes = (value.dtype, place.dtype)
 
     def outcome(cases: list[tuple[float, int, float, int]]) -> list[tuple[float, int]]:
-        columns = [np.array(column, types[k].dtype) for k, column in enumerate(zip(*cases, strict=True))]
+        columns = [np.array(column, dtypes[k % 2]) for k, column in enumerate(zip(*cases, strict=True))]
         values, places = function(*columns)
         return [(float(v), int(p)) for v, p in zip(values, places, strict=True)]
 
