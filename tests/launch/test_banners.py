@@ -1,0 +1,62 @@
+"""What reaches the screen: everything the ranks print, without Open MPI's banners on how the job ended."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launch.banners import RULE, BannerFilter
+
+KILLED = (
+    RULE
+    + b"\nprterun noticed that process rank 2 with PID 3398 on node vm exited on\nsignal 9 (Killed).\n"
+    + RULE
+    + b"\n"
+)
+EXITED = (
+    RULE
+    + b"\nprterun detected that one or more processes exited with non-zero status,\n"
+    + b"thus causing the job to be terminated. The first process to do so was:\n\n"
+    + b"   Process name: [prterun-vm-3580@1,2]\n   Exit code:    3\n"
+    + RULE
+    + b"\n"
+)
+ABORTED = (
+    RULE + b"\nMPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD\n  Errorcode: 1\n" + RULE + b"\n"
+) + (RULE + b'\nprterun has exited due to process rank 2 with PID 0 on node vm calling\n"abort".\n' + RULE + b"\n")
+WARNING = RULE + b"\nWARNING: no network interface was found.\n" + RULE + b"\n"
+
+
+def filtered(pieces: list[bytes]) -> tuple[bytes, str]:
+    stream = BannerFilter()
+    passed = b"".join(stream.feed(piece) for piece in pieces)
+    return passed + stream.flush(), stream.cause
+
+
+@pytest.mark.parametrize(
+    ("banner", "cause"),
+    [
+        (KILLED, "rank 2 (process 3398 on vm) was killed by signal 9 (SIGKILL)"),
+        (EXITED, "rank 2 exited with status 3"),
+        (ABORTED, ""),
+    ],
+)
+@given(cuts=st.lists(st.integers(0, 400), max_size=5))
+def test_ending_banners_are_read_and_dropped_however_they_arrive(banner: bytes, cause: str, cuts: list[int]) -> None:
+    text = b"before\n" + banner + b"after\n"
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    passed, told = filtered([text[start:stop] for start, stop in itertools.pairwise(edges)])
+    assert passed == b"before\nafter\n"
+    assert cause in told
+
+
+@given(st.lists(st.sampled_from([b"\n", b"\r", b"-", RULE, RULE[:40], b"loss 0.1", b"x" * 5000, WARNING]), max_size=12))
+def test_anything_else_passes_unchanged(pieces: list[bytes]) -> None:
+    assert filtered(pieces) == (b"".join(pieces), "")
+
+
+def test_a_line_that_is_no_rule_is_not_held_back() -> None:
+    stream = BannerFilter()
+    assert stream.feed(b"\repoch 1: 50%") == b"\repoch 1: 50%"
+    assert stream.feed(b"--- a\n") == b"--- a\n"
