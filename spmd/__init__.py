@@ -1,0 +1,69 @@
+"""spmd runs any StableHLO program as MPI processes.
+
+    module = spmd.load("program.mlir")
+    exe = spmd.compile(module, spmd.ProcessGrid(num_replicas=4, num_partitions=2))
+    results = exe(*arrays)
+
+Names are loaded when first used: importing spmd starts neither MPI nor anything else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectives.grid import ProcessGrid as ProcessGrid
+    from collectives.grid import ProcessId as ProcessId
+    from spmd.compiler.compile import compile as compile
+    from spmd.compiler.verify import verify as verify
+    from spmd.errors import CollectiveError as CollectiveError
+    from spmd.errors import CompileError as CompileError
+    from spmd.errors import ExecutionError as ExecutionError
+    from spmd.errors import ParseError as ParseError
+    from spmd.errors import SpmdError as SpmdError
+    from spmd.errors import VerificationError as VerificationError
+    from spmd.ir import Function as Function
+    from spmd.ir import Module as Module
+    from spmd.kernels.custom_call import register_custom_call as register_custom_call
+    from spmd.reading import load as load
+    from spmd.reading import parse as parse
+    from spmd.runtime.executable import Executable as Executable
+    from spmd.runtime.parallel import run_parallel as run_parallel
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ProcessGrid": "collectives.grid",
+    "ProcessId": "collectives.grid",
+    "compile": "spmd.compiler.compile",
+    "verify": "spmd.compiler.verify",
+    "CollectiveError": "spmd.errors",
+    "CompileError": "spmd.errors",
+    "ExecutionError": "spmd.errors",
+    "ParseError": "spmd.errors",
+    "SpmdError": "spmd.errors",
+    "VerificationError": "spmd.errors",
+    "Function": "spmd.ir",
+    "Module": "spmd.ir",
+    "register_custom_call": "spmd.kernels.custom_call",
+    "load": "spmd.reading",
+    "parse": "spmd.reading",
+    "Executable": "spmd.runtime.executable",
+    "run_parallel": "spmd.runtime.parallel",
+}
+
+__all__ = [*_HOMES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'spmd' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

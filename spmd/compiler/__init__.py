@@ -1,0 +1,1 @@
+"""From a module to an executable: passes over the program, then programs of closures."""

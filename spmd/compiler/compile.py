@@ -1,0 +1,46 @@
+"""Module -> Executable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.lower import Lowering
+from spmd.compiler.options import Options
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Module
+from spmd.runtime.executable import Executable, borrowed, grid_of
+
+
+def compile(
+    module: Module, grid: ProcessGrid | None = None, function: str = "main", *, partition: bool = True, **options: Any
+) -> Executable:
+    """Compiles `function` of `module` for each process of `grid`.
+
+    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`). A program with shardings is
+    partitioned first, unless `partition` is False. `options` are the fields of spmd.compiler.options.Options. Raises
+    CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs.
+    """
+    chosen = Options(grid=grid_of(module) if grid is None else grid, **options)
+    _find(module, function)
+    in_shardings = out_shardings = None
+    if partition:
+        import partitioner
+
+        if partitioner.is_sharded(module, function):
+            split = partitioner.partition(module, chosen.grid, function)
+            module, in_shardings, out_shardings = split.module, split.in_shardings, split.out_shardings
+    found = _find(module, function)
+    program, plan = Lowering(module, chosen).entry(found)
+    lent = {*plan.parameters, *plan.constants}
+    lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
+    copied = borrowed(plan.results, plan.roots, lent)
+    return Executable(module, found, program, chosen, copied, in_shardings, out_shardings)
+
+
+def _find(module: Module, name: str) -> Function:
+    for function in module.functions:
+        if function.symbol == name and not function.is_declaration:
+            return function
+    known = ", ".join("@" + function.symbol for function in module.functions) or "none"
+    raise CompileError(Diagnostic(module.location, f"no function @{name} to compile; functions here: {known}"))

@@ -1,0 +1,86 @@
+"""Steps become one Python function: a straight line of calls over local variables.
+
+A local variable is the cheapest slot CPython has, so the program's own overhead is some tens of nanoseconds a step.
+Each step stands on a line of its own, which is how an exception in a kernel finds back to its op
+(`locate`). A watched program runs the same steps through the watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from types import TracebackType
+from typing import Any
+
+from spmd.compiler.options import Watch
+from spmd.compiler.steps import Plan, Step
+from spmd.ir import Op, Value
+from spmd.kernels.core import Program
+
+_FILE_PREFIX = "<spmd program "
+_serial = count()
+#: Ops of each emitted program, by file name: the op of line 2 + i is entry i.
+_OPS: dict[str, list[Op]] = {}
+
+
+def emit(plan: Plan, watch: Watch | None = None) -> Program:
+    """The program of `plan`: `program(process, *parameters) -> tuple of results`."""
+    names: dict[Value, str] = {}
+    namespace: dict[str, Any] = {}
+    for index, value in enumerate(plan.parameters):
+        names[value] = f"a{index}"
+    for index, (value, constant) in enumerate(plan.constants.items()):
+        names[value] = f"c{index}"
+        namespace[f"c{index}"] = constant
+    lines = [f"def program({', '.join(['process', *(names[value] for value in plan.parameters)])}):"]
+    for index, step in enumerate(plan.steps):
+        call = f"k{index}"
+        namespace[call] = _watched(step, watch) if watch else step.kernel.call
+        lines.append(" " + _line(step, call, names))
+    lines.append(f" return ({''.join(names[value] + ',' for value in plan.results)})")
+    file = f"{_FILE_PREFIX}{next(_serial)}>"
+    _OPS[file] = [step.op for step in plan.steps]
+    exec(compile("\n".join(lines), file, "exec"), namespace)
+    program: Program = namespace["program"]
+    return program
+
+
+def _line(step: Step, call: str, names: dict[Value, str]) -> str:
+    arguments = (["process"] if step.kernel.needs_process else []) + [names[value] for value in step.inputs]
+    if step.out is not None:
+        arguments.append(f"out={names[step.out]}")
+    for value in step.outputs:
+        names[value] = f"v{len(names)}"
+    text = f"{call}({', '.join(arguments)})"
+    if len(step.outputs) == 1:
+        text = f"{names[step.outputs[0]]}={text}"
+    elif step.outputs:
+        text = f"{','.join(names[value] for value in step.outputs)}={text}"
+    if step.frees:
+        text += f";del {','.join(names[value] for value in step.frees)}"
+    return text
+
+
+def _watched(step: Step, watch: Watch) -> Callable[..., Any]:
+    call, op = step.kernel.call, step.op
+
+    def watched(*arguments: Any, **keywords: Any) -> Any:
+        return watch(op, lambda: call(*arguments, **keywords))
+
+    return watched
+
+
+def locate(traceback: TracebackType | None) -> Op | None:
+    """The op that was running where an exception came from: the innermost program line in `traceback`."""
+    found = None
+    while traceback is not None:
+        ops = _OPS.get(traceback.tb_frame.f_code.co_filename)
+        if ops is not None and 0 <= traceback.tb_lineno - 2 < len(ops):
+            found = ops[traceback.tb_lineno - 2]
+        traceback = traceback.tb_next
+    return found
+
+
+def forget(program: Program) -> None:
+    """Drops what `locate` knows of a program that is not used any more."""
+    _OPS.pop(program.__code__.co_filename, None)

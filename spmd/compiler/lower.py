@@ -1,0 +1,115 @@
+"""ir -> programs: makes each op's kernel and lays blocks out as programs.
+
+`Lowering` is the `Context` that kernel makers are given: it compiles regions and functions, and regions of scalars
+as functions on whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr, DenseResourceAttr
+from spmd.compiler.dynamic import needs_specialization, specializing_kernel
+from spmd.compiler.emit import emit
+from spmd.compiler.fuse import fuse
+from spmd.compiler.inline import inline
+from spmd.compiler.options import Options
+from spmd.compiler.simplify import CONSTANT, simplify
+from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Function, Module, Op, Value, captured_values
+from spmd.kernels.core import Kernel, Program, make_kernel
+from spmd.types import TensorType
+
+
+class Lowering:
+    """Compiles the functions and regions of one module."""
+
+    def __init__(self, module: Module, options: Options) -> None:
+        self.module = module
+        self.options = options
+        self._functions = {function.symbol: function for function in module.functions}
+        self._programs: dict[str, Program] = {}
+
+    # --- what kernel makers ask for ---
+
+    def lookup(self, symbol: str, op: Op) -> Function:
+        """The function `symbol`; CompileError at `op` when there is none."""
+        function = self._functions.get(symbol)
+        if function is None or function.is_declaration:
+            raise CompileError(Diagnostic(op.location, f"no function @{symbol} with a body", op.name))
+        return function
+
+    def function(self, symbol: str, op: Op) -> Program:
+        """The function `symbol`, compiled once."""
+        if symbol not in self._programs:
+            self._programs[symbol] = self.entry(self.lookup(symbol, op))[0]
+        return self._programs[symbol]
+
+    def region(self, op: Op, index: int) -> Program:
+        """Region `index` of `op`: its program takes (process, *block arguments, *captured values of `op`)."""
+        return emit(self.region_plan(op, index), self.options.watch)
+
+    def region_plan(self, op: Op, index: int, donated: frozenset[int] = frozenset()) -> Plan:
+        """The plan of a region, whose parameters in `donated` may be overwritten."""
+        block = op.regions[index].block
+        return self._plan(block, [*block.arguments, *captured_values(op)], donated)
+
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
+        from spmd.compiler.vectorize import vectorized
+
+        return vectorized(self, op, index)
+
+    # --- building ---
+
+    def entry(self, function: Function) -> tuple[Program, Plan]:
+        """The program of a function with everything it calls inlined."""
+        flat = inline(self.module, function)
+        simplify(flat.body, self._evaluate)
+        plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
+        return emit(plan, self.options.watch), plan
+
+    def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int]) -> Plan:
+        plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
+        for op in block.ops[:-1]:
+            if op.name == CONSTANT and (array := constant_array(op)) is not None:
+                plan.constants[op.results[0]] = array
+            else:
+                plan.steps.append(self._step(op))
+        if self.options.fuse and self.options.watch is None:
+            plan.steps = fuse(plan.steps, plan.results)
+        plan_buffers(plan, donated)
+        return plan
+
+    def _step(self, op: Op) -> Step:
+        return Step(op, self.kernel(op), [*op.operands, *(captured_values(op) if op.regions else ())], op.results)
+
+    def kernel(self, op: Op) -> Kernel:
+        """The kernel of `op`, specialized while running when its types are dynamic."""
+        return specializing_kernel(op, self) if needs_specialization(op) else make_kernel(op, self)
+
+    def _evaluate(self, op: Op, arrays: list[Any]) -> tuple[Any, ...] | None:
+        """Runs a pure op while compiling; None when it cannot run here (it will then fail, or not, when it runs)."""
+        try:
+            kernel = self.kernel(op)
+            if kernel.needs_process:
+                return None
+            with np.errstate(all="ignore"):
+                result = kernel.call(*arrays)
+        except (CompileError, ArithmeticError, ValueError, TypeError):
+            return None
+        return result if isinstance(result, tuple) else (result,)
+
+
+def constant_array(op: Op) -> Any:
+    """The array of a `stablehlo.constant`; CompileError when it lies in a resource that the file does not hold."""
+    attribute = op.attributes["value"]
+    if isinstance(attribute, DenseResourceAttr):
+        raise CompileError(Diagnostic(op.location, f"the file holds no resource {attribute.key}", op.name))
+    assert isinstance(attribute, DenseAttr)
+    type = op.results[0].type
+    return attribute.array if isinstance(type, TensorType) else None

@@ -1,0 +1,147 @@
+"""Common and dead code leaves the program; constants are computed once, when it is compiled.
+
+Works on a function without calls, in place. Only ops declared pure take part (an op with regions when all inside are
+pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas and broadcasts do not become stored arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr, DictAttr
+from spmd.ir import Block, Op, Value, captured_values
+from spmd.types import TensorType
+
+_FOLD_LIMIT = 1 << 16
+
+#: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
+Evaluate = Callable[[Op, list[Any]], "tuple[Any, ...] | None"]
+
+CONSTANT = "stablehlo.constant"
+
+
+def simplify(block: Block, evaluate: Evaluate) -> None:
+    """Folds constants, merges equal ops and removes dead ones in `block` and the regions inside it."""
+    _Simplifier(evaluate).block(block, {}, {})
+    remove_dead(block)
+
+
+def is_pure(op: Op) -> bool:
+    """Whether `op` and everything inside it has no effect but its results."""
+    if op.definition is None:
+        return False
+    if not op.regions:
+        return op.definition.is_pure
+    if not (op.definition.is_pure or "recursively_pure" in op.definition.traits):
+        return False
+    return all(is_pure(inner) or inner.definition is not None and inner.definition.is_terminator
+               for region in op.regions for block in region.blocks for inner in block.ops)  # fmt: skip
+
+
+def remove_dead(block: Block) -> None:
+    """Removes pure ops that nobody uses, in regions too, from the end to the start."""
+    used: set[Value] = set()
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        terminator = op.definition is not None and op.definition.is_terminator
+        if not terminator and is_pure(op) and not any(result in used for result in op.results):
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                remove_dead(inner)
+        used.update(op.operands)
+        used.update(captured_values(op) if op.regions else ())
+        kept.append(op)
+    block.ops = kept[::-1]
+
+
+class _Simplifier:
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate = evaluate
+
+    def block(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
+        kept: list[Op] = []
+        for op in block.ops:
+            op.operands = [replaced.get(operand, operand) for operand in op.operands]
+            for region in op.regions:
+                for inner in region.blocks:
+                    # What is found inside a region is not visible outside of it.
+                    self.block(inner, dict(seen), replaced)
+            op = self._fold(op, replaced)
+            key = _key(op)
+            if key is not None:
+                earlier = seen.get(key)
+                if earlier is not None:
+                    replaced.update(zip(op.results, earlier.results, strict=True))
+                    continue
+                seen[key] = op
+            kept.append(op)
+        block.ops = kept
+
+    def _fold(self, op: Op, replaced: dict[Value, Value]) -> Op:
+        if op.name == CONSTANT or op.regions or len(op.results) != 1 or not is_pure(op) or not op.operands:
+            return op
+        type = op.results[0].type
+        if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
+            return op
+        constants = [_constant(operand) for operand in op.operands]
+        if any(constant is None for constant in constants):
+            return op
+        results = self._evaluate(op, constants)
+        if results is None:
+            return op
+        array = np.asarray(results[0])
+        if array.shape != type.static_shape or array.dtype != type.dtype:
+            return op
+        array = array.view()
+        array.flags.writeable = False
+        from spmd.dialects.core import OPS
+
+        folded = Op(
+            CONSTANT,
+            (),
+            [type],
+            {"value": DenseAttr(array, type)},
+            definition=OPS[CONSTANT],
+            location=op.location,
+        )
+        replaced[op.results[0]] = folded.results[0]
+        return folded
+
+
+def _constant(value: Value) -> Any:
+    owner = value.defining_op
+    if owner is None or owner.name != CONSTANT:
+        return None
+    attribute = owner.attributes["value"]
+    return attribute.array if isinstance(attribute, DenseAttr) and isinstance(value.type, TensorType) else None
+
+
+def _key(op: Op) -> Hashable | None:
+    """What two ops must share to be one; None when `op` is not merged."""
+    if op.regions or not is_pure(op) or op.definition is None or op.definition.is_terminator:
+        return None
+    return (op.name, tuple(op.operands), tuple(op.result_types), hashable(op.attributes))
+
+
+def hashable(value: Any) -> Hashable:
+    """A hashable stand-in for an attribute's value: equal exactly when the values are."""
+    if isinstance(value, DenseAttr):
+        return ("dense", value.type, hashable(value.array))
+    if isinstance(value, np.ndarray):
+        one = value.ndim and value.size and not any(value.strides)
+        return (value.shape, value.dtype, value.flat[:1].tobytes() if one else value.tobytes())
+    if isinstance(value, DictAttr):
+        return hashable(dict(value.entries))
+    if isinstance(value, dict):
+        return tuple(sorted((name, hashable(entry)) for name, entry in value.items()))
+    if isinstance(value, (tuple, list)):
+        return tuple(hashable(entry) for entry in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return (type(value), *(hashable(getattr(value, entry.name)) for entry in fields(value)))
+    return (type(value), value)

@@ -1,0 +1,113 @@
+"""A region of scalars as a function on whole arrays.
+
+Reductions, scatters, sorts and maps apply a region to elements. Most such regions hold pointwise ops only, whose
+kernels take arrays of any shape: the region's own program is then the vectorized function. Ops that do not change a
+scalar are passed through, `if` and `case` become selections. What is left (a loop in a reduction's body) is applied
+element by element, the one place where that happens: its work an element is a whole program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spmd.compiler.emit import emit
+from spmd.compiler.steps import Plan, Step
+from spmd.ir import Op, captured_values
+from spmd.kernels.core import Kernel
+from spmd.types import TensorType
+
+if TYPE_CHECKING:
+    from spmd.compiler.lower import Lowering
+
+#: Ops that give back a scalar as it is.
+_SCALAR_IDENTITY = frozenset(
+    {"stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.transpose",
+     "stablehlo.reverse", "stablehlo.optimization_barrier", "stablehlo.slice", "stablehlo.copy"}
+)  # fmt: skip
+
+
+def vectorized(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    """Region `index` of `op` as a function: one array a block argument, then the captured values."""
+    block = op.regions[index].block
+    plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
+    _fill(lowering, plan, block.ops[:-1])
+    dtypes = [value.tensor.dtype for value in plan.results]
+    if all(step.kernel.pointwise for step in plan.steps):
+        return _whole(emit(plan), len(block.arguments), dtypes)
+    return _each(lowering.region(op, index), len(block.arguments), dtypes)
+
+
+def _fill(lowering: Lowering, plan: Plan, ops: list[Op]) -> None:
+    from spmd.compiler.lower import constant_array
+    from spmd.compiler.simplify import CONSTANT
+
+    for op in ops:
+        if op.name == CONSTANT:
+            plan.constants[op.results[0]] = constant_array(op)
+        else:
+            inputs = [*op.operands, *(captured_values(op) if op.regions else ())]
+            plan.steps.append(Step(op, _kernel(lowering, op), inputs, op.results))
+
+
+def _kernel(lowering: Lowering, op: Op) -> Kernel:
+    if op.name in _SCALAR_IDENTITY and len(op.operands) == 1 and _all_scalars(op):
+        return Kernel(lambda value: value, aliases=(0,), pointwise=True)
+    if op.name in ("stablehlo.if", "stablehlo.case") and _all_scalars(op):
+        return _selection(lowering, op)
+    return lowering.kernel(op)
+
+
+def _all_scalars(op: Op) -> bool:
+    return all(isinstance(value.type, TensorType) and value.type.shape == () for value in (*op.operands, *op.results))
+
+
+def _selection(lowering: Lowering, op: Op) -> Kernel:
+    """Every branch is computed and the right one chosen at each element: branches of scalars are pure."""
+    branches = [vectorized(lowering, op, index) for index in range(len(op.regions))]
+    last = len(branches) - 1
+    single = len(op.results) == 1
+
+    def call(chosen: Any, *captured: Any) -> Any:
+        if np.asarray(chosen).dtype == np.bool_:
+            number = np.where(chosen, 0, 1)
+        else:
+            number = np.where((np.asarray(chosen) < 0) | (np.asarray(chosen) > last), last, chosen)
+        results = [branch(*captured) for branch in branches]
+        merged = tuple(np.choose(number, candidates) for candidates in zip(*results, strict=True))
+        return merged[0] if single else merged
+
+    return Kernel(call, pointwise=True)
+
+
+def _whole(
+    program: Callable[..., tuple[Any, ...]], arity: int, dtypes: list[np.dtype[Any]]
+) -> Callable[..., tuple[Any, ...]]:
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        # A branch of an `if` takes no arguments: its shape is that of what it captures.
+        shape = np.broadcast_shapes(*(np.shape(array) for array in (arrays[:arity] if arity else arrays)))
+        return tuple(
+            result if np.shape(result) == shape and isinstance(result, np.ndarray)
+            else np.broadcast_to(np.asarray(result, dtype), shape)
+            for result, dtype in zip(program(None, *arrays), dtypes, strict=True)
+        )  # fmt: skip
+
+    return call
+
+
+def _each(
+    program: Callable[..., tuple[Any, ...]], arity: int, dtypes: list[np.dtype[Any]]
+) -> Callable[..., tuple[Any, ...]]:
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        operands = np.broadcast_arrays(*arrays[:arity])
+        results = tuple(np.empty(operands[0].shape, dtype) for dtype in dtypes)
+        for index in np.ndindex(operands[0].shape):
+            for result, value in zip(
+                results, program(None, *(operand[index] for operand in operands), *arrays[arity:]), strict=True
+            ):
+                result[index] = value
+        return results
+
+    return call

@@ -1,0 +1,1 @@
+"""What runs: executables, processes, streams, checkpoints."""

@@ -1,0 +1,199 @@
+"""A compiled program and what a user does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.emit import locate
+from spmd.compiler.options import Options
+from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
+from spmd.ir import Function, Module
+from spmd.kernels.core import Program
+from spmd.runtime.process import Process
+from spmd.types import TensorType, TokenType, TupleType, Type
+
+Array = npt.NDArray[Any]
+#: Checks and converts one argument.
+Check = Callable[[Any], Any]
+
+
+class Executable:
+    """One function of a module, compiled for a process grid.
+
+    Call it with this process's arrays; it returns a tuple of arrays, one a result. Under mpirun this process is the
+    rank; alone it is the only process of the grid. `in_types` and `out_types` are the types of the process's own
+    arguments and results, `module` the program of one process.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        function: Function,
+        program: Program,
+        options: Options,
+        copied: frozenset[int],
+        in_shardings: Sequence[Any] | None = None,
+        out_shardings: Sequence[Any] | None = None,
+    ) -> None:
+        self.module = module
+        self.grid: ProcessGrid = options.grid
+        self.options = options
+        self.function = function.symbol
+        self.in_types: tuple[Type, ...] = function.type.inputs
+        self.out_types: tuple[Type, ...] = function.type.results
+        self.in_shardings = in_shardings
+        self.out_shardings = out_shardings
+        self._location = function.location
+        self._program = program
+        self._checks = [_check(type) for type in self.in_types]
+        self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        """The process of this grid that this Python process is; CompileError when the grid does not fit the ranks."""
+        if self._process is None:
+            from spmd.runtime.world import process_of
+
+            self._process = process_of(self.grid)
+        return self._process
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """Runs the program on this process's arrays.
+
+        `arrays` are one an argument, of the argument's shape and dtype (Python scalars for rank 0 are converted).
+        ExecutionError names the argument, or the op and its source line, that something is wrong with.
+        """
+        return self.run(self.process, arrays)
+
+    def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Runs the program as `process`; how in-process ranks share one executable."""
+        if len(arrays) != len(self._checks):
+            raise ExecutionError(
+                f"@{self.function} takes {len(self._checks)} arguments, got {len(arrays)}", self._location
+            )
+        values = [check(array) for check, array in zip(self._checks, arrays, strict=True)]
+        try:
+            with np.errstate(all="ignore"):
+                results = self._program(process, *values)
+        except SpmdError:
+            raise
+        except Exception as error:
+            raise _explained(error) from error
+        return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
+
+    def shard(self, *arrays: Any) -> tuple[Any, ...]:
+        """This process's part of each global argument, by the program's shardings.
+
+        An argument may be a whole array, or a callable that makes a block: `callback(index) -> array` with one slice
+        a dimension. Arguments of a program without shardings are returned as they are.
+        """
+        if self.in_shardings is None:
+            return arrays
+        from partitioner import shard_array
+
+        if len(arrays) != len(self.in_shardings):
+            raise ExecutionError(f"@{self.function} takes {len(self.in_shardings)} arguments, got {len(arrays)}")
+        rank = self.process.rank
+        return tuple(
+            shard_array(array, sharding, rank) for array, sharding in zip(arrays, self.in_shardings, strict=True)
+        )
+
+    def unshard(self, *results: Any) -> tuple[Any, ...]:
+        """The global results, whole, on every process: a collective call. Without shardings: as they are."""
+        if self.out_shardings is None:
+            return results
+        from partitioner import unshard_array
+
+        process = self.process
+        return tuple(
+            unshard_array(result, sharding, process.communicator)
+            for result, sharding in zip(results, self.out_shardings, strict=True)
+        )
+
+    def __repr__(self) -> str:
+        return f"<executable @{self.function} on a {self.grid} grid>"
+
+
+def _check(type: Type) -> Check:
+    if not isinstance(type, TensorType):
+        return lambda value: value
+    dtype, shape = type.dtype, type.shape
+    static = type.is_static
+
+    def check(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.dtype == dtype:
+            if value.shape == shape or (not static and _fits(value.shape, shape)):
+                return value
+        elif np.isscalar(value) and shape == ():
+            converted = np.asarray(value, dtype)
+            if isinstance(value, (int, float, complex, bool)) or converted.dtype == getattr(value, "dtype", None):
+                return converted
+        else:
+            converted = np.asarray(value)
+            if converted.dtype == dtype and (converted.shape == shape or not static and _fits(converted.shape, shape)):
+                return converted
+        given = np.asarray(value)
+        raise ExecutionError(f"an argument of type {type} is needed, got {given.dtype} of shape {given.shape}")
+
+    return check
+
+
+def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(declared) and all(
+        want is None or have == want for have, want in zip(shape, declared, strict=True)
+    )
+
+
+def _finisher(type: Type, copied: bool) -> Check:
+    """What a result needs before the caller owns it: rank 0 becomes an array, borrowed memory a copy."""
+    if isinstance(type, TokenType):
+        return lambda value: None
+    if isinstance(type, TupleType):
+        parts = [_finisher(part, copied) for part in type.types]
+        return lambda value: tuple(part(entry) for part, entry in zip(parts, value, strict=True))
+    if copied:
+        return lambda value: np.array(value)
+    return np.asarray
+
+
+def _explained(error: Exception) -> SpmdError:
+    """`error` with the place of the op that was running."""
+    from collectives.errors import CollectiveError as TransportError
+
+    kind: type[SpmdError] = ExecutionError
+    if isinstance(error, TransportError):
+        kind = CollectiveError
+    op = locate(error.__traceback__)
+    text = f"{error}" if isinstance(error, TransportError) else f"{type(error).__name__}: {error}"
+    if op is None:
+        return kind(text)
+    return kind(Diagnostic(op.location, text, op.name))
+
+
+def borrowed(plan_results: Sequence[Any], roots: dict[Any, frozenset[Any]], lent: set[Any]) -> frozenset[int]:
+    """Positions of results that stand on memory in `lent` or share memory with an earlier result."""
+    found, taken = set(), set(lent)
+    for index, value in enumerate(plan_results):
+        if roots[value] & taken:
+            found.add(index)
+        taken |= roots[value]
+    return frozenset(found)
+
+
+def grid_of(module: Module) -> ProcessGrid:
+    """The module's own grid: `mhlo.num_replicas` by `mhlo.num_partitions`, 1 where absent."""
+    from spmd.attributes import IntegerAttr
+
+    counts = []
+    for name in ("mhlo.num_replicas", "mhlo.num_partitions"):
+        attribute = module.discardable.get(name)
+        if attribute is not None and (not isinstance(attribute, IntegerAttr) or attribute.value < 1):
+            raise CompileError(Diagnostic(module.location, f"{name} must be a positive integer", module.name))
+        counts.append(attribute.value if isinstance(attribute, IntegerAttr) else 1)
+    return ProcessGrid(*counts)

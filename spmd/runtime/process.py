@@ -1,0 +1,57 @@
+"""A process of the grid: who it is, and what it talks to.
+
+Source: specification, "Parallel execution": a process has a replica id and a partition id, and takes part in
+collectives, channels and streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from collectives.communicator import Communicator
+from collectives.grid import ProcessGrid, ProcessId
+
+
+class Infeed(Protocol):
+    """Where infeed reads from: each call gives the arrays of one infeed op."""
+
+    def __call__(self) -> tuple[Any, ...]: ...
+
+
+class Outfeed(Protocol):
+    """Where outfeed writes to: takes the arrays of one outfeed op."""
+
+    def __call__(self, arrays: tuple[Any, ...]) -> None: ...
+
+
+class Process:
+    """One process. `bound` keeps what collectives found out once for this process (groups, bound calls)."""
+
+    __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank")
+
+    def __init__(
+        self,
+        grid: ProcessGrid,
+        communicator: Communicator,
+        *,
+        infeed: Infeed | None = None,
+        outfeed: Outfeed | None = None,
+    ) -> None:
+        self.grid = grid
+        self.communicator = communicator
+        self.rank = communicator.rank
+        self.id: ProcessId = grid.process_id(communicator.rank)
+        self.infeed = infeed
+        self.outfeed = outfeed
+        self.bound: dict[Hashable, Any] = {}
+
+    def bind(self, key: Hashable, make: Callable[[Process], Any]) -> Any:
+        """What `make` gives for this process, made at the first call with `key` and kept."""
+        found = self.bound.get(key)
+        if found is None:
+            found = self.bound[key] = make(self)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<process {self.rank} {self.id} of {self.grid}>"

@@ -1,0 +1,47 @@
+"""The process of the grid that this Python process is: a rank of MPI, or the only one there is."""
+
+from __future__ import annotations
+
+import os
+
+from collectives.grid import ProcessGrid
+from spmd.errors import CompileError
+from spmd.runtime.process import Process
+
+#: What the launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
+
+_processes: dict[ProcessGrid, Process] = {}
+
+
+def under_mpi() -> bool:
+    """Whether a launcher started this process as a rank, or MPI is already in use."""
+    import sys
+
+    if any(variable in os.environ for variable in _RANK_VARIABLES):
+        return True
+    return "mpi4py.MPI" in sys.modules
+
+
+def process_of(grid: ProcessGrid) -> Process:
+    """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks."""
+    process = _processes.get(grid)
+    if process is None:
+        process = _processes[grid] = _start(grid)
+    return process
+
+
+def _start(grid: ProcessGrid) -> Process:
+    if grid.size == 1 and not under_mpi():
+        from collectives.threads import solitary
+
+        return Process(grid, solitary())
+    from collectives.mpi import world
+
+    communicator = world()
+    if communicator.size != grid.size:
+        raise CompileError(
+            f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "
+            f"start it with `spmd launch -n {grid.size}` or run it in one process with spmd.run_parallel"
+        )
+    return Process(grid, communicator)
