@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from spmd.runtime import failure as _failure
+
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid as ProcessGrid
     from collectives.grid import ProcessId as ProcessId
@@ -54,6 +56,9 @@ _HOMES = {
 }
 
 __all__ = [*_HOMES]  # noqa: PLE0604
+
+
+_failure.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -12,9 +12,7 @@ instead of printing it.
 import atexit
 import contextlib
 import os
-import platform
 import sys
-from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -64,8 +62,7 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
     if world is None:
         print(message.rstrip("\n"), file=sys.stderr, flush=True)
         return
-    header = f"rank {world.rank} of {world.size} on {platform.node()} failed:\n"
-    _tell(world.rank, header + message.rstrip("\n") + "\n")
+    _tell(world.rank, f"{_name(world)} failed:\n" + message.rstrip("\n") + "\n")
     _end_job(status)
 
 
@@ -85,7 +82,7 @@ class _ProgramExit(SystemExit):
 def _end_job_that_exited_early() -> None:
     world = _world()
     if _exit_status and world is not None:
-        _tell(world.rank, f"rank {world.rank} of {world.size} on {platform.node()} exited with status {_exit_status}\n")
+        _tell(world.rank, f"{_name(world)} exited with status {_exit_status}\n")
         _end_job(_exit_status)
 
 
@@ -97,14 +94,19 @@ def _world() -> Any:
     return module.COMM_WORLD if module.COMM_WORLD.size > 1 else None
 
 
+def _name(world: Any) -> str:
+    return f"rank {world.rank} of {world.size} on {os.uname().nodename}"
+
+
 def _tell(rank: int, text: str) -> None:
     folder = os.environ.get(REPORTS_VARIABLE)
     sys.stdout.flush()
     if folder and os.path.isdir(folder):
-        unfinished = Path(folder) / f".rank-{rank}.txt"
+        name = f"rank-{rank}.txt"
         with contextlib.suppress(OSError):
-            unfinished.write_text(text)
-            unfinished.rename(Path(folder) / f"rank-{rank}.txt")
+            with open(os.path.join(folder, "." + name), "w") as stream:
+                stream.write(text)
+            os.rename(stream.name, os.path.join(folder, name))
             return
     sys.stderr.write(text)
     sys.stderr.flush()
