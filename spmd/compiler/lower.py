@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
+from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.fuse import fuse
@@ -52,6 +53,10 @@ class Lowering:
     def region(self, op: Op, index: int) -> Program:
         """Region `index` of `op`: its program takes (process, *block arguments, *captured values of `op`)."""
         return emit(self.region_plan(op, index), self.options.watch)
+
+    def loop_body(self, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
+        """Region `index` of `op` as a loop's body, and the carried positions whose arrays it overwrites."""
+        return loop_body(self, op, index)
 
     def region_plan(self, op: Op, index: int, donated: frozenset[int] = frozenset()) -> Plan:
         """The plan of a region, whose parameters in `donated` may be overwritten."""

@@ -52,7 +52,7 @@ def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
     roots = _find_roots(plan)
     plan.roots = roots
     given = {value for index, value in enumerate(plan.parameters) if index in donated}
-    fresh = _fresh_values(plan) | given
+    fresh = fresh_values(plan) | given
     last_use = _last_uses(plan, roots)
     written: set[Value] = set()
     for index, step in enumerate(plan.steps):
@@ -86,7 +86,8 @@ def _replace_root(roots: dict[Value, frozenset[Value]], old: Value, new: frozens
             roots[value] = (standing_on - {old}) | new
 
 
-def _fresh_values(plan: Plan) -> set[Value]:
+def fresh_values(plan: Plan) -> set[Value]:
+    """Values that steps of the plan make in memory of their own."""
     return {
         value for step in plan.steps if step.kernel.owned and not step.kernel.aliases for value in step.outputs
     }
@@ -118,7 +119,7 @@ def _reusable(
         value = step.inputs[position]
         if not isinstance(value.type, TensorType) or value.type.shape != wanted.shape:
             continue
-        if value.type.dtype != wanted.dtype or not _is_whole(value, roots, fresh):
+        if value.type.dtype != wanted.dtype or not is_whole(value, roots, fresh):
             continue
         (root,) = roots[value]
         if last_use.get(root, -1) > index:
@@ -132,7 +133,7 @@ def _reusable(
     return None
 
 
-def _is_whole(value: Value, roots: dict[Value, frozenset[Value]], fresh: set[Value]) -> bool:
+def is_whole(value: Value, roots: dict[Value, frozenset[Value]], fresh: set[Value]) -> bool:
     """Whether `value` is the whole of one buffer that belongs to this program."""
     standing_on = roots[value]
     if len(standing_on) != 1:

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from spmd.ir import Op, captured_values
 from spmd.kernels.core import Context, Kernel, kernel
 
 
 @kernel("stablehlo.while")
 def while_(op: Op, context: Context) -> Kernel:
-    condition, body = context.region(op, 0), context.region(op, 1)
+    condition = context.region(op, 0)
+    body, overwritten = context.loop_body(op, 1)
     carried = len(op.results)
     single = carried == 1
 
+    def own(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The first state, with copies of what the body writes over."""
+        state = list(values)
+        for position in overwritten:
+            state[position] = np.array(state[position])
+        return tuple(state)
+
     def plain(process: Any, *state: Any) -> Any:
+        if overwritten:
+            state = own(state)
         while condition(process, *state)[0]:
             state = body(process, *state)
         return state[0] if single else state
 
     def capturing(process: Any, *values: Any) -> Any:
         state, captured = values[:carried], values[carried:]
+        if overwritten:
+            state = own(state)
         while condition(process, *state, *captured)[0]:
             state = body(process, *state, *captured)
         return state[0] if single else state

@@ -65,6 +65,12 @@ class Context(Protocol):
     def region(self, op: Op, index: int) -> Program:
         """Region `index` of `op`, compiled. Its program takes (process, *block arguments, *captured_values(op))."""
 
+    def loop_body(self, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
+        """Region `index` of `op`, compiled as a loop's body, and the carried positions whose arrays it overwrites.
+
+        The loop has to give it arrays of its own there, at first a copy.
+        """
+
     def function(self, symbol: str, op: Op) -> Program:
         """The function `symbol`, compiled once: (process, *arguments). CompileError at `op` when there is none."""
 
