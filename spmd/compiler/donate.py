@@ -1,0 +1,42 @@
+"""Loop bodies that overwrite what they carry.
+
+A loop's state belongs to the loop: once an iteration has read a carried array for the last time, the next value may
+be written over it, which turns JAX's scans (a dynamic_update_slice of the stacked results in each iteration) from
+quadratic into linear. That is sound for a carried position when every iteration hands on memory that nobody else
+holds; the loop then needs a copy of the first value only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spmd.compiler.emit import emit
+from spmd.compiler.steps import Plan, fresh_values, is_whole
+from spmd.ir import Op
+from spmd.kernels.core import Program
+
+if TYPE_CHECKING:
+    from spmd.compiler.lower import Lowering
+
+
+def loop_body(lowering: Lowering, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
+    """The body of a loop, and the carried positions that it overwrites."""
+    donated = frozenset(range(len(op.regions[index].block.arguments)))
+    while True:
+        plan = lowering.region_plan(op, index, donated)
+        kept = frozenset(position for position in donated if _hands_on_own_memory(plan, donated, position))
+        if kept == donated:
+            return emit(plan, lowering.options.watch), tuple(sorted(plan.overwrites))
+        donated = kept
+
+
+def _hands_on_own_memory(plan: Plan, donated: frozenset[int], position: int) -> bool:
+    """Whether the body's result at `position` is the whole of memory that no other result shares."""
+    owned = fresh_values(plan) | {plan.parameters[k] for k in donated}
+    value = plan.results[position]
+    if not is_whole(value, plan.roots, owned):
+        return False
+    roots = plan.roots[value]
+    return not any(
+        roots & plan.roots[other] for other_position, other in enumerate(plan.results) if other_position != position
+    )
