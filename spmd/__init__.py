@@ -55,7 +55,7 @@ _HOMES = {
     "run_parallel": "spmd.runtime.parallel",
 }
 
-__all__ = [*_HOMES]  # noqa: PLE0604
+__all__ = [*_HOMES]
 
 
 _failure.install()

@@ -163,7 +163,7 @@ def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if is_splat(left) and is_splat(right) and left.size:
-        return left.flat[0].tobytes() == right.flat[0].tobytes()
+        return bool(left.flat[0].tobytes() == right.flat[0].tobytes())
     return np.ascontiguousarray(left).tobytes() == np.ascontiguousarray(right).tobytes()
 
 

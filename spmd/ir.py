@@ -91,8 +91,16 @@ class Op:
     """
 
     __slots__ = (
-        "attributes", "debug_location", "definition", "discardable", "location", "name", "operands", "regions", "results",
-    )  # fmt: skip
+        "attributes",
+        "debug_location",
+        "definition",
+        "discardable",
+        "location",
+        "name",
+        "operands",
+        "regions",
+        "results",
+    )
 
     def __init__(
         self,
@@ -228,7 +236,7 @@ class Function(Op):
 
     @property
     def is_public(self) -> bool:
-        return self.attributes.get("sym_visibility", "public") == "public"
+        return bool(self.attributes.get("sym_visibility", "public") == "public")
 
     @property
     def is_declaration(self) -> bool:

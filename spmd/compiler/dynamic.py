@@ -87,5 +87,7 @@ def _merge(declared: Type, inferred: Type) -> Type:
         return declared
     if len(declared.shape) != len(inferred.shape):
         return declared
-    shape = tuple(ours if ours is not None else theirs for ours, theirs in zip(declared.shape, inferred.shape))
+    shape = tuple(
+        ours if ours is not None else theirs for ours, theirs in zip(declared.shape, inferred.shape, strict=True)
+    )
     return TensorType(shape, declared.element_type)

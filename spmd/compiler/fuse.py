@@ -164,9 +164,7 @@ def _emit_block(
     return namespace["block"], scratch
 
 
-def _take(
-    step: Step, dying: list[Value], held: dict[Value, int], free: list[int], scratch: list[np.dtype[Any]]
-) -> int:
+def _take(step: Step, dying: list[Value], held: dict[Value, int], free: list[int], scratch: list[np.dtype[Any]]) -> int:
     """A scratch block for the result of `step`: an operand's own where the kernel allows it, a free one, a new one."""
     result = step.outputs[0]
     dtype = result.tensor.dtype
@@ -197,6 +195,7 @@ def _blocked(
     size = prod(shape)
     flat_cuts = list(_cuts((size,)))
     cuts = list(_cuts(shape))
+    flat_largest, shaped_largest = _largest((size,)), _largest(shape)
     one = len(dtypes) == 1
 
     def call(*inputs: Any, out: Any = None) -> Any:
@@ -205,10 +204,10 @@ def _blocked(
         if all(inputs[k].flags.c_contiguous for k in whole) and outputs[0].flags.c_contiguous:
             for k in whole:
                 operands[k] = inputs[k].reshape(size)
-            targets, extents, taken = [array.reshape(size) for array in outputs], (size,), flat_cuts
+            targets, taken, largest = [array.reshape(size) for array in outputs], flat_cuts, flat_largest
         else:
-            targets, extents, taken = outputs, shape, cuts
-        spare = [np.empty(_largest(extents), dtype) for dtype in scratch]
+            targets, taken, largest = outputs, cuts, shaped_largest
+        spare = [np.empty(largest, dtype) for dtype in scratch]
         for cut, block_shape in taken:
             arguments = operands[:]
             for k in whole:

@@ -38,7 +38,7 @@ def is_pure(op: Op) -> bool:
         return op.definition.is_pure
     if not (op.definition.is_pure or "recursively_pure" in op.definition.traits):
         return False
-    return all(is_pure(inner) or inner.definition is not None and inner.definition.is_terminator
+    return all(is_pure(inner) or (inner.definition is not None and inner.definition.is_terminator)
                for region in op.regions for block in region.blocks for inner in block.ops)  # fmt: skip
 
 

@@ -8,7 +8,6 @@ the step's kernel allows it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spmd.ir import Op, Value
@@ -88,9 +87,7 @@ def _replace_root(roots: dict[Value, frozenset[Value]], old: Value, new: frozens
 
 def fresh_values(plan: Plan) -> set[Value]:
     """Values that steps of the plan make in memory of their own."""
-    return {
-        value for step in plan.steps if step.kernel.owned and not step.kernel.aliases for value in step.outputs
-    }
+    return {value for step in plan.steps if step.kernel.owned and not step.kernel.aliases for value in step.outputs}
 
 
 def _last_uses(plan: Plan, roots: dict[Value, frozenset[Value]]) -> dict[Value, int]:

@@ -124,11 +124,11 @@ def _check(type: Type) -> Check:
     if not isinstance(type, TensorType):
         return lambda value: value
     dtype, shape = type.dtype, type.shape
-    static = type.is_static
+    dynamic = not type.is_static
 
     def check(value: Any) -> Any:
         if isinstance(value, np.ndarray) and value.dtype == dtype:
-            if value.shape == shape or (not static and _fits(value.shape, shape)):
+            if value.shape == shape or (dynamic and _fits(value.shape, shape)):
                 return value
         elif np.isscalar(value) and shape == ():
             converted = np.asarray(value, dtype)
@@ -136,7 +136,7 @@ def _check(type: Type) -> Check:
                 return converted
         else:
             converted = np.asarray(value)
-            if converted.dtype == dtype and (converted.shape == shape or not static and _fits(converted.shape, shape)):
+            if converted.dtype == dtype and _fits(converted.shape, shape):
                 return converted
         given = np.asarray(value)
         raise ExecutionError(f"an argument of type {type} is needed, got {given.dtype} of shape {given.shape}")

@@ -36,9 +36,9 @@ def _start(grid: ProcessGrid) -> Process:
         from collectives.threads import solitary
 
         return Process(grid, solitary())
-    from collectives.mpi import world
+    from collectives.mpi import MpiCommunicator
 
-    communicator = world()
+    communicator = MpiCommunicator.world()
     if communicator.size != grid.size:
         raise CompileError(
             f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "
