@@ -65,8 +65,8 @@ def concatenator(part: Shape, dim: int, parts: int) -> Callable[[Array, Array], 
 
 
 def wire_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type as which MPI moves ``dtype``: itself, or as many plain bytes where NumPy cannot export it."""
-    if dtype.kind in "biufc" and dtype.isbuiltin == 1:
+    """The type as which MPI moves ``dtype``: itself, or an integer of its size where MPI has no such type."""
+    if dtype.isbuiltin == 1 and dtype != np.float16:
         return dtype
     return np.dtype(f"u{dtype.itemsize}")
 

@@ -142,14 +142,14 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 def _maximum(a: Array, b: Array) -> Array:
     """IEEE-754 maximum: NumPy's leaves open which of +0 and -0 it returns, addition does not."""
     result = np.maximum(a, b)
-    zero = result == 0
+    zero = (a == 0) & (b == 0)
     return np.where(zero, a + b, result) if zero.any() else result
 
 
 def _minimum(a: Array, b: Array) -> Array:
     """IEEE-754 minimum, zeros ordered by sign."""
     result = np.minimum(a, b)
-    zero = result == 0
+    zero = (a == 0) & (b == 0)
     return np.where(zero, -(-a + -b), result) if zero.any() else result
 
 
