@@ -65,13 +65,17 @@ class RegionDef:
     variadic: bool = False
 
 
+#: A constraint's check: None when it holds, else what is wrong, with the actual values.
+Check = Callable[[Op], str | None]
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A constraint of the specification: `check` returns None, or what breaks it."""
 
     label: str
     text: str
-    check: Callable[[Op], str | None]
+    check: Check
 
 
 #: An inference rule: the op, whose `results` may be empty, to its result types. Raises InferenceError.
@@ -122,10 +126,10 @@ class OpDef:
         self.inference = rule
         return rule
 
-    def constraint(self, label: str, text: str = "") -> Callable[[Callable[[Op], str | None]], Callable[[Op], str | None]]:
+    def constraint(self, label: str, text: str = "") -> Callable[[Check], Check]:
         """Decorator: the function checks the constraint `label` of the specification."""
 
-        def add(check: Callable[[Op], str | None]) -> Callable[[Op], str | None]:
+        def add(check: Check) -> Check:
             self.constraints.append(Constraint(label, text, check))
             return check
 
@@ -216,8 +220,9 @@ def define(
     """Declares op `name`.
 
     `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
-    in the generic form. Traits: pure, commutative, elementwise, terminator, symbol, isolated (its regions see
-    nothing from outside), same_type (operands and results are all of compatible types).
+    in the generic form. Traits: pure, recursive (pure when all ops in its regions are), commutative, elementwise,
+    terminator, symbol, isolated (its regions see nothing from outside), same_type (operands and results are all of
+    compatible types).
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")
@@ -226,6 +231,16 @@ def define(
     )
     OPS[name] = made
     return made
+
+
+def is_pure(op: Op) -> bool:
+    """Whether `op` has no effects, nor anything in its regions."""
+    traits = op.definition.traits if op.definition is not None else ()
+    if "pure" in traits:
+        return True
+    return "recursive" in traits and all(
+        is_pure(inner) for region in op.regions for block in region.blocks for inner in block.ops
+    )
 
 
 def dialects() -> set[str]:

@@ -109,6 +109,10 @@ def _kinds_text(kinds: tuple[str, ...]) -> str:
     return text + (" type" if len(names) == 1 else " types")
 
 
+def _has_single_bound(type: t.TensorType) -> bool:
+    return type.shape.count(None) == 1 and type.bounds is not None and type.bounds[type.shape.index(None)] is not None
+
+
 ANY_TYPE = TypeSet("any type", lambda type: True)
 #: What the specification's Inputs call "tensor or per-tensor quantized tensor".
 TENSOR = tensor_of_kinds(*_NUMERIC, "quantized")
@@ -117,6 +121,11 @@ TENSOR_OR_PER_AXIS = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis")
 NON_QUANTIZED = tensor_of_kinds(*_NUMERIC)
 STATIC_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", static=True)
 ANY_TENSOR = tensor_of_kinds(*_NUMERIC, "quantized", "quantized_axis", unranked=True)
+#: A static shape, or one whose only dynamic dimension is bounded.
+STATIC_OR_BOUNDED = TypeSet(
+    "statically shaped or single bounded dimension tensor",
+    lambda type: TENSOR_OR_PER_AXIS.admits(type) and (type.is_static or _has_single_bound(type)),  # type: ignore[attr-defined,arg-type]
+)
 PREDICATE = tensor_of_kinds("i1")
 INTEGER = tensor_of_kinds("signed", "unsigned")
 PREDICATE_OR_INTEGER = tensor_of_kinds("i1", "signed", "unsigned")
@@ -132,7 +141,8 @@ STATIC_DIMENSIONS = tensor_of_kinds("index", "signed", "unsigned", rank=1, stati
 TOKEN = TypeSet("token", lambda type: isinstance(type, t.TokenType))
 FUTURE = TypeSet("future", lambda type: isinstance(type, t.FutureType))
 BUFFER = TypeSet(
-    "buffer", lambda type: isinstance(type, t.BufferType) and element_kind(type.element_type) in (*_NUMERIC, "quantized")
+    "buffer",
+    lambda type: isinstance(type, t.BufferType) and element_kind(type.element_type) in (*_NUMERIC, "quantized"),
 )
 
 
@@ -193,6 +203,7 @@ def _integer_kind(element: t.ElementType) -> AttributeKind[int]:
 I64 = _integer_kind(t.I64)
 I32 = _integer_kind(t.I32)
 UI32 = _integer_kind(t.UI32)
+UI64 = _integer_kind(t.UI64)
 INDEX = _integer_kind(t.INDEX)
 
 
@@ -262,45 +273,42 @@ def _decode_type(attribute: Attribute) -> t.Type:
 TYPE: AttributeKind[t.Type] = AttributeKind("type", _decode_type, TypeAttr)
 
 
-def _decode_i64s(attribute: Attribute) -> tuple[int, ...]:
-    if isinstance(attribute, DenseArrayAttr) and attribute.element_type is t.I64:
-        return attribute.values
-    if isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.type.element_type is t.I64:
-        return tuple(attribute.array.tolist())
-    raise _expected("array<i64: ...>", attribute)
+def _array_kind(element: t.ElementType, text: str) -> AttributeKind[tuple[Any, ...]]:
+    """`array<element: ...>`, also in the old spelling `dense<...> : tensor<Nxelement>`."""
+
+    def decode(attribute: Attribute) -> tuple[Any, ...]:
+        if isinstance(attribute, DenseArrayAttr) and attribute.element_type is element:
+            return attribute.values
+        if isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.type.element_type is element:
+            return tuple(attribute.array.tolist())
+        raise _expected(f"array<{element}: ...>", attribute)
+
+    return AttributeKind(text, decode, lambda value: DenseArrayAttr(element, tuple(value)), element)
 
 
-#: `array<i64: ...>`, also in the old spelling `dense<...> : tensor<Nxi64>`.
-I64_ARRAY: AttributeKind[tuple[int, ...]] = AttributeKind(
-    "array of 64-bit integers", _decode_i64s, lambda value: DenseArrayAttr(t.I64, tuple(value))
-)
+I64_ARRAY: AttributeKind[tuple[int, ...]] = _array_kind(t.I64, "array of 64-bit integers")
+I32_ARRAY: AttributeKind[tuple[int, ...]] = _array_kind(t.I32, "array of 32-bit integers")
+BOOL_ARRAY: AttributeKind[tuple[bool, ...]] = _array_kind(t.I1, "array of booleans")
 
 
-def _decode_bools(attribute: Attribute) -> tuple[bool, ...]:
-    if isinstance(attribute, DenseArrayAttr) and attribute.element_type is t.I1:
-        return attribute.values
-    if isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.type.element_type is t.I1:
-        return tuple(attribute.array.tolist())
-    raise _expected("array<i1: ...>", attribute)
+def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[np.ndarray[Any, Any]]:
+    """`dense<...> : tensor<...xelement>` of any rank: an int64 array."""
+
+    def decode(attribute: Attribute) -> np.ndarray[Any, Any]:
+        if isinstance(attribute, DenseAttr) and attribute.type.element_type is element:
+            return attribute.array
+        raise _expected(f"dense<...> : tensor<...x{element}>", attribute)
+
+    def encode(value: np.ndarray[Any, Any]) -> Attribute:
+        return DenseAttr(value, t.TensorType(tuple(value.shape), element))
+
+    return AttributeKind(text, decode, encode, element)
 
 
-BOOL_ARRAY: AttributeKind[tuple[bool, ...]] = AttributeKind(
-    "array of booleans", _decode_bools, lambda value: DenseArrayAttr(t.I1, tuple(value))
-)
-
-
-def _decode_i64_dense(attribute: Attribute) -> np.ndarray[Any, Any]:
-    if isinstance(attribute, DenseAttr) and attribute.type.element_type is t.I64:
-        return attribute.array
-    raise _expected("dense<...> : tensor<...xi64>", attribute)
-
-
-#: `dense<...> : tensor<...xi64>` of any rank (padding, replica_groups, source_target_pairs): an int64 array.
-I64_DENSE: AttributeKind[np.ndarray[Any, Any]] = AttributeKind(
-    "tensor of 64-bit integers",
-    _decode_i64_dense,
-    lambda value: DenseAttr(value, t.TensorType(tuple(value.shape), t.I64)),
-)
+#: Padding, replica_groups, source_target_pairs.
+I64_DENSE = _dense_kind(t.I64, "tensor of 64-bit integers")
+#: Layouts and shapes.
+INDEX_DENSE = _dense_kind(t.INDEX, "tensor of indices")
 
 
 def _decode_elements(attribute: Attribute) -> Attribute:
@@ -311,6 +319,16 @@ def _decode_elements(attribute: Attribute) -> Attribute:
 
 #: Any constant tensor; the value stays a DenseAttr, which carries the type beside the array.
 ELEMENTS: AttributeKind[Attribute] = AttributeKind("constant tensor", _decode_elements, lambda value: value)
+
+
+def _decode_typed(attribute: Attribute) -> Attribute:
+    if isinstance(attribute, (BoolAttr, IntegerAttr, FloatAttr, DenseAttr, DenseResourceAttr)):
+        return attribute
+    raise _expected("a number or a constant tensor", attribute)
+
+
+#: Any constant that has a type: a number or a tensor.
+TYPED: AttributeKind[Attribute] = AttributeKind("typed constant", _decode_typed, lambda value: value)
 ANY: AttributeKind[Attribute] = AttributeKind("attribute", lambda attribute: attribute, lambda value: value)
 
 
@@ -328,9 +346,8 @@ def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
     text = f"#{dialect}<{mnemonic} {' | '.join(cases)}>"
 
     def decode(attribute: Attribute) -> str:
-        if isinstance(attribute, EnumAttr) and (attribute.dialect, attribute.mnemonic) == (dialect, mnemonic):
-            value = attribute.value
-        elif isinstance(attribute, StringAttr):
+        named = isinstance(attribute, EnumAttr) and (attribute.dialect, attribute.mnemonic) == (dialect, mnemonic)
+        if isinstance(attribute, EnumAttr | StringAttr) and (named or isinstance(attribute, StringAttr)):
             value = attribute.value
         else:
             raise _expected(text, attribute)
@@ -375,7 +392,7 @@ def either(*kinds: AttributeKind[Any]) -> AttributeKind[Any]:
                 return encoded
         raise TypeError(f"no attribute of {text} holds {value!r}")
 
-    return AttributeKind(text, decode, encode)
+    return AttributeKind(text, decode, encode, kinds[0].type)
 
 
 def struct(cls: type[T]) -> AttributeKind[T]:

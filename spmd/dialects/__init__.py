@@ -1,0 +1,32 @@
+"""What an op is: one declaration an op. Importing this package declares all of them."""
+
+from __future__ import annotations
+
+from spmd.dialects import (
+    arith,
+    builtin,
+    check,
+    chlo,
+    collective,
+    communication,
+    contraction,
+    control_flow,
+    data_movement,
+    dynamism,
+    elementwise,
+    func,
+    indexing,
+    linear_algebra,
+    quantization,
+    random,
+    reduction,
+    shape,
+    tensor,
+)
+from spmd.dialects.core import OPS, OpDef
+
+__all__ = [
+    "OPS", "OpDef", "arith", "builtin", "check", "chlo", "collective", "communication", "contraction", "control_flow",
+    "data_movement", "dynamism", "elementwise", "func", "indexing", "linear_algebra", "quantization", "random",
+    "reduction", "shape", "tensor",
+]  # fmt: skip

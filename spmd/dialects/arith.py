@@ -1,0 +1,95 @@
+"""Arithmetic on scalars of builtin types and tensors of them. Source: MLIR's arith dialect."""
+
+from __future__ import annotations
+
+from spmd import types as t
+from spmd.dialects import kinds
+from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.kinds import TypeSet
+
+
+def _like(text: str, *element_kinds: str) -> TypeSet:
+    """A scalar of one of these kinds, or a tensor of them."""
+
+    def admits(type: t.Type) -> bool:
+        element = type.element_type if isinstance(type, t.TensorType) else type
+        return isinstance(element, t.ElementType) and element.kind in element_kinds
+
+    return TypeSet(f"{text}, or a tensor of it", admits)
+
+
+_INTEGER = _like("signless integer or index", "i1", "signed", "index")
+_FLOAT = _like("floating-point number", "float")
+_VALUE = _like("number", "i1", "signed", "index", "float")
+
+CONSTANT = define(
+    "arith.constant",
+    attributes=[attribute("value", kinds.TYPED)],
+    results=[result("result", _VALUE)],
+    assembly="attr-dict $value",
+    traits=["pure"],
+)
+
+for _name in (
+    "addi", "subi", "muli", "divsi", "divui", "ceildivsi", "ceildivui", "floordivsi", "remsi", "remui", "maxsi",
+    "maxui", "minsi", "minui", "andi", "ori", "xori", "shli", "shrsi", "shrui",
+):  # fmt: skip
+    define(
+        f"arith.{_name}",
+        operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
+        results=[result("result", _INTEGER)],
+        assembly="$lhs `,` $rhs attr-dict `:` type($result)",
+        traits=["pure", "elementwise", "same_type"],
+    )
+
+for _name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf"):
+    define(
+        f"arith.{_name}",
+        operands=[operand("lhs", _FLOAT), operand("rhs", _FLOAT)],
+        results=[result("result", _FLOAT)],
+        assembly="$lhs `,` $rhs attr-dict `:` type($result)",
+        traits=["pure", "elementwise", "same_type"],
+    )
+
+for _name, _source, _target in (
+    ("index_cast", _INTEGER, _INTEGER),
+    ("index_castui", _INTEGER, _INTEGER),
+    ("extsi", _INTEGER, _INTEGER),
+    ("extui", _INTEGER, _INTEGER),
+    ("trunci", _INTEGER, _INTEGER),
+    ("sitofp", _INTEGER, _FLOAT),
+    ("uitofp", _INTEGER, _FLOAT),
+    ("fptosi", _FLOAT, _INTEGER),
+    ("fptoui", _FLOAT, _INTEGER),
+    ("extf", _FLOAT, _FLOAT),
+    ("truncf", _FLOAT, _FLOAT),
+):
+    define(
+        f"arith.{_name}",
+        operands=[operand("in", _source)],
+        results=[result("out", _target)],
+        assembly="$in attr-dict `:` type($in) `to` type($out)",
+        traits=["pure", "elementwise"],
+    )
+
+CMPI = define(
+    "arith.cmpi",
+    operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
+    attributes=[
+        attribute(
+            "predicate",
+            kinds.integer_enum(t.I64, "eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
+        )
+    ],
+    results=[result("result", _like("i1", "i1"))],
+    assembly="$predicate `,` $lhs `,` $rhs attr-dict `:` type($lhs)",
+    traits=["pure", "elementwise"],
+)
+
+SELECT = define(
+    "arith.select",
+    operands=[operand("condition", _like("i1", "i1")), operand("true_value", _VALUE), operand("false_value", _VALUE)],
+    results=[result("result", _VALUE)],
+    assembly="custom<ArithSelect>",
+    traits=["pure", "elementwise"],
+)

@@ -1,0 +1,25 @@
+"""The module, a table of symbols. Source: MLIR's builtin dialect."""
+
+from __future__ import annotations
+
+from spmd.dialects import kinds
+from spmd.dialects.core import attribute, define, operand, region, result
+
+MODULE = define(
+    "builtin.module",
+    attributes=[
+        attribute("sym_name", kinds.STRING, optional=True),
+        attribute("sym_visibility", kinds.STRING, optional=True),
+    ],
+    regions=[region("bodyRegion")],
+    assembly="custom<Module>",
+    traits=["symbol", "isolated"],
+)
+
+UNREALIZED_CONVERSION_CAST = define(
+    "builtin.unrealized_conversion_cast",
+    operands=[operand("inputs", kinds.ANY_TYPE, variadic=True)],
+    results=[result("outputs", kinds.ANY_TYPE, variadic=True)],
+    assembly="($inputs^ `:` type($inputs))? `to` type($outputs) attr-dict",
+    traits=["pure"],
+)

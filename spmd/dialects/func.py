@@ -1,0 +1,43 @@
+"""Functions and their calls. Source: StableHLO specification, "Functions"; MLIR's func dialect."""
+
+from __future__ import annotations
+
+from spmd.dialects import kinds
+from spmd.dialects.core import attribute, define, operand, region, result
+
+_DICTIONARIES = kinds.array_of(kinds.DICTIONARY)
+
+FUNC = define(
+    "func.func",
+    attributes=[
+        attribute("sym_name", kinds.STRING),
+        attribute("function_type", kinds.TYPE),
+        attribute("sym_visibility", kinds.STRING, optional=True),
+        attribute("arg_attrs", _DICTIONARIES, optional=True),
+        attribute("res_attrs", _DICTIONARIES, optional=True),
+        attribute("no_inline", kinds.UNIT_FLAG, default=False),
+    ],
+    regions=[region("body")],
+    assembly="custom<Func>",
+    traits=["symbol", "isolated"],
+)
+
+RETURN = define(
+    "func.return",
+    operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
+    assembly="attr-dict ($operands^ `:` type($operands))?",
+    traits=["pure", "terminator"],
+)
+
+CALL = define(
+    "func.call",
+    operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
+    attributes=[
+        attribute("callee", kinds.SYMBOL),
+        attribute("arg_attrs", _DICTIONARIES, optional=True),
+        attribute("res_attrs", _DICTIONARIES, optional=True),
+        attribute("no_inline", kinds.UNIT_FLAG, default=False),
+    ],
+    results=[result("results", kinds.ANY_TYPE, variadic=True)],
+    assembly="$callee `(` $operands `)` attr-dict `:` functional-type($operands, results)",
+)
