@@ -54,7 +54,7 @@ def _launcher() -> str:
 def _blas() -> str:
     import numpy as np
 
-    libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]  # type: ignore[index,call-overload]
+    libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')}".strip()
 
 

@@ -16,8 +16,7 @@ LAUNCH = [sys.executable, "-m", "launch", "launch", "-n", "3", "--"]
 PRELUDE = """
 import os, sys, time
 from mpi4py import MPI
-from spmd.runtime import failure
-failure.install()
+import spmd
 world = MPI.COMM_WORLD
 """
 Start = Callable[..., subprocess.Popen[str]]
