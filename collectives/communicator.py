@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,6 +97,10 @@ class Communicator(ABC):
     @abstractmethod
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         """The next array that position ``source`` has sent here under ``tag``, in the order of sending."""
+
+    def outside(self) -> AbstractContextManager[None]:
+        """A context in which the process waits for something outside the grid, an infeed for one."""
+        return nullcontext()
 
     @abstractmethod
     def exchange(self, value: object) -> list[Any]:

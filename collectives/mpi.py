@@ -35,6 +35,7 @@ from collectives.operations import (
     ReduceScatter,
     Shape,
     describe,
+    short_list,
 )
 
 Array = npt.NDArray[Any]
@@ -169,7 +170,7 @@ class MpiCommunicator(Communicator):
 
     def label(self, operation: Operation, where: str) -> str:
         """What the process is doing while in ``operation``, for whoever asks."""
-        return f"{describe(operation)} among {list(self.members)}" + (f" at {where}" if where else "")
+        return f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
 
     def _is_local(self, operation: Operation) -> bool:
         """Nothing has to travel. An operation is empty on all its processes or on none."""

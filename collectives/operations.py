@@ -61,7 +61,13 @@ def _details(operation: Operation) -> str:
     shown = {k: v for k, v in vars(operation).items() if k in _SHOWN and v not in (None, False)}
     reduction = shown.pop("reduction", None)
     text = f" {reduction}" if reduction else ""
-    return text + "".join(f", {k} {list(map(list, v)) if k == 'pairs' else v}" for k, v in shown.items())
+    return text + "".join(f", {k} {short_list(v) if isinstance(v, tuple) else v}" for k, v in shown.items())
+
+
+def short_list(items: Sequence[object], most: int = 16) -> str:
+    """``[0, 1, 2]``, cut off after ``most`` items."""
+    rest = f", ... {len(items)} in all" if len(items) > most else ""
+    return f"[{', '.join(map(str, items[:most]))}{rest}]"
 
 
 _SHOWN = ("reduction", "dim", "split_dim", "concat_dim", "split_count", "pairs", "root", "reproducible")
@@ -150,11 +156,19 @@ class CollectivePermute(Operation):
 
     def source(self, position: int) -> int | None:
         """Who sends to ``position``."""
-        return next((source for source, target in self.pairs if target == position), None)
+        return self._sources.get(position)
 
     def target(self, position: int) -> int | None:
         """To whom ``position`` sends."""
-        return next((target for source, target in self.pairs if source == position), None)
+        return self._targets.get(position)
+
+    @cached_property
+    def _sources(self) -> dict[int, int]:
+        return {target: source for source, target in self.pairs}
+
+    @cached_property
+    def _targets(self) -> dict[int, int]:
+        return dict(self.pairs)
 
     def result_shape(self, size: int) -> Shape:
         for column, end in enumerate(("source", "target")):
@@ -166,7 +180,7 @@ class CollectivePermute(Operation):
         return self.shape
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        sources = {target: source for source, target in self.pairs}
+        sources = self._sources
         return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
 
 

@@ -1,0 +1,36 @@
+"""Messages about several processes at once: what each does, and how they disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from collectives.operations import Operation, describe, short_list
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """``process 3`` or ``processes 0-3, 7``."""
+    runs: list[tuple[int, int]] = []
+    for rank in sorted(ranks):
+        if runs and runs[-1][1] == rank - 1:
+            runs[-1] = (runs[-1][0], rank)
+        else:
+            runs.append((rank, rank))
+    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    return f"process{'es' if len(ranks) > 1 else ''} {text}"
+
+
+def states_text(states: Mapping[int, str]) -> str:
+    """One line for all processes that are in the same state, in the order of their first process."""
+    ranks: dict[str, list[int]] = {}
+    for rank, state in sorted(states.items()):
+        ranks.setdefault(state, []).append(rank)
+    return "\n".join(f"  {ranks_text(same)}: {state}" for state, same in ranks.items())
+
+
+def mismatch_text(members: Sequence[int], calls: Mapping[int, tuple[Operation, str]], number: int) -> str:
+    """How the processes of a group disagree on their collective ``number`` (from 1) in it."""
+    states = {rank: describe(op) + (f" at {where}" if where else "") for rank, (op, where) in calls.items()}
+    return (
+        f"the processes of group {short_list(members)} call different collectives as number {number} of the group:\n"
+        + states_text(states)
+    )
