@@ -119,13 +119,12 @@ class ThreadCommunicator(Communicator):
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
         operation = self.world.operations.setdefault(operation, operation)
-        shape = operation.result_shape(self.size)
+        operation.result_shape(self.size)  # raises where the shapes do not fit the group
         if self.size == 1 and not isinstance(operation, Barrier):
             return lambda array: _Done(_own(operation.evaluate([array])[0], array))
         if isinstance(operation, CollectivePermute):
             return self._permute(operation, where)
         label = f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
-        del shape
 
         def start(array: Array) -> _Ticket:
             return _Ticket(self, self._arrive(operation, where, array), label)
@@ -384,3 +383,8 @@ def _join(threads: list[threading.Thread], seconds: float) -> None:
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
+
+
+def solitary() -> ThreadCommunicator:
+    """The communicator of a process that is alone."""
+    return ThreadCommunicator(World(1), (0,), 0)
