@@ -1,0 +1,35 @@
+"""``python -m benchmarks``: programs of a folder; ``collectives``, ``train``, ``peers`` for the other comparisons.
+
+Every contestant gets the same number of threads (``--threads``, one unless told otherwise): processors and variables
+are set here, before any numerical library is loaded.
+"""
+
+import argparse
+import importlib
+import sys
+
+from benchmarks import threads
+
+COMMANDS = {
+    "programs": "benchmarks.programs",
+    "peers": "benchmarks.peers_run",
+    "train": "benchmarks.train",
+    "collectives": "benchmarks.collectives",
+}
+#: These run in this very process; the others start ranks, or are ranks, with threads of their own.
+LIMITED = ("programs", "peers")
+
+
+def main() -> int:
+    argv = sys.argv[1:]
+    name = argv.pop(0) if argv and argv[0] in COMMANDS else "programs"
+    if name in LIMITED:
+        parser = argparse.ArgumentParser(add_help=False)
+        parser.add_argument("--threads", type=int, default=1)
+        known, argv = parser.parse_known_args(argv)
+        threads.limit(known.threads)
+    return int(importlib.import_module(COMMANDS[name]).run(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

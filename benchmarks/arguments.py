@@ -1,0 +1,74 @@
+"""Arguments for a program, made from the signature of its main function."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spmd.ir import Function, Module, Op, Value
+from spmd.types import TensorType
+
+DEFAULT_BOUND = 10
+#: Ops whose result is still an index when their operand is.
+_CARRIERS = "add broadcast_in_dim clamp concatenate convert maximum minimum pad reshape select slice transpose"
+CARRIERS = frozenset(f"stablehlo.{name}" for name in _CARRIERS.split())
+
+
+def make(module: Module, function: str = "main", seed: int = 0) -> list[npt.NDArray[Any]]:
+    """One array an argument: standard normal floats, integers in range of what they index, random keys."""
+    main = module.function(function)
+    generator = np.random.default_rng(seed)
+    return [_array(generator, module, main, value) for value in main.arguments]
+
+
+def _array(generator: np.random.Generator, module: Module, main: Function, value: Value) -> npt.NDArray[Any]:
+    tensor = value.type
+    if not isinstance(tensor, TensorType) or not tensor.is_static:
+        raise ValueError(f"@{main.symbol}: no array can be made for an argument of type {tensor}")
+    dtype, shape = tensor.dtype, tuple(int(size or 0) for size in tensor.shape)
+    if dtype.kind == "c":
+        return np.asarray(generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(dtype)
+    if dtype.kind == "b":
+        return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
+    if dtype.kind == "u" and shape == (2,):  # A key of JAX's random bits.
+        return generator.integers(0, np.iinfo(dtype).max, shape, dtype)
+    if dtype.kind in "iu":
+        return generator.integers(0, index_bound(module, main, value), shape).astype(dtype)
+    return np.asarray(generator.standard_normal(shape)).astype(dtype)
+
+
+def index_bound(module: Module, main: Function, value: Value) -> int:
+    """One more than the greatest index that ``value`` may hold, from the gathers and scatters it comes to."""
+    bounds: list[int] = []
+    reached, pending = {value}, [(main, value)]
+    while pending:
+        function, current = pending.pop()
+        for op in (op for outer in function.body.ops for op in outer.walk()):
+            for position in [index for index, operand in enumerate(op.operands) if operand is current]:
+                bounds += _bounds_at(op, position)
+                for owner, following in _carried_by(module, function, op, position):
+                    if following not in reached:
+                        reached.add(following)
+                        pending.append((owner, following))
+    return min(bounds, default=DEFAULT_BOUND)
+
+
+def _bounds_at(op: Op, position: int) -> list[int]:
+    """Sizes of the dimensions that operand ``position`` of ``op`` indexes; empty when it indexes none."""
+    if op.name == "stablehlo.gather" and position == 1:
+        dimensions = op["dimension_numbers"].start_index_map
+    elif op.name == "stablehlo.scatter" and position == len(op.operands) // 2:
+        dimensions = op["scatter_dimension_numbers"].scatter_dims_to_operand_dims
+    elif op.name in ("stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"):
+        first = 1 if op.name == "stablehlo.dynamic_slice" else 2
+        dimensions = [position - first] if position >= first else []
+    else:
+        return []
+    return [int(op.operands[0].tensor.shape[dimension] or 1) for dimension in dimensions]
+
+
+def _carried_by(module: Module, function: Function, op: Op, position: int) -> list[tuple[Function, Value]]:
+    if op.name in ("func.call", "stablehlo.call"):
+        callee = module.function(str(op["callee"]).lstrip("@"))
+        return [(callee, callee.arguments[position])]
+    return [(function, result) for result in op.results] if op.name in CARRIERS else []

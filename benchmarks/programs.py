@@ -1,0 +1,95 @@
+"""Programs of a folder through spmd and, with the ``jax`` extra, through XLA's CPU client: in turns."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import spmd
+from benchmarks import arguments, memory, xla
+from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
+from spmd.runtime.executable import grid_of
+
+DEFAULT_FOLDER = Path("../shared/bench")
+MEBIBYTE = 2**20
+HEADER = ("program", "spmd", "XLA", "spmd/XLA", "spread", "spread XLA", "MiB", "XLA's estimate", "difference")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One program: ``difference`` is the largest absolute one between the results, relative to the largest value."""
+
+    program: str
+    spmd: Timing
+    xla: Timing | None
+    ratio: float | None
+    difference: float | None
+    memory: dict[str, int] | None
+    xla_memory: xla.Memory | None
+
+    def row(self) -> tuple[str, ...]:
+        mine = self.memory and self.memory["peak"] - self.memory["start"]
+        return (
+            self.program,
+            duration(self.spmd.median),
+            "-" if self.xla is None else duration(self.xla.median),
+            "-" if self.ratio is None else f"{self.ratio:.2f}",
+            f"{self.spmd.spread:.0%}",
+            "-" if self.xla is None else f"{self.xla.spread:.0%}",
+            "-" if mine is None else f"{mine / MEBIBYTE:.1f}",
+            "-" if self.xla_memory is None else f"{self.xla_memory.total / MEBIBYTE:.1f}",
+            "-" if self.difference is None else f"{self.difference:.1e}",
+        )
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("paths", nargs="*", type=Path, default=[DEFAULT_FOLDER], help="folders or files of StableHLO")
+    parser.add_argument("--threads", type=int, help="threads of each contestant (default: 1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="spent on each program (default: %(default)s)")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks.json"), help="results (default: %(default)s)")
+    options = parser.parse_args(argv)
+    files = [file for path in options.paths for file in (sorted(path.glob("*.mlir")) if path.is_dir() else [path])]
+    if not files:
+        print(f"no programs in {', '.join(map(str, options.paths))}", file=sys.stderr)
+        return 1
+    results = [result for file in files if (result := measure(file, options.seconds)) is not None]
+    print_table(HEADER, [result.row() for result in results])
+    write_json(options.json, {"programs": results})
+    return 0
+
+
+def measure(file: Path, seconds: float) -> Result | None:
+    """Measure one program; None for one of several processes, which ``train`` is for."""
+    module = spmd.load(file)
+    if grid_of(module).size > 1:
+        print(f"{file.name}: a program of several processes, not measured here", file=sys.stderr)
+        return None
+    executable = spmd.compile(module)
+    arrays = arguments.make(module)
+    contestants = {"spmd": lambda: executable(*arrays)}
+    apart = estimate = None
+    if xla.is_installed():
+        program = xla.Program(file.read_text())
+        on_device = program.put(arrays)
+        contestants["xla"] = lambda: tuple(program.run(on_device))
+        apart = difference(executable(*arrays), program(*arrays))
+        estimate = program.memory()
+    timings = in_turns(contestants, seconds)
+    peer = timings.get("xla")
+    ratio = None if peer is None else timings["spmd"].median / peer.median
+    return Result(file.stem, timings["spmd"], peer, ratio, apart, memory.of_program(file), estimate)
+
+
+def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    worst = 0.0
+    for mine, other in zip(ours, theirs, strict=True):
+        if mine.shape != other.shape or mine.dtype != other.dtype:
+            raise ValueError(f"{mine.dtype}{mine.shape} where XLA gives {other.dtype}{other.shape}")
+        wide = np.complex128 if mine.dtype.kind == "c" else np.float64
+        gap, scale = np.abs(mine.astype(wide) - other.astype(wide)), np.abs(other.astype(wide))
+        worst = max(worst, float(gap.max(initial=0) / max(scale.max(initial=0), 1e-30)))
+    return worst

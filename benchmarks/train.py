@@ -1,0 +1,169 @@
+"""The data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy and mpi4py by hand, and JAX's two processes.
+
+spmd and the hand-written step run in the same two ranks, in turns. JAX runs as two processes of its own, with its
+default collectives for the CPU, before and after them. Every process has one core and one thread.
+"""
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import xla
+from benchmarks.harness import Timing, duration, print_table, write_json
+from benchmarks.programs import DEFAULT_FOLDER
+from launch.mpirun import THREAD_VARIABLES
+
+RANKS = 2
+WARM_UP = 5
+TOLERANCE = 1e-4
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks train", description=__doc__)
+    parser.add_argument("program", nargs="?", type=Path, default=DEFAULT_FOLDER / "dp2_mlp_train.mlir")
+    parser.add_argument("--steps", type=int, default=200, help="measured of each contestant (default: %(default)s)")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks-train.json"), help="default: %(default)s")
+    parser.add_argument("--as-rank", choices=("mpi", "jax"), help=argparse.SUPPRESS)
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--coordinator", help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.as_rank:
+        (_mpi_rank if options.as_rank == "mpi" else _jax_rank)(options)
+        return 0
+    return _compare(options)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Start the ranks, and tell what they measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        into = Path(folder)
+        jax_seconds = _run_jax(options, into / "before.json") if xla.is_installed() else []
+        mine = [sys.executable, "-m", "benchmarks", "train", str(options.program), "--steps", str(options.steps)]
+        launch = [sys.executable, "-m", "launch", "launch", "-n", str(RANKS), "--threads", "1", "--bind", "--"]
+        subprocess.run([*launch, *mine, "--as-rank", "mpi", "--into", str(into / "mpi.json")], check=True)
+        if xla.is_installed():
+            jax_seconds += _run_jax(options, into / "after.json")
+        seconds = json.loads((into / "mpi.json").read_text())
+    timings = {"spmd": Timing.of(seconds["spmd"]), "NumPy and mpi4py": Timing.of(seconds["by hand"])}
+    if jax_seconds:
+        timings["JAX, two processes"] = Timing.of(jax_seconds)
+    ours = timings["spmd"].median
+    rows = [
+        (name, duration(timing.median), f"{timing.spread:.0%}", f"{ours / timing.median:.2f}")
+        for name, timing in timings.items()
+    ]
+    print_table((options.program.stem, "step", "spread", "spmd/this"), rows)
+    write_json(options.json, {"train": timings})
+    return 0
+
+
+def global_arguments(module: Any) -> list[np.ndarray]:
+    """Parameters as a network is initialized, a batch of images and one-hot targets; the same for all contestants."""
+    generator = np.random.default_rng(0)
+    shapes = [value.type.shape for value in module.function("main").arguments]
+    arrays = [generator.standard_normal(shape) / np.sqrt(shape[0]) for shape in shapes[:-2]]
+    arrays.append(generator.uniform(size=shapes[-2]))
+    arrays.append(np.eye(shapes[-1][1])[generator.integers(0, shapes[-1][1], shapes[-1][0])])
+    return [array.astype(np.float32) for array in arrays]
+
+
+def _mpi_rank(options: argparse.Namespace) -> None:
+    from mpi4py import MPI
+
+    import spmd
+    from benchmarks.peers.mlp_train import DataParallelStep
+
+    world = MPI.COMM_WORLD
+    module = spmd.load(options.program)
+    executable = spmd.compile(module)
+    arguments = executable.shard(*global_arguments(module))
+    arguments = tuple(np.ascontiguousarray(argument) for argument in arguments)
+    by_hand = DataParallelStep(world, list(arguments[:6]))
+    _agree(executable(*arguments), by_hand(*arguments))
+    seconds: dict[str, list[float]] = {"spmd": [], "by hand": []}
+    for index in range(WARM_UP + options.steps):
+        for name, step in (("spmd", executable), ("by hand", by_hand)):
+            world.Barrier()
+            start = time.perf_counter()
+            step(*arguments)
+            # A step is over when the last rank has it.
+            taken = world.allreduce(time.perf_counter() - start, MPI.MAX)
+            if index >= WARM_UP:
+                seconds[name].append(taken)
+    if world.rank == 0:
+        options.into.write_text(json.dumps(seconds))
+
+
+def _agree(first: Sequence[Any], second: Sequence[Any]) -> None:
+    for mine, other in zip(first, second, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(other).max()))
+
+
+def _run_jax(options: argparse.Namespace, into: Path) -> list[float]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    mine = [sys.executable, "-m", "benchmarks", "train", str(options.program), "--steps", str(options.steps // 2)]
+    mine += ["--as-rank", "jax", "--into", str(into), "--coordinator", coordinator]
+    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
+    processes = [subprocess.Popen([*mine, "--rank", str(rank)], env=environment) for rank in range(RANKS)]
+    statuses = [process.wait() for process in processes]
+    if any(statuses):
+        raise RuntimeError("JAX's two processes failed")
+    return list(json.loads(into.read_text()))
+
+
+def _jax_rank(options: argparse.Namespace) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        available = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {available[options.rank % len(available)]})
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    import spmd
+
+    jax.config.update("jax_platforms", "cpu")
+    jax.distributed.initialize(options.coordinator, RANKS, options.rank)
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    arrays = global_arguments(spmd.load(options.program))
+    specs = [PartitionSpec()] * 6 + [PartitionSpec("data")] * 2
+    arguments = [
+        jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index, array=array: array[index])
+        for array, spec in zip(arrays, specs, strict=True)
+    ]
+
+    def logits(parameters: Any, images: Any) -> Any:
+        for weights, biases in zip(parameters[0:4:2], parameters[1:4:2], strict=True):
+            images = jax.nn.relu(images @ weights + biases)
+        return images @ parameters[4] + parameters[5]
+
+    def loss(parameters: Any, images: Any, targets: Any) -> Any:
+        return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits(parameters, images)) * targets, axis=1))
+
+    def step(*arguments: Any) -> Any:
+        parameters, batch = arguments[:6], arguments[6:]
+        value, slopes = jax.lax.pmean(jax.value_and_grad(loss)(parameters, *batch), "data")
+        return value, *[parameter - 0.1 * slope for parameter, slope in zip(parameters, slopes, strict=True)]
+
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=tuple(specs), out_specs=(PartitionSpec(),) * 7, check_vma=False)
+    compiled = jax.jit(mapped)
+    seconds = []
+    for index in range(WARM_UP + options.steps):
+        start = time.perf_counter()
+        jax.block_until_ready(compiled(*arguments))
+        if index >= WARM_UP:
+            seconds.append(time.perf_counter() - start)
+    if options.rank == 0:
+        options.into.write_text(json.dumps(seconds))

@@ -1,0 +1,65 @@
+"""XLA's CPU client as a peer: the same text, compiled and run by it. Needs the ``jax`` extra."""
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("jaxlib") is not None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """XLA's own estimate for one run, in bytes."""
+
+    arguments: int
+    outputs: int
+    temporaries: int
+
+    @property
+    def total(self) -> int:
+        return self.arguments + self.outputs + self.temporaries
+
+
+class Program:
+    """A program of one process, compiled by XLA for the CPU."""
+
+    def __init__(self, text: str) -> None:
+        import jax
+        from jax._src.interpreters import mlir
+        from jaxlib import _jax
+        from jaxlib.mlir import ir
+
+        jax.config.update("jax_platforms", "cpu")
+        self._device = jax.devices("cpu")[0]
+        client = self._device.client
+        with mlir.make_ir_context():
+            module = ir.Module.parse(text)
+            devices = _jax.DeviceList((self._device,))
+            self._executable = client.compile_and_load(module, devices, _jax.CompileOptions())
+
+    def put(self, arrays: Sequence[npt.NDArray[Any]]) -> list[Any]:
+        """The arrays on XLA's device."""
+        import jax
+
+        return [jax.device_put(array, self._device) for array in arrays]
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run to the end on arrays of the device."""
+        results = self._executable.execute(arrays)
+        for result in results:
+            result.block_until_ready()
+        return list(results)
+
+    def __call__(self, *arrays: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        """Run on NumPy arrays and return NumPy arrays."""
+        return [np.asarray(result) for result in self.run(self.put(arrays))]
+
+    def memory(self) -> Memory:
+        stats = self._executable.get_compiled_memory_stats()
+        return Memory(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.temp_size_in_bytes)
