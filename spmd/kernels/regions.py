@@ -107,14 +107,37 @@ class Monoid:
 
 def monoid_of(region: Region) -> Monoid | None:
     """The monoid that `region` computes on its two arguments, or None."""
-    name = binary_of(region)
-    if name not in _UFUNCS:
+    return _monoid(binary_of(region), region.block.arguments[0])
+
+
+def monoids_of(region: Region) -> list[Monoid] | None:
+    """For a region on n accumulators and n elements: the monoid of each pair, when each result is that of its own
+    pair only; else None."""
+    arguments = region.block.arguments
+    count = len(arguments) // 2
+    expressions = Expressions(region.block)
+    found = []
+    for index, value in enumerate(_returned(region.block)):
+        expression = expressions[value]
+        operands = (("argument", index), ("argument", index + count))
+        if expression is None or len(expression) != 4 or not _same_operands(expression, operands):
+            return None
+        monoid = _monoid(str(expression[0]), arguments[index])
+        if monoid is None:
+            return None
+        found.append(monoid)
+    return found
+
+
+def _same_operands(expression: Expression, operands: tuple[Expression, Expression]) -> bool:
+    return expression[2:] in (operands, operands[::-1])
+
+
+def _monoid(kind: str | None, argument: Value) -> Monoid | None:
+    element = argument.tensor.element_type
+    if kind not in _UFUNCS or not isinstance(element, ElementType):
         return None
-    element = region.block.arguments[0].tensor.element_type
-    if not isinstance(element, ElementType):
-        return None
-    ufunc = (_LOGICAL if element.is_boolean else _UFUNCS)[name]
-    return Monoid(name, element, ufunc, compute_dtype(element))
+    return Monoid(kind, element, (_LOGICAL if element.is_boolean else _UFUNCS)[kind], compute_dtype(element))
 
 
 def binary_of(region: Region) -> str | None:

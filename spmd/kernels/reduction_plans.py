@@ -1,0 +1,161 @@
+"""How a monoid reduces an array over given axes with NumPy: which axes first, in which pieces.
+
+NumPy reduces well along long contiguous rows, and across rows that are long. Anything else (short rows, a few dozen
+columns) is brought into one of these forms. Sums of floats are added up in pieces, so that the rounding error grows
+with the root of the length instead of the length; along rows they are products with a vector of ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.kernels.regions import Monoid
+
+Array = np.ndarray[Any, Any]
+Stage = Callable[[Array], Array]
+
+_WIDE = 2048  # elements in a row that make calls by row cheap
+_PIECE = 4096  # the longest row that is summed in one piece
+_FEW = 8  # columns that are cheapest taken one by one
+_SHORT = 128  # rows so short that they are worth transposing
+_BLOCK = 512  # short rows transposed at a time
+
+
+def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stage:
+    """Function that reduces arrays of `shape` and of the monoid's compute dtype over `axes`; nothing there gives
+    the identity."""
+    reduce, identity, over = monoid.ufunc.reduce, monoid.identity, tuple(axes)
+    dtype = monoid.compute
+
+    def plain(array: Array) -> Array:
+        return np.asarray(reduce(array, axis=over, initial=identity, dtype=dtype))
+
+    kept = tuple(size for axis, size in enumerate(shape) if axis not in over)
+    if not over:
+        return lambda array: array
+    if prod(shape) < _WIDE:
+        return plain
+    stages, merged = _stages(monoid, shape, over)
+
+    def planned(array: Array) -> Array:
+        if not array.flags.c_contiguous:
+            return plain(array)
+        array = array.reshape(merged)
+        for stage in stages:
+            array = stage(array)
+        return array.reshape(kept)
+
+    return planned
+
+
+def _stages(monoid: Monoid, shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[Stage], tuple[int, ...]]:
+    """Neighbouring axes that are all kept or all reduced count as one; each reduced one is a stage, the last first."""
+    runs = [
+        (reduced, prod(shape[axis] for axis in run))
+        for reduced, run in groupby((axis for axis in range(len(shape)) if shape[axis] != 1), lambda axis: axis in axes)
+    ]
+    merged = tuple(size for _, size in runs)
+    stages: list[Stage] = []
+    inner = 1
+    for position in reversed(range(len(runs))):
+        reduced, size = runs[position]
+        if not reduced:
+            inner *= size
+            continue
+        outer = prod(merged[:position])
+        stages.append(_regrouped(_rows if inner == 1 else _columns, monoid, (outer, size, inner)))
+    return stages, merged
+
+
+def _regrouped(make: Callable[[Monoid, int, int, int], Stage], monoid: Monoid, sizes: tuple[int, int, int]) -> Stage:
+    stage, (outer, size, inner) = make(monoid, *sizes), sizes
+    return lambda array: stage(array.reshape(outer, size, inner))
+
+
+# --- along rows: (outer, size, 1) -> (outer,) ------------------------------------------------------------------------
+
+
+def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
+    reduce, identity = monoid.ufunc.reduce, monoid.identity
+    if monoid.kind == "add" and monoid.compute.kind == "f":
+        return _summed_rows(monoid.compute, outer, size)
+    if size <= _FEW and outer >= _BLOCK:
+        return _slice_by_slice(monoid, size)
+    if size <= _SHORT and outer >= _BLOCK:
+        return _transposed_rows(monoid, outer)
+    dtype = monoid.compute
+    return lambda array: np.asarray(reduce(array[:, :, 0], axis=1, initial=identity, dtype=dtype))
+
+
+def _summed_rows(dtype: np.dtype[Any], outer: int, size: int) -> Stage:
+    """Products with ones, which BLAS does at the speed of memory; long rows in pieces, then the pieces."""
+    if size <= _PIECE:
+        ones = np.ones(size, dtype)
+        return lambda array: array[:, :, 0] @ ones
+    pieces, rest = divmod(size, _PIECE)
+    ones, ones_rest = np.ones(_PIECE, dtype), np.ones(rest, dtype)
+    gather = _summed_rows(dtype, outer, pieces)
+
+    def call(array: Array) -> Array:
+        rows = array[:, :, 0]
+        parts = rows[:, : pieces * _PIECE].reshape(outer, pieces, _PIECE) @ ones
+        total = gather(parts[:, :, None])
+        return total + rows[:, pieces * _PIECE :] @ ones_rest if rest else total
+
+    return call
+
+
+def _slice_by_slice(monoid: Monoid, size: int) -> Stage:
+    ufunc = monoid.ufunc
+
+    def call(array: Array) -> Array:
+        total = array[:, 0, 0].copy() if size == 1 else ufunc(array[:, 0, 0], array[:, 1, 0])
+        for index in range(2, size):
+            ufunc(total, array[:, index, 0], out=total)
+        return total
+
+    return call
+
+
+def _transposed_rows(monoid: Monoid, outer: int) -> Stage:
+    reduce, dtype = monoid.ufunc.reduce, monoid.compute
+
+    def call(array: Array) -> Array:
+        rows, out = array[:, :, 0], np.empty(outer, dtype)
+        for start in range(0, outer, _BLOCK):
+            block = rows[start : start + _BLOCK]
+            reduce(np.ascontiguousarray(block.T), axis=0, out=out[start : start + _BLOCK])
+        return out
+
+    return call
+
+
+# --- across rows: (outer, size, inner) -> (outer, inner) -------------------------------------------------------------
+
+
+def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
+    reduce, ufunc = monoid.ufunc.reduce, monoid.ufunc
+    dtype = monoid.compute
+    rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
+    # As many rows side by side as make one wide row; sums of floats in about as many pieces as each has parts.
+    together = max(1, _WIDE // inner)
+    if rounds:
+        together = max(together, int(size**0.5) if size > 64 else 1)
+    if size < 2 * together or size == 1:
+        identity = monoid.identity
+        return lambda array: np.asarray(reduce(array, axis=1, initial=identity, dtype=dtype))
+    groups, rest = divmod(size, together)
+    whole, identity = groups * together, monoid.identity
+
+    def call(array: Array) -> Array:
+        wide = array[:, :whole].reshape(outer, groups, together * inner)
+        partial = reduce(wide, axis=1, dtype=dtype).reshape(outer, together, inner)
+        total: Array = reduce(partial, axis=1, initial=identity, dtype=dtype)
+        return ufunc(total, reduce(array[:, whole:], axis=1, dtype=dtype), out=total) if rest else total
+
+    return call
