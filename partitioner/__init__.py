@@ -1,0 +1,24 @@
+"""A global program with shardings becomes the program of one process.
+
+    if partitioner.is_sharded(module):
+        parts = partitioner.partition(module, grid)
+        parts.module, parts.in_shardings, parts.out_shardings
+"""
+
+from __future__ import annotations
+
+from partitioner.core import Partitioned
+from partitioner.partition import partition
+from partitioner.reading import is_sharded
+from partitioner.sharding import Layout, Sharding, join_blocks, shard_array, unshard_array
+
+__all__ = [
+    "Layout",
+    "Partitioned",
+    "Sharding",
+    "is_sharded",
+    "join_blocks",
+    "partition",
+    "shard_array",
+    "unshard_array",
+]

@@ -1,0 +1,103 @@
+"""What partitioning gives, and the module that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from partitioner.sharding import Layout
+from spmd.attributes import Attribute, DictAttr, IntegerAttr
+from spmd.ir import Block, Function, Module, Op, Region, new_op
+from spmd.types import I32, FunctionType
+
+#: Attributes that speak of the global program alone.
+_GLOBAL_NAMES = ("mhlo.sharding", "mhlo.spmd_", "mhlo.xla_", "sdy.", "mhlo.frontend_attributes")
+
+
+@dataclass(frozen=True)
+class Partitioned:
+    """The program of one process, and how its arguments and results lie over the processes.
+
+    `notes` says which ops could not be split and why, each with its place.
+    """
+
+    module: Module
+    function: str
+    in_shardings: tuple[Layout, ...]
+    out_shardings: tuple[Layout, ...]
+    notes: tuple[str, ...] = ()
+
+
+def strip(entries: dict[str, Attribute]) -> dict[str, Attribute]:
+    """Attributes without those that speak of shardings."""
+    return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
+
+
+def local_module(module: Module, function: Function, others: Iterable[Op], partitions: int) -> Module:
+    """A module of one process: `function` and what else of `module` it needs."""
+    kept = [op for op in others if op.name != "sdy.mesh"]
+    discardable = strip(module.discardable)
+    discardable["mhlo.num_partitions"] = IntegerAttr(partitions, I32)
+    discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
+    made = new_op(
+        module.name,
+        (),
+        (),
+        dict(module.attributes),
+        [Region([Block((), [function, *kept])])],
+        definition=module.definition,
+        discardable=discardable,
+        location=module.location,
+    )
+    assert isinstance(made, Module)
+    return made
+
+
+def local_function(function: Function, block: Block) -> Function:
+    """`function` with another body: types follow, shardings go."""
+    inputs = tuple(argument.type for argument in block.arguments)
+    results = tuple(value.type for value in block.terminator.operands)
+    attributes = dict(function.attributes)
+    attributes["function_type"] = FunctionType(inputs, results)
+    for name in ("arg_attrs", "res_attrs"):
+        if attributes.get(name):
+            attributes[name] = tuple(DictAttr(strip(dict(entry.entries))) for entry in attributes[name])
+    made = new_op(
+        function.name,
+        (),
+        (),
+        attributes,
+        [Region([block])],
+        definition=function.definition,
+        discardable=strip(function.discardable),
+        location=function.location,
+    )
+    assert isinstance(made, Function)
+    return made
+
+
+def called_functions(module: Module, roots: Sequence[Op]) -> list[Op]:
+    """Functions of `module` that `roots` refer to by symbol, directly or through others."""
+    symbols = module.symbols
+    found: dict[str, Op] = {}
+    pending = list(roots)
+    while pending:
+        for op in pending.pop().walk():
+            for value in (*op.attributes.values(), *op.discardable.values()):
+                for name in _symbols(value):
+                    if name in symbols and name not in found and symbols[name].name != "sdy.mesh":
+                        found[name] = symbols[name]
+                        pending.append(symbols[name])
+    return list(found.values())
+
+
+def _symbols(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for entry in value:
+            yield from _symbols(entry)
+    elif hasattr(value, "path"):
+        yield value.path[0]
+
+

@@ -1,0 +1,131 @@
+"""A program that is one manual computation over all axes: what JAX's shard_map lowers to.
+
+Its body already is the program of one process, with its collectives written out; only the shardings of arguments and
+results are left to record. Source: Shardy's dialect documentation, sdy.manual_computation.
+"""
+
+from __future__ import annotations
+
+from partitioner.core import Partitioned, called_functions, local_function, local_module
+from partitioner.reading import Reader
+from partitioner.sharding import Layout, replicated
+from spmd.dialects.core import OPS
+from spmd.dialects.sdy_attributes import ShardingPerValue
+from spmd.ir import Block, Function, Module, Op, Value, copy_op, new_op
+from spmd.types import TensorType, Type
+
+_DROPPED = frozenset(("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier"))
+
+
+def find_computation(function: Function, reader: Reader) -> Op | None:
+    """The manual computation that `function` consists of; None when it is anything else."""
+    ops = function.body.ops
+    if len(ops) != 2 or ops[0].name != "sdy.manual_computation":
+        return None
+    op, returned = ops[0], ops[1].operands
+    if not _is_all(op, reader) or any(value not in function.arguments for value in op.operands):
+        return None
+    is_plain = len(set(op.operands)) == len(op.operands) and returned == op.results
+    return op if is_plain and not _contradicts(function, op, reader) else None
+
+
+def _is_all(op: Op, reader: Reader) -> bool:
+    manual = reader.manual(op)
+    return len(manual) == len(reader.mesh.atoms)
+
+
+def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
+    """Whether arguments or results are annotated with another layout than the computation takes or gives."""
+    inner = dict(zip(op.operands, layouts(op["in_shardings"], [v.type for v in op.operands], reader), strict=True))
+    for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
+        (asked,) = reader.of_attributes(dict(entry), [argument.type], function)
+        have = inner.get(argument)
+        if asked is not None and (have is None or asked.sharding.dimensions != have.sharding.dimensions):  # type: ignore[union-attr]
+            return True
+    outer = layouts(op["out_shardings"], op.result_types, reader)
+    for layout, entry in zip(outer, function.result_attributes, strict=True):
+        (asked,) = reader.of_attributes(dict(entry), [layout.type], function)
+        if asked is not None and asked.sharding.dimensions != layout.sharding.dimensions:  # type: ignore[union-attr]
+            return True
+    return False
+
+
+def layouts(given: ShardingPerValue, types: list[Type], reader: Reader) -> list[Layout]:
+    """The layouts that in_shardings or out_shardings ask for."""
+    found = []
+    for sharding, type in zip(given.shardings, types, strict=True):
+        annotation = reader.annotation(sharding, type)
+        found.append(Layout(type, None if annotation is None else annotation.sharding))
+    return found
+
+
+def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Partitioned:
+    """The program of one process that the manual computation `op` of `function` stands for."""
+    inner = op.region("body").block
+    asked = dict(zip(op.operands, layouts(op["in_shardings"], [v.type for v in op.operands], reader), strict=True))
+    in_shardings = [asked.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
+    block = Block(layout.local_type for layout in in_shardings)
+    values: dict[Value, Value] = {}
+    by_operand = dict(zip(op.operands, inner.arguments, strict=True))
+    for outer, made in zip(function.arguments, block.arguments, strict=True):
+        made.name = outer.name
+        if outer in by_operand:
+            values[by_operand[outer]] = made
+    append_local(inner.ops[:-1], values, block.ops)
+    returned = [values.get(value, value) for value in inner.terminator.operands]
+    block.ops.append(new_op("func.return", returned, definition=OPS["func.return"], location=inner.terminator.location))
+    made_function = local_function(function, block)
+    others = called_functions(module, [made_function])
+    return Partitioned(
+        local_module(module, made_function, others, reader.mesh.size),
+        function.symbol,
+        tuple(in_shardings),
+        tuple(layouts(op["out_shardings"], op.result_types, reader)),
+    )
+
+
+def _everywhere(type: Type, reader: Reader) -> Layout:
+    return Layout(type, replicated(reader.mesh, type.rank) if isinstance(type, TensorType) else None)
+
+
+def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:
+    """Copies ops that are already local, without what they say of shardings; nested computations are opened."""
+    for op in ops:
+        if op.name in _DROPPED:
+            if op.results:
+                values[op.result] = values.get(op.operands[0], op.operands[0])
+        elif op.name in ("sdy.manual_computation", "sdy.named_computation"):
+            inner = op.region("body").block
+            for argument, operand in zip(inner.arguments, op.operands, strict=True):
+                values[argument] = values.get(operand, operand)
+            append_local(inner.ops[:-1], values, target)
+            for result, returned in zip(op.results, inner.terminator.operands, strict=True):
+                values[result] = values.get(returned, returned)
+        else:
+            target.append(copy_local(op, values))
+
+
+def copy_local(op: Op, values: dict[Value, Value]) -> Op:
+    """A deep copy of one local op without what it says of shardings."""
+    made = copy_op(op, values)
+    for inner in made.walk():
+        for name in [name for name in inner.discardable if name.startswith(("sdy.", "mhlo.sharding"))]:
+            del inner.discardable[name]
+    for region in made.regions:
+        for block in region.blocks:
+            _clean(block)
+    return made
+
+
+def _clean(block: Block) -> None:
+    """Takes sharding ops out of a copied block, in place."""
+    if any(op.name.startswith("sdy.") for op in block.ops):
+        renamed: dict[Value, Value] = {}
+        kept: list[Op] = []
+        append_local(block.ops, renamed, kept)
+        block.ops[:] = kept
+        return
+    for op in block.ops:
+        for region in op.regions:
+            for inner in region.blocks:
+                _clean(inner)

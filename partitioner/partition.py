@@ -1,0 +1,49 @@
+"""The way from a global program to the program of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from collectives.grid import ProcessGrid
+from partitioner.core import Partitioned
+from partitioner.manual import find_computation, take_out
+from partitioner.reading import Reader
+from spmd.dialects.sdy_verify import verify_shardings
+from spmd.errors import CompileError, Diagnostic, VerificationError
+from spmd.ir import Function, Module
+
+
+def partition(
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    axis_priority: Sequence[str] = (),
+    propagate: bool = True,
+) -> Partitioned:
+    """The program of one process of `module`'s `function`, whose shardings span the partitions of `grid`.
+
+    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate` off, what the program
+    does not annotate is replicated. VerificationError for shardings that break a constraint, CompileError for a mesh
+    that does not fit the grid.
+    """
+    faults = list(verify_shardings(module))
+    if faults:
+        raise VerificationError(faults)
+    entry = _function(module, function)
+    reader = Reader(module)
+    if grid is not None and reader.mesh.size != grid.num_partitions:
+        where = next((op for op in module.body.ops if op.name == "sdy.mesh"), module)
+        text = f"the program's mesh has {reader.mesh.size} devices, the grid {grid.num_partitions} partitions"
+        raise CompileError(Diagnostic(where.location, text, where.name))
+    computation = find_computation(entry, reader)
+    if computation is not None:
+        return take_out(module, entry, computation, reader)
+    raise NotImplementedError
+
+
+def _function(module: Module, name: str) -> Function:
+    try:
+        return module.function(name)
+    except KeyError as error:
+        raise CompileError(Diagnostic(module.location, str(error.args[0]), module.name)) from None

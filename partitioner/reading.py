@@ -1,0 +1,227 @@
+"""From a module's attributes to meshes and annotations: sdy's and GSPMD's forms become one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_axes
+from partitioner.mesh import Axes, DeviceMesh, Grid, MeshBuilder, MeshError
+from partitioner.sharding import Annotation, Sharding
+from spmd.attributes import Attribute, IntegerAttr, StringAttr, SymbolRefAttr
+from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.sdy_verify import SHARDING_NAME
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Function, Module, Op
+from spmd.types import TensorType, TupleType, Type
+
+#: Where GSPMD's strings stand, on arguments, results and ops.
+GSPMD_NAME = "mhlo.sharding"
+#: Custom calls that say how a value is laid out.
+SHARDING_CALL, TO_SHARD_CALL, TO_FULL_CALL = "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"
+SHARDING_CALLS = frozenset((SHARDING_CALL, TO_SHARD_CALL, TO_FULL_CALL))
+_SDY_ONLY = frozenset(("sdy.sharding_constraint", "sdy.reshard", "sdy.manual_computation"))
+
+
+def is_sharded(module: Module) -> bool:
+    """Whether the module says how anything is laid out over devices."""
+    return any(_speaks_of_shardings(op) for op in module.walk())
+
+
+def _speaks_of_shardings(op: Op) -> bool:
+    if op.name in _SDY_ONLY or SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable:
+        return True
+    if isinstance(op, Function):
+        entries = [*op.argument_attributes, *op.result_attributes]
+        return any(SHARDING_NAME in entry or GSPMD_NAME in entry for entry in entries)
+    return op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS
+
+
+class Reader:
+    """Reads the shardings of one module in terms of one `DeviceMesh`."""
+
+    def __init__(self, module: Module) -> None:
+        self._sdy = {op["sym_name"]: op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"}
+        tiles = [tile for text in _strings(module) for tile in _parse(text, module)]
+        inline = list(_inline_meshes(module))
+        grids = [_grid(mesh) for mesh in (*self._sdy.values(), *inline) if mesh.axes]
+        named = next((mesh for mesh in (*self._sdy.values(), *inline) if mesh.axes), None)
+        if any(tile.kind == "tiled" for tile in tiles) or not grids:
+            grids += merged_grid(tiles, _partitions(module))
+        try:
+            self._builder = MeshBuilder(grids, _cuts(module, named) if named is not None and grids[0].is_iota else ())
+        except MeshError as error:
+            raise CompileError(Diagnostic(module.location, str(error), module.name)) from None
+        self.mesh: DeviceMesh = self._builder.mesh
+        self._axes: dict[Grid, list[Axes]] = {}
+
+    def _grid_axes(self, grid: Grid) -> list[Axes]:
+        if grid not in self._axes:
+            self._axes[grid] = self._builder.axes(grid)
+        return self._axes[grid]
+
+    def mesh_of(self, given: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
+        return given if isinstance(given, sdy.Mesh) else self._sdy[given.root]
+
+    def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
+        """The atoms of axis references of `mesh`, major first."""
+        by_axis = dict(zip((axis.name for axis in mesh.axes), self._grid_axes(_grid(mesh)), strict=True))
+        found: list[int] = []
+        for ref in refs:
+            atoms = by_axis[ref.name]
+            size = mesh.axis_size(ref.name)
+            assert size is not None
+            start, stop = ref.interval(size)
+            before = 1
+            picked = []
+            for atom in atoms:
+                if start <= before < stop:
+                    picked.append(atom)
+                before *= self.mesh.sizes[atom]
+            if self.mesh.count(picked) != stop // start:
+                raise MeshError(f"sub-axis {ref.format()} is no run of the mesh's prime parts")
+            found += picked
+        return tuple(found)
+
+    def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
+        """An sdy sharding; None where it says nothing (a token, a maximal or an empty mesh)."""
+        mesh = self.mesh_of(sharding.mesh)
+        if not isinstance(type, TensorType):
+            return None
+        if mesh.is_maximal:
+            whole = Sharding(self.mesh, ((),) * type.rank)
+            return Annotation(whole, (True,) * type.rank, (0,) * type.rank)
+        if not mesh.axes:
+            closed = tuple(dimension.is_closed for dimension in sharding.dimensions)
+            return Annotation(Sharding(self.mesh, ((),) * type.rank), closed, (0,) * type.rank)
+        return Annotation(
+            Sharding(
+                self.mesh,
+                tuple(self.axes(dimension.axes, mesh) for dimension in sharding.dimensions),
+                tuple(sorted(self.axes(sharding.unreduced, mesh))),
+                {"sum": "stablehlo.add", "max": "stablehlo.maximum", "min": "stablehlo.minimum"}[sharding.reduction_op],
+            ),
+            tuple(dimension.is_closed for dimension in sharding.dimensions),
+            tuple(dimension.priority or 0 for dimension in sharding.dimensions),
+            frozenset(self.axes(sharding.replicated, mesh)),
+        )
+
+    def manual(self, op: Op) -> frozenset[int]:
+        """The atoms that an sdy.manual_computation is manual over."""
+        names = op["manual_axes"].axes
+        given = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
+        for mesh in [*(self.mesh_of(sharding.mesh) for sharding in given), *self._sdy.values()]:
+            if all(mesh.axis_size(name) is not None for name in names) and mesh.axes:
+                return frozenset(self.axes([sdy.AxisRef(name) for name in names], mesh))
+        return frozenset()
+
+    def tiles(self, text: str, op: Op) -> tuple[TileSharding, ...]:
+        return _parse(text, op)
+
+    def tile_annotation(self, tile: TileSharding, type: Type) -> tuple[Annotation | None, frozenset[int]]:
+        """A GSPMD sharding, and the atoms it is manual over."""
+        if not isinstance(type, TensorType):
+            return None, frozenset()
+        rank = type.rank
+        if tile.kind == "manual":
+            return None, frozenset(range(len(self.mesh.atoms)))
+        if tile.kind == "unknown":
+            return None, frozenset()
+        closed = (not tile.is_open,) * rank
+        if tile.kind != "tiled":
+            return Annotation(Sharding(self.mesh, ((),) * rank), closed, (0,) * rank), frozenset()
+        if tile.rank != rank:
+            raise MeshError(f"a sharding of rank {tile.rank} on a tensor of rank {rank}")
+        dimensions, manual = tile_axes(tile, self._grid_axes(tile.tile_grid()))
+        return Annotation(Sharding(self.mesh, dimensions), closed, (0,) * rank), manual
+
+    def of_attributes(self, entries: dict[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
+        """What the attributes of a value or an op say of its values, sdy's form before GSPMD's."""
+        try:
+            return self._of_attributes(entries, types, op)
+        except MeshError as error:
+            raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
+
+    def _of_attributes(self, entries: dict[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
+        given = entries.get(SHARDING_NAME)
+        if isinstance(given, sdy.TensorSharding):
+            return [self.annotation(given, types[0])]
+        if isinstance(given, sdy.ShardingPerValue) and len(given.shardings) == len(types):
+            return [self.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
+        text = entries.get(GSPMD_NAME)
+        if isinstance(text, StringAttr):
+            tiles = _parse(text.value, op)
+            if len(tiles) == len(types):
+                return [self.tile_annotation(tile, type)[0] for tile, type in zip(tiles, types, strict=True)]
+            if len(tiles) == 1:
+                return [self.tile_annotation(tiles[0], type)[0] for type in types]
+        return [None] * len(types)
+
+
+def _parse(text: str, op: Op) -> tuple[TileSharding, ...]:
+    try:
+        return parse_sharding(text)
+    except MeshError as error:
+        raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
+
+
+def _grid(mesh: sdy.Mesh) -> Grid:
+    return Grid(tuple((axis.name, axis.size) for axis in mesh.axes), mesh.device_ids or tuple(range(mesh.size)))
+
+
+def _partitions(module: Module) -> int:
+    count = module.discardable.get("mhlo.num_partitions")
+    return count.value if isinstance(count, IntegerAttr) else 1
+
+
+def _strings(module: Module) -> Iterator[str]:
+    for op in module.walk():
+        entries = [op.discardable]
+        if isinstance(op, Function):
+            entries += [*op.argument_attributes, *op.result_attributes]  # type: ignore[list-item]
+        for entry in entries:
+            text = entry.get(GSPMD_NAME)
+            if isinstance(text, StringAttr):
+                yield text.value
+
+
+def _inline_meshes(module: Module) -> Iterator[sdy.Mesh]:
+    for sharding in _shardings(module):
+        if isinstance(sharding.mesh, sdy.Mesh):
+            yield sharding.mesh
+
+
+def _shardings(module: Module) -> Iterator[sdy.TensorSharding]:
+    for op in module.walk():
+        given: list[object] = list(op.discardable.values())
+        if op.name.startswith("sdy."):
+            given += op.attributes.values()
+        if isinstance(op, Function):
+            given += [value for entry in (*op.argument_attributes, *op.result_attributes) for value in entry.values()]
+        for value in given:
+            if isinstance(value, sdy.TensorSharding):
+                yield value
+            elif isinstance(value, sdy.ShardingPerValue):
+                yield from value.shardings
+
+
+def _cuts(module: Module, mesh: sdy.Mesh) -> set[int]:
+    """Strides at which sub-axes of `mesh`'s axes begin and end."""
+    found = set()
+    strides = {}
+    stride = 1
+    for axis in reversed(mesh.axes):
+        strides[axis.name] = stride
+        stride *= axis.size
+    for sharding in _shardings(module):
+        refs = [ref for dimension in sharding.dimensions for ref in dimension.axes]
+        for ref in (*refs, *sharding.replicated, *sharding.unreduced):
+            size = mesh.axis_size(ref.name)
+            if ref.sub_axis_info is not None and size is not None:
+                start, stop = ref.interval(size)
+                found.update((strides[ref.name] * (size // start), strides[ref.name] * (size // stop)))
+    return found
+
+
+def unwrap(type: Type) -> Type:
+    """The only type of a tuple of one."""
+    return type.types[0] if isinstance(type, TupleType) and len(type.types) == 1 else type

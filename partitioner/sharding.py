@@ -1,0 +1,193 @@
+"""How one tensor is laid out over the mesh, and an annotation that asks for it.
+
+`Sharding` is a fact: which atoms cut each dimension, and over which atoms the value is a partial sum. `Annotation` is
+a wish read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
+documentation, "Sharding representation"; StableHLO has no text on either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partitioner.mesh import Axes, DeviceMesh
+from spmd.types import TensorType, Type
+
+if TYPE_CHECKING:
+    from collectives.communicator import Communicator
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """The layout of one tensor: `dimensions[d]` are the atoms that cut dimension d, major first.
+
+    A dimension of size n cut into k blocks has blocks of ceil(n / k); the last ones may be shorter or empty and are
+    padded. `partial`: atoms over which the true value is the `reduction` (sum, max, ...) of what each device holds.
+    """
+
+    mesh: DeviceMesh
+    dimensions: tuple[Axes, ...]
+    partial: Axes = ()
+    reduction: str = "stablehlo.add"
+
+    @property
+    def rank(self) -> int:
+        return len(self.dimensions)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The atoms that cut a dimension or are partial."""
+        return frozenset(self.partial).union(*self.dimensions)
+
+    @property
+    def is_replicated(self) -> bool:
+        return not self.partial and not any(self.dimensions)
+
+    def count(self, dimension: int) -> int:
+        """Into how many blocks `dimension` is cut."""
+        return self.mesh.count(self.dimensions[dimension])
+
+    def local_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of one block of a tensor of `shape`, padding included."""
+        return tuple(-(-size // self.count(index)) for index, size in enumerate(shape))
+
+    def local_type(self, type: TensorType) -> TensorType:
+        """The type of one block of a tensor of `type`."""
+        return type.with_shape(self.local_shape(type.static_shape))
+
+    def is_padded(self, dimension: int, size: int) -> bool:
+        """Whether blocks of a dimension of `size` hold padding on some device."""
+        return size % self.count(dimension) != 0
+
+    def index(self, device: int, shape: Sequence[int]) -> tuple[slice, ...]:
+        """Which part of a tensor of `shape` is on `device`, padding left out."""
+        slices = []
+        for dimension, size in enumerate(shape):
+            block = -(-size // self.count(dimension))
+            start = int(self.mesh.block_index(self.dimensions[dimension])[device]) * block
+            slices.append(slice(min(start, size), min(start + block, size)))
+        return tuple(slices)
+
+    def with_dimension(self, dimension: int, axes: Axes) -> Sharding:
+        changed = (*self.dimensions[:dimension], axes, *self.dimensions[dimension + 1 :])
+        return replace(self, dimensions=changed)
+
+    def whole(self) -> Sharding:
+        """The same without partial sums."""
+        return replace(self, partial=()) if self.partial else self
+
+    def __str__(self) -> str:
+        dimensions = ", ".join("{" + self.mesh.format(axes) + "}" for axes in self.dimensions)
+        partial = f", unreduced={{{self.mesh.format(self.partial)}}}" if self.partial else ""
+        return f"[{dimensions}]{partial}"
+
+    def __repr__(self) -> str:
+        return f"Sharding({self})"
+
+
+def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
+    """Every device holds all of it."""
+    return Sharding(mesh, ((),) * rank)
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What a program asks of one tensor. `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
+
+    `fixed`: atoms that must not cut the tensor at all (written replicated={...}).
+    """
+
+    sharding: Sharding
+    closed: tuple[bool, ...]
+    priority: tuple[int, ...]
+    fixed: frozenset[int] = frozenset()
+
+
+def annotate(sharding: Sharding) -> Annotation:
+    """The wish for exactly `sharding`."""
+    return Annotation(sharding, (True,) * sharding.rank, (0,) * sharding.rank)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one argument or result of a program lies over the processes: its global type and its sharding.
+
+    `sharding` is None for a value that is no tensor (a token), which every process holds as it is.
+    """
+
+    type: Type
+    sharding: Sharding | None
+
+    @property
+    def local_type(self) -> Type:
+        """The type of one process's block."""
+        if self.sharding is None or not isinstance(self.type, TensorType):
+            return self.type
+        return self.sharding.local_type(self.type)
+
+    def index(self, rank: int) -> tuple[slice, ...]:
+        """Which part of the global array process `rank` holds, padding left out."""
+        assert self.sharding is not None and isinstance(self.type, TensorType)
+        return self.sharding.index(rank % self.sharding.mesh.size, self.type.static_shape)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.sharding}" if self.sharding is not None else str(self.type)
+
+
+def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Layout, rank: int) -> Array:
+    """The block that process `rank` holds of a global array.
+
+    `source` is the whole array, or a callable that is given the index of a block (a tuple of slices without padding)
+    and returns it, so that no process need hold the whole. Blocks that the dimension does not fill are padded with
+    zeros. ValueError for a wrong shape, TypeError for a wrong dtype.
+    """
+    if layout.sharding is None or not isinstance(layout.type, TensorType):
+        return source  # type: ignore[return-value]
+    shape, dtype = layout.type.static_shape, layout.type.dtype
+    index = layout.index(rank)
+    wanted = tuple(part.stop - part.start for part in index)
+    if callable(source):
+        block = np.asarray(source(index))
+        if block.shape != wanted:
+            raise ValueError(f"the callback gave a block of shape {block.shape} for index {index}, not {wanted}")
+    else:
+        whole = np.asarray(source)
+        if whole.shape != shape:
+            raise ValueError(f"an array of shape {whole.shape} where the program takes {layout.type}")
+        block = whole[index]
+    if block.dtype != dtype:
+        raise TypeError(f"an array of dtype {block.dtype} where the program takes {layout.type}")
+    local = layout.sharding.local_shape(shape)
+    if block.shape != local:
+        block = np.pad(block, [(0, size - have) for size, have in zip(local, block.shape, strict=True)])
+    return block
+
+
+def join_blocks(blocks: Sequence[Array], layout: Layout) -> Array:
+    """The global array from the blocks of all partitions, in order of rank."""
+    if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
+        return blocks[0]
+    whole = np.empty(layout.type.static_shape, layout.type.dtype)
+    for rank, block in enumerate(blocks):
+        index = layout.index(rank)
+        whole[index] = block[tuple(slice(0, part.stop - part.start) for part in index)]
+    return whole
+
+
+def unshard_array(block: Array, layout: Layout, communicator: Communicator) -> Array:
+    """The global array from this process's block: every process calls it, every process gets the whole.
+
+    Blocks travel between the partitions of one replica only.
+    """
+    if layout.sharding is None or layout.sharding.is_replicated:
+        return block
+    count = layout.sharding.mesh.size
+    first = communicator.world_rank // count * count
+    group = communicator.group(range(first, first + count))
+    stacked = group.all_gather((1, *block.shape), block.dtype, 0, where="unshard")(np.ascontiguousarray(block)[None])
+    return join_blocks(list(stacked), layout)
