@@ -27,7 +27,7 @@ def compile(
     if partition:
         import partitioner
 
-        if partitioner.is_sharded(module, function):
+        if partitioner.is_sharded(module):
             split = partitioner.partition(module, chosen.grid, function)
             module, in_shardings, out_shardings = split.module, split.in_shardings, split.out_shardings
     found = _find(module, function)

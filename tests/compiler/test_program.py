@@ -1,0 +1,206 @@
+"""What compiling does to a program, seen from outside: results, memory that is shared or not, errors with a place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.compiler.compile import compile as compile_module
+from spmd.compiler.lower import Lowering
+from spmd.compiler.options import Options
+
+
+def _program(body: str, signature: str = "(%x: tensor<8xf32>) -> tensor<8xf32>", result: str = "tensor<8xf32>") -> str:
+    return f"func.func @main{signature} {{\n{body}\n  return %r : {result}\n}}\n"
+
+
+def _step_names(text: str) -> list[str]:
+    module = spmd.parse(text)
+    _, plan = Lowering(module, Options()).entry(module.function("main"))
+    return [step.op.name for step in plan.steps]
+
+
+def test_equal_ops_are_computed_once_and_unused_ones_never() -> None:
+    text = _program("""
+  %a = stablehlo.sine %x : tensor<8xf32>
+  %b = stablehlo.sine %x : tensor<8xf32>
+  %unused = stablehlo.cosine %x : tensor<8xf32>
+  %r = stablehlo.add %a, %b : tensor<8xf32>""")
+    assert _step_names(text) == ["stablehlo.sine", "stablehlo.add"]
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], np.sin(x) + np.sin(x))
+
+
+def test_constants_are_folded() -> None:
+    text = _program("""
+  %a = stablehlo.constant dense<2.0> : tensor<8xf32>
+  %b = stablehlo.add %a, %a : tensor<8xf32>
+  %r = stablehlo.multiply %x, %b : tensor<8xf32>""")
+    assert _step_names(text) == ["stablehlo.multiply"]
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(np.ones(8, np.float32))[0], np.full(8, 4, np.float32))
+
+
+def test_calls_are_inlined_and_recursion_is_refused() -> None:
+    text = """
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = func.call @twice(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+func.func private @twice(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %r = stablehlo.add %x, %x : tensor<8xf32>
+  return %r : tensor<8xf32>
+}"""
+    assert _step_names(text) == ["stablehlo.add"]
+    looped = text.replace("stablehlo.add %x, %x : tensor<8xf32>",
+                          "func.call @twice(%x) : (tensor<8xf32>) -> tensor<8xf32>")  # fmt: skip
+    with pytest.raises(spmd.CompileError, match="recursive call: @main -> @twice -> @twice"):
+        spmd.compile(spmd.parse(looped))
+
+
+def test_arguments_are_never_written_to() -> None:
+    text = _program("""
+  %a = stablehlo.add %x, %x : tensor<8xf32>
+  %b = stablehlo.multiply %a, %x : tensor<8xf32>
+  %r = stablehlo.negate %b : tensor<8xf32>""")
+    x = np.arange(8, dtype=np.float32)
+    kept = x.copy()
+    (result,) = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(result, -(kept + kept) * kept)
+
+
+def test_dead_buffers_are_reused_in_place() -> None:
+    text = _program("""
+  %a = stablehlo.add %x, %x : tensor<8xf32>
+  %b = stablehlo.multiply %a, %x : tensor<8xf32>
+  %r = stablehlo.negate %b : tensor<8xf32>""")
+    module = spmd.parse(text)
+    _, plan = Lowering(module, Options()).entry(module.function("main"))
+    assert [step.out is not None for step in plan.steps] == [False, True, True]
+
+
+def test_results_are_the_callers_own() -> None:
+    text = "func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>) {\n" \
+           "  %c = stablehlo.constant dense<1.0> : tensor<4xf32>\n" \
+           "  %r = stablehlo.reshape %x : (tensor<4xf32>) -> tensor<2x2xf32>\n" \
+           "  return %x, %c, %r : tensor<4xf32>, tensor<4xf32>, tensor<2x2xf32>\n}"  # fmt: skip
+    exe = spmd.compile(spmd.parse(text))
+    x = np.zeros(4, np.float32)
+    same, constant, shaped = exe(x)
+    for array in (same, constant, shaped):
+        array[...] = 7.0
+    np.testing.assert_array_equal(x, np.zeros(4, np.float32))
+    np.testing.assert_array_equal(exe(x)[1], np.ones(4, np.float32))
+
+
+def test_a_loop_overwrites_its_own_state_and_nothing_else() -> None:
+    text = """
+func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<i32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %limit = stablehlo.constant dense<64> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %v = stablehlo.constant dense<5.0> : tensor<1xf32>
+  %r:2 = stablehlo.while(%s = %x, %i = %zero) : tensor<64xf32>, tensor<i32>
+  cond {
+    %p = stablehlo.compare LT, %i, %limit, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %n = stablehlo.dynamic_update_slice %s, %v, %i : (tensor<64xf32>, tensor<1xf32>, tensor<i32>) -> tensor<64xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %n, %j : tensor<64xf32>, tensor<i32>
+  }
+  return %r#0, %r#1 : tensor<64xf32>, tensor<i32>
+}"""
+    module = spmd.parse(text)
+    exe = spmd.compile(module)
+    x = np.zeros(64, np.float32)
+    for _ in range(2):
+        filled, count = exe(x)
+        np.testing.assert_array_equal(filled, np.full(64, 5, np.float32))
+        assert count == 64
+    np.testing.assert_array_equal(x, np.zeros(64, np.float32))
+    loop = next(op for op in module.walk() if op.name == "stablehlo.while")
+    assert Lowering(module, Options()).loop_body(loop, 1)[1] == (0,)
+
+
+def test_a_loop_that_swaps_its_state_stays_right() -> None:
+    text = """
+func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %limit = stablehlo.constant dense<3> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %r:3 = stablehlo.while(%a = %x, %b = %y, %i = %zero) : tensor<4xf32>, tensor<4xf32>, tensor<i32>
+  cond {
+    %p = stablehlo.compare LT, %i, %limit, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  } do {
+    %n = stablehlo.add %a, %b : tensor<4xf32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    stablehlo.return %b, %n, %j : tensor<4xf32>, tensor<4xf32>, tensor<i32>
+  }
+  return %r#0, %r#1 : tensor<4xf32>, tensor<4xf32>
+}"""
+    x, y = np.ones(4, np.float32), np.full(4, 2, np.float32)
+    a, b = spmd.compile(spmd.parse(text))(x, y)
+    np.testing.assert_array_equal(a, np.full(4, 5, np.float32))
+    np.testing.assert_array_equal(b, np.full(4, 8, np.float32))
+    np.testing.assert_array_equal((x, y), (np.ones(4), np.full(4, 2)))
+
+
+@pytest.mark.parametrize("shape", [(1 << 18,), (3, 100_003), (1, 2048, 256), (70, 61, 67)])
+def test_blocked_chains_equal_unblocked_ones(shape: tuple[int, ...]) -> None:
+    type_ = f"tensor<{'x'.join(map(str, shape))}xf32>"
+    text = _program(
+        f"""
+  %a = stablehlo.add %x, %y : {type_}
+  %b = stablehlo.tanh %a : {type_}
+  %c = stablehlo.multiply %b, %x : {type_}
+  %d = stablehlo.subtract %c, %a : {type_}
+  %r = stablehlo.maximum %d, %b : {type_}""",
+        f"(%x: {type_}, %y: {type_}) -> ({type_}, {type_})",
+        type_,
+    ).replace("return %r :", "return %r, %c :").replace(f": {type_}\n}}", f": {type_}, {type_}\n}}")
+    module = spmd.parse(text)
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(shape, np.float32) for _ in range(2))
+    turned = np.asfortranarray(x)
+    blocked, plain = compile_module(module), compile_module(module, fuse=False)
+    assert len(shape) == 1 or not turned.flags.c_contiguous or 1 in shape
+    for given in (x, turned):
+        for left, right in zip(blocked(given, y), plain(given, y), strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_an_exception_in_a_kernel_names_the_op_and_its_line() -> None:
+    def broken(*arrays: object, attributes: object) -> object:
+        raise RuntimeError("disk on fire")
+
+    spmd.register_custom_call("test.broken", broken)
+    text = _program('  %r = stablehlo.custom_call @test.broken(%x) : (tensor<8xf32>) -> tensor<8xf32>')
+    with pytest.raises(spmd.ExecutionError, match=r"broken.mlir:2:\d+: stablehlo.custom_call: .*disk on fire"):
+        spmd.compile(spmd.parse(text, "broken.mlir"))(np.zeros(8, np.float32))
+
+
+def test_wrong_arguments_are_refused() -> None:
+    exe = spmd.compile(spmd.parse(_program("  %r = stablehlo.negate %x : tensor<8xf32>")))
+    with pytest.raises(spmd.ExecutionError, match="takes 1 arguments, got 2"):
+        exe(np.zeros(8, np.float32), np.zeros(8, np.float32))
+    with pytest.raises(spmd.ExecutionError, match=r"tensor<8xf32> is needed, got float64 of shape \(8,\)"):
+        exe(np.zeros(8))
+    with pytest.raises(spmd.ExecutionError, match=r"got float32 of shape \(7,\)"):
+        exe(np.zeros(7, np.float32))
+
+
+def test_dynamic_programs_take_any_shape_that_fits() -> None:
+    text = """
+func.func @main(%x: tensor<?x3xf32>) -> tensor<?xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %y = stablehlo.add %x, %x : tensor<?x3xf32>
+  %r = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<?x3xf32>, tensor<f32>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}"""
+    exe = spmd.compile(spmd.parse(text))
+    for rows in (1, 5, 0, 5):
+        np.testing.assert_array_equal(exe(np.ones((rows, 3), np.float32))[0], np.full(rows, 6, np.float32))
