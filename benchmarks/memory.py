@@ -33,7 +33,7 @@ def main() -> None:
     import numpy as np
 
     import spmd
-    from benchmarks import arguments
+    from launch import arguments
     from spmd import reading
     from spmd.compiler import compile as _compiler  # noqa: F401  (imported before the start is measured)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import spmd
-from benchmarks import arguments
+from launch import arguments
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
 from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_block
 from benchmarks.programs import DEFAULT_FOLDER, difference

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import spmd
-from benchmarks import arguments, memory, xla
+from benchmarks import memory, xla
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
+from launch import arguments
 from spmd.runtime.executable import grid_of
 
 DEFAULT_FOLDER = Path("../shared/bench")

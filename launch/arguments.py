@@ -1,12 +1,17 @@
-"""Arguments for a program, made from the signature of its main function."""
+"""Arguments for a program: from files, or made from the signature of its function."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from spmd.errors import ExecutionError
 from spmd.ir import Function, Module, Op, Value
 from spmd.types import TensorType
+
+Array = npt.NDArray[Any]
 
 DEFAULT_BOUND = 10
 #: Ops whose result is still an index when their operand is.
@@ -14,14 +19,49 @@ _CARRIERS = "add broadcast_in_dim clamp concatenate convert maximum minimum pad 
 CARRIERS = frozenset(f"stablehlo.{name}" for name in _CARRIERS.split())
 
 
-def make(module: Module, function: str = "main", seed: int = 0) -> list[npt.NDArray[Any]]:
+def load(paths: Sequence[str], function: Function, rank: int = 0) -> list[Array]:
+    """The arrays of ``.npy`` and ``.npz`` files, in order; ``{rank}`` in a name stands for the process's rank.
+
+    :raises ExecutionError: when a file is no such file, or the arrays are not as many as the function's arguments.
+    """
+    arrays: list[Array] = []
+    for path in paths:
+        arrays += _read(Path(path.replace("{rank}", str(rank))))
+    types = function.type.inputs
+    if len(arrays) != len(types):
+        raise ExecutionError(
+            f"@{function.symbol} takes {len(types)} arguments ({', '.join(map(str, types))}), got {len(arrays)}",
+            function.location,
+        )
+    return [_as_declared(array, type) for array, type in zip(arrays, types, strict=True)]
+
+
+def _read(path: Path) -> list[Array]:
+    try:
+        content = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ExecutionError(f"{path}: not an array file of NumPy (.npy or .npz): {error}") from error
+    if isinstance(content, np.ndarray):
+        return [content]
+    with content:
+        return [content[name] for name in content.files]
+
+
+def _as_declared(array: Array, type: object) -> Array:
+    """NumPy's files keep the bits of a bf16 and its kin, but not the type: the program declares it."""
+    if isinstance(type, TensorType) and array.dtype.kind == "V" and array.dtype.itemsize == type.dtype.itemsize:
+        return array.view(type.dtype)
+    return array
+
+
+def make(module: Module, function: str = "main", seed: int = 0) -> list[Array]:
     """One array an argument: standard normal floats, integers in range of what they index, random keys."""
     main = module.function(function)
     generator = np.random.default_rng(seed)
     return [_array(generator, module, main, value) for value in main.arguments]
 
 
-def _array(generator: np.random.Generator, module: Module, main: Function, value: Value) -> npt.NDArray[Any]:
+def _array(generator: np.random.Generator, module: Module, main: Function, value: Value) -> Array:
     tensor = value.type
     if not isinstance(tensor, TensorType) or not tensor.is_static:
         raise ValueError(f"@{main.symbol}: no array can be made for an argument of type {tensor}")

@@ -1,0 +1,157 @@
+"""``spmd run``: run a program on arrays from files, alone, on MPI ranks, or on processes inside this one."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectives.grid import ProcessGrid
+    from spmd.ir import Module
+    from spmd.runtime.executable import Executable
+
+HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside this one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument(
+        "arguments",
+        nargs="*",
+        metavar="ARRAYS",
+        help=".npy or .npz files, in the order of the arguments; a program with shardings takes the global arrays; "
+        "{rank} in a name stands for the process's rank",
+    )
+    parser.add_argument("--function", default="main", help="default: %(default)s")
+    parser.add_argument("--grid", metavar="RxP", help="replicas by partitions, as processes inside this one")
+    parser.add_argument("--random", type=int, metavar="SEED", help="make the arguments from the function's signature")
+    parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
+    watching = parser.add_mutually_exclusive_group()
+    watching.add_argument("--check-nans", action="store_true", help="stop at the first op that gives NaN or infinity")
+    watching.add_argument("--print-each", action="store_true", help="print what each op gives")
+    watching.add_argument("--profile", metavar="TRACE.json", help="tell time by op, and write a trace for Perfetto")
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+
+    module = spmd.load(args.program)
+    if args.random is not None and args.arguments:
+        raise spmd.ExecutionError("--random makes the arguments: give either it or array files")
+    watcher = _watcher(args)
+    if args.grid is not None:
+        results = _in_this_process(args, module, _parse_grid(args.grid), watcher)
+    else:
+        results = _as_this_rank(args, module, watcher)
+    if results is not None:
+        _tell(args, results)
+    return 0
+
+
+def _watcher(args: argparse.Namespace) -> Any:
+    from spmd.runtime import watch
+
+    if args.profile:
+        return watch.Profile()
+    if args.check_nans:
+        return watch.check_nans
+    return watch.print_each if args.print_each else None
+
+
+def _parse_grid(text: str) -> "ProcessGrid":
+    import spmd
+
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None:
+        raise spmd.ExecutionError(f"--grid {text}: replicas by partitions are needed, such as 4x2")
+    return spmd.ProcessGrid(int(match[1]), int(match[2]))
+
+
+def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Any]:
+    from launch import arguments
+
+    if args.random is not None:
+        return arguments.make(module, args.function, args.random)
+    return arguments.load(args.arguments, module.function(args.function), rank)
+
+
+def _as_this_rank(args: argparse.Namespace, module: "Module", watcher: Any) -> list[tuple[Any, ...]] | None:
+    """Run as the process that this rank is; rank 0 gets the results of all, or the one global result."""
+    import spmd
+
+    executable = spmd.compile(module, function=args.function, watch=watcher)
+    rank = executable.process.rank
+    results = executable(*executable.shard(*_arguments(args, module, rank)))
+    if args.profile:
+        _tell_profile(args, watcher, _gather(watcher.trace_events(rank), executable.grid))
+    if executable.out_shardings is not None:
+        whole = executable.unshard(*results)
+        return [whole] if rank == 0 else None
+    return _gather(results, executable.grid)
+
+
+def _gather(value: Any, grid: "ProcessGrid") -> list[Any] | None:
+    """Each rank's value, on rank 0."""
+    if grid.size == 1:
+        return [value]
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.gather(value)
+
+
+def _in_this_process(
+    args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any
+) -> list[tuple[Any, ...]]:
+    """Run every process of the grid; without shardings, the results of each."""
+    import spmd
+
+    executable = spmd.compile(module, grid, function=args.function)
+    inputs = [_shard(executable, _arguments(args, module, rank), rank) for rank in range(grid.size)]
+    results = spmd.run_parallel(module, grid, inputs, function=args.function, watch=watcher)
+    if args.profile:
+        _tell_profile(args, watcher, [watcher.trace_events()])
+    if executable.out_shardings is None:
+        return list(results)
+    from partitioner import join_blocks
+
+    columns = zip(*results[: grid.num_partitions], strict=True)
+    pairs = zip(columns, executable.out_shardings, strict=True)
+    return [tuple(join_blocks(list(blocks), sharding) for blocks, sharding in pairs)]
+
+
+def _shard(executable: "Executable", arrays: Sequence[Any], rank: int) -> list[Any]:
+    if executable.in_shardings is None:
+        return list(arrays)
+    from partitioner import shard_array
+
+    return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
+
+
+def _tell_profile(args: argparse.Namespace, watcher: Any, events: list[list[dict[str, Any]]] | None) -> None:
+    """On rank 0, which has the events of all: its own table on the screen, and one trace."""
+    if events is None:
+        return
+    from spmd.runtime.watch import write_trace
+
+    write_trace(args.profile, [event for of_rank in events for event in of_rank])
+    print(watcher.table(), file=sys.stderr)
+
+
+def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Any]]) -> None:
+    """Write or print: results of one process (or global ones) as they are, of several under their ranks."""
+    import numpy as np
+
+    if args.output:
+        named = {
+            f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": array
+            for rank, results in enumerate(processes)
+            for index, array in enumerate(results)
+        }
+        np.savez(args.output, **named)
+        return
+    for rank, results in enumerate(processes):
+        for index, array in enumerate(results):
+            owner = f"rank {rank}, " if len(processes) > 1 else ""
+            shape = "x".join(map(str, (*array.shape, array.dtype.name)))
+            print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
