@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 import spmd
-from launch import arguments
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
 from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_block
 from benchmarks.programs import DEFAULT_FOLDER, difference
+from launch import arguments
 
 OWN_PROGRAMS = Path(__file__).parent / "peers"
 PEERS: dict[str, Callable[..., tuple[Any, ...]]] = {

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.random is not None and args.arguments:
         raise spmd.ExecutionError("--random makes the arguments: give either it or array files")
     watcher = _watcher(args)
+    results: list[tuple[Any, ...]] | None
     if args.grid is not None:
         results = _in_this_process(args, module, _parse_grid(args.grid), watcher)
     else:
