@@ -1,0 +1,213 @@
+"""What pointwise kernels are built from.
+
+A pointwise call acts element by element on arrays of any shapes that broadcast together and takes `out=`. Wherever
+NumPy has the function, the call is the bare ufunc. Every call here reads its operands before it writes `out`, so an
+operand of the result's type may itself be `out`.
+
+Narrow types compute wide and round once (specification, "Floating-point types"; DESIGN, "Element types in NumPy"):
+
+- a function of one operand of at most 16 bits is a table over all its values, worked out in f64;
+- a function of two operands of at most 8 bits each is a table over all pairs;
+- bf16 and, where NumPy has no loop, f16 compute in f32; 2- and 4-bit integers in 8 bits, wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Op, Value
+from spmd.kernels.core import Kernel
+
+Array = np.ndarray[Any, Any]
+#: A pointwise call: `call(*operands, out=None)`.
+Call = Callable[..., Any]
+
+_VIEWS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_PASS_THROUGH = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape", "stablehlo.transpose")
+
+
+def pointwise(op: Op, call: Call) -> Kernel:
+    """The kernel of `op` that runs `call`; operands of the result's dtype and shape may be written in place."""
+    result = op.result.tensor
+    reuses = tuple(
+        index
+        for index, operand in enumerate(op.operands)
+        if operand.tensor.dtype == result.dtype and operand.tensor.shape == result.shape
+    )
+    return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
+
+
+def element_of(value: Value) -> t.ElementType:
+    """Element type of a tensor that is not quantized."""
+    element = value.tensor.element_type
+    assert isinstance(element, t.ElementType)
+    return element
+
+
+def unsupported(op: Op) -> CompileError:
+    """The error for an op on an element type it is not defined for."""
+    types = ", ".join(str(operand.type) for operand in op.operands)
+    return CompileError(Diagnostic(op.location, f"is not defined on {types}", op.name))
+
+
+def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned integer dtype of the same width."""
+    return _VIEWS[dtype.itemsize]
+
+
+def is_narrow_float(element: t.ElementType) -> bool:
+    """Whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
+    return element.is_float and element not in (t.F16, t.F32, t.F64)
+
+
+def is_sub_byte(element: t.ElementType) -> bool:
+    return element.is_integer and element.bits < 8
+
+
+def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
+    """The dtype that arithmetic on a narrow type computes in."""
+    if is_sub_byte(element):
+        return np.dtype(np.int8 if element.is_signed else np.uint8)
+    return np.dtype(np.float32)
+
+
+@lru_cache(maxsize=None)
+def all_values(dtype: np.dtype[Any]) -> Array:
+    """Every value of a dtype of at most 16 bits, indexed by its bit pattern."""
+    view = bits_dtype(dtype)
+    return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
+
+
+@lru_cache(maxsize=None)
+def _widening_table(dtype: np.dtype[Any]) -> Array:
+    return all_values(dtype).astype(np.float32)
+
+
+def widen(element: t.ElementType) -> Callable[[Any], Any]:
+    """The exact conversion of a narrow type to its `wide_dtype`."""
+    if element.is_float and element.dtype.itemsize == 1:
+        table = _widening_table(element.dtype)
+        return lambda x: table.take(x.view(np.uint8))
+    wide = wide_dtype(element)
+    return lambda x: x.astype(wide)
+
+
+def write(result: Any, dtype: np.dtype[Any], out: Array | None) -> Any:
+    """`result` rounded to `dtype`, into `out` when there is one."""
+    if out is None:
+        return result.astype(dtype)
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
+def keep(result: Any, out: Array | None = None) -> Any:
+    """`result`, which has the right dtype, into `out` when there is one."""
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+def widened(function: Call, element: t.ElementType, arity: int, result: t.ElementType | None = None) -> Call:
+    """`function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
+
+    A boolean result needs no rounding: `function` writes it itself.
+    """
+    up = widen(element)
+    dtype = (result or element).dtype
+    if dtype == np.bool_:
+        return lambda x, y, out=None: function(up(x), up(y), out=out)
+    if arity == 1:
+        return lambda x, out=None: write(function(up(x)), dtype, out)
+    if arity == 2:
+        return lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)
+    return lambda x, y, z, out=None: write(function(up(x), up(y), up(z)), dtype, out)
+
+
+def widened_complex(function: Call) -> Call:
+    """`function` of complex128 operands on complex64 ones: one rounding, and no overflow on the way."""
+
+    def call(*operands: Any, out: Array | None = None) -> Any:
+        return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
+
+    return call
+
+
+@lru_cache(maxsize=None)
+def _table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(function(all_values(operand).astype(np.float64)).astype(result))
+
+
+@lru_cache(maxsize=None)
+def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+    values = all_values(operand).astype(np.float64)
+    with np.errstate(all="ignore"):
+        return np.asarray(function(values[:, None], values[None, :]).astype(result)).ravel()
+
+
+def tabulated(function: Call, element: t.ElementType, result: t.ElementType | None = None) -> Call:
+    """`function` of one operand of at most 16 bits by looking its values up; `function` takes f64."""
+    dtype = (result or element).dtype
+    view, result_view = bits_dtype(element.dtype), bits_dtype(dtype)
+    table = _table(function, element.dtype, dtype).view(result_view)
+
+    def call(x: Any, out: Array | None = None) -> Any:
+        if out is None:
+            return table.take(x.view(view), mode="clip").view(dtype)
+        table.take(x.view(view), out=out.view(result_view), mode="clip")
+        return out
+
+    return call
+
+
+def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
+    """`function` of two operands of at most 8 bits by looking the pair up; `function` takes f64."""
+    dtype = element.dtype
+    table = _pair_table(function, dtype, dtype).view(np.uint8)
+
+    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        index = x.view(np.uint8).astype(np.uint16)
+        index = (index << 8) | y.view(np.uint8)
+        if out is None:
+            return table.take(index, mode="clip").view(dtype)
+        table.take(index, out=out.view(np.uint8), mode="clip")
+        return out
+
+    return call
+
+
+def real_unary(function: Call, element: t.ElementType) -> Call:
+    """`function` of one float operand, in whichever way its type is best computed."""
+    return tabulated(function, element) if element.bits <= 16 else function
+
+
+def real_binary(function: Call, element: t.ElementType, *, native_half: bool = False) -> Call:
+    """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once."""
+    if element.bits <= 8:
+        return tabulated_pairs(function, element)
+    if element is t.BF16 or (element is t.F16 and not native_half):
+        return widened(function, element, 2)
+    return function
+
+
+def constant_of(value: Value) -> Array | None:
+    """The constant that `value` is made of by broadcasting or reshaping, when it is one: its elements in some shape."""
+    op = value.defining_op
+    while op is not None and op.name in _PASS_THROUGH:
+        op = op.operands[0].defining_op
+    if op is None or op.name != "stablehlo.constant":
+        return None
+    return np.asarray(op.attributes["value"].array)
+
+
+def never_zero(value: Value) -> bool:
+    """Whether `value` is known to hold no zero."""
+    constant = constant_of(value)
+    return constant is not None and bool(constant.astype(np.bool_).all())
