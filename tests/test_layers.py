@@ -1,0 +1,54 @@
+"""The folders know of each other only what the design allows: dependencies point one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Each layer and the layers it may import when it is loaded, beside itself.
+BASE = {"spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir", "collectives.errors"}
+ALLOWED = {
+    "collectives": set(),
+    "spmd.dialects": BASE,
+    "spmd.syntax": BASE | {"spmd.dialects"},
+    "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
+    # A kernel that talks to other processes is given its Process, which knows of collectives alone.
+    "spmd.kernels": BASE | {"spmd.dialects", "collectives", "spmd.runtime.process"},
+    "partitioner": BASE | {"spmd.dialects", "collectives"},
+    # The compiler's last step hands the program to the Executable that runs it.
+    "spmd.compiler": BASE
+    | {"spmd.dialects", "spmd.syntax", "spmd.kernels", "partitioner", "collectives", "spmd.runtime.executable"},
+    "spmd.runtime": BASE | {"spmd.dialects", "spmd.kernels", "spmd.compiler", "partitioner", "collectives"},
+}
+OWN = ("spmd", "collectives", "partitioner", "launch", "tests", "benchmarks")
+
+
+def imports_when_loaded(file: Path) -> set[str]:
+    """Modules of this repository that ``file`` imports at its top level, for more than its type checker."""
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.partition(".")[0] in OWN}
+
+
+def within(name: str, layers: set[str]) -> bool:
+    return any(name == layer or name.startswith(layer + ".") for layer in layers)
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
+    wrong = {
+        str(file.relative_to(ROOT)): above
+        for file in (ROOT / layer.replace(".", "/")).rglob("*.py")
+        if (above := {name for name in imports_when_loaded(file) if not within(name, ALLOWED[layer] | {layer})})
+    }
+    assert wrong == {}
+
+
+def test_nothing_that_is_installed_imports_tests_or_benchmarks() -> None:
+    files = [file for package in OWN[:4] for file in (ROOT / package).rglob("*.py")]
+    assert [file for file in files if any(within(name, set(OWN[4:])) for name in imports_when_loaded(file))] == []
