@@ -98,6 +98,10 @@ class Communicator(ABC):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         """The next array that position ``source`` has sent here under ``tag``, in the order of sending."""
 
+    def checked(self) -> Communicator:
+        """The same group, where processes compare what they are about to do at each collective."""
+        return self
+
     def outside(self) -> AbstractContextManager[None]:
         """A context in which the process waits for something outside the grid, an infeed for one."""
         return nullcontext()

@@ -1,0 +1,99 @@
+"""Which processes a collective op joins: found when the program is compiled, from its attributes and the grid.
+
+Source: StableHLO specification, "Collective ops" (strategies, replica groups, meshes).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from collectives.errors import GroupError
+from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs, strategy
+from spmd.attributes import SymbolRefAttr
+from spmd.dialects.sdy_attributes import Mesh as SdyMesh
+from spmd.dialects.structs import AxisRef, Mesh, ReplicaGroupMeshAxes
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Module, Op
+
+
+def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
+    """The groups of ranks of `op`. CompileError for ids that the grid does not have, or that are given twice."""
+    family = op.name.removeprefix("stablehlo.")
+    try:
+        ids = _ids(op, module)
+        if family == "cross-replica-sum":
+            return cross_replica(grid, ids)
+        global_ids = bool(op.attributes.get("use_global_device_ids", False))
+        return strategy(family, channel_id(op), global_ids)(grid, ids)
+    except GroupError as error:
+        text = f"replica_groups, on a {grid} process grid: {error}"
+        raise CompileError(Diagnostic(op.location, text, op.name)) from None
+
+
+def process_pairs(op: Op, grid: ProcessGrid) -> Groups:
+    """The (source, target) ranks of `op`. CompileError for ids that the grid does not have, or that are given twice."""
+    try:
+        return permute_pairs(grid, op["source_target_pairs"], channel_id(op))
+    except GroupError as error:
+        raise CompileError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+
+
+def channel_id(op: Op) -> int:
+    """The op's channel; 0 when it has none."""
+    handle = op.attributes.get("channel_handle")
+    return 0 if handle is None else int(handle.handle)
+
+
+def _ids(op: Op, module: Module) -> Any:
+    groups = op["replica_groups"]
+    return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxes) else groups
+
+
+def _mesh_groups(groups: ReplicaGroupMeshAxes, module: Module) -> np.ndarray[Any, Any]:
+    """Rows of device ids that differ along the given axes alone, in the order of these axes (the last one minor)."""
+    axes, devices = _mesh(groups, module)
+    wanted = [axis for axis in groups.axes.elements if isinstance(axis, AxisRef)]
+    parts = [part for name, size in axes for part in _parts(name, size, wanted)]
+    shape = [size for _, _, size in parts]
+    moved = []
+    for axis in wanted:
+        pre, size = (axis.sub_axis_info.pre_size, axis.sub_axis_info.size) if axis.sub_axis_info else (1, None)
+        if axis.name not in dict(axes):
+            raise GroupError(f"the mesh has no axis {axis.name!r}")
+        size = dict(axes)[axis.name] if size is None else size
+        moved += [i for i, (name, before, _) in enumerate(parts) if name == axis.name and pre <= before < pre * size]
+    kept = [i for i in range(len(parts)) if i not in moved]
+    count = prod(shape[i] for i in moved)
+    return devices.reshape(shape).transpose([*kept, *moved]).reshape(-1, count)
+
+
+def _parts(name: str, size: int, wanted: list[AxisRef]) -> list[tuple[str, int, int]]:
+    """Axis `name` cut wherever a sub-axis begins or ends: (name, size of what is before, size) of each part."""
+    cuts = {1, size}
+    for axis in wanted:
+        if axis.name == name and axis.sub_axis_info is not None:
+            pre = axis.sub_axis_info.pre_size
+            cuts |= {pre, pre * axis.sub_axis_info.size}
+    ends = sorted(cuts)
+    if any(after % before for before, after in pairwise(ends)):
+        raise GroupError(f"the sub-axes of {name!r}, of size {size}, do not divide it")
+    return [(name, before, after // before) for before, after in pairwise(ends)]
+
+
+def _mesh(groups: ReplicaGroupMeshAxes, module: Module) -> tuple[list[tuple[str, int]], np.ndarray[Any, Any]]:
+    """The mesh's axes as (name, size), and its device ids."""
+    mesh: Any = groups.mesh
+    if isinstance(mesh, SymbolRefAttr):
+        found = module.symbols.get(mesh.root)
+        if found is None or not isinstance(found.attributes.get("mesh"), (Mesh, SdyMesh)):
+            raise GroupError(f"there is no mesh @{mesh.root}")
+        mesh = found.attributes["mesh"]
+    axes = [(axis.name, axis.size) for axis in getattr(mesh.axes, "elements", mesh.axes)]
+    ids = mesh.device_ids
+    count = prod(size for _, size in axes)
+    given = np.ravel(() if ids is None else getattr(ids, "array", ids))
+    return axes, given if given.size else np.arange(count)
