@@ -20,6 +20,7 @@ from spmd.dialects import (
     quantization,
     random,
     reduction,
+    sdy,
     shape,
     tensor,
 )
@@ -28,5 +29,5 @@ from spmd.dialects.core import OPS, OpDef
 __all__ = [
     "OPS", "OpDef", "arith", "builtin", "check", "chlo", "collective", "communication", "contraction", "control_flow",
     "data_movement", "dynamism", "elementwise", "func", "indexing", "linear_algebra", "quantization", "random",
-    "reduction", "shape", "tensor",
+    "reduction", "sdy", "shape", "tensor",
 ]  # fmt: skip

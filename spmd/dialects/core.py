@@ -16,7 +16,9 @@ completeness tests all read it; nobody else says what an op is.
     def _(op: Op) -> list[Type]: ...
 
     @SLICE.constraint("C2", "size(start_indices) = size(limit_indices) = size(strides) = rank(operand)")
-    def _(op: Op) -> str | None: ...       # None when it holds, else what is wrong, with the actual values
+    def _(op: Op) -> str | None: ...       # None when it holds, else the actual values: "2, 2, 1 and 2"
+
+A broken constraint then reads `(C2) size(start_indices) = ... = rank(operand), got 2, 2, 1 and 2`.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ _REQUIRED = object()
 
 @dataclass(frozen=True)
 class OperandDef:
-    """An operand or result: its name, its types, and whether it stands for any number of values."""
+    """An operand or result: its name, its types, and whether it stands for any number of values.
+
+    `label` is the specification's label of an operand whose place among the Inputs is not its place here.
+    """
 
     name: str
     types: TypeSet = TENSOR
     variadic: bool = False
     optional: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,17 +71,39 @@ class RegionDef:
     variadic: bool = False
 
 
-#: A constraint's check: None when it holds, else what is wrong, with the actual values.
+#: A constraint's check: None when it holds, else the actual values that break it.
 Check = Callable[[Op], str | None]
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint of the specification: `check` returns None, or what breaks it."""
+    """A constraint of the specification: `check` returns None, or the values that break it.
+
+    `on_results` marks one that looks at the results; the others hold or break before the results are known.
+    """
 
     label: str
     text: str
     check: Check
+    on_results: bool = False
+
+    def fault(self, op: Op) -> str | None:
+        """What is wrong with `op`, in words; None when nothing is."""
+        found = self.check(op)
+        return None if found is None else f"{self.text}, got {found}"
+
+
+#: The op that a symbol names in the nearest module, or None.
+Lookup = Callable[[str], Op | None]
+
+
+@dataclass(frozen=True)
+class SymbolConstraint:
+    """A constraint on what the op's symbols name; `check` also takes the way to look them up."""
+
+    label: str
+    text: str
+    check: Callable[[Op, Lookup], str | None]
 
 
 #: An inference rule: the op, whose `results` may be empty, to its result types. Raises InferenceError.
@@ -102,38 +130,74 @@ class OpDef:
     assembly: str | None
     traits: frozenset[str]
     constraints: list[Constraint] = field(default_factory=list)
+    symbol_constraints: list[SymbolConstraint] = field(default_factory=list)
+    #: The result types of an op, its input constraints checked first; None for an op that must declare them.
     inference: Infer | None = None
+    #: The same without the checks.
+    rule: Infer | None = None
+    #: The labels and the text of what `rule` follows.
+    rule_label: str = ""
+    rule_text: str = "the result types follow from the operands"
 
     def __post_init__(self) -> None:
         self.attribute_table = {declared.name: declared for declared in self.attributes}
-        self._operand_slices: dict[tuple[int, tuple[int, ...] | None], dict[str, slice]] = {}
-
-    @property
-    def dialect(self) -> str:
-        return self.name.partition(".")[0]
+        self.dialect = self.name.partition(".")[0]
+        self.is_terminator = "terminator" in self.traits
+        self.reads_constants = "reads_constants" in self.traits
+        self._slices: dict[tuple[str, int, tuple[int, ...] | None], dict[str, slice]] = {}
 
     @property
     def is_pure(self) -> bool:
         """No effects: may be removed when unused, computed early, or merged with its equal."""
         return "pure" in self.traits
 
-    @property
-    def is_terminator(self) -> bool:
-        return "terminator" in self.traits
-
     def infer(self, rule: Infer) -> Infer:
-        """Decorator: `rule` gives the result types."""
-        self.inference = rule
+        """Decorator: `rule` gives the result types of an op whose input constraints hold."""
+        self.rule = rule
+
+        def inference(op: Op) -> list[Type]:
+            for constraint in self.constraints:
+                if not constraint.on_results and (fault := constraint.fault(op)) is not None:
+                    raise InferenceError(fault, constraint.label)
+            return rule(op)
+
+        self.inference = inference
         return rule
 
-    def constraint(self, label: str, text: str = "") -> Callable[[Check], Check]:
-        """Decorator: the function checks the constraint `label` of the specification."""
+    def infers(self, label: str, text: str) -> Callable[[Infer], Infer]:
+        """Decorator: `rule` gives the result types as the constraints `label` ("C5, C6") say."""
+        self.rule_label, self.rule_text = label, text
+        return self.infer
+
+    def constraint(self, label: str, text: str, *, on_results: bool = False) -> Callable[[Check], Check]:
+        """Decorator: the function checks the constraint `label` of the specification.
+
+        Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
+        the earlier ones. `on_results` ones come after inference.
+        """
 
         def add(check: Check) -> Check:
-            self.constraints.append(Constraint(label, text, check))
+            self.constraints.append(Constraint(label, text, check, on_results))
             return check
 
         return add
+
+    def symbol_constraint(
+        self, label: str, text: str
+    ) -> Callable[[Callable[[Op, Lookup], str | None]], Callable[[Op, Lookup], str | None]]:
+        """Decorator: the function checks a constraint on what the op's symbols name."""
+
+        def add(check: Callable[[Op, Lookup], str | None]) -> Callable[[Op, Lookup], str | None]:
+            self.symbol_constraints.append(SymbolConstraint(label, text, check))
+            return check
+
+        return add
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of all constraints that are checked, in the order of checking."""
+        found = [constraint.label for constraint in (*self.constraints, *self.symbol_constraints)]
+        return [label for entry in (*found, self.rule_label) for label in entry.split(", ") if label]
 
     def default(self, op: Op, name: str) -> Any:
         """The default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
@@ -146,12 +210,19 @@ class OpDef:
 
     def operand_slice(self, op: Op, name: str) -> slice:
         """Where the operands declared as `name` stand in `op.operands`."""
-        segments = op.attributes.get("operandSegmentSizes")
-        key = (len(op.operands), segments)
-        slices = self._operand_slices.get(key)
+        return self.slices(op, "operand")[name]
+
+    def slices(self, op: Op, kind: str) -> dict[str, slice]:
+        """Where each declared operand or result (`kind`) stands among the op's, by name."""
+        declared, count = (
+            (self.operands, len(op.operands)) if kind == "operand" else (self.results, len(op.results))
+        )
+        segments = op.attributes.get(f"{kind}SegmentSizes")
+        key = (kind, count, segments)
+        slices = self._slices.get(key)
         if slices is None:
-            slices = self._operand_slices[key] = self._split(self.operands, len(op.operands), segments)
-        return slices[name]
+            slices = self._slices[key] = self._split(declared, count, segments)
+        return slices
 
     def region_index(self, name: str) -> int:
         return next(index for index, region in enumerate(self.regions) if region.name == name)
@@ -192,8 +263,10 @@ def _fill_in_order(declared: tuple[OperandDef, ...], spare: int) -> list[int]:
 OPS: dict[str, OpDef] = {}
 
 
-def operand(name: str, types: TypeSet = TENSOR, *, variadic: bool = False, optional: bool = False) -> OperandDef:
-    return OperandDef(name, types, variadic, optional)
+def operand(
+    name: str, types: TypeSet = TENSOR, *, variadic: bool = False, optional: bool = False, label: str = ""
+) -> OperandDef:
+    return OperandDef(name, types, variadic, optional, label)
 
 
 result = operand
@@ -222,7 +295,7 @@ def define(
     `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
     in the generic form. Traits: pure, recursive (pure when all ops in its regions are), commutative, elementwise,
     terminator, symbol, isolated (its regions see nothing from outside), same_type (operands and results are all of
-    compatible types).
+    compatible types), reads_constants (constraints look at the values of constant operands).
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")

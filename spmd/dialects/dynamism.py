@@ -20,7 +20,7 @@ DYNAMIC_BROADCAST_IN_DIM = define(
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` $output_dimensions `,` `dims` `=` $broadcast_dimensions " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 DYNAMIC_CONV = define(
@@ -41,7 +41,7 @@ DYNAMIC_CONV = define(
         attribute("precision_config", PRECISION_CONFIG, optional=True),
     ],
     results=[result("result")],
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 DYNAMIC_GATHER = define(
@@ -56,7 +56,7 @@ DYNAMIC_GATHER = define(
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],
     results=[result("result")],
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 DYNAMIC_IOTA = define(
@@ -65,7 +65,7 @@ DYNAMIC_IOTA = define(
     attributes=[attribute("iota_dimension", kinds.I64)],
     results=[result("result")],
     assembly="$output_shape `,` `dim` `=` $iota_dimension " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 DYNAMIC_PAD = define(
@@ -79,7 +79,7 @@ DYNAMIC_PAD = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 DYNAMIC_RESHAPE = define(
@@ -87,7 +87,7 @@ DYNAMIC_RESHAPE = define(
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )
 
 REAL_DYNAMIC_SLICE = define(
@@ -118,5 +118,5 @@ SET_DIMENSION_SIZE = define(
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result")],
     assembly="$operand `,` $size `,` `dim` `=` $dimension " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_constants"],
 )

@@ -17,11 +17,12 @@ RNG = define(
     attributes=[attribute("rng_distribution", kinds.enum("stablehlo", "rng_distribution", "UNIFORM", "NORMAL"))],
     results=[result("result", tensor_of_kinds("i1", "signed", "unsigned", "float"))],
     assembly="$a `,` $b `,` $shape `,` `distribution` `=` $rng_distribution " + TYPED,
+    traits=["reads_constants"],
 )
 
 RNG_BIT_GENERATOR = define(
     "stablehlo.rng_bit_generator",
-    operands=[operand("initial_state", tensor_of_kinds("signed", "unsigned", "float"))],
+    operands=[operand("initial_state", tensor_of_kinds("signed", "unsigned", "float"), label="I2")],
     attributes=[attribute("rng_algorithm", kinds.enum("stablehlo", "rng_algorithm", "DEFAULT", "THREE_FRY", "PHILOX"))],
     results=[
         result("output_state", tensor_of_kinds("signed", "unsigned", "float")),

@@ -1,0 +1,302 @@
+"""The verifier: whether a module keeps every constraint of its ops' declarations.
+
+All that is wrong is told in one VerificationError, in source order. Source: StableHLO specification, the Constraints
+of each op and type, "Functions", "Identifiers"; ops of dialects that nobody declared pass.
+
+An op without regions is judged by its name, types and attributes alone, so equal ones are judged once: the checks of
+a program cost what its distinct ops cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr
+from spmd.dialects.checks import compatible_types, listed
+from spmd.dialects.core import InferenceError, OpDef
+from spmd.dialects.sdy_verify import verify_shardings
+from spmd.dialects.type_rules import type_fault
+from spmd.errors import Diagnostic, VerificationError
+from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.types import FunctionType, Type
+
+_MOST_REMEMBERED = 100_000
+
+
+def verify(module: Op) -> None:
+    """Checks `module` and everything in it; raises VerificationError with all that is wrong."""
+    verifier = _Verifier()
+    verifier.check_region_op(module, set())
+    found = verifier.found
+    if verifier.has_shardings and isinstance(module, Module) and not found:
+        found.extend(verify_shardings(module))
+    if found:
+        raise VerificationError(found)
+
+
+#: What has been found sound: (declaration, operand types, result types, attributes).
+_sound: set[tuple[Any, ...]] = set()
+
+
+class _Verifier:
+    def __init__(self) -> None:
+        self.found: list[Diagnostic] = []
+        self.has_shardings = False
+        self._symbols: list[dict[str, Op]] = []
+        self._function: Function | None = None
+
+    def error(self, op: Op, message: str, label: str = "") -> None:
+        self.found.append(Diagnostic(op.location, message, op.name, label))
+
+    # --- walking -----------------------------------------------------------------------------------------------------
+
+    def check_region_op(self, op: Op, visible: set[Value]) -> None:
+        """An op with regions or symbols: its own checks, then what is inside it."""
+        definition = op.definition
+        symbols, function = self._symbols, self._function
+        if isinstance(op, Module) and len(op.regions) == 1 and len(op.regions[0].blocks) == 1:
+            self._symbols = [*symbols, self._table(op)]
+        if isinstance(op, Function):
+            self._function = op
+        if definition is not None:
+            self.check_op(op, definition)
+        inner = set() if definition is not None and "isolated" in definition.traits else visible
+        for region in op.regions:
+            self._region(region, inner)
+        self._symbols, self._function = symbols, function
+
+    def _table(self, module: Module) -> dict[str, Op]:
+        table: dict[str, Op] = {}
+        for op in module.body.ops:
+            name = op.attributes.get("sym_name")
+            if name is None:
+                continue
+            if name in table:
+                self.error(op, f"symbols of a module are unique, got @{name} twice")
+            table.setdefault(name, op)
+        return table
+
+    def _region(self, region: Region, visible: set[Value]) -> None:
+        defined: list[Value] = []
+        if len(region.blocks) > 1:  # control flow between blocks: a value may come from any of them
+            for block in region.blocks:
+                defined += block.arguments
+                defined += (result for op in block.ops for result in op.results)
+        visible.update(defined)
+        for block in region.blocks:
+            self._block(block, visible)
+        visible.difference_update(defined)
+
+    def _block(self, block: Block, visible: set[Value]) -> None:
+        defined = list(block.arguments)
+        visible.update(defined)
+        last = len(block.ops) - 1
+        for index, op in enumerate(block.ops):
+            for operand in op.operands:
+                if operand not in visible:
+                    self.error(op, f"operand %{operand.name or '?'} is defined before its use and in scope")
+            definition = op.definition
+            if definition is None:
+                if op.regions:
+                    self.check_region_op(op, visible)
+            elif op.regions or definition.symbol_constraints:
+                self.check_region_op(op, visible)
+            else:
+                key = _key(op, definition)
+                if key is None or key not in _sound:
+                    before = len(self.found)
+                    self.check_op(op, definition)
+                    if key is not None and len(self.found) == before:
+                        _remember(key)
+            if definition is not None and index != last and definition.is_terminator:
+                self.error(op, "a terminator ends its block")
+            if op.discardable and not self.has_shardings:
+                self.has_shardings = any(name.startswith("sdy.") for name in op.discardable)
+            if op.results:
+                visible.update(op.results)
+                defined += op.results
+        visible.difference_update(defined)
+
+    # --- one op ------------------------------------------------------------------------------------------------------
+
+    def check_op(self, op: Op, definition: OpDef) -> None:
+        """The first thing that is wrong with `op` itself."""
+        if definition.dialect == "sdy":
+            self.has_shardings = True
+        fault = next(_faults(op, definition), None)
+        if fault is None and definition.symbol_constraints:
+            fault = next(self._symbol_faults(op, definition), None)
+        if fault is None and isinstance(op, Function):
+            fault = _function_fault(op)
+        if fault is None and op.name == "func.return":
+            fault = self._return_fault(op)
+        if fault is not None:
+            self.error(op, fault[1], fault[0])
+
+    def _symbol_faults(self, op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+        table = self._symbols[-1] if self._symbols else {}
+        for constraint in definition.symbol_constraints:
+            found = constraint.check(op, table.get)
+            if found is not None:
+                yield constraint.label, f"{constraint.text}, got {found}"
+
+    def _return_fault(self, op: Op) -> tuple[str, str] | None:
+        if self._function is None:
+            return "", "func.return stands in a function"
+        declared = self._function.type.results
+        given = tuple(op.operand_types)
+        if given == declared:
+            return None
+        return "", f"a function returns what it declares, got {_types(given)} and {_types(declared)}"
+
+
+def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
+    """What decides whether a region-free op is sound; None when more does."""
+    if definition.reads_constants or definition.is_terminator:
+        return None
+    types = tuple([value.type for value in op.operands]), tuple([value.type for value in op.results])
+    if not op.attributes:
+        return definition, types
+    values: list[Any] = []
+    for name, value in op.attributes.items():
+        if isinstance(value, np.ndarray):
+            value = (value.shape, value.tobytes())
+        elif isinstance(value, DenseAttr):
+            value = value.type
+        values.append((name, value))
+    key = (definition, types, tuple(values))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _remember(key: tuple[Any, ...]) -> None:
+    if len(_sound) >= _MOST_REMEMBERED:
+        _sound.clear()
+    _sound.add(key)
+
+
+def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+    """(label, message) of what is wrong, each only meaningful when nothing before it is wrong."""
+    yield from _count_faults(op, definition)
+    for declared in definition.attributes:
+        if declared.required and declared.name not in op.attributes:
+            yield "", f"attribute {declared.name} is required"
+    yield from _type_faults(op, definition)
+    yield from _region_faults(op, definition)
+    for constraint in definition.constraints:
+        if not constraint.on_results and (fault := constraint.fault(op)) is not None:
+            yield constraint.label, fault
+    if definition.rule is not None:
+        yield from _inference_faults(op, definition)
+    for constraint in definition.constraints:
+        if constraint.on_results and (fault := constraint.fault(op)) is not None:
+            yield constraint.label, fault
+
+
+def _count_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+    for kind, declared, values, segments in (
+        ("operand", definition.operands, op.operands, op.attributes.get("operandSegmentSizes")),
+        ("result", definition.results, op.results, op.attributes.get("resultSegmentSizes")),
+    ):
+        loose = [entry for entry in declared if entry.variadic or entry.optional]
+        fixed = len(declared) - len(loose)
+        spare = len(values) - fixed
+        if segments is not None:
+            if len(segments) != len(declared) or min(segments, default=0) < 0 or sum(segments) != len(values):
+                yield "", f"{kind}SegmentSizes deals out the {len(values)} {kind}s, got {listed(segments)}"
+        elif spare < 0 or (spare and not loose):
+            wanted = f"at least {fixed}" if loose else str(fixed)
+            yield "", f"expected {wanted} {kind}{'' if fixed == 1 else 's'}, got {len(values)}"
+        elif len(loose) > 1 and all(entry.variadic for entry in loose) and spare % len(loose):
+            names = listed(entry.name for entry in loose)
+            yield "", f"there are as many of each of {names}, got {spare} in all"
+    wanted_regions = len(definition.regions)
+    variadic = any(region.variadic for region in definition.regions)
+    if len(op.regions) != wanted_regions and not variadic:
+        yield "", f"expected {wanted_regions} region{'' if wanted_regions == 1 else 's'}, got {len(op.regions)}"
+
+
+def _type_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+    for kind, declared, values in (
+        ("operand", definition.operands, op.operands),
+        ("result", definition.results, op.results),
+    ):
+        slices = definition.slices(op, kind)
+        for position, entry in enumerate(declared, start=1):
+            for value in values[slices[entry.name]]:
+                broken = type_fault(value.type)
+                if broken is not None:
+                    yield broken
+                if not entry.types.admits(value.type):
+                    labelled = kind == "operand" and definition.dialect == "stablehlo"
+                    label = (entry.label or f"I{position}") if labelled else ""
+                    yield label, f"{kind} {entry.name} is a {entry.types.text}, got {value.type}"
+
+
+def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+    if definition.dialect not in ("stablehlo", "chlo"):
+        return
+    for index, region in enumerate(op.regions):
+        declared = definition.regions[min(index, len(definition.regions) - 1)]
+        name = f"{declared.name}[{index}]" if declared.variadic else declared.name
+        if len(region.blocks) != 1:
+            yield "", f"region {name} has one block, got {len(region.blocks)}"
+        ops = region.block.ops
+        if not ops or ops[-1].name != "stablehlo.return":
+            yield "", f"region {name} ends with stablehlo.return, got {ops[-1].name if ops else 'nothing'}"
+        for argument in region.block.arguments:
+            broken = type_fault(argument.type)
+            if broken is not None:
+                yield broken
+
+
+def _inference_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
+    assert definition.rule is not None
+    try:
+        inferred = definition.rule(op)
+    except InferenceError as error:
+        yield error.label, str(error)
+        return
+    declared = op.result_types
+    if len(inferred) != len(declared):
+        yield definition.rule_label, f"{definition.rule_text}, got {len(declared)} results instead of {len(inferred)}"
+        return
+    for given, expected in zip(declared, inferred, strict=True):
+        if not compatible_types(given, expected):
+            yield definition.rule_label, f"{definition.rule_text}, got {given} instead of {expected}"
+
+
+def _function_fault(function: Function) -> tuple[str, str] | None:
+    declared = function.attributes.get("function_type")
+    if not isinstance(declared, FunctionType):
+        return "", f"function_type is a function type, got {declared}"
+    for type in (*declared.inputs, *declared.results):
+        broken = type_fault(type)
+        if broken is not None:
+            return broken
+    for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
+        given = function.attributes.get(name)
+        if given and len(given) != len(types):
+            return "", f"{name} has an entry for each of {len(types)} values, got {len(given)}"
+    if function.is_declaration:
+        return None
+    entry = function.regions[0].blocks[0]
+    arguments = tuple(argument.type for argument in entry.arguments)
+    if arguments != declared.inputs:
+        return "", f"the body's arguments are the function's, got {_types(arguments)} and {_types(declared.inputs)}"
+    for block in function.regions[0].blocks:
+        if not block.ops or (block.ops[-1].definition is not None and not block.ops[-1].definition.is_terminator):
+            return "", f"the body ends with func.return, got {block.ops[-1].name if block.ops else 'nothing'}"
+    return None
+
+
+def _types(types: tuple[Type, ...]) -> str:
+    return f"({', '.join(map(str, types))})"
+
+

@@ -1,0 +1,86 @@
+"""Constraints on types themselves. Source: StableHLO specification, "Types"; bounded dynamism.
+
+A type breaks them wherever it stands, so the parser asks at each type it reads, and the verifier at each value.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from spmd.types import (
+    FutureType,
+    QuantizedType,
+    TensorType,
+    TupleType,
+    Type,
+    storage_range,
+)
+
+
+@lru_cache(maxsize=4096)
+def type_fault(type: Type) -> tuple[str, str] | None:
+    """(constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound one."""
+    if isinstance(type, QuantizedType):
+        return _quantized_fault(type)
+    if isinstance(type, TensorType):
+        return type_fault(type.element_type) or _quantized_dimension_fault(type) or _bounds_fault(type)
+    if isinstance(type, (TupleType, FutureType)):
+        if isinstance(type, FutureType):
+            for inner in type.types:
+                if not isinstance(inner, TensorType):
+                    return "", f"a future holds ranked tensors, got {inner}"
+        return next(filter(None, map(type_fault, type.types)), None)
+    return None
+
+
+def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
+    smallest, largest = storage_range(type.storage)
+    if not smallest <= type.storage_min < type.storage_max <= largest:
+        text = f"{type.storage_min} and {type.storage_max} for {type.storage}"
+        return "C3", f"min_value(storage_type) <= storage_min < storage_max <= max_value(storage_type), got {text}"
+    for scale in type.scales:
+        if not math.isfinite(scale):
+            return "C6", f"is_finite(scales...), got {scale}"
+        if scale <= 0:
+            return "C5", f"0 < scales, got {scale}"
+    for zero_point in type.zero_points:
+        if not type.storage_min <= zero_point <= type.storage_max:
+            return "C7", (
+                f"storage_min <= zero_points <= storage_max, got {zero_point} for {type.storage_min} to "
+                f"{type.storage_max}"
+            )
+    if len(type.scales) != len(type.zero_points):
+        return "C9", f"size(scales) = size(zero_points), got {len(type.scales)} and {len(type.zero_points)}"
+    if type.quantization_dimension is None:
+        if not type.block_sizes and len(type.scales) != 1:
+            return "C10", f"size(scales) = 1 without a quantization_dimension, got {len(type.scales)}"
+    elif type.quantization_dimension < 0:
+        return "C11", f"0 <= quantization_dimension, got {type.quantization_dimension}"
+    return None
+
+
+def _quantized_dimension_fault(type: TensorType) -> tuple[str, str] | None:
+    element = type.element_type
+    if not isinstance(element, QuantizedType) or element.quantization_dimension is None:
+        return None
+    dimension = element.quantization_dimension
+    if dimension >= type.rank:
+        return "C12", f"quantization_dimension < rank(self), got {dimension} and {type.rank} in {type}"
+    if type.shape[dimension] not in (None, len(element.scales)):
+        return "C13", (
+            f"dim(self, quantization_dimension) = size(scales), got {type.shape[dimension]} and "
+            f"{len(element.scales)} in {type}"
+        )
+    return None
+
+
+def _bounds_fault(type: TensorType) -> tuple[str, str] | None:
+    if type.bounds is None:
+        return None
+    if len(type.bounds) != type.rank:
+        return "", f"there is a bound for each dimension of {type}, got {len(type.bounds)} for rank {type.rank}"
+    for dimension, (size, bound) in enumerate(zip(type.shape, type.bounds, strict=True)):
+        if size is not None and bound is not None:
+            return "", f"only dynamic dimensions are bounded, got bound {bound} on dimension {dimension} of {type}"
+    return None
