@@ -1,0 +1,43 @@
+"""What the README shows works as shown."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(command: list[str], folder: Path) -> str:
+    answer = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def test_the_first_program(tmp_path: Path) -> None:
+    (tmp_path / "first.py").write_text(PYTHON[0])
+    printed = run([sys.executable, "first.py"], tmp_path)
+    assert printed.count("[6., 6.]") == 4
+
+
+def test_the_first_program_on_ranks(tmp_path: Path) -> None:
+    shared = PYTHON[0][: PYTHON[0].index("grid =")]
+    (tmp_path / "sum.py").write_text(shared + PYTHON[1] + "print(total.tolist(), flush=True)\n")
+    launch = [sys.executable, "-m", "launch", "launch", "-n", "4", "--"]
+    assert run([*launch, sys.executable, "sum.py"], tmp_path).splitlines() == ["[6.0, 6.0]"] * 4
+
+
+def test_two_commands_do_all_from_a_fresh_clone() -> None:
+    commands = re.findall(r"^python3 -m venv \.venv && \.venv/bin/pip install .*$", README, re.MULTILINE)
+    assert [command.split(" && ")[-1].split()[0] for command in commands] == [".venv/bin/spmd", ".venv/bin/python"]
+
+
+def test_every_command_is_listed() -> None:
+    for name in ("launch", "run", "check", "print", "info"):
+        assert re.search(rf"^spmd {name}\b", README, re.MULTILINE)
