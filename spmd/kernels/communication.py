@@ -14,7 +14,7 @@ from collectives.channels import Channels
 from collectives.errors import CollectiveError, GroupError
 from collectives.grid import ProcessGrid, permute_pairs
 from spmd.errors import CompileError, Diagnostic, ExecutionError
-from spmd.ir import Op
+from spmd.ir import Module, Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.process_groups import channel_id
 from spmd.runtime.process import Process
@@ -67,7 +67,7 @@ def _other_end(op: Op, context: Context, sending: bool) -> Callable[[Process], i
         return lambda process: _found_end(process, channel, sending)
     grid = context.options.grid
     ranks = _transfer_pairs(op, grid, pairs)
-    ends = dict(ranks) if sending else {target: source for source, target in ranks}
+    ends = {source: target for source, target in ranks} if sending else {target: source for source, target in ranks}
     return lambda process: ends.get(process.rank)
 
 
@@ -80,7 +80,7 @@ def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[i
 
 
 def _found_end(process: Process, channel: int, sending: bool) -> int:
-    channels = process.bind(Channels, _one_program)
+    channels: Channels = process.bind(Channels, _one_program)
     return channels.target(channel, process.rank) if sending else channels.source(channel, process.rank)
 
 
@@ -136,15 +136,24 @@ def outfeed(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True)
 
 
-def endpoints(op: Op) -> tuple[set[int], set[int]]:
-    """The channels on which the ops inside `op` send, and from which they receive, without source_target_pairs."""
+def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
+    """The channels on which a program sends, and from which it receives, without source_target_pairs."""
     sends: set[int] = set()
     receives: set[int] = set()
-    for inner in op.walk():
-        if inner.name in ("stablehlo.send", "stablehlo.recv"):
-            pairs = inner.attributes.get("source_target_pairs")
-            if pairs is None or not pairs.size:
-                (sends if inner.name == "stablehlo.send" else receives).add(channel_id(inner))
+    functions = {found.symbol: found for found in module.functions}
+    seen: set[str] = set()
+    pending = [function]
+    while pending:
+        symbol = pending.pop()
+        if symbol in seen or symbol not in functions:
+            continue
+        seen.add(symbol)
+        for op in functions[symbol].walk():
+            if op.name in ("func.call", "stablehlo.composite"):
+                pending += [str(value) for value in op.attributes.values() if isinstance(value, str)]
+            pairs = op.attributes.get("source_target_pairs")
+            if op.name in ("stablehlo.send", "stablehlo.recv") and (pairs is None or not pairs.size):
+                (sends if op.name == "stablehlo.send" else receives).add(channel_id(op))
     return sends, receives
 
 

@@ -1,0 +1,102 @@
+"""The other ends of infeed and outfeed: what users give, as what a Process reads and writes.
+
+Source: StableHLO specification, "Streaming communication", which leaves them to the implementation.
+
+A file of a stream is an .npz whose names tell the order: `0`, `1`, ... (or NumPy's `arr_0`, `arr_1`, ...), one an infeed
+or outfeed op; an op of several tensors has `0.0`, `0.1`, ... Element types that NumPy's format does not know are kept as
+`0:bfloat16`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from os import PathLike
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from spmd.errors import ExecutionError
+from spmd.runtime.process import Infeed, Outfeed
+
+Array = npt.NDArray[Any]
+Entry = tuple[Array, ...]
+InfeedSource = Callable[[], Any] | Iterable[Any] | str | PathLike[str]
+OutfeedTarget = Callable[[Entry], None] | MutableSequence[Any] | str | PathLike[str]
+
+_NAME = re.compile(r"(?:arr_)?(\d+)(?:\.(\d+))?(?::(\w+))?")
+
+
+def infeed_from(source: InfeedSource | None) -> Infeed | None:
+    """An infeed that reads a callable (called once an op), an iterable, or an .npz file.
+
+    Each entry is an array, or a tuple of arrays for an op of several tensors.
+    """
+    if source is None:
+        return None
+    if isinstance(source, str | PathLike):
+        source = read_stream(source)
+    if callable(source):
+        return source
+    iterator = iter(source)
+    return lambda: next(iterator)
+
+
+class OutfeedFile:
+    """An outfeed kept in memory and written to an .npz file by `close`."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self._path = path
+        self._entries: list[Entry] = []
+
+    def __call__(self, arrays: Entry) -> None:
+        self._entries.append(arrays)
+
+    def close(self) -> None:
+        """Writes the file."""
+        write_stream(self._path, self._entries)
+
+
+def outfeed_to(target: OutfeedTarget | None) -> Outfeed | None:
+    """An outfeed that calls a callable, appends to a list, or gathers for a file (see OutfeedFile.close).
+
+    Callables and lists get an array for an op of one tensor, a tuple of arrays for an op of several.
+    """
+    if target is None:
+        return None
+    if isinstance(target, str | PathLike):
+        return OutfeedFile(target)
+    give: Callable[[Any], Any] = target if callable(target) else target.append
+    return lambda arrays: give(arrays[0] if len(arrays) == 1 else arrays)
+
+
+def read_stream(path: str | PathLike[str]) -> Iterator[Entry]:
+    """The entries of a stream's file in order. ExecutionError for a file that is none."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError) as error:
+        raise ExecutionError(f"{path}: not a file of arrays: {error}") from None
+    entries: dict[int, dict[int, Array]] = {}
+    for name, array in arrays.items():
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise ExecutionError(f"{path}: {name!r} tells no place in the stream; names are 0, 1, ... or 0.0, 0.1, ...")
+        dtype = np.dtype(getattr(ml_dtypes, match[3])) if match[3] else array.dtype
+        entries.setdefault(int(match[1]), {})[int(match[2] or 0)] = array.view(dtype)
+    return iter([tuple(array for _, array in sorted(entry.items())) for _, entry in sorted(entries.items())])
+
+
+def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:
+    """Writes a stream's file, which `read_stream` reads back."""
+    arrays: dict[str, Any] = {}
+    for place, entry in enumerate(entries):
+        for index, array in enumerate(entry):
+            name = f"{place}" if len(entry) == 1 else f"{place}.{index}"
+            if array.dtype.isbuiltin == 1:
+                arrays[name] = array
+            else:
+                arrays[f"{name}:{array.dtype.name}"] = array.view(np.dtype(f"u{array.dtype.itemsize}"))
+    np.savez(path, **arrays)
