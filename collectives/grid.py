@@ -144,7 +144,9 @@ def _rows(ids: Any, count: int, kind: str) -> Groups:
     return groups
 
 
-def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: int = 0) -> Groups:
+def permute_pairs(
+    grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: int = 0
+) -> tuple[tuple[int, int], ...]:
     """The (source, target) ranks of collective_permute, send and recv.
 
     Sources are unique and targets are unique, yet an id may be both (collective_permute C2-C4), so each column is
@@ -161,8 +163,11 @@ def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: 
             _column(pairs[:, column].tolist(), count, kind)
         except GroupError as error:
             raise GroupError(f"source_target_pairs, {end}: {error}") from None
-    return tuple(across(grid, [[source]])[i] + across(grid, [[target]])[i]
-                 for source, target in pairs.tolist() for i in range(grid.size // count))
+    return tuple(
+        (across(grid, [[source]])[i][0], across(grid, [[target]])[i][0])
+        for source, target in pairs.tolist()
+        for i in range(grid.size // count)
+    )
 
 
 def _column(ids: list[int], count: int, kind: str) -> None:

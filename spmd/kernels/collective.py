@@ -129,7 +129,7 @@ def _all_to_all(op: Op, context: Context) -> Collective:
 
 
 def _collective_permute(op: Op, context: Context) -> Collective:
-    pairs = tuple((source, target) for source, target in process_pairs(op, context.options.grid))
+    pairs = process_pairs(op, context.options.grid)
     operand = op.operands[0]
     operation = CollectivePermute(_shape(operand), operand.tensor.dtype, pairs, _zero(operand))
     return Collective(op, (operation,), None)

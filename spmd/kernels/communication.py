@@ -67,11 +67,11 @@ def _other_end(op: Op, context: Context, sending: bool) -> Callable[[Process], i
         return lambda process: _found_end(process, channel, sending)
     grid = context.options.grid
     ranks = _transfer_pairs(op, grid, pairs)
-    ends = {source: target for source, target in ranks} if sending else {target: source for source, target in ranks}
+    ends = dict(ranks) if sending else {target: source for source, target in ranks}
     return lambda process: ends.get(process.rank)
 
 
-def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[int, ...]]:
+def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[int, int]]:
     """Pairs are of partitions where the grid has partitions, else of replicas: a channel crosses partitions."""
     try:
         return permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)

@@ -34,7 +34,7 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
         raise CompileError(Diagnostic(op.location, text, op.name)) from None
 
 
-def process_pairs(op: Op, grid: ProcessGrid) -> Groups:
+def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
     """The (source, target) ranks of `op`. CompileError for ids that the grid does not have, or that are given twice."""
     try:
         return permute_pairs(grid, op["source_target_pairs"], channel_id(op))

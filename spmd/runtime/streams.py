@@ -2,9 +2,9 @@
 
 Source: StableHLO specification, "Streaming communication", which leaves them to the implementation.
 
-A file of a stream is an .npz whose names tell the order: `0`, `1`, ... (or NumPy's `arr_0`, `arr_1`, ...), one an infeed
-or outfeed op; an op of several tensors has `0.0`, `0.1`, ... Element types that NumPy's format does not know are kept as
-`0:bfloat16`.
+A file of a stream is an .npz whose names tell the order: `0`, `1`, ... (or NumPy's `arr_0`, `arr_1`, ...), one an
+infeed or outfeed op; an op of several tensors has `0.0`, `0.1`, ... Element types that NumPy's format does not know are
+kept as `0:bfloat16`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,9 @@ def infeed_from(source: InfeedSource | None) -> Infeed | None:
     """
     if source is None:
         return None
-    if isinstance(source, str | PathLike):
-        source = read_stream(source)
     if callable(source):
         return source
-    iterator = iter(source)
+    iterator = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
     return lambda: next(iterator)
 
 
