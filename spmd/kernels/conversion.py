@@ -61,7 +61,7 @@ def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:
     dtype = target.dtype
     lowest, highest = t.storage_range(target)
     below, above = source.dtype.type(lowest), source.dtype.type(float(highest + 1))
-    floor = np.negative(above) if target.is_signed else source.dtype.type(-1)
+    floor = source.dtype.type(float(lowest - 1))  # `below` itself where that rounds: exact on the slow path
 
     def call(x: Any, out: Array | None = None) -> Any:
         inside = (x > floor) & (x < above)

@@ -90,6 +90,9 @@ Maker = Callable[[Op, Context], "Kernel | Callable[..., Any]"]
 #: Makers by op name.
 KERNELS: dict[str, Maker] = {}
 
+#: Makers asked before an op's own, for what cuts across ops: each returns None for an op that is not its matter.
+WRAPPERS: list[Callable[[Op, Context], Kernel | None]] = []
+
 
 def kernel(*names: str) -> Callable[[Maker], Maker]:
     """Decorator: files a maker under the names of the ops it serves."""
@@ -106,6 +109,10 @@ def kernel(*names: str) -> Callable[[Maker], Maker]:
 
 def make_kernel(op: Op, context: Context) -> Kernel:
     """The kernel of `op`; CompileError for an op that nothing here runs."""
+    for wrapper in WRAPPERS:
+        wrapped = wrapper(op, context)
+        if wrapped is not None:
+            return wrapped
     maker = KERNELS.get(op.name)
     if maker is None:
         raise CompileError(Diagnostic(op.location, "no kernel runs this op", op.name))

@@ -188,7 +188,7 @@ def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
 def _extremum(name: str, element: t.ElementType, operands: list[Value]) -> Call | None:
     """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
     bare = np.maximum if name == "stablehlo.maximum" else np.minimum
-    for constant in filter(None.__ne__, map(constant_of, operands)):
+    for constant in [found for found in map(constant_of, operands) if found is not None]:
         if constant.all():
             return bare
         if bare is np.maximum and not constant.any() and not np.signbit(constant).any():

@@ -14,7 +14,7 @@ Narrow types compute wide and round once (specification, "Floating-point types";
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 #: A pointwise call: `call(*operands, out=None)`.
 Call = Callable[..., Any]
 
-_VIEWS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_VIEWS: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 _PASS_THROUGH = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape", "stablehlo.transpose")
 
 
@@ -58,7 +58,7 @@ def unsupported(op: Op) -> CompileError:
 
 def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The unsigned integer dtype of the same width."""
-    return _VIEWS[dtype.itemsize]
+    return _VIEWS[int(dtype.itemsize)]
 
 
 def is_narrow_float(element: t.ElementType) -> bool:
@@ -77,14 +77,14 @@ def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
     return np.dtype(np.float32)
 
 
-@lru_cache(maxsize=None)
+@cache
 def all_values(dtype: np.dtype[Any]) -> Array:
     """Every value of a dtype of at most 16 bits, indexed by its bit pattern."""
     view = bits_dtype(dtype)
     return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _widening_table(dtype: np.dtype[Any]) -> Array:
     return all_values(dtype).astype(np.float32)
 
@@ -139,13 +139,13 @@ def widened_complex(function: Call) -> Call:
     return call
 
 
-@lru_cache(maxsize=None)
+@cache
 def _table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
     with np.errstate(all="ignore"):
         return np.asarray(function(all_values(operand).astype(np.float64)).astype(result))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
     values = all_values(operand).astype(np.float64)
     with np.errstate(all="ignore"):
