@@ -65,18 +65,18 @@ def _by_parts(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> C
     count = prod(operation.shape)
     ends = [count * i // n for i in range(n + 1)]
     counts = [b - a for a, b in pairwise(ends)]
-    mine = counts[rank]
+    mine, spread = counts[rank], (counts, ends[:-1])
     root = operation.root if isinstance(operation, CollectiveReduce) else None
 
     def steps(array: Array) -> Array:
         slabs = np.empty((n, mine), plain)
-        comm.Alltoallv([array.view(plain), counts, ends[:-1]], [slabs, [mine] * n, [mine * i for i in range(n)]])
+        comm.Alltoallv([array.view(plain), spread], [slabs, ([mine] * n, [mine * i for i in range(n)])])
         part = operation.arithmetic.fold(layout.rows(slabs.view(dtype))).view(plain)
         total = np.empty(count, plain)
         if root is None:
-            comm.Allgatherv(part, [total, counts, ends[:-1]])
+            comm.Allgatherv(part, [total, spread])
         else:
-            comm.Gatherv(part, [total, counts, ends[:-1]] if rank == root else None, root)
+            comm.Gatherv(part, [total, spread] if rank == root else None, root)
         return total.view(dtype)
 
     return steps

@@ -1,0 +1,63 @@
+"""The suite that every transport passes, on MPI ranks; and the same bits as threads give."""
+
+import traceback
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from collectives import Reduction
+from collectives.communicator import Communicator
+from collectives.mpi import MpiCommunicator
+from collectives.threads import run
+from tests.collectives.cases import Case, bits, cases, same
+
+pytestmark = pytest.mark.mpi
+
+
+@cache
+def world() -> MpiCommunicator:
+    return MpiCommunicator.world()
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(cases(most=4))
+def test_collectives_mean_what_the_specification_says(case: Case) -> None:
+    """Ranks agree on each outcome, so that all of them see a failure at the same example."""
+    fault = ""
+    if world().rank < case.grid.size:
+        try:
+            result, expected = case.run(world()), case.expected()[world().rank]
+            if not same(result, expected):
+                fault = f"rank {world().rank}: {result!r} where {expected!r} is meant"
+            elif case.reproducible and "reduce" in case.op:
+                alike = run(case.grid.size, case.run)[world().rank]
+                if bits(alike) != bits(result):
+                    fault = f"rank {world().rank}: {result!r}, but {alike!r} on threads"
+        except Exception:
+            fault = traceback.format_exc()
+    faults = [text for text in world().exchange(fault) if text]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("count", [1, 7, 5000, 40001])
+def test_reproducible_reductions_are_those_of_threads_bit_for_bit(count: int, dtype: type) -> None:
+    """Values whose sum depends on the order of addition, below and above the size that is exchanged by parts."""
+    size = world().size
+    shape = (count, size)
+    operands = [np.random.default_rng([count, rank]).normal(size=shape).astype(dtype) for rank in range(size)]
+
+    def reduced(communicator: Communicator) -> list[bytes]:
+        group = communicator.group(tuple(reversed(range(communicator.size))))
+        calls = [
+            group.all_reduce(shape, dtype, reproducible=True),
+            group.reduce_scatter(shape, dtype, 1, reproducible=True),
+            group.collective_reduce(shape, dtype, root=1, reproducible=True),
+            group.all_reduce(shape, dtype, Reduction("subtract", np.subtract)),
+        ]
+        return [bits(call(operands[communicator.world_rank])) for call in calls]
+
+    assert reduced(world()) == run(size, reduced)[world().rank]
