@@ -1,0 +1,264 @@
+"""The global program as the partitioner works on it: one function without calls, and what it asks of its values.
+
+Calls and named computations are inlined, what a loop hands on unchanged is taken out of its state, constants are
+made anew for each use (so that every use may be cut its own way), and sharding annotations become entries of a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from partitioner.reading import SHARDING_CALL, Reader
+from partitioner.sharding import Annotation
+from spmd.dialects.core import OPS
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+
+_CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
+_CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
+CONSTRAINT = "sdy.sharding_constraint"
+
+
+@dataclass
+class Program:
+    """`block`: the body, its arguments the function's. `asked`: what the program says of values' layouts."""
+
+    function: Function
+    block: Block
+    asked: dict[Value, Annotation] = field(default_factory=dict)
+    groups: dict[int, list[Value]] = field(default_factory=dict)
+
+
+def import_program(module: Module, function: Function, reader: Reader) -> Program:
+    """The program of `function`, annotated."""
+    importer = _Importer(module, reader)
+    block = Block(argument.type for argument in function.arguments)
+    program = Program(function, block, importer.asked, importer.groups)
+    values: dict[Value, Value] = {}
+    for old, new, entry in zip(function.arguments, block.arguments, function.argument_attributes, strict=True):
+        new.name = old.name
+        values[old] = new
+        importer.ask(new, reader.of_attributes(dict(entry), [old.type], function)[0])
+    importer.active.append(function.symbol)
+    importer.append(function.body.ops[:-1], values, block)
+    terminator = function.body.terminator
+    returned = []
+    for value, entry in zip(terminator.operands, function.result_attributes, strict=True):
+        asked = reader.of_attributes(dict(entry), [value.type], function)[0]
+        mapped = importer.use(value, values, block)
+        returned.append(mapped if asked is None else importer.constrain(mapped, asked, block, terminator))
+    block.ops.append(new_op("func.return", returned, definition=terminator.definition, location=terminator.location))
+    remove_dead(block)
+    return program
+
+
+class _Importer:
+    def __init__(self, module: Module, reader: Reader) -> None:
+        self.functions = {entry.symbol: entry for entry in module.functions}
+        self.reader = reader
+        self.asked: dict[Value, Annotation] = {}
+        self.groups: dict[int, list[Value]] = {}
+        self.active: list[str] = []
+        self._constants: dict[Value, Block] = {}
+        self._used: set[Value] = set()
+
+    def ask(self, value: Value, annotation: Annotation | None) -> None:
+        if annotation is not None:
+            self.asked[value] = annotation
+
+    def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
+        """`value` with a layout asked of it from here on."""
+        made = new_op(CONSTRAINT, [value], [value.type], definition=OPS[CONSTRAINT], location=place.location)
+        block.ops.append(made)
+        self.asked[made.result] = annotation
+        return made.result
+
+    def use(self, value: Value, values: dict[Value, Value], block: Block) -> Value:
+        """What stands for `value`; a constant is made anew from its second use on."""
+        mapped = values.get(value, value)
+        home = self._constants.get(mapped)
+        if home is None:
+            return mapped
+        if mapped not in self._used:
+            self._used.add(mapped)
+            return mapped
+        op = mapped.defining_op
+        assert op is not None
+        operands = [self.use(operand, {}, home) for operand in op.operands]
+        made = op.clone(operands)
+        home.ops.append(made)
+        self._constants[made.result] = home
+        self._used.add(made.result)
+        return made.result
+
+    def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> None:
+        for op in ops:
+            if op.name in _CALLS:
+                self._call(op, values, block)
+            elif op.name == "sdy.named_computation":
+                self._named(op, values, block)
+            elif op.name == "sdy.sharding_group":
+                self.groups.setdefault(op["group_id"], []).append(values.get(op.operands[0], op.operands[0]))
+            elif op.name in ("sdy.data_flow_edge", "sdy.func_data_flow_edge"):
+                values[op.result] = values.get(op.operands[0], op.operands[0])
+            else:
+                self._plain(op, values, block)
+
+    def _plain(self, op: Op, values: dict[Value, Value], block: Block) -> None:
+        operands = [self.use(operand, values, block) for operand in op.operands]
+        regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
+        if op.name == "sdy.reshard" or _is_sharding_call(op):
+            made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
+        else:
+            made = op.clone(operands, regions=regions)
+        values.update(zip(op.results, made.results, strict=True))
+        if made.name == "stablehlo.while":
+            self._drop_invariants(op, made, values)
+        block.ops.append(made)
+        self._annotate(op, made)
+        if op.name in _CONSTANT or (op.name == "stablehlo.broadcast_in_dim" and operands[0] in self._constants):
+            self._constants[made.result] = block
+
+    def _annotate(self, op: Op, made: Op) -> None:
+        reader = self.reader
+        if op.name in (CONSTRAINT, "sdy.reshard"):
+            self.ask(made.result, reader.annotation(op["sharding"], op.result.type))
+        elif op.discardable and len(made.results) == len(op.results):
+            asked = reader.of_attributes(op.discardable, op.result_types, op)
+            if _is_sharding_call(op):
+                asked = [_opened(asked[0], op["backend_config"])]
+            for value, annotation in zip(made.results, asked, strict=True):
+                self.ask(value, annotation)
+
+    def _block(self, block: Block, values: dict[Value, Value]) -> Block:
+        made = Block(argument.type for argument in block.arguments)
+        for old, new in zip(block.arguments, made.arguments, strict=True):
+            new.name = old.name
+            values[old] = new
+        self.append(block.ops, values, made)
+        return made
+
+    def _call(self, op: Op, values: dict[Value, Value], block: Block) -> None:
+        symbol = op[_CALLS[op.name]]
+        callee = self.functions.get(symbol)
+        if callee is None or callee.is_declaration:
+            raise CompileError(Diagnostic(op.location, f"no function @{symbol} with a body to call", op.name))
+        if symbol in self.active:
+            cycle = " -> ".join("@" + name for name in [*self.active, symbol])
+            raise CompileError(Diagnostic(op.location, f"recursive call: {cycle}", op.name))
+        self.active.append(symbol)
+        inner: dict[Value, Value] = {}
+        for argument, operand, entry in zip(callee.arguments, op.operands, callee.argument_attributes, strict=True):
+            value = values.get(operand, operand)
+            (asked,) = self.reader.of_attributes(dict(entry), [argument.type], callee)
+            inner[argument] = value if asked is None else self.constrain(value, asked, block, op)
+        self.append(callee.body.ops[:-1], inner, block)
+        returned = callee.body.terminator.operands
+        asked_results = self.reader.of_attributes(op.discardable, op.result_types, op)
+        for result, value, entry, asked in zip(
+            op.results, returned, callee.result_attributes, asked_results, strict=True
+        ):
+            mapped = inner.get(value, value)
+            wish = asked or self.reader.of_attributes(dict(entry), [value.type], callee)[0]
+            values[result] = mapped if wish is None else self.constrain(mapped, wish, block, op)
+        self.active.pop()
+
+    def _named(self, op: Op, values: dict[Value, Value], block: Block) -> None:
+        body = op.region("body").block
+        asked = _per_value(op["in_shardings"], op.operand_types, self.reader)
+        for argument, operand, wish in zip(body.arguments, op.operands, asked, strict=True):
+            value = values.get(operand, operand)
+            values[argument] = value if wish is None else self.constrain(value, wish, block, op)
+        self.append(body.ops[:-1], values, block)
+        asked = _per_value(op["out_shardings"], op.result_types, self.reader)
+        for result, returned, wish in zip(op.results, body.terminator.operands, asked, strict=True):
+            value = values.get(returned, returned)
+            values[result] = value if wish is None else self.constrain(value, wish, block, op)
+
+    def _drop_invariants(self, op: Op, made: Op, values: dict[Value, Value]) -> None:
+        """Takes out of a loop's state what its body returns as it came."""
+        condition, body = (region.block for region in made.regions)
+        invariant = [
+            index
+            for index, value in enumerate(body.terminator.operands)
+            if value is body.arguments[index] and made.results[index] not in self.asked
+        ]
+        if not invariant or len(invariant) == len(made.operands):
+            return
+        outer: dict[Value, Value] = {}
+        for index in invariant:
+            for inner in (condition.arguments[index], body.arguments[index]):
+                outer[inner] = made.operands[index]
+            values[op.results[index]] = made.operands[index]
+        keep = [index for index in range(len(made.operands)) if index not in set(invariant)]
+        for block in (condition, body):
+            replace_uses(block, outer)
+            block.arguments = [block.arguments[index] for index in keep]
+            for index, argument in enumerate(block.arguments):
+                argument.index = index
+        body.terminator.operands = [body.terminator.operands[index] for index in keep]
+        made.operands = [made.operands[index] for index in keep]
+        made.results = [made.results[index] for index in keep]
+        for index, result in enumerate(made.results):
+            result.index = index
+
+
+def _is_sharding_call(op: Op) -> bool:
+    return op.name == "stablehlo.custom_call" and op["call_target_name"] == SHARDING_CALL
+
+
+def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
+    """A @Sharding call's annotation with the dimensions open that its config names unspecified."""
+    from dataclasses import replace
+
+    if annotation is None or not isinstance(config, str) or "unspecified_dims=[" not in config:
+        return annotation
+    named = config.split("unspecified_dims=[")[1].split("]")[0]
+    unspecified = {int(part) for part in named.split(",") if part.strip()}
+    closed = tuple(have and index not in unspecified for index, have in enumerate(annotation.closed))
+    return replace(annotation, closed=closed)
+
+
+def _per_value(given: object, types: list[object], reader: Reader) -> list[Annotation | None]:  # type: ignore[type-arg]
+    if given is None:
+        return [None] * len(types)
+    return [reader.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]  # type: ignore[attr-defined,arg-type]
+
+
+def replace_uses(block: Block, values: dict[Value, Value]) -> None:
+    """Puts other values in the place of some, in all ops of `block` and in what is inside them."""
+    for op in block.ops:
+        for inner in op.walk():
+            if any(operand in values for operand in inner.operands):
+                inner.operands = [values.get(operand, operand) for operand in inner.operands]
+
+
+def has_effects(op: Op) -> bool:
+    """Whether `op` must stay although nobody uses its results."""
+    definition = op.definition
+    if definition is None or definition.is_terminator:
+        return True
+    if op.name == CONSTRAINT or op.name.startswith("sdy."):
+        return False
+    if op.name == "stablehlo.custom_call":
+        return bool(op["has_side_effect"])
+    if op.regions:
+        return any(has_effects(inner) for region in op.regions for b in region.blocks for inner in b.ops if not _ends(inner))
+    return not definition.is_pure
+
+
+def _ends(op: Op) -> bool:
+    return op.definition is not None and op.definition.is_terminator
+
+
+def remove_dead(block: Block) -> None:
+    """Removes ops without effects that nobody uses, in regions too. A constraint nobody uses still asks: it stays."""
+    used: set[Value] = set()
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        if op.name != CONSTRAINT and not has_effects(op) and not any(result in used for result in op.results):
+            continue
+        for inner in op.walk():
+            used.update(inner.operands)
+        kept.append(op)
+    block.ops[:] = reversed(kept)

@@ -1,0 +1,7 @@
+"""Rules of communication with hosts and other programs: whole values travel."""
+
+from __future__ import annotations
+
+from partitioner.rules.core import replicated_rule, rule
+
+rule("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv")(replicated_rule)

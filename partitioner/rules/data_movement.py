@@ -1,0 +1,165 @@
+"""Rules of ops that place elements anew. Source: Shardy's documentation, "Propagation" (compound factors)."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from partitioner.rules.core import PASS, PERMUTE, REPLICATE, Rule, RuleBuilder, replicated_rule, rule
+from spmd.ir import Op, Value
+
+
+@rule("stablehlo.constant", "stablehlo.create_token", "stablehlo.iota")
+def source(op: Op) -> Rule:
+    """A value made from nothing may be cut anywhere."""
+    builder = RuleBuilder(op)
+    for result, shape in enumerate(builder.result_shapes):
+        for dimension, size in enumerate(shape):
+            builder.factor([], [dimension if index == result else None for index in range(result + 1)], size)
+    return builder.build()
+
+
+@rule("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(op: Op) -> Rule:
+    """A dimension that is kept is one factor of both; one that is expanded from size 1 is a factor of each."""
+    return _broadcast(op, op["broadcast_dimensions"])
+
+
+@rule("stablehlo.broadcast")
+def broadcast(op: Op) -> Rule:
+    """New major dimensions, then the operand's."""
+    new = len(op["broadcast_sizes"])
+    return _broadcast(op, range(new, new + op.operands[0].tensor.rank))
+
+
+def _broadcast(op: Op, places: object) -> Rule:
+    builder = RuleBuilder(op)
+    inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
+    of_result = {place: index for index, place in enumerate(places)}  # type: ignore[var-annotated,arg-type]
+    for dimension, size in enumerate(outer):
+        source = of_result.get(dimension)
+        if source is not None and inner[source] != size:
+            builder.factor([source], [None], 1)
+            source = None
+        builder.factor([source], [dimension], size)
+    return builder.build()
+
+
+@rule("stablehlo.transpose")
+def transpose(op: Op) -> Rule:
+    builder = RuleBuilder(op)
+    for dimension, source in enumerate(op["permutation"]):
+        builder.factor([source], [dimension], builder.result_shapes[0][dimension])
+    return builder.build()
+
+
+@rule("stablehlo.reshape")
+def reshape(op: Op) -> Rule:
+    """Dimensions are split into the factors that both sides are made of; where none are common, each has its own."""
+    builder = RuleBuilder(op)
+    inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
+    if 0 in inner:
+        return replicated_rule(op)
+    i = o = 0
+    left_in = left_out = 1  # what of the current dimensions is not yet a factor
+    done_in = done_out = 1
+    while i < len(inner) or o < len(outer):
+        if i < len(inner) and inner[i] == 1:
+            builder.factor([i], [None], 1)
+            i += 1
+            continue
+        if o < len(outer) and outer[o] == 1:
+            builder.factor([None], [o], 1)
+            o += 1
+            continue
+        left_in = inner[i] if left_in == 1 else left_in
+        left_out = outer[o] if left_out == 1 else left_out
+        common = gcd(left_in, left_out)
+        if done_in == done_out and common > 1:
+            builder.factor([i], [o], common)
+            done_in, done_out = done_in * common, done_out * common
+            left_in, left_out = left_in // common, left_out // common
+        else:
+            take_in = _diverged(left_in, common, done_in, done_out) if done_in <= done_out else 1
+            take_out = _diverged(left_out, common, done_out, done_in) if done_out <= done_in else 1
+            if take_in > 1:
+                builder.factor([i], [None], take_in)
+            if take_out > 1:
+                builder.factor([None], [o], take_out)
+            done_in, done_out = done_in * take_in, done_out * take_out
+            left_in, left_out = left_in // take_in, left_out // take_out
+        i += left_in == 1
+        o += left_out == 1
+    return builder.build()
+
+
+def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
+    """The next factor of the side that is behind: what makes both sides equal again, if the dimension has it."""
+    if behind == ahead:
+        return left
+    if ahead % behind == 0 and left % (ahead // behind) == 0:
+        return ahead // behind
+    return left // common if left > common else left
+
+
+@rule("stablehlo.slice", "stablehlo.pad")
+def windowed(op: Op) -> Rule:
+    """A dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours."""
+    builder = RuleBuilder(op)
+    for dimension, size in enumerate(builder.operand_shapes[0]):
+        builder.factor([dimension], [dimension], size, PASS if is_untouched(op, dimension) else PERMUTE)
+    return builder.build()
+
+
+def is_untouched(op: Op, dimension: int) -> bool:
+    """Whether a slice or pad leaves `dimension` as it is."""
+    size = op.operands[0].tensor.static_shape[dimension]
+    if op.name == "stablehlo.pad":
+        return not (
+            op["edge_padding_low"][dimension] or op["edge_padding_high"][dimension] or op["interior_padding"][dimension]
+        )
+    return bool(op["limit_indices"][dimension] - op["start_indices"][dimension] == size and op["strides"][dimension] == 1)
+
+
+@rule("stablehlo.concatenate")
+def concatenate(op: Op) -> Rule:
+    """Other dimensions pass. The joined one is permuted when all inputs are slices, or of one value; else kept whole."""
+    builder = RuleBuilder(op)
+    joined = op["dimension"]
+    for dimension, size in enumerate(builder.result_shapes[0]):
+        places = [dimension] * len(op.operands)
+        builder.factor(places, [dimension], size, PASS if dimension != joined else _concatenate_kind(op))
+    return builder.build()
+
+
+def _concatenate_kind(op: Op) -> str:
+    slices = [_is_slice(value) for value in op.operands]
+    sources = {value.defining_op.operands[0] if cut else value for value, cut in zip(op.operands, slices, strict=True)}  # type: ignore[union-attr]
+    return PERMUTE if all(slices) or (any(slices) and len(sources) == 1) else REPLICATE
+
+
+def _is_slice(value: Value) -> bool:
+    return value.defining_op is not None and value.defining_op.name == "stablehlo.slice"
+
+
+@rule("stablehlo.reverse")
+def reverse(op: Op) -> Rule:
+    builder = RuleBuilder(op)
+    for dimension, size in enumerate(builder.result_shapes[0]):
+        builder.factor([dimension], [dimension], size, PERMUTE if dimension in op["dimensions"] else PASS)
+    return builder.build()
+
+
+@rule("stablehlo.sort")
+def sort(op: Op) -> Rule:
+    """The sorted dimension stays whole; shardings do not pass along it when there is no other to move them to."""
+    builder = RuleBuilder(op)
+    shape = builder.operand_shapes[0]
+    chosen = op["dimension"] % max(1, len(shape))
+    is_alone = all(dimension == chosen or size == 1 for dimension, size in enumerate(shape))
+    for dimension, size in enumerate(shape):
+        places = [dimension] * len(op.operands)
+        if dimension == chosen:
+            builder.factor(places, places, size, REPLICATE, blocked=is_alone)
+        else:
+            builder.factor(places, places, size)
+    return builder.build()

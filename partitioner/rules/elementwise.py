@@ -1,0 +1,48 @@
+"""Rules of ops that act element by element. Source: Shardy's documentation, "Propagation"."""
+
+from __future__ import annotations
+
+from partitioner.rules.core import Rule, RuleBuilder, rule, shape_of
+from spmd.ir import Op
+from spmd.types import TensorType
+
+#: Ops whose result at an element depends on the operands at that element (scalar operands stand for all elements).
+ELEMENTWISE = frozenset(
+    "stablehlo." + name
+    for name in (
+        "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential"
+        " exponential_minus_one floor imag is_finite log log_plus_one logistic map maximum minimum multiply negate not"
+        " or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left"
+        " shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor uniform_dequantize"
+        " uniform_quantize"
+    ).split()
+)
+
+
+@rule(*ELEMENTWISE)
+def pointwise(op: Op) -> Rule:
+    """Every dimension is one factor of all operands of that rank; scalars have none."""
+    builder = RuleBuilder(op)
+    for dimension, size in enumerate(shape_of(op.results[0].type)):
+        builder.everywhere(dimension, size)
+    return builder.build()
+
+
+@rule("stablehlo.bitcast_convert")
+def bitcast_convert(op: Op) -> Rule:
+    """The minor dimension that one side has and the other has not stays whole."""
+    builder = RuleBuilder(op)
+    inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
+    for dimension, size in enumerate(inner if len(inner) < len(outer) else outer):
+        builder.factor([dimension], [dimension], size)
+    return builder.build()
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether `op` acts element by element on tensors of one shape."""
+    return (op.name in ELEMENTWISE or op.name.startswith("chlo.")) and _one_shape(op)
+
+
+def _one_shape(op: Op) -> bool:
+    shapes = {type.shape for type in (*op.operand_types, *op.result_types) if isinstance(type, TensorType)}
+    return len(shapes - {()}) <= 1
