@@ -238,4 +238,3 @@ def _spread(parameters: Array, type: t.TensorType) -> Array:
     for dimension, size in quantized.block_sizes:
         spread = np.repeat(spread, size, axis=dimension)
     return spread
-
