@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: programs of a folder; ``collectives``, ``train``, ``peers`` for the other comparisons.
+"""``python -m benchmarks``: programs of a folder; ``train``, ``collectives``, ``peers``, ``ops`` for the rest.
 
 Every contestant gets the same number of threads (``--threads``, one unless told otherwise): processors and variables
 are set here, before any numerical library is loaded.
@@ -13,11 +13,12 @@ from benchmarks import threads
 COMMANDS = {
     "programs": "benchmarks.programs",
     "peers": "benchmarks.peers_run",
+    "ops": "benchmarks.ops",
     "train": "benchmarks.train",
     "collectives": "benchmarks.collectives",
 }
 #: These run in this very process; the others start ranks, or are ranks, with threads of their own.
-LIMITED = ("programs", "peers")
+LIMITED = ("programs", "peers", "ops")
 
 
 def main() -> int:

@@ -1,0 +1,74 @@
+"""Time of each op for a million elements, in nanoseconds an element: where a slow kernel would show."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import spmd
+from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
+from benchmarks.op_programs import ELEMENTS, WITHOUT, programs
+from launch import arguments
+from spmd.dialects import OPS
+
+LIMIT_NANOSECONDS = 50.0
+#: Ops that cost more an element than the limit, and why that is their nature.
+REASONS = {
+    "stablehlo.cholesky": "cubic: 1000 x 1000 elements take 1000 products each",
+    "stablehlo.triangular_solve": "cubic: each element of the result takes up to 1000 products",
+    "stablehlo.dot_general": "1000 products an element of the result",
+    "stablehlo.dot": "1000 products an element of the result",
+    "stablehlo.einsum": "1000 products an element of the result",
+    "chlo.ragged_dot": "1000 products an element of the result",
+    "stablehlo.convolution": "576 products an element of the result",
+    "stablehlo.dynamic_conv": "576 products an element of the result",
+    "stablehlo.sort": "a sort compares each element about twenty times",
+    "chlo.polygamma": "a series of zeta functions and a gamma function",
+    "chlo.broadcast_polygamma": "a series of zeta functions and a gamma function",
+    "chlo.zeta": "a sum and an Euler-Maclaurin tail of twenty terms",
+    "chlo.broadcast_zeta": "a sum and an Euler-Maclaurin tail of twenty terms",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    op: str
+    timing: Timing
+    nanoseconds: float
+    reason: str
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks ops", description=__doc__)
+    parser.add_argument("names", nargs="*", help="ops to measure (default: all)")
+    parser.add_argument("--threads", type=int, help="threads (default: 1)")
+    parser.add_argument("--seconds", type=float, default=0.05, help="spent on each op (default: %(default)s)")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks-ops.json"), help="default: %(default)s")
+    options = parser.parse_args(argv)
+    texts = programs()
+    missing = sorted(name for name in OPS if _is_computed(name) and name not in texts and name not in WITHOUT)
+    names = options.names or list(texts)
+    results = sorted(
+        (measure(name, texts[name], options.seconds) for name in names), key=lambda each: -each.nanoseconds
+    )
+    rows = [(each.op, f"{each.nanoseconds:.2f}", duration(each.timing.median), each.reason) for each in results]
+    print_table(("op", "ns/element", "time", "why"), rows)
+    write_json(options.json, {"ops": results})
+    slow = [each.op for each in results if each.nanoseconds > LIMIT_NANOSECONDS and not each.reason]
+    for title, found in (("without a program", missing), (f"above {LIMIT_NANOSECONDS:g} ns an element", slow)):
+        if found:
+            print(f"{title}: {', '.join(found)}")
+    return 1 if missing or slow else 0
+
+
+def _is_computed(name: str) -> bool:
+    return name.startswith(("stablehlo.", "chlo."))
+
+
+def measure(name: str, text: str, seconds: float) -> Result:
+    module = spmd.parse(text, name=name)
+    executable = spmd.compile(module)
+    arrays = arguments.make(module)
+    timing = in_turns({name: lambda: executable(*arrays)}, seconds)[name]
+    nanoseconds = timing.fastest / ELEMENTS * 1e9
+    return Result(name, timing, nanoseconds, REASONS.get(name, "") if nanoseconds > LIMIT_NANOSECONDS else "")
