@@ -1,0 +1,76 @@
+"""XlaBuilder: XLA's own construction API, on the language's ops.
+
+    builder = XlaBuilder("axpy")
+    alpha = ops.Parameter(builder, 0, Shape.array_shape(F32), "alpha")
+    x = ops.Parameter(builder, 1, Shape.array_shape(F32, [10]), "x")
+    y = ops.Parameter(builder, 2, Shape.array_shape(F32, [10]), "y")
+    ops.Add(ops.Mul(alpha, x), y)
+    computation = builder.Build()
+    module = computation.to_stablehlo()
+
+Source: the XlaBuilder operation semantics, the broadcasting semantics, and the document on the TensorFlow compiler
+framework (ComputationBuilder, Client, layouts).
+"""
+
+from __future__ import annotations
+
+from spmd.builder import ops
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation
+from spmd.builder.errors import BuilderError
+from spmd.builder.layout import Layout, PaddingValue
+from spmd.builder.literal import Literal, LiteralUtil
+from spmd.builder.options import (
+    ChannelHandle,
+    ChannelType,
+    ConvolutionDimensionNumbers,
+    DotDimensionNumbers,
+    FftType,
+    GatherDimensionNumbers,
+    MakePadding,
+    Padding,
+    PaddingConfig,
+    PaddingConfigDimension,
+    PaddingType,
+    PrecisionConfig,
+    RandomAlgorithm,
+    ReplicaGroup,
+    ScatterDimensionNumbers,
+    Transpose,
+)
+from spmd.builder.shape import (
+    BF16,
+    C64,
+    C128,
+    F16,
+    F32,
+    F64,
+    PRED,
+    S2,
+    S4,
+    S8,
+    S16,
+    S32,
+    S64,
+    TOKEN,
+    TUPLE,
+    U2,
+    U4,
+    U8,
+    U16,
+    U32,
+    U64,
+    PrimitiveType,
+    ProgramShape,
+    Shape,
+    ShapeUtil,
+)  # fmt: skip
+
+__all__ = [
+    "BF16", "C64", "C128", "F16", "F32", "F64", "PRED", "S2", "S4", "S8", "S16", "S32", "S64", "TOKEN", "TUPLE", "U2",
+    "U4", "U8", "U16", "U32", "U64", "BuilderError", "ChannelHandle", "ChannelType", "ConvolutionDimensionNumbers",
+    "DotDimensionNumbers", "FftType", "GatherDimensionNumbers", "Layout", "Literal", "LiteralUtil", "MakePadding",
+    "Padding", "PaddingConfig", "PaddingConfigDimension", "PaddingType", "PaddingValue", "PrecisionConfig",
+    "PrimitiveType", "ProgramShape", "RandomAlgorithm", "ReplicaGroup", "ScatterDimensionNumbers", "Shape", "ShapeUtil",
+    "Transpose", "XlaBuilder", "XlaComputation", "XlaOp", "ops",
+]  # fmt: skip

@@ -1,0 +1,304 @@
+"""XlaBuilder, and XlaOp: the values it hands out.
+
+Source: the XlaBuilder operation semantics; ComputationBuilder of the TensorFlow compiler framework document for the
+keeping of errors, sub-builders and the return value.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder.computation import XlaComputation, element_of, make, pack, unpack
+from spmd.builder.errors import ArgumentError, BuilderError
+from spmd.builder.op import XlaOp
+from spmd.builder.operation import OPERATIONS
+from spmd.builder.shape import ProgramShape, Shape
+from spmd.dialects.core import OPS, InferenceError
+from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation
+from spmd.ir import Block, Op, Region, Value
+
+__all__ = ["XlaBuilder", "XlaOp"]
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class XlaBuilder:
+    """Builds one computation, op by op.
+
+    Every operation of `spmd.builder.ops` is also a method: `builder.Add(x, y)`. The computation's result is the value
+    added last, or the one given to Build or SetReturnValue.
+
+    An error in a call is raised at once; with `die_immediately_on_error=False` it is kept, the call returns a value
+    without a shape, and Build raises all that were kept.
+    """
+
+    def __init__(self, name: str = "computation", *, die_immediately_on_error: bool = True) -> None:
+        self._name = name
+        self.block = Block()
+        self.called: dict[str, XlaComputation] = {}
+        self.die_immediately_on_error = die_immediately_on_error
+        self._parameters: dict[int, tuple[Value, str, Shape]] = {}
+        self._kept: list[Diagnostic] = []
+        self._last: Value | None = None
+        self._return: Value | None = None
+        self._token: Value | None = None
+        self._location: Location = UNKNOWN
+        self._depth = 0
+
+    def name(self) -> str:
+        return self._name
+
+    def set_die_immediately_on_error(self, enabled: bool) -> None:
+        """Whether an error is raised by the call that makes it (the default) or kept until Build."""
+        self.die_immediately_on_error = enabled
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        found = OPERATIONS.get(name)
+        if found is None:
+            raise AttributeError(f"{type(self).__name__} has no operation {name}")
+        return lambda *args, **kwargs: found(self, *args, **kwargs)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *OPERATIONS]
+
+    # --- building ----------------------------------------------------------------------------------------------------
+
+    def CreateSubBuilder(self, computation_name: str) -> XlaBuilder:
+        """A builder for a computation that this one uses; errors are handled as here."""
+        return type(self)(computation_name, die_immediately_on_error=self.die_immediately_on_error)
+
+    create_sub_builder = CreateSubBuilder
+
+    def SetReturnValue(self, operand: XlaOp) -> None:
+        """The computation returns `operand` instead of the value added last."""
+        self.perform("SetReturnValue", lambda _: self._set_return(operand), (), {})
+
+    def _set_return(self, operand: XlaOp) -> None:
+        self._return = self.value(operand, "operand")
+
+    def Build(self, root: XlaOp | None = None) -> XlaComputation:
+        """The computation. Raises BuilderError for errors that were kept, missing parameters, or no ops at all."""
+        if root is not None:
+            self.SetReturnValue(root)
+        if self._kept:
+            raise BuilderError(self._kept)
+        result = self._return or self._last
+        numbers = sorted(self._parameters)
+        if result is None:
+            raise self._error("Build", "the computation has no operations", self._caller())
+        if numbers != list(range(len(numbers))):
+            missing = next(number for number in range(len(numbers)) if number not in self._parameters)
+            raise self._error(
+                "Build", f"parameter {missing} is missing: there are parameters {numbers}", self._caller()
+            )
+        entries = [self._parameters[number] for number in numbers]
+        arguments = [value for value, _, _ in entries]
+        finished = Block()
+        finished.arguments, finished.ops = arguments, list(self.block.ops)
+        for index, value in enumerate(arguments):
+            value.owner, value.index = finished, index
+        names = tuple(name for _, name, _ in entries)
+        shape = ProgramShape(tuple(shape for _, _, shape in entries), Shape.of(result.type), names)
+        return XlaComputation(self._name, finished, result, shape, dict(self.called))
+
+    build = Build
+
+    def GetShape(self, operand: XlaOp) -> Shape:
+        """The inferred shape of `operand`."""
+        return self.perform("GetShape", lambda _: Shape.of(self.value(operand, "operand").type), (), {})
+
+    get_shape = GetShape
+
+    def GetProgramShape(self, root: XlaOp | None = None) -> ProgramShape:
+        return self.Build(root).program_shape()
+
+    get_program_shape = GetProgramShape
+
+    # --- errors ------------------------------------------------------------------------------------------------------
+
+    @property
+    def first_error(self) -> Diagnostic | None:
+        """The first error that was kept."""
+        return self._kept[0] if self._kept else None
+
+    def note(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Keeps errors for Build."""
+        self._kept.extend(diagnostics)
+
+    def perform(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Runs operation `name`; an error in it gets the operation's name and the caller's place."""
+        if self._depth:
+            return function(self, *args, **kwargs)
+        if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
+            return XlaOp(self, None)
+        if self._location is UNKNOWN:
+            with self.at(self._caller()):
+                return self.perform(name, function, args, kwargs)
+        length = len(self.block.ops)
+        self._depth += 1
+        try:
+            return self._note_result(function(self, *args, **kwargs))
+        except (ArgumentError, InferenceError, ValueError, OverflowError) as error:
+            del self.block.ops[length:]
+            wrong = self._error(name, str(error), self._location)
+            if self.die_immediately_on_error:
+                raise wrong from None
+            self.note(wrong.diagnostics)
+            return XlaOp(self, None)
+        finally:
+            self._depth -= 1
+
+    def _note_result(self, result: Any) -> Any:
+        if isinstance(result, XlaOp):
+            self._last = result.value
+        return result
+
+    def _error(self, name: str, message: str, location: Location) -> BuilderError:
+        return BuilderError(Diagnostic(location, message, name))
+
+    def _caller(self) -> Location:
+        """The innermost Python line outside of the builder."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+            frame = frame.f_back
+        return PythonLocation(frame.f_code.co_filename, frame.f_lineno)
+
+    @contextmanager
+    def at(self, location: Location) -> Iterator[None]:
+        """Ops added inside come from `location`."""
+        before, self._location = self._location, location
+        try:
+            yield
+        finally:
+            self._location = before
+
+    # --- what operations are made of ---------------------------------------------------------------------------------
+
+    def parameter(self, number: int, shape: Shape, name: str) -> XlaOp:
+        """A parameter; ArgumentError when the number is taken or negative."""
+        if number < 0:
+            raise ArgumentError("parameter_number", f"{number} is negative")
+        if number in self._parameters:
+            raise ArgumentError("parameter_number", f"parameter {number} is there already")
+        value = Value(shape.ir_type, self.block, number, name or None)
+        self._parameters[number] = (value, name or f"p{number}", shape)
+        return XlaOp(self, value)
+
+    def value(self, operand: Any, argument: str) -> Value:
+        """The value of an operand; ArgumentError when it is none of this builder's."""
+        if not isinstance(operand, XlaOp):
+            raise ArgumentError(argument, f"an XlaOp is needed, got {type(operand).__name__}")
+        if operand.builder is not self:
+            raise ArgumentError(argument, f"belongs to builder {operand.builder.name()!r}, not to {self._name!r}")
+        if operand.value is None:
+            raise ArgumentError(argument, "the operation that should give it failed")
+        return operand.value
+
+    def emit(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        attributes: dict[str, Any] | None = None,
+        types: Sequence[t.Type] | None = None,
+        regions: Sequence[Region] = (),
+    ) -> list[Value]:
+        """Adds an op, checked against its declaration; result types are inferred unless given."""
+        definition = OPS[name]
+        op = Op(name, operands, types or (), attributes, regions, definition=definition, location=self._location)
+        for declared in definition.operands:
+            for value in op.operand_group(declared.name):
+                if not declared.types.admits(value.type):
+                    raise ArgumentError(declared.name, f"must be {declared.types.text}, got {_text(value.type)}")
+        if types is None:
+            if definition.inference is None:
+                raise ValueError(f"{name} needs result types")
+            op.results = [Value(kind, op, index) for index, kind in enumerate(definition.inference(op))]
+        for constraint in definition.constraints:
+            broken = constraint.check(op)
+            if broken is not None:
+                raise InferenceError(f"({constraint.label}) {broken}", constraint.label)
+        self.block.ops.append(op)
+        return op.results
+
+    def emit_one(
+        self,
+        name: str,
+        operands: Sequence[Value],
+        attributes: dict[str, Any] | None = None,
+        type: t.Type | None = None,
+        regions: Sequence[Region] = (),
+    ) -> XlaOp:
+        """`emit` for an op with one result."""
+        (value,) = self.emit(name, operands, attributes, None if type is None else [type], regions)
+        return XlaOp(self, value)
+
+    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+        """A constant; a broadcast view of one element stays one."""
+        from spmd.attributes import DenseAttr
+
+        kind = t.tensor_of(array)
+        (value,) = self.emit("stablehlo.constant", [], {"value": DenseAttr(array, kind)}, [kind])
+        return value
+
+    def tuple(self, values: Sequence[Value]) -> XlaOp:
+        kind = t.TupleType(tuple(value.type for value in values))
+        return XlaOp(self, make(self.block, "stablehlo.tuple", values, [kind], location=self._location).result)
+
+    def collate(self, values: Sequence[Value]) -> XlaOp:
+        """One value as it is, several as a tuple."""
+        return XlaOp(self, values[0]) if len(values) == 1 else self.tuple(values)
+
+    def element(self, value: Value, index: int) -> Value:
+        return element_of(self.block, value, index, self._location)
+
+    def unpack(self, value: Value) -> list[Value]:
+        return unpack(self.block, value, self._location)
+
+    def pack(self, type: t.Type, leaves: Sequence[Value]) -> XlaOp:
+        return XlaOp(self, pack(self.block, type, leaves, self._location))
+
+    def use(self, computation: XlaComputation) -> None:
+        """Notes that ops of this builder hold the ops of `computation`, hence its calls."""
+        self.called.update(computation.called)
+
+    def token(self) -> Value:
+        """The token of the last side effect of this computation; a new one when there was none."""
+        if self._token is None:
+            (self._token,) = self.emit("stablehlo.after_all", [], None, [t.TOKEN])
+        return self._token
+
+    def set_token(self, token: Value) -> None:
+        self._token = token
+
+    def is_constant(self, operand: XlaOp) -> bool:
+        """Whether `operand` depends on no parameter, random number, stream or process."""
+        from spmd.builder.constants import is_constant
+
+        return is_constant(self.value(operand, "operand"))
+
+    IsConstant = is_constant
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name}: {len(self.block.ops)} ops>"
+
+
+def _operands(values: Sequence[Any]) -> Iterator[XlaOp]:
+    for value in values:
+        if isinstance(value, XlaOp):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _operands(value)
+
+
+def _text(type: t.Type) -> str:
+    try:
+        return str(Shape.of(type))
+    except ValueError:
+        return str(type)

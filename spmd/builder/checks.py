@@ -1,0 +1,162 @@
+"""Preconditions that many operations share; each raises ArgumentError naming the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder.computation import XlaComputation, leaf_types
+from spmd.builder.errors import ArgumentError
+from spmd.builder.options import ReplicaGroup
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+if TYPE_CHECKING:
+    from spmd.builder.builder import XlaBuilder
+
+
+def integers(values: Any, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
+    """`values` as a tuple of ints, `count` of them, each at least `least`."""
+    try:
+        made = tuple(int(v.__index__()) for v in values)
+    except (TypeError, AttributeError):
+        raise ArgumentError(argument, f"a sequence of integers is needed, got {values!r}") from None
+    if count is not None and len(made) != count:
+        raise ArgumentError(argument, f"{count} entries are needed, got {len(made)}: {list(made)}")
+    if least is not None and any(v < least for v in made):
+        raise ArgumentError(argument, f"every entry must be at least {least}, got {list(made)}")
+    return made
+
+
+def integer(value: Any, argument: str, least: int | None = None) -> int:
+    try:
+        made = int(value.__index__())
+    except (TypeError, AttributeError):
+        raise ArgumentError(argument, f"an integer is needed, got {value!r}") from None
+    if least is not None and made < least:
+        raise ArgumentError(argument, f"must be at least {least}, got {made}")
+    return made
+
+
+def dimension(value: Any, rank: int, argument: str) -> int:
+    """A dimension number in [0, rank)."""
+    number = integer(value, argument)
+    if not 0 <= number < rank:
+        raise ArgumentError(argument, f"dimension {number} is not in [0, {rank})")
+    return number
+
+
+def dimensions(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+    """Distinct dimension numbers in [0, rank)."""
+    numbers = tuple(dimension(value, rank, argument) for value in integers(values, argument))
+    if len(set(numbers)) != len(numbers):
+        raise ArgumentError(argument, f"dimension numbers repeat in {list(numbers)}")
+    return numbers
+
+
+def per_dimension(values: Any, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
+    """One integer a dimension; all 1 when none is given."""
+    return integers(values, argument, rank, least) if values is not None and len(values) else (1,) * rank
+
+
+def array(builder: XlaBuilder, operand: Any, argument: str) -> Value:
+    """An operand that is an array."""
+    value = builder.value(operand, argument)
+    if not isinstance(value.type, t.TensorType):
+        raise ArgumentError(argument, f"an array is needed, got {Shape.of(value.type)}")
+    return value
+
+
+def arrays(builder: XlaBuilder, operands: Any, argument: str, least: int = 1) -> list[Value]:
+    """Operands that are arrays; a single XlaOp stands for a sequence of one."""
+    given = operands if isinstance(operands, (list, tuple)) else [operands]
+    if len(given) < least:
+        raise ArgumentError(argument, f"at least {least} operand is needed")
+    return [array(builder, one, f"{argument}[{i}]" if len(given) > 1 else argument) for i, one in enumerate(given)]
+
+
+def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None = None) -> Value:
+    """An operand of rank 0, of the element type of `like`."""
+    value = array(builder, operand, argument)
+    if value.tensor.rank:
+        raise ArgumentError(argument, f"a scalar is needed, got {Shape.of(value.type)}")
+    if like is not None:
+        same_element_type(value, like, argument)
+    return value
+
+
+def token(builder: XlaBuilder, operand: Any, argument: str) -> Value:
+    value = builder.value(operand, argument)
+    if not isinstance(value.type, t.TokenType):
+        raise ArgumentError(argument, f"a token is needed, got {Shape.of(value.type)}")
+    return value
+
+
+def same_element_type(value: Value, like: Value, argument: str) -> None:
+    if value.tensor.element_type is not like.tensor.element_type:
+        raise ArgumentError(argument, f"element types differ: {Shape.of(value.type)} beside {Shape.of(like.type)}")
+
+
+def same_dimensions(values: Sequence[Value], argument: str) -> None:
+    for value in values[1:]:
+        if value.tensor.shape != values[0].tensor.shape:
+            shapes = f"{Shape.of(values[0].type)} and {Shape.of(value.type)}"
+            raise ArgumentError(argument, f"all must have the same dimensions, got {shapes}")
+
+
+def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
+    """The element type's kind is one of `kinds`, which `text` says in words."""
+    if value.tensor.element_type.kind not in kinds:  # type: ignore[union-attr]
+        raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type)}")
+    return value
+
+
+def signature(
+    builder: XlaBuilder,
+    computation: Any,
+    argument: str,
+    parameters: Sequence[t.Type],
+    results: Sequence[t.Type] | None = None,
+) -> XlaComputation:
+    """A computation of these parameters and result (leaf by leaf), noted as used."""
+    if not isinstance(computation, XlaComputation):
+        raise ArgumentError(argument, f"an XlaComputation is needed, got {type(computation).__name__}")
+    wanted, got = list(parameters), computation.parameter_types
+    if wanted != got:
+        raise ArgumentError(
+            argument, f"parameters must be ({_shapes(wanted)}), {computation.name()} has ({_shapes(got)})"
+        )
+    if results is not None:
+        leaves = [leaf for result in results for leaf in leaf_types(result)]
+        if leaves != computation.result_leaves:
+            result = Shape.of(computation.result.type)
+            raise ArgumentError(argument, f"must return {_shapes(results)}, {computation.name()} returns {result}")
+    builder.use(computation)
+    return computation
+
+
+def reducer(builder: XlaBuilder, computation: Any, argument: str, values: Iterable[Value]) -> XlaComputation:
+    """A computation (T_0, ..., T_0, ...) -> T_0, ... on scalars of the element types of `values`."""
+    scalars = [t.TensorType((), value.tensor.element_type) for value in values]
+    return signature(builder, computation, argument, [*scalars, *scalars], scalars)
+
+
+def groups(replica_groups: Any, argument: str = "replica_groups") -> np.ndarray[Any, Any]:
+    """Replica groups as a matrix of ids, a row a group, short rows filled with -1; empty: all in one group."""
+    rows = []
+    for group in replica_groups or ():
+        ids = group.replica_ids if isinstance(group, ReplicaGroup) else group
+        rows.append(integers(ids, argument, least=0))
+    flat = [identifier for row in rows for identifier in row]
+    if len(set(flat)) != len(flat):
+        raise ArgumentError(argument, f"an id is in more than one place: {[list(row) for row in rows]}")
+    width = max((len(row) for row in rows), default=0)
+    filled = [[*row, *(-1,) * (width - len(row))] for row in rows]
+    return np.array(filled, dtype=np.int64).reshape(len(rows), width)
+
+
+def _shapes(types: Sequence[t.Type]) -> str:
+    return ", ".join(str(Shape.of(type)) for type in types)

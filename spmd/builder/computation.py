@@ -1,0 +1,169 @@
+"""A built computation, and how one is placed inside another program."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from spmd import types as t
+from spmd.builder.shape import ProgramShape
+from spmd.dialects.core import OPS
+from spmd.errors import UNKNOWN, Location
+from spmd.ir import Block, Module, Op, Region, Value, copy_op
+
+if TYPE_CHECKING:
+    from spmd.builder.executable import LoadedComputation
+
+_SERIAL = itertools.count()
+#: Attributes that name a computation.
+CALLEES = ("callee", "decomposition")
+
+
+class XlaComputation:
+    """A computation: parameters, ops and a result. `Build` of a builder makes one; it does not change any more.
+
+    `called` holds the computations that its ops call by name, by that name.
+    """
+
+    def __init__(
+        self, name: str, block: Block, result: Value, shape: ProgramShape, called: dict[str, XlaComputation]
+    ) -> None:
+        self._name = name
+        self.block = block
+        self.result = result
+        self._shape = shape
+        self.called = called
+        self.symbol = f"{name}.{next(_SERIAL)}"
+        self.loaded: dict[object, LoadedComputation] = {}
+
+    def name(self) -> str:
+        return self._name
+
+    def program_shape(self) -> ProgramShape:
+        """The shapes of parameters and result."""
+        return self._shape
+
+    GetProgramShape = program_shape
+
+    def to_stablehlo(self) -> Module:
+        """The computation as a module: its entry is @main, every computation it calls a private function.
+
+        The elements of a tuple that is the result are the function's results.
+        """
+        from spmd.builder.module import to_module
+
+        return to_module(self)
+
+    def as_hlo_text(self) -> str:
+        """The computation in XLA's HLO text."""
+        from spmd.builder.hlo.printer import print_hlo
+
+        return print_hlo(self.to_stablehlo(), self._name)
+
+    @property
+    def parameter_types(self) -> list[t.Type]:
+        return [argument.type for argument in self.block.arguments]
+
+    @property
+    def result_leaves(self) -> list[t.Type]:
+        """The result's type; the types of all leaves for a tuple."""
+        return leaf_types(self.result.type)
+
+    def __repr__(self) -> str:
+        return f"<XlaComputation {self._name}: {self._shape}>"
+
+
+def leaf_types(type: t.Type) -> list[t.Type]:
+    """Types of the arrays and tokens in a value of `type`, in order."""
+    if isinstance(type, t.TupleType):
+        return [leaf for part in type.types for leaf in leaf_types(part)]
+    return [type]
+
+
+def make(
+    block: Block,
+    name: str,
+    operands: Iterable[Value],
+    types: Iterable[t.Type],
+    attributes: dict[str, object] | None = None,
+    regions: Iterable[Region] = (),
+    location: Location = UNKNOWN,
+) -> Op:
+    """Adds an op whose result types are known to `block`."""
+    op = Op(name, operands, types, attributes, regions, definition=OPS.get(name), location=location)
+    block.ops.append(op)
+    return op
+
+
+def element_of(block: Block, value: Value, index: int, location: Location = UNKNOWN) -> Value:
+    """Element `index` of a tuple; what the tuple was made of where that is known."""
+    origin = value.defining_op
+    if origin is not None and origin.name == "stablehlo.tuple":
+        return origin.operands[index]
+    assert isinstance(value.type, t.TupleType)
+    kind = value.type.types[index]
+    return make(block, "stablehlo.get_tuple_element", [value], [kind], {"index": index}, location=location).result
+
+
+def unpack(block: Block, value: Value, location: Location = UNKNOWN) -> list[Value]:
+    """The leaves of a value, in order."""
+    if not isinstance(value.type, t.TupleType):
+        return [value]
+    parts = (element_of(block, value, index, location) for index in range(len(value.type.types)))
+    return [leaf for part in parts for leaf in unpack(block, part, location)]
+
+
+def pack(block: Block, type: t.Type, leaves: Sequence[Value], location: Location = UNKNOWN) -> Value:
+    """The value of `type` that has these leaves: the inverse of `unpack`."""
+    if not isinstance(type, t.TupleType):
+        (value,) = leaves
+        return value
+    parts, start = [], 0
+    for part in type.types:
+        count = len(leaf_types(part))
+        parts.append(pack(block, part, leaves[start : start + count], location))
+        start += count
+    return make(block, "stablehlo.tuple", parts, [type], location=location).result
+
+
+def inline(block: Block, computation: XlaComputation, arguments: Sequence[Value]) -> Value:
+    """Copies the ops of `computation` into `block`, its parameters being `arguments`; returns its result."""
+    values = dict(zip(computation.block.arguments, arguments, strict=True))
+    for op in computation.block.ops:
+        if op.name == "stablehlo.get_tuple_element":
+            values[op.result] = element_of(block, values[op.operands[0]], op["index"], op.location)
+        else:
+            block.ops.append(copy_op(op, values))
+    return values[computation.result]
+
+
+def region_of(computation: XlaComputation, argument_types: Sequence[t.Type], captured: Sequence[Value] = ()) -> Region:
+    """A region that runs `computation` and returns its leaves.
+
+    The block's arguments, of `argument_types`, are the leaves of the computation's first parameters; `captured` values
+    are its last ones.
+    """
+    block = Block(argument_types)
+    arguments, start = [], 0
+    for type in computation.parameter_types[: len(computation.parameter_types) - len(captured)]:
+        count = len(leaf_types(type))
+        arguments.append(pack(block, type, block.arguments[start : start + count]))
+        start += count
+    result = inline(block, computation, [*arguments, *captured])
+    make(block, "stablehlo.return", unpack(block, result), [])
+    drop_unused_tuples(block)
+    return Region([block])
+
+
+def drop_unused_tuples(block: Block) -> None:
+    """Removes tuples that are only made, and elements that are only taken, in `block` and the blocks inside it."""
+    uses = Counter(operand for op in block.ops for inner in op.walk() for operand in inner.operands)
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        if op.name in ("stablehlo.tuple", "stablehlo.get_tuple_element") and not uses[op.result]:
+            uses.subtract(op.operands)
+        else:
+            kept.append(op)
+    block.ops[:] = reversed(kept)

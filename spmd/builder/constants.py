@@ -1,0 +1,61 @@
+"""Which values are known while a program is built."""
+
+from __future__ import annotations
+
+from spmd.builder.computation import XlaComputation
+from spmd.builder.shape import ProgramShape, Shape
+from spmd.ir import Block, Op, Value
+
+#: Ops whose results come from outside of the program.
+_OUTSIDE = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "infeed", "outfeed", "send", "recv", "replica_id", "partition_id", "custom_call", "all_reduce", "all_gather",
+        "all_to_all", "reduce_scatter", "collective_permute", "collective_broadcast",
+    )
+)  # fmt: skip
+
+
+def _needed(value: Value) -> dict[Value, None]:
+    """`value` and all that it depends on, through captured values too."""
+    found: dict[Value, None] = {}
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if current in found:
+            continue
+        found[current] = None
+        origin = current.defining_op
+        if origin is not None:
+            inside = {result for op in origin.walk() if op is not origin for result in op.results}
+            blocks = (block for op in origin.walk() for region in op.regions for block in region.blocks)
+            inside.update(argument for block in blocks for argument in block.arguments)
+            waiting.extend(v for op in origin.walk() for v in op.operands if v not in inside)
+    return found
+
+
+def is_constant(value: Value) -> bool:
+    """Whether `value` depends on no parameter, stream or process; random numbers count as constants.
+
+    Source: ComputeConstant of the TensorFlow compiler framework document.
+    """
+    return blocker(value) is None
+
+
+def blocker(value: Value) -> str | None:
+    """What keeps `value` from being a constant, in words."""
+    for needed in _needed(value):
+        origin = needed.defining_op
+        if origin is None:
+            return f"it depends on parameter {needed.index}" + (f" ({needed.name})" if needed.name else "")
+        outside = next((op for op in origin.walk() if op.name in _OUTSIDE), None)
+        if outside is not None:
+            return f"it depends on {outside.name}"
+    return None
+
+
+def subgraph(name: str, block: Block, value: Value, called: dict[str, XlaComputation]) -> XlaComputation:
+    """The computation without parameters that gives `value`."""
+    needed = _needed(value)
+    ops: list[Op] = [op for op in block.ops if any(result in needed for result in op.results)]
+    return XlaComputation(name, Block((), ops), value, ProgramShape((), Shape.of(value.type)), dict(called))

@@ -1,0 +1,155 @@
+"""How an array lies in linear memory: dimension order and padding.
+
+Source: "Shapes and Layout" of the TensorFlow compiler framework document (minor_to_major, padded_dimensions,
+padding_value).
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class PaddingValue(enum.Enum):
+    """What stands in the padding of a layout."""
+
+    ZERO_PAD = 1
+    ONE_PAD = 2
+    LOWEST_PAD = 3
+    HIGHEST_PAD = 4
+
+
+@dataclass(frozen=True)
+class Layout:
+    """`minor_to_major` lists the dimensions from the one that changes fastest in memory to the slowest.
+
+    `padded_dimensions`, when not empty, gives the width in memory of every dimension, in increasing dimension
+    number; `padding_value` a PaddingValue or the number that fills the padding.
+
+    Raises ValueError when minor_to_major is no permutation, or padded_dimensions has another rank.
+    """
+
+    minor_to_major: tuple[int, ...]
+    padded_dimensions: tuple[int, ...] = ()
+    padding_value: PaddingValue | float | None = None
+
+    def __init__(
+        self,
+        minor_to_major: Sequence[int],
+        padded_dimensions: Sequence[int] = (),
+        padding_value: PaddingValue | float | None = None,
+    ) -> None:
+        object.__setattr__(self, "minor_to_major", tuple(int(d) for d in minor_to_major))
+        object.__setattr__(self, "padded_dimensions", tuple(int(d) for d in padded_dimensions))
+        object.__setattr__(self, "padding_value", padding_value)
+        rank = len(self.minor_to_major)
+        if sorted(self.minor_to_major) != list(range(rank)):
+            raise ValueError(
+                f"layout: minor_to_major {list(minor_to_major)} is no ordering of dimensions 0 to {rank - 1}"
+            )
+        if self.padded_dimensions and len(self.padded_dimensions) != rank:
+            raise ValueError(f"layout: {len(self.padded_dimensions)} padded_dimensions for a shape of rank {rank}")
+        if self.padding_value is not None and not self.padded_dimensions:
+            raise ValueError("layout: padding_value without padded_dimensions")
+
+    @classmethod
+    def row_major(cls, rank: int) -> Layout:
+        """The default: the last dimension is the most minor ("dim 0 is major")."""
+        return cls(range(rank - 1, -1, -1))
+
+    @property
+    def rank(self) -> int:
+        return len(self.minor_to_major)
+
+    @property
+    def major_to_minor(self) -> tuple[int, ...]:
+        return self.minor_to_major[::-1]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the row-major layout without padding."""
+        return self.major_to_minor == tuple(range(self.rank)) and not self.padded_dimensions
+
+    def memory_shape(self, dimensions: Sequence[int]) -> tuple[int, ...]:
+        """Sizes in memory, from the most major dimension to the most minor one."""
+        widths = self.padded_dimensions or tuple(dimensions)
+        return tuple(widths[d] for d in self.major_to_minor)
+
+    def check(self, dimensions: Sequence[int]) -> None:
+        """Raises ValueError unless a shape of `dimensions` can have this layout."""
+        if len(dimensions) != self.rank:
+            raise ValueError(f"layout {self} of rank {self.rank} for a shape of rank {len(dimensions)}")
+        for number, (width, size) in enumerate(zip(self.padded_dimensions, dimensions, strict=False)):
+            if width < size:
+                raise ValueError(f"layout: dimension {number} of size {size} is padded to the smaller width {width}")
+
+    def to_memory(self, array: Array) -> Array:
+        """The elements of `array` in the order and with the padding of linear memory: a 1-dimensional array."""
+        self.check(array.shape)
+        ordered = array.transpose(self.major_to_minor)
+        if not self.padded_dimensions:
+            return np.ascontiguousarray(ordered).reshape(-1)
+        memory = np.full(self.memory_shape(array.shape), self._fill(array.dtype), dtype=array.dtype)
+        memory[tuple(slice(0, size) for size in ordered.shape)] = ordered
+        return memory.reshape(-1)
+
+    def from_memory(self, memory: Array, dimensions: Sequence[int]) -> Array:
+        """The array of `dimensions` whose linear memory is `memory`; ValueError when the length does not fit."""
+        self.check(dimensions)
+        shape = self.memory_shape(dimensions)
+        flat = np.asarray(memory).reshape(-1)
+        if flat.size != int(np.prod(shape, dtype=np.int64)):
+            raise ValueError(f"layout {self}: memory of {flat.size} elements for padded sizes {list(shape)}")
+        kept = flat.reshape(shape)[tuple(slice(0, dimensions[d]) for d in self.major_to_minor)]
+        return np.ascontiguousarray(kept.transpose(np.argsort(self.major_to_minor)))
+
+    def _fill(self, dtype: np.dtype[Any]) -> Any:
+        value = self.padding_value
+        if value is None or value is PaddingValue.ZERO_PAD:
+            return dtype.type(0)
+        if value is PaddingValue.ONE_PAD:
+            return dtype.type(1)
+        if isinstance(value, PaddingValue):
+            return extreme(dtype, largest=value is PaddingValue.HIGHEST_PAD)
+        return dtype.type(value)
+
+    def __str__(self) -> str:
+        return "{" + ",".join(map(str, self.minor_to_major)) + "}"
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        """Reads `{1,0}`; what follows a colon (tiling, memory space) says nothing of the values and is dropped."""
+        match = re.fullmatch(r"\{\s*((?:\d+\s*(?:,\s*\d+\s*)*)?)(?::[^{}]*)?\}", text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is no layout such as {{1,0}}")
+        return cls([int(d) for d in match[1].split(",") if d.strip()])
+
+
+def extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
+    """The largest or the least value of `dtype`; infinities where it has them."""
+    if dtype == np.bool_:
+        return np.bool_(largest)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return dtype.type(info.max if largest else info.min)
+    if dtype.kind == "c":
+        raise ValueError(f"{dtype} has no order")
+    if dtype in _SMALL_INTEGERS:
+        small = ml_dtypes.iinfo(dtype)
+        return dtype.type(small.max if largest else small.min)
+    infinity = dtype.type(np.inf if largest else -np.inf)
+    if np.isinf(infinity):
+        return infinity
+    limits = ml_dtypes.finfo(dtype)
+    return limits.max if largest else limits.min
+
+
+_SMALL_INTEGERS = {np.dtype(made) for made in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}

@@ -1,0 +1,71 @@
+"""From a computation to a module of functions."""
+
+from __future__ import annotations
+
+import re
+
+from spmd import types as t
+from spmd.builder.computation import CALLEES, XlaComputation, drop_unused_tuples, inline, leaf_types, make, unpack
+from spmd.dialects.core import OPS
+from spmd.ir import Block, Function, Module, Region
+
+
+def to_module(computation: XlaComputation) -> Module:
+    """@main is `computation`; the computations that it calls are private functions, those called first come first."""
+    symbols = {"": "main"}
+    functions = []
+    for callee in _callees(computation):
+        symbols[callee.symbol] = _free_symbol(callee.name(), set(symbols.values()))
+        functions.append(_function(callee, symbols[callee.symbol], public=False))
+    functions.insert(0, _function(computation, "main", public=True))
+    for function in functions:
+        for op in function.walk():
+            for name in CALLEES:
+                if name in op.attributes:
+                    op.attributes[name] = symbols[op.attributes[name]]
+    name = _clean(computation.name())
+    body = Region([Block((), functions)])
+    return Module("builtin.module", (), (), {"sym_name": name}, [body], definition=OPS.get("builtin.module"))
+
+
+def _callees(computation: XlaComputation) -> list[XlaComputation]:
+    """All computations called by name from here, each once, after those that it calls itself."""
+    found: dict[str, XlaComputation] = {}
+
+    def visit(caller: XlaComputation) -> None:
+        for symbol, callee in caller.called.items():
+            if symbol not in found:
+                visit(callee)
+                found[symbol] = callee
+
+    visit(computation)
+    return list(found.values())
+
+
+def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Function:
+    block = Block(computation.parameter_types)
+    for argument, name in zip(block.arguments, computation.program_shape().parameter_names, strict=True):
+        argument.name = _clean(name) or None
+    result = inline(block, computation, block.arguments)
+    make(block, "func.return", unpack(block, result), [])
+    drop_unused_tuples(block)
+    kind = t.FunctionType(tuple(computation.parameter_types), tuple(leaf_types(computation.result.type)))
+    attributes: dict[str, object] = {"sym_name": symbol, "function_type": kind}
+    attributes["sym_visibility"] = "public" if public else "private"
+    return Function("func.func", (), (), attributes, [Region([block])], definition=OPS.get("func.func"))
+
+
+def _clean(name: str) -> str:
+    """`name` as an identifier of the language."""
+    text = re.sub(r"[^\w.$-]", "_", name)
+    return text if not text[:1].isdigit() else "_" + text
+
+
+def _free_symbol(name: str, taken: set[str]) -> str:
+    wanted = _clean(name) or "computation"
+    number = 0
+    symbol = wanted
+    while symbol in taken:
+        number += 1
+        symbol = f"{wanted}_{number}"
+    return symbol

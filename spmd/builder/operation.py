@@ -1,0 +1,62 @@
+"""How an operation of the builder is declared, and the table of all of them.
+
+    @operation
+    def Neg(builder: XlaBuilder, operand: XlaOp) -> XlaOp: ...
+
+The function takes the builder first; who calls it need not, since operands know theirs. A leading builder is
+accepted all the same (`ops.Neg(builder, x)`), as is the method form (`builder.Neg(x)`). What the function raises is
+told with the operation's name and the Python line that called it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from spmd.builder.builder import XlaBuilder
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: Operations by name, as their callers see them.
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+
+
+def operation(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, R]:
+    """Makes `function` an operation of the builder and files it under its name."""
+    name = function.__name__
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        from spmd.builder.builder import XlaBuilder
+
+        given = kwargs.pop("builder", None)
+        if args and isinstance(args[0], XlaBuilder):
+            given, args = args[0], args[1:]
+        builder = given if given is not None else _builder_of([*args, *kwargs.values()])
+        if builder is None:
+            raise TypeError(f"{name}: no operand to take the builder from; pass it first, or call builder.{name}(...)")
+        return builder.perform(name, function, args, kwargs)
+
+    signature = inspect.signature(function)
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[parameter for key, parameter in signature.parameters.items() if key != "builder"]
+    )
+    OPERATIONS[name] = call
+    return call
+
+
+def _builder_of(values: Iterable[Any]) -> XlaBuilder | None:
+    from spmd.builder.builder import XlaOp
+
+    for value in values:
+        if isinstance(value, XlaOp):
+            return value.builder
+        if isinstance(value, (list, tuple)):
+            found = _builder_of(value)
+            if found is not None:
+                return found
+    return None

@@ -1,0 +1,230 @@
+"""Operations that replicas do together.
+
+Source: XlaBuilder operation semantics, "AllGather", "AllReduce", "AllToAll", "CollectivePermute", "CrossReplicaSum",
+"ReduceScatter", "ReplicaId".
+
+`replica_groups` is a sequence of ReplicaGroup or of id sequences; empty, all replicas are one group. The order of a
+group is the order of its results. Collectives of one `channel_id` take part together, across modules and partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation, region_of
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.options import ChannelHandle, ReplicaGroup
+from spmd.builder.shape import Shape
+from spmd.dialects import structs
+from spmd.ir import Value
+
+Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
+Channel = int | ChannelHandle | None
+
+
+def _common(replica_groups: Any, channel_id: Channel, use_global_device_ids: bool = False) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"replica_groups": checks.groups(replica_groups), **channel(channel_id)}
+    if use_global_device_ids:
+        if not attributes.get("channel_handle"):
+            raise ArgumentError("use_global_device_ids", "needs a channel_id")
+        attributes["use_global_device_ids"] = True
+    return attributes
+
+
+def channel(channel_id: Channel) -> dict[str, Any]:
+    """The attribute for a channel, if there is one."""
+    if channel_id is None:
+        return {}
+    handle = (
+        channel_id
+        if isinstance(channel_id, ChannelHandle)
+        else ChannelHandle(checks.integer(channel_id, "channel_id", 1))
+    )
+    return {"channel_handle": structs.ChannelHandle(int(handle.handle), int(handle.type))}
+
+
+def _sized(attributes: dict[str, Any], count: Any, argument: str) -> int:
+    """The number of shards, which is the size of every group that is given."""
+    shards = checks.integer(count, argument, 1)
+    groups = attributes["replica_groups"]
+    if groups.size and (groups.shape[1] != shards or (groups < 0).any()):
+        sizes = [int((row >= 0).sum()) for row in groups]
+        raise ArgumentError(argument, f"{shards} must be the size of every replica group, they have {sizes}")
+    return shards
+
+
+@operation
+def AllReduce(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    computation: XlaComputation,
+    replica_groups: Groups = (),
+    channel_id: Channel = None,
+    use_global_device_ids: bool = False,
+) -> XlaOp:
+    """The operands of all replicas of a group folded by `computation`, on every one of them. Source: "AllReduce".
+
+    `operand` is an array, or a tuple of arrays, each of which is reduced; the result has its shape.
+    """
+    value = builder.value(operand, "operand")
+    leaves = builder.unpack(value)
+    if not leaves:
+        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+    arrays = [checks.array(builder, XlaOp(builder, leaf), "operand") for leaf in leaves]
+    for leaf in arrays:
+        used = checks.reducer(builder, computation, "computation", [leaf])
+    attributes = _common(replica_groups, channel_id, use_global_device_ids)
+    region = region_of(used, [t.TensorType((), arrays[0].tensor.element_type)] * 2)
+    types = [leaf.type for leaf in arrays]
+    return builder.pack(value.type, builder.emit("stablehlo.all_reduce", arrays, attributes, types, [region]))
+
+
+@operation
+def CrossReplicaSum(builder: XlaBuilder, operand: XlaOp, replica_groups: Groups = ()) -> XlaOp:
+    """AllReduce with addition. Source: "CrossReplicaSum"."""
+    leaves = builder.unpack(builder.value(operand, "operand"))
+    if not leaves:
+        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+    scalar = Shape.scalar_shape(leaves[0].tensor.element_type)  # type: ignore[arg-type]
+    inner = XlaBuilder("sum")
+    left, right = (OPERATIONS["Parameter"](inner, number, scalar, f"p{number}") for number in range(2))
+    OPERATIONS["Add"](left, right)
+    return OPERATIONS["AllReduce"](builder, operand, inner.Build(), replica_groups)  # type: ignore[no-any-return]
+
+
+@operation
+def AllGather(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    all_gather_dim: int,
+    shard_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel = None,
+    use_global_device_ids: bool = False,
+) -> XlaOp:
+    """The operands of a group's replicas one after the other along `all_gather_dim`. Source: "AllGather".
+
+    `shard_count` is the size of the groups.
+    """
+    value = checks.array(builder, operand, "operand")
+    number = checks.dimension(all_gather_dim, value.tensor.rank, "all_gather_dim")
+    attributes = {"all_gather_dim": number, **_common(replica_groups, channel_id, use_global_device_ids)}
+    kind = _scaled(value, number, _sized(attributes, shard_count, "shard_count"))
+    return builder.emit_one("stablehlo.all_gather", [value], attributes, kind)
+
+
+def _scaled(value: Value, number: int, factor: int, divisor: int = 1) -> t.TensorType:
+    sizes = list(value.tensor.static_shape)
+    sizes[number] = sizes[number] * factor // divisor
+    return value.tensor.with_shape(tuple(sizes))
+
+
+@operation
+def AllToAll(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    split_dimension: int,
+    concat_dimension: int,
+    split_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel = None,
+) -> XlaOp:
+    """`operand` split along `split_dimension`, block i sent to replica i of the group, blocks received joined.
+
+    The size of `split_dimension` is divisible by `split_count`, the size of the groups. Source: "AllToAll".
+    """
+    value = checks.array(builder, operand, "operand")
+    split = checks.dimension(split_dimension, value.tensor.rank, "split_dimension")
+    concat = checks.dimension(concat_dimension, value.tensor.rank, "concat_dimension")
+    attributes = _common(replica_groups, channel_id)
+    count = _sized(attributes, split_count, "split_count")
+    if value.tensor.static_shape[split] % count:
+        size = value.tensor.static_shape[split]
+        raise ArgumentError("split_count", f"{count} does not divide the size {size} of dimension {split}")
+    attributes |= {"split_dimension": split, "concat_dimension": concat, "split_count": count}
+    sizes = list(value.tensor.static_shape)
+    sizes[split] //= count
+    sizes[concat] *= count
+    return builder.emit_one("stablehlo.all_to_all", [value], attributes, value.tensor.with_shape(tuple(sizes)))
+
+
+@operation
+def ReduceScatter(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    computation: XlaComputation,
+    scatter_dimension: int,
+    shard_count: int,
+    replica_groups: Groups = (),
+    channel_id: Channel = None,
+    use_global_device_ids: bool = False,
+) -> XlaOp:
+    """AllReduce, of which replica i of a group keeps block i of `shard_count` along `scatter_dimension`.
+
+    `operand` is an array, or a tuple of arrays, each of which is treated so. Source: "ReduceScatter".
+    """
+    value = builder.value(operand, "operand")
+    leaves = builder.unpack(value)
+    if not leaves:
+        raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
+    attributes = _common(replica_groups, channel_id, use_global_device_ids)
+    shards = _sized(attributes, shard_count, "shard_count")
+    results = []
+    for leaf in leaves:
+        part = checks.array(builder, XlaOp(builder, leaf), "operand")
+        number = checks.dimension(scatter_dimension, part.tensor.rank, "scatter_dimension")
+        if part.tensor.static_shape[number] % shards:
+            size = part.tensor.static_shape[number]
+            raise ArgumentError("shard_count", f"{shards} does not divide the size {size} of dimension {number}")
+        used = checks.reducer(builder, computation, "computation", [part])
+        region = region_of(used, [t.TensorType((), part.tensor.element_type)] * 2)
+        given = {"scatter_dimension": number, **attributes}
+        results += builder.emit("stablehlo.reduce_scatter", [part], given, [_scaled(part, number, 1, shards)], [region])
+    return builder.collate(results) if not isinstance(value.type, t.TupleType) else builder.tuple(results)
+
+
+@operation
+def CollectivePermute(
+    builder: XlaBuilder, operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Channel = None
+) -> XlaOp:
+    """`operand` sent from each source to its target; zeros on a replica that is no target.
+
+    Sources are distinct, and so are targets. Source: "CollectivePermute".
+    """
+    value = checks.array(builder, operand, "operand")
+    pairs = [checks.integers(pair, "source_target_pairs", 2, 0) for pair in source_target_pairs]
+    for end, ids in zip(("source", "target"), zip(*pairs, strict=True), strict=False):
+        if len(set(ids)) != len(ids):
+            raise ArgumentError("source_target_pairs", f"a {end} replica id is in more than one pair: {pairs}")
+    table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
+    attributes = {"source_target_pairs": table, **channel(channel_id)}
+    return builder.emit_one("stablehlo.collective_permute", [value], attributes, value.type)
+
+
+@operation
+def CollectiveBroadcast(
+    builder: XlaBuilder, operand: XlaOp, replica_groups: Groups, channel_id: Channel = None
+) -> XlaOp:
+    """The operand of the first replica of each group, on all of the group; zeros outside of all groups."""
+    value = checks.array(builder, operand, "operand")
+    attributes = _common(replica_groups, channel_id)
+    return builder.emit_one("stablehlo.collective_broadcast", [value], attributes, value.type)
+
+
+@operation
+def ReplicaId(builder: XlaBuilder) -> XlaOp:
+    """The id of this replica, a U32 scalar in [0, number of replicas). Source: "ReplicaId"."""
+    return builder.emit_one("stablehlo.replica_id", [], None, t.TensorType((), t.UI32))
+
+
+@operation
+def PartitionId(builder: XlaBuilder) -> XlaOp:
+    """The id of this partition, a U32 scalar in [0, number of partitions)."""
+    return builder.emit_one("stablehlo.partition_id", [], None, t.TensorType((), t.UI32))

@@ -1,0 +1,240 @@
+"""Streams of data between host and program, and between programs.
+
+Source: XlaBuilder operation semantics, "Infeed", "Recv", "Send"; Outfeed and the operations on tokens as in XlaBuilder.
+
+The side effects of a computation happen in the order in which they are added: a token goes from one to the next. The
+operations named ...WithToken take and give that token themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import ArrayAttr, IntegerAttr
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import operation
+from spmd.builder.ops.source import array_shape_argument, shape_argument
+from spmd.builder.options import ChannelHandle, ChannelType
+from spmd.builder.shape import Shape
+from spmd.dialects import structs
+from spmd.ir import Value
+
+Pairs = Sequence[tuple[int, int]] | None
+
+
+class TransferContext(XlaOp):
+    """A transfer that was begun: the buffer and a request identifier (U32). Only RecvDone or SendDone take it."""
+
+    __slots__ = ("attributes", "buffer", "done", "sends")
+
+    def __init__(
+        self, builder: XlaBuilder, value: Value, buffer: Shape, sends: bool, attributes: dict[str, Any]
+    ) -> None:
+        super().__init__(builder, value)
+        self.buffer = buffer
+        self.sends = sends
+        self.attributes = attributes
+        self.done = False
+
+    @property
+    def shape(self) -> Shape:
+        return Shape.tuple_shape([self.buffer, Shape.scalar_shape("u32")])
+
+
+# --- host streams ----------------------------------------------------------------------------------------------------
+
+
+def _streamed(shape: Any, argument: str) -> Shape:
+    given = shape_argument(shape, argument)
+    if any(part.is_tuple() for part in given.parts):
+        raise ArgumentError(argument, f"nested tuples are not supported, got {given}")
+    if any(not leaf.is_array() for leaf in given.leaves()):
+        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {given}")
+    return given
+
+
+def _infeed(builder: XlaBuilder, token: Value, shape: Shape, config: str) -> tuple[list[Value], Value]:
+    leaves = shape.leaves()
+    attributes: dict[str, Any] = {"infeed_config": config}
+    if any(leaf.order is not None for leaf in leaves):
+        orders = (leaf.minor_to_major() for leaf in leaves)
+        attributes["layout"] = tuple(ArrayAttr(tuple(IntegerAttr(d, t.I64) for d in order)) for order in orders)
+    *values, after = builder.emit("stablehlo.infeed", [token], attributes, [*(leaf.tensor for leaf in leaves), t.TOKEN])
+    return values, after
+
+
+@operation
+def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
+    """The next item of this process's infeed, an array or a tuple of arrays of `shape`. Source: "Infeed".
+
+    An empty tuple reads nothing.
+    """
+    given = _streamed(shape, "shape")
+    if not given.leaves():
+        return builder.tuple([])
+    values, token = _infeed(builder, builder.token(), given, config)
+    builder.set_token(token)
+    return builder.pack(given.ir_type, values)
+
+
+@operation
+def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
+    """Infeed after `token`: a tuple of the item and the token that comes after."""
+    given = _streamed(shape, "shape")
+    before = checks.token(builder, token, "token")
+    values, after = _infeed(builder, before, given, config) if given.leaves() else ([], before)
+    data = builder.value(builder.pack(given.ir_type, values), "shape")
+    return builder.tuple([data, after])
+
+
+def _outfeed(builder: XlaBuilder, operand: Any, token: Value, shape: Any, config: str) -> Value:
+    value = builder.value(operand, "operand")
+    if shape is not None and _streamed(shape, "shape_with_layout") != Shape.of(value.type):
+        raise ArgumentError("shape_with_layout", f"must be the shape of operand {Shape.of(value.type)}, got {shape}")
+    leaves = builder.unpack(value)
+    (after,) = builder.emit("stablehlo.outfeed", [*leaves, token], {"outfeed_config": config}, [t.TOKEN])
+    return after
+
+
+@operation
+def Outfeed(
+    builder: XlaBuilder, operand: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
+) -> XlaOp:
+    """`operand`, an array or a tuple of arrays, written to this process's outfeed. Gives an empty tuple."""
+    builder.set_token(_outfeed(builder, operand, builder.token(), shape_with_layout, outfeed_config))
+    return builder.tuple([])
+
+
+@operation
+def OutfeedWithToken(
+    builder: XlaBuilder, operand: XlaOp, token: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
+) -> XlaOp:
+    """Outfeed after `token`; gives the token that comes after."""
+    before = checks.token(builder, token, "token")
+    return XlaOp(builder, _outfeed(builder, operand, before, shape_with_layout, outfeed_config))
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
+
+
+def _channel(handle: Any, argument: str, pairs: Pairs) -> dict[str, Any]:
+    """Attributes of a transfer between devices, or with the host when the channel's type says so."""
+    given = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
+    host = given.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
+    attributes: dict[str, Any] = {
+        "channel_handle": structs.ChannelHandle(int(given.handle), int(given.type)),
+        "is_host_transfer": host,
+    }
+    if pairs is not None:
+        rows = [checks.integers(pair, "source_target_pairs", 2, 0) for pair in pairs]
+        attributes["source_target_pairs"] = np.array(rows, dtype=np.int64).reshape(len(rows), 2)
+    return attributes
+
+
+def _send(builder: XlaBuilder, operand: Any, token: Value, attributes: dict[str, Any]) -> Value:
+    value = checks.array(builder, operand, "operand")
+    (after,) = builder.emit("stablehlo.send", [value, token], attributes, [t.TOKEN])
+    return after
+
+
+def _recv(builder: XlaBuilder, shape: Shape, token: Value, attributes: dict[str, Any]) -> tuple[Value, Value]:
+    data, after = builder.emit("stablehlo.recv", [token], attributes, [shape.tensor, t.TOKEN])
+    return data, after
+
+
+@operation
+def Send(
+    builder: XlaBuilder, operand: XlaOp, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
+) -> XlaOp:
+    """`operand` sent to the Recv of the same channel. Source: "Send".
+
+    With a ChannelHandle, the synchronous form: gives an empty tuple. With a channel id, the transfer is begun, and
+    the result is a context for SendDone. `source_target_pairs` says who sends to whom; unless it does, the programs of
+    the two ends are different ones.
+    """
+    attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
+    token = _send(builder, operand, builder.token(), attributes)
+    builder.set_token(token)
+    if isinstance(channel_handle, ChannelHandle):
+        return builder.tuple([])
+    return TransferContext(builder, token, operand.shape, True, attributes)
+
+
+@operation
+def Recv(
+    builder: XlaBuilder, shape: Shape, channel_handle: ChannelHandle | int, source_target_pairs: Pairs = None
+) -> XlaOp:
+    """An array of `shape` from the Send of the same channel. Source: "Recv".
+
+    With a ChannelHandle, the synchronous form: gives the data. With a channel id, a context for RecvDone, which gives
+    the data.
+    """
+    given = array_shape_argument(shape)
+    attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
+    if not isinstance(channel_handle, ChannelHandle):
+        return TransferContext(builder, builder.token(), given, False, attributes)
+    data, token = _recv(builder, given, builder.token(), attributes)
+    builder.set_token(token)
+    return XlaOp(builder, data)
+
+
+def _context(context: Any, sends: bool) -> TransferContext:
+    name = "Send" if sends else "Recv"
+    if not isinstance(context, TransferContext) or context.sends is not sends:
+        raise ArgumentError("context", f"the context that {name} with a channel id gives is needed")
+    if context.done:
+        raise ArgumentError("context", f"{name}Done took this context already")
+    context.done = True
+    return context
+
+
+@operation
+def RecvDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
+    """Waits for the transfer that a Recv began, and gives the data. Source: "Recv"."""
+    begun = _context(context, False)
+    data, token = _recv(builder, begun.buffer, builder.token(), begun.attributes)
+    builder.set_token(token)
+    return XlaOp(builder, data)
+
+
+@operation
+def SendDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
+    """Waits for the transfer that a Send began; gives an empty tuple. Source: "Send"."""
+    _context(context, True)
+    return builder.tuple([])
+
+
+@operation
+def SendWithToken(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    token: XlaOp,
+    channel_handle: ChannelHandle | int,
+    source_target_pairs: Pairs = None,
+) -> XlaOp:
+    """Send after `token`; gives the token that comes after."""
+    before = checks.token(builder, token, "token")
+    return XlaOp(
+        builder, _send(builder, operand, before, _channel(channel_handle, "channel_handle", source_target_pairs))
+    )
+
+
+@operation
+def RecvWithToken(
+    builder: XlaBuilder,
+    token: XlaOp,
+    shape: Shape,
+    channel_handle: ChannelHandle | int,
+    source_target_pairs: Pairs = None,
+) -> XlaOp:
+    """Recv after `token`: a tuple of the data and the token that comes after."""
+    before = checks.token(builder, token, "token")
+    given = array_shape_argument(shape)
+    attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
+    return builder.tuple(list(_recv(builder, given, before, attributes)))

@@ -1,0 +1,298 @@
+"""Dot products and convolutions.
+
+Source: XlaBuilder operation semantics, "Dot", "DotGeneral", "Conv", "ConvWithGeneralPadding"; the C++ interface of the
+TensorFlow compiler framework document for the other convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.ops.reduction import PaddingLike, dilated, window_padding
+from spmd.builder.options import ConvolutionDimensionNumbers, DotDimensionNumbers, Padding, PrecisionConfig
+from spmd.builder.shape import ElementLike, PrimitiveType, Shape
+from spmd.ir import Value
+
+#: DEFAULT, HIGH or HIGHEST for both operands, or one for each.
+Precision = PrecisionConfig | Sequence[str] | str | None
+
+
+def _precision(given: Precision) -> dict[str, Any]:
+    if given is None:
+        return {}
+    names = given.operand_precision if isinstance(given, PrecisionConfig) else given
+    both = (names, names) if isinstance(names, str) else tuple(names)
+    if not both:
+        return {}
+    if len(both) != 2 or not set(both) <= {"DEFAULT", "HIGH", "HIGHEST"}:
+        raise ArgumentError("precision_config", f"DEFAULT, HIGH or HIGHEST for both operands, got {list(both)}")
+    return {"precision_config": both}
+
+
+def _result_element(value: Value, preferred: ElementLike | None) -> t.Type:
+    return value.tensor.element_type if preferred is None else PrimitiveType.of(preferred).element_type
+
+
+def _both(builder: XlaBuilder, lhs: Any, rhs: Any, preferred: ElementLike | None) -> tuple[Value, Value]:
+    """Two arrays, of one element type unless that of the result is asked for."""
+    left, right = checks.array(builder, lhs, "lhs"), checks.array(builder, rhs, "rhs")
+    if preferred is None:
+        checks.same_element_type(right, left, "rhs")
+    return left, right
+
+
+@operation
+def Dot(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    precision_config: Precision = None,
+    preferred_element_type: ElementLike | None = None,
+) -> XlaOp:
+    """Sums of products over the last dimension of `lhs` and the first of `rhs`, which are vectors or matrices.
+
+    [n] dot [n] gives a scalar, [m, k] dot [k] a vector [m], [m, k] dot [k, n] a matrix [m, n]. Source: "Dot".
+    """
+    left, right = _both(builder, lhs, rhs, preferred_element_type)
+    for argument, value in (("lhs", left), ("rhs", right)):
+        if value.tensor.rank not in (1, 2):
+            raise ArgumentError(argument, f"must be a vector or a matrix, got {Shape.of(value.type)}")
+    numbers = DotDimensionNumbers([left.tensor.rank - 1], [0])
+    return dot_general(builder, left, right, numbers, precision_config, preferred_element_type)
+
+
+@operation
+def DotGeneral(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    dimension_numbers: DotDimensionNumbers | Any,
+    precision_config: Precision = None,
+    preferred_element_type: ElementLike | None = None,
+) -> XlaOp:
+    """Sums of products over the contracting dimensions, for each index of the batch dimensions.
+
+    The result has the batch dimensions, then the others of `lhs`, then those of `rhs`. `dimension_numbers`:
+    DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch)). Source: "DotGeneral".
+    """
+    left, right = _both(builder, lhs, rhs, preferred_element_type)
+    numbers = dimension_numbers
+    if not isinstance(numbers, DotDimensionNumbers):
+        (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = numbers
+        numbers = DotDimensionNumbers(list(lhs_contracting), list(rhs_contracting), list(lhs_batch), list(rhs_batch))
+    return dot_general(builder, left, right, numbers, precision_config, preferred_element_type)
+
+
+def dot_general(
+    builder: XlaBuilder,
+    lhs: Value,
+    rhs: Value,
+    numbers: DotDimensionNumbers,
+    precision: Precision = None,
+    preferred: ElementLike | None = None,
+) -> XlaOp:
+    """The op, its dimension numbers checked one by one."""
+    free = []
+    pairs = (("lhs", lhs), ("rhs", rhs))
+    for side, value in pairs:
+        named = [*getattr(numbers, f"{side}_batch_dimensions"), *getattr(numbers, f"{side}_contracting_dimensions")]
+        used = checks.dimensions(named, value.tensor.rank, f"dimension_numbers ({side})")
+        free.append([size for number, size in enumerate(value.tensor.static_shape) if number not in used])
+    for kind in ("contracting", "batch"):
+        one, two = (getattr(numbers, f"{side}_{kind}_dimensions") for side, _ in pairs)
+        sizes = [
+            [value.tensor.shape[number] for number in given]
+            for (_, value), given in zip(pairs, (one, two), strict=True)
+        ]
+        if sizes[0] != sizes[1]:
+            raise ArgumentError(
+                "dimension_numbers", f"{kind} dimensions must have equal sizes, lhs has {sizes[0]}, rhs {sizes[1]}"
+            )
+    batch = [lhs.tensor.shape[number] for number in numbers.lhs_batch_dimensions]
+    kind_of_result = t.TensorType((*batch, *free[0], *free[1]), _result_element(lhs, preferred))
+    attributes = {"dot_dimension_numbers": numbers.attribute(), **_precision(precision)}
+    return builder.emit_one("stablehlo.dot_general", [lhs, rhs], attributes, kind_of_result)
+
+
+# --- convolution -----------------------------------------------------------------------------------------------------
+
+
+@operation
+def ConvGeneralDilated(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int] | None = None,
+    padding: PaddingLike = Padding.VALID,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvolutionDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+    preferred_element_type: ElementLike | None = None,
+    window_reversal: Sequence[bool] | None = None,
+) -> XlaOp:
+    """The kernel `rhs` moved over the input `lhs`: the sum of products at each place. All convolutions are this one.
+
+    Both have rank n + 2 for n spatial dimensions: (batch, feature, space...) and (output feature, input feature,
+    space...) unless `dimension_numbers` says otherwise. A dilation of d puts d - 1 zeros between entries.
+    `feature_group_count` and `batch_group_count` split features or batch into groups convolved apart.
+    Source: "ConvWithGeneralPadding".
+    """
+    left, right = _both(builder, lhs, rhs, preferred_element_type)
+    rank = left.tensor.rank
+    if rank < 2:
+        raise ArgumentError("lhs", f"must have batch, feature and spatial dimensions, got {Shape.of(left.type)}")
+    if right.tensor.rank != rank:
+        raise ArgumentError("rhs", f"must have the rank {rank} of lhs, got {Shape.of(right.type)}")
+    spatial = rank - 2
+    numbers = dimension_numbers or ConvolutionDimensionNumbers.default(spatial)
+    _check_numbers(numbers, rank)
+    strides = checks.per_dimension(window_strides, spatial, "window_strides")
+    left_spread = checks.per_dimension(lhs_dilation, spatial, "lhs_dilation")
+    right_spread = checks.per_dimension(rhs_dilation, spatial, "rhs_dilation")
+    area = [left.tensor.static_shape[d] for d in numbers.input_spatial_dimensions]
+    window = [right.tensor.static_shape[d] for d in numbers.kernel_spatial_dimensions]
+    area = [dilated(size, factor) for size, factor in zip(area, left_spread, strict=True)]
+    window = [dilated(size, factor) for size, factor in zip(window, right_spread, strict=True)]
+    pairs = window_padding(padding, area, window, strides)
+    _check_groups(numbers, left.tensor.static_shape, right.tensor.static_shape, feature_group_count, batch_group_count)
+    places = [
+        max((size + low + high - width) // stride + 1, 0)
+        for size, (low, high), width, stride in zip(area, pairs, window, strides, strict=True)
+    ]
+    shape = [0] * rank
+    shape[numbers.output_batch_dimension] = left.tensor.static_shape[numbers.input_batch_dimension] // batch_group_count
+    shape[numbers.output_feature_dimension] = right.tensor.static_shape[numbers.kernel_output_feature_dimension]
+    for place, number in zip(places, numbers.output_spatial_dimensions, strict=True):
+        shape[number] = place
+    attributes = {
+        "window_strides": strides,
+        "padding": np.array(pairs, dtype=np.int64).reshape(spatial, 2),
+        "lhs_dilation": left_spread,
+        "rhs_dilation": right_spread,
+        "dimension_numbers": numbers.attribute(),
+        "feature_group_count": feature_group_count,
+        "batch_group_count": batch_group_count,
+        **_precision(precision_config),
+    }
+    if window_reversal is not None:
+        attributes["window_reversal"] = tuple(map(bool, window_reversal))
+    kind = t.TensorType(tuple(shape), _result_element(left, preferred_element_type))
+    return builder.emit_one("stablehlo.convolution", [left, right], attributes, kind)
+
+
+def _check_numbers(numbers: ConvolutionDimensionNumbers, rank: int) -> None:
+    for side, one, two in (
+        ("input", "batch", "feature"),
+        ("kernel", "output_feature", "input_feature"),
+        ("output", "batch", "feature"),
+    ):
+        given = [getattr(numbers, f"{side}_{name}_dimension") for name in (one, two)]
+        given += getattr(numbers, f"{side}_spatial_dimensions")
+        if sorted(given) != list(range(rank)):
+            raise ArgumentError(
+                "dimension_numbers", f"{side} dimensions {given} must name each of the {rank} dimensions once"
+            )
+
+
+def _check_groups(
+    numbers: ConvolutionDimensionNumbers, lhs: Sequence[int], rhs: Sequence[int], features: int, batches: int
+) -> None:
+    checks.integer(features, "feature_group_count", 1)
+    checks.integer(batches, "batch_group_count", 1)
+    if features > 1 and batches > 1:
+        raise ArgumentError("batch_group_count", "only one of feature_group_count and batch_group_count may exceed 1")
+    batch, inputs = lhs[numbers.input_batch_dimension], lhs[numbers.input_feature_dimension]
+    outputs, kernel = rhs[numbers.kernel_output_feature_dimension], rhs[numbers.kernel_input_feature_dimension]
+    if inputs != kernel * features:
+        raise ArgumentError(
+            "rhs", f"the input feature dimension must be {inputs} / feature_group_count {features}, got {kernel}"
+        )
+    if outputs % features:
+        raise ArgumentError("feature_group_count", f"{features} does not divide the output feature size {outputs}")
+    if batch % batches or outputs % batches:
+        raise ArgumentError(
+            "batch_group_count", f"{batches} must divide the batch size {batch} and the output feature size {outputs}"
+        )
+
+
+@operation
+def Conv(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Padding | str,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+) -> XlaOp:
+    """Convolution with SAME or VALID padding. Source: "Conv"."""
+    numbers = (None, None, None, feature_group_count, batch_group_count, precision_config)
+    return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
+
+
+@operation
+def ConvWithGeneralPadding(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+) -> XlaOp:
+    """Convolution with (low, high) padding for each spatial dimension, negative to take entries away."""
+    numbers = (lhs_dilation, rhs_dilation, None, feature_group_count, batch_group_count, precision_config)
+    return _general(builder, lhs, rhs, window_strides, padding, *numbers)
+
+
+@operation
+def ConvWithGeneralDimensions(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Padding | str,
+    dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+) -> XlaOp:
+    """Convolution with SAME or VALID padding and dimension numbers."""
+    numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
+    return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
+
+
+@operation
+def ConvGeneral(
+    builder: XlaBuilder,
+    lhs: XlaOp,
+    rhs: XlaOp,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    dimension_numbers: ConvolutionDimensionNumbers,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision_config: Precision = None,
+) -> XlaOp:
+    """Convolution with (low, high) padding and dimension numbers."""
+    numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
+    return _general(builder, lhs, rhs, window_strides, padding, *numbers)
+
+
+def _general(builder: XlaBuilder, *args: Any) -> XlaOp:
+    return OPERATIONS["ConvGeneralDilated"](builder, *args)  # type: ignore[no-any-return]

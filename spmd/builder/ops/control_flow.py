@@ -1,0 +1,214 @@
+"""Operations that run computations, and order.
+
+Source: XlaBuilder operation semantics, "AfterAll", "Call", "CompositeCall", "Conditional", "CustomCall",
+"OptimizationBarrier", "While".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation, leaf_types, region_of
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import operation
+from spmd.builder.ops.source import shape_argument
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+
+def _arguments(builder: XlaBuilder, args: Sequence[Any], argument: str) -> list[Value]:
+    """Operands given one by one or as one sequence."""
+    given = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    return [builder.value(one, f"{argument}[{i}]") for i, one in enumerate(given)]
+
+
+@operation
+def Call(builder: XlaBuilder, computation: XlaComputation, *args: XlaOp | Sequence[XlaOp]) -> XlaOp:
+    """`computation` applied to `args`, whose number and shapes are those of its parameters. Source: "Call"."""
+    values = _arguments(builder, args, "args")
+    used = checks.signature(builder, computation, "computation", [value.type for value in values])
+    builder.called[used.symbol] = used
+    results = builder.emit("func.call", values, {"callee": used.symbol}, used.result_leaves)
+    return builder.pack(used.result.type, results)
+
+
+@operation
+def CompositeCall(
+    builder: XlaBuilder,
+    computation: XlaComputation,
+    inputs: Sequence[XlaOp],
+    name: str,
+    composite_attributes: Mapping[str, Any] | str | None = None,
+    version: int = 0,
+) -> XlaOp:
+    """An op `name` of its own, made of others: `computation` is what it does. Source: "CompositeCall".
+
+    `composite_attributes`: a dictionary of bools, ints, floats, strings and arrays, or its text
+    (`{n = 1 : i32, tensor = dense<1> : tensor<i32>}`).
+    """
+    values = _arguments(builder, [inputs], "inputs")
+    if "." not in str(name).strip("."):
+        raise ArgumentError("name", f"must be namespaced, as in foo.bar, got {name!r}")
+    used = checks.signature(builder, computation, "computation", [value.type for value in values])
+    builder.called[used.symbol] = used
+    attributes = {
+        "name": name,
+        "composite_attributes": _dictionary(composite_attributes),
+        "decomposition": used.symbol,
+        "version": checks.integer(version, "version", 0),
+    }
+    results = builder.emit("stablehlo.composite", values, attributes, used.result_leaves)
+    return builder.pack(used.result.type, results)
+
+
+def _dictionary(given: Mapping[str, Any] | str | None) -> DictAttr:
+    if isinstance(given, str):
+        from spmd.syntax import parse_attribute
+
+        parsed = parse_attribute(given)
+        if not isinstance(parsed, DictAttr):
+            raise ArgumentError("composite_attributes", f"a dictionary is needed, got {given!r}")
+        return parsed
+    return DictAttr({str(key): _attribute(key, value) for key, value in (given or {}).items()})
+
+
+def _attribute(key: str, value: Any) -> Any:
+    if isinstance(value, bool):
+        return BoolAttr(value)
+    if isinstance(value, int):
+        return IntegerAttr(value, t.I64)
+    if isinstance(value, float):
+        return FloatAttr(int(np.float32(value).view(np.uint32)), t.F32)
+    if isinstance(value, str):
+        return StringAttr(value.encode())
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        return DenseAttr(array, t.tensor_of(array))
+    raise ArgumentError("composite_attributes", f"{key}: a {type(value).__name__} is no attribute")
+
+
+@operation
+def Conditional(builder: XlaBuilder, pred: XlaOp, *branches: Any) -> XlaOp:
+    """One of several computations, each with its operand; only the chosen one runs. Source: "Conditional".
+
+    Conditional(pred, true_operand, true_computation, false_operand, false_computation), `pred` a PRED scalar; or
+    Conditional(branch_index, branch_computations, branch_operands), `branch_index` an S32 scalar: outside of [0, N)
+    the last branch runs. All computations take one parameter and return the same shape.
+    """
+    if len(branches) == 4:
+        chooser = checks.scalar(builder, pred, "pred")
+        checks.kind(chooser, "pred", "of element type PRED", "i1")
+        names = [("true_operand", "true_computation"), ("false_operand", "false_computation")]
+        operands, computations = branches[0::2], branches[1::2]
+        return _branch(builder, "stablehlo.if", chooser, computations, operands, names)
+    if len(branches) != 2:
+        raise ArgumentError(
+            "branches", "give two operands and computations, or sequences of computations and of operands"
+        )
+    chooser = checks.scalar(builder, pred, "branch_index")
+    if chooser.tensor.element_type is not t.I32:
+        raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type)}")
+    computations, operands = branches
+    if not len(computations) or len(computations) != len(operands):
+        raise ArgumentError(
+            "branch_operands", f"{len(operands)} for {len(computations)} branch_computations, at least one"
+        )
+    names = [(f"branch_operands[{i}]", f"branch_computations[{i}]") for i in range(len(operands))]
+    return _branch(builder, "stablehlo.case", chooser, computations, operands, names)
+
+
+def _branch(
+    builder: XlaBuilder,
+    op: str,
+    chooser: Value,
+    computations: Sequence[Any],
+    operands: Sequence[Any],
+    names: Sequence[tuple[str, str]],
+) -> XlaOp:
+    regions, result = [], None
+    for computation, operand, (operand_name, computation_name) in zip(computations, operands, names, strict=True):
+        value = builder.value(operand, operand_name)
+        wanted = None if result is None else [result]
+        used = checks.signature(builder, computation, computation_name, [value.type], wanted)
+        result = used.result.type if result is None else result
+        if used.result.type != result:
+            raise ArgumentError(
+                computation_name, f"must return {Shape.of(result)}, returns {Shape.of(used.result.type)}"
+            )
+        regions.append(region_of(used, [], [value]))
+    assert result is not None
+    return builder.pack(result, builder.emit(op, [chooser], None, leaf_types(result), regions))
+
+
+@operation
+def While(builder: XlaBuilder, condition: XlaComputation, body: XlaComputation, init: XlaOp) -> XlaOp:
+    """`body` applied to `init`, then to its own result, as long as `condition` of it is true. Source: "While".
+
+    condition: T -> PRED, body: T -> T, where T, which may be a tuple, is the shape of `init`.
+    """
+    value = builder.value(init, "init")
+    predicate = checks.signature(builder, condition, "condition", [value.type], [t.TensorType((), t.I1)])
+    step = checks.signature(builder, body, "body", [value.type], [value.type])
+    leaves = builder.unpack(value)
+    types = [leaf.type for leaf in leaves]
+    regions = [region_of(predicate, types), region_of(step, types)]
+    return builder.pack(value.type, builder.emit("stablehlo.while", leaves, None, types, regions))
+
+
+@operation
+def CustomCall(
+    builder: XlaBuilder,
+    target_name: str,
+    args: Sequence[XlaOp],
+    shape: Shape,
+    opaque: str | bytes = "",
+    has_side_effect: bool = False,
+    api_version: int = 1,
+) -> XlaOp:
+    """The user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall"."""
+    values = _arguments(builder, [args], "args")
+    kind = shape_argument(shape).ir_type
+    config = opaque.decode("utf-8", "surrogateescape") if isinstance(opaque, bytes) else opaque
+    attributes = {
+        "call_target_name": str(target_name),
+        "has_side_effect": bool(has_side_effect),
+        "backend_config": config,
+        "api_version": checks.integer(api_version, "api_version", 0),
+    }
+    return builder.pack(kind, builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind)))
+
+
+@operation
+def CustomCallOp(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape) -> XlaOp:
+    """CustomCall under its name in the first builder."""
+    return CustomCall(call_target_name, operands, shape, builder=builder)  # type: ignore[call-arg]
+
+
+@operation
+def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
+    """`operand`, all of which is computed before anything that depends on the result. Source: "OptimizationBarrier"."""
+    value = builder.value(operand, "operand")
+    leaves = builder.unpack(value)
+    types = [leaf.type for leaf in leaves]
+    return builder.pack(value.type, builder.emit("stablehlo.optimization_barrier", leaves, None, types))
+
+
+@operation
+def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
+    """A token that comes after all of the tokens given. Source: "AfterAll"."""
+    given = operands if isinstance(operands, (list, tuple)) else [operands]
+    tokens = [checks.token(builder, one, f"operands[{i}]") for i, one in enumerate(given)]
+    return builder.emit_one("stablehlo.after_all", tokens, None, t.TOKEN)
+
+
+@operation
+def CreateToken(builder: XlaBuilder) -> XlaOp:
+    """A token that comes after nothing."""
+    return builder.emit_one("stablehlo.create_token", [], None, t.TOKEN)

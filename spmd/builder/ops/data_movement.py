@@ -1,0 +1,371 @@
+"""Operations that move elements without looking at them, and Sort and TopK, which look.
+
+Source: XlaBuilder operation semantics, the sections of the operations' names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.broadcasting import Sizes
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation, region_of
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.options import PaddingConfig
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+
+@operation
+def Broadcast(builder: XlaBuilder, operand: XlaOp, broadcast_sizes: Sequence[int]) -> XlaOp:
+    """Copies of `operand` along new dimensions of `broadcast_sizes`, inserted on the left. Source: "Broadcast"."""
+    value = checks.array(builder, operand, "operand")
+    sizes = checks.integers(broadcast_sizes, "broadcast_sizes", least=0)
+    kind = value.tensor.with_shape((*sizes, *value.tensor.shape))
+    dimensions = tuple(range(len(sizes), kind.rank))
+    return builder.emit_one("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": dimensions}, kind)
+
+
+@operation
+def BroadcastInDim(
+    builder: XlaBuilder, operand: XlaOp, out_dim_size: Sequence[int], broadcast_dimensions: Sequence[int]
+) -> XlaOp:
+    """`operand` broadcast to `out_dim_size`, its dimension i being dimension broadcast_dimensions[i] there.
+
+    A dimension of the operand has size 1 or the size of the one it matches. Source: "BroadcastInDim".
+    """
+    value = checks.array(builder, operand, "operand")
+    sizes = checks.integers(out_dim_size, "out_dim_size", least=0)
+    numbers = checks.dimensions(broadcast_dimensions, len(sizes), "broadcast_dimensions")
+    if len(numbers) != value.tensor.rank:
+        raise ArgumentError(
+            "broadcast_dimensions", f"{len(numbers)} entries for an operand of rank {value.tensor.rank}"
+        )
+    for own, number in enumerate(numbers):
+        if value.tensor.shape[own] not in (1, sizes[number]):
+            message = f"dimension {own} of size {value.tensor.shape[own]} cannot become dimension {number} of size {sizes[number]}"
+            raise ArgumentError("operand", f"{message}: it must be equal, or 1")
+    kind = value.tensor.with_shape(sizes)
+    return builder.emit_one("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": numbers}, kind)
+
+
+@operation
+def Collapse(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Consecutive dimensions, in order, made one. Source: "Collapse"."""
+    value = checks.array(builder, operand, "operand")
+    numbers = checks.dimensions(dimensions, value.tensor.rank, "dimensions")
+    if list(numbers) != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
+        raise ArgumentError("dimensions", f"{list(numbers)} must be consecutive and in order")
+    if not numbers:
+        return XlaOp(builder, value)
+    sizes = value.tensor.static_shape
+    first, last = numbers[0], numbers[-1] + 1
+    return _reshape(builder, value, (*sizes[:first], math.prod(sizes[first:last]), *sizes[last:]))
+
+
+def _reshape(builder: XlaBuilder, value: Value, sizes: Sizes) -> XlaOp:
+    return builder.emit_one("stablehlo.reshape", [value], None, value.tensor.with_shape(sizes))
+
+
+@operation
+def Reshape(
+    builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int] | None = None, new_sizes: Sequence[int] | None = None
+) -> XlaOp:
+    """The elements of `operand`, as many, in another shape. Source: "Reshape".
+
+    Reshape(operand, new_sizes), or Reshape(operand, dimensions, new_sizes), where `dimensions` is the order, from the
+    slowest varying dimension to the fastest, in which the operand is flattened first.
+    """
+    value = checks.array(builder, operand, "operand")
+    order = None if new_sizes is None else dimensions
+    sizes = checks.integers(dimensions if new_sizes is None else new_sizes, "new_sizes", least=0)
+    if math.prod(sizes) != value.tensor.size:
+        count, wanted = value.tensor.size, math.prod(sizes)
+        raise ArgumentError(
+            "new_sizes", f"{list(sizes)} holds {wanted} elements, operand {Shape.of(value.type)} {count}"
+        )
+    if order is not None:
+        numbers = _permutation(order, value.tensor.rank, "dimensions")
+        value = _transpose(builder, value, numbers)
+    return _reshape(builder, value, sizes)
+
+
+def _permutation(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+    numbers = checks.dimensions(values, rank, argument)
+    if len(numbers) != rank:
+        raise ArgumentError(argument, f"{list(numbers)} must be a permutation of all {rank} dimensions")
+    return numbers
+
+
+def _transpose(builder: XlaBuilder, value: Value, numbers: tuple[int, ...]) -> Value:
+    if numbers == tuple(range(len(numbers))):
+        return value
+    (made,) = builder.emit("stablehlo.transpose", [value], {"permutation": numbers})
+    return made
+
+
+@operation
+def Transpose(builder: XlaBuilder, operand: XlaOp, permutation: Sequence[int] | None = None) -> XlaOp:
+    """Dimension i of the result is dimension permutation[i] of `operand`; reversed order when none is given."""
+    value = checks.array(builder, operand, "operand")
+    given = range(value.tensor.rank)[::-1] if permutation is None else permutation
+    return XlaOp(builder, _transpose(builder, value, _permutation(given, value.tensor.rank, "permutation")))
+
+
+@operation
+def Trans(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
+    """The transpose of a matrix. Source: "Trans"."""
+    value = checks.array(builder, operand, "operand")
+    if value.tensor.rank != 2:
+        raise ArgumentError("operand", f"must have rank 2, got {Shape.of(value.type)}")
+    return XlaOp(builder, _transpose(builder, value, (1, 0)))
+
+
+@operation
+def Rev(builder: XlaBuilder, operand: XlaOp, dimensions: Sequence[int]) -> XlaOp:
+    """Elements in reverse order along `dimensions`. Source: "Rev"."""
+    value = checks.array(builder, operand, "operand")
+    numbers = checks.dimensions(dimensions, value.tensor.rank, "dimensions")
+    return builder.emit_one("stablehlo.reverse", [value], {"dimensions": numbers})
+
+
+@operation
+def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
+    """Arrays of one rank, equal but in `dimension`, one after the other along it. Source: "Concatenate"."""
+    values = checks.arrays(builder, operands, "operands")
+    first = values[0]
+    if first.tensor.rank == 0:
+        raise ArgumentError("operands", "scalars cannot be concatenated: they have no dimension to name")
+    number = checks.dimension(dimension, first.tensor.rank, "dimension")
+    for index, value in enumerate(values):
+        checks.same_element_type(value, first, f"operands[{index}]")
+        pairs = zip(value.tensor.shape, first.tensor.shape, strict=False)
+        differ = any(one != two for d, (one, two) in enumerate(pairs) if d != number)
+        if value.tensor.rank != first.tensor.rank or differ:
+            shapes = f"{Shape.of(value.type)} beside {Shape.of(first.type)}"
+            raise ArgumentError(f"operands[{index}]", f"all dimensions but {number} must agree, got {shapes}")
+    return builder.emit_one("stablehlo.concatenate", values, {"dimension": number})
+
+
+@operation
+def ConcatInDim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
+    """Concatenate under its name in the builder."""
+    return OPERATIONS["Concatenate"](builder, operands, dimension)  # type: ignore[no-any-return]
+
+
+@operation
+def Pad(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_config: PaddingConfig | Any) -> XlaOp:
+    """`operand` with `padding_value` around and between its elements. Source: "Pad".
+
+    `padding_config`: a PaddingConfig, or a (low, high, interior) triple for each dimension. Negative edge padding
+    takes elements away, after the interior padding, which is not negative.
+    """
+    value = checks.array(builder, operand, "operand")
+    filler = checks.scalar(builder, padding_value, "padding_value", value)
+    config = padding_config if isinstance(padding_config, PaddingConfig) else _padding_config(padding_config)
+    if len(config.dimensions) != value.tensor.rank:
+        raise ArgumentError(
+            "padding_config", f"{len(config.dimensions)} entries for an operand of rank {value.tensor.rank}"
+        )
+    triples = [(d.edge_padding_low, d.edge_padding_high, d.interior_padding) for d in config.dimensions]
+    for number, (size, (low, high, interior)) in enumerate(zip(value.tensor.static_shape, triples, strict=True)):
+        if interior < 0:
+            raise ArgumentError("padding_config", f"interior padding {interior} of dimension {number} is negative")
+        if size + max(size - 1, 0) * interior + low + high < 0:
+            raise ArgumentError("padding_config", f"dimension {number} of size {size} gets a negative size")
+    columns = [tuple(column) for column in zip(*triples, strict=True)] or [(), (), ()]
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    return builder.emit_one("stablehlo.pad", [value, filler], dict(zip(names, columns, strict=True)))
+
+
+def _padding_config(given: Any) -> PaddingConfig:
+    return PaddingConfig([checks.integers(entry, "padding_config", 3) for entry in given])
+
+
+@operation
+def PadInDim(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
+    """Pad of one dimension."""
+    rank = checks.array(builder, operand, "operand").tensor.rank
+    number = checks.dimension(dimno, rank, "dimno")
+    config = PaddingConfig([(pad_lo, pad_hi, 0) if d == number else (0, 0, 0) for d in range(rank)])
+    return OPERATIONS["Pad"](builder, operand, padding_value, config)  # type: ignore[no-any-return]
+
+
+@operation
+def Slice(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    start_indices: Sequence[int],
+    limit_indices: Sequence[int],
+    strides: Sequence[int] | None = None,
+) -> XlaOp:
+    """Elements [start, limit) of each dimension, every stride-th. Source: "Slice"."""
+    value = checks.array(builder, operand, "operand")
+    sizes = value.tensor.static_shape
+    starts = checks.integers(start_indices, "start_indices", len(sizes), 0)
+    limits = checks.integers(limit_indices, "limit_indices", len(sizes))
+    steps = checks.per_dimension(strides, len(sizes), "strides")
+    for number, (start, limit, size) in enumerate(zip(starts, limits, sizes, strict=True)):
+        if not start <= limit <= size:
+            raise ArgumentError(
+                "limit_indices", f"{limit} in dimension {number} is not in [{start}, {size}], from start to size"
+            )
+    attributes = {"start_indices": starts, "limit_indices": limits, "strides": steps}
+    return builder.emit_one("stablehlo.slice", [value], attributes)
+
+
+@operation
+def SliceInDim(
+    builder: XlaBuilder, operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
+) -> XlaOp:
+    """Slice of dimension `dimno` alone."""
+    value = checks.array(builder, operand, "operand")
+    number = checks.dimension(dimno, value.tensor.rank, "dimno")
+    starts, limits, steps = [0] * value.tensor.rank, list(value.tensor.static_shape), [1] * value.tensor.rank
+    starts[number], limits[number], steps[number] = start_index, limit_index, stride
+    return OPERATIONS["Slice"](builder, operand, starts, limits, steps)  # type: ignore[no-any-return]
+
+
+@operation
+def Index(builder: XlaBuilder, operand: XlaOp, key: Any) -> XlaOp:
+    """`operand[key]`: an element of a tuple, or a static slice with integers, slices, `...` and None as in NumPy."""
+    value = builder.value(operand, "operand")
+    if isinstance(value.type, t.TupleType):
+        number = checks.integer(key, "key")
+        wrapped = number + len(value.type.types) if number < 0 else number
+        return OPERATIONS["GetTupleElement"](builder, operand, wrapped)  # type: ignore[no-any-return]
+    sizes = checks.array(builder, operand, "operand").tensor.static_shape
+    keys = list(key) if isinstance(key, tuple) else [key]
+    named = sum(k is not None and k is not Ellipsis for k in keys)
+    if named > len(sizes):
+        raise ArgumentError("key", f"{named} indices for an array of rank {len(sizes)}")
+    if Ellipsis not in keys:
+        keys.append(Ellipsis)
+    at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+    keys[at : at + 1] = [slice(None)] * (len(sizes) - named)
+    ranges: list[tuple[int, int, int]] = []
+    shape: list[int] = []
+    for entry in keys:
+        if entry is None:
+            shape.append(1)
+            continue
+        size = sizes[len(ranges)]
+        if isinstance(entry, slice):
+            start, stop, step = entry.indices(size)
+            if step < 0:
+                raise ArgumentError("key", f"step {step} is negative; use Rev")
+            ranges.append((start, max(start, stop), step))
+            shape.append(len(range(start, stop, step)))
+            continue
+        number = checks.integer(entry, "key")
+        if not -size <= number < size:
+            raise ArgumentError("key", f"index {number} is outside of a dimension of size {size}")
+        ranges.append((number % size, number % size + 1, 1))
+    starts, limits, steps = zip(*ranges, strict=True) if ranges else ((), (), ())
+    attributes = {"start_indices": starts, "limit_indices": limits, "strides": steps}
+    (part,) = builder.emit("stablehlo.slice", [value], attributes)
+    return _reshape(builder, part, tuple(shape)) if tuple(shape) != part.tensor.shape else XlaOp(builder, part)
+
+
+# --- order -----------------------------------------------------------------------------------------------------------
+
+
+@operation
+def Sort(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    comparator: XlaComputation | None = None,
+    dimension: int = -1,
+    is_stable: bool = False,
+) -> XlaOp:
+    """Arrays of one shape sorted together along `dimension` (the last one when -1). Source: "Sort".
+
+    `comparator` takes the two candidates of each operand, operand by operand, as scalars, and returns PRED: whether
+    the first comes first. Without one, the first operand is put in increasing order (floats in total order). Several
+    operands give a tuple.
+    """
+    values = checks.arrays(builder, operands, "operands")
+    checks.same_dimensions(values, "operands")
+    rank = values[0].tensor.rank
+    if rank == 0:
+        raise ArgumentError("operands", "a scalar has no dimension to sort along")
+    number = rank - 1 if dimension == -1 else checks.dimension(dimension, rank, "dimension")
+    scalars = [t.TensorType((), value.tensor.element_type) for value in values for _ in range(2)]
+    made = _increasing(values) if comparator is None else comparator
+    used = checks.signature(builder, made, "comparator", scalars, [t.TensorType((), t.I1)])
+    attributes = {"dimension": number, "is_stable": bool(is_stable)}
+    types = [value.type for value in values]
+    results = builder.emit("stablehlo.sort", values, attributes, types, [region_of(used, scalars)])
+    return builder.collate(results)
+
+
+def _increasing(values: Sequence[Value]) -> XlaComputation:
+    """The comparator that looks at the first operand alone."""
+    inner = XlaBuilder("compare_less_than")
+    parameters = [
+        OPERATIONS["Parameter"](
+            inner, number, Shape.scalar_shape(values[number // 2].tensor.element_type), f"p{number}"
+        )  # type: ignore[arg-type]
+        for number in range(2 * len(values))
+    ]
+    OPERATIONS["LtTotalOrder"](parameters[0], parameters[1])
+    return inner.Build()
+
+
+@operation
+def TopK(builder: XlaBuilder, operand: XlaOp, k: int, largest: bool = True) -> XlaOp:
+    """The `k` largest (or smallest) entries of the last dimension and their indices: a tuple (values, S32 indices).
+
+    In order, equal entries by index. `operand` has a last dimension of at least `k`. Source: "TopK".
+    """
+    value = checks.array(builder, operand, "operand")
+    if value.tensor.rank == 0:
+        raise ArgumentError("operand", "must have at least 1 dimension")
+    count = checks.integer(k, "k", 0)
+    shape = value.tensor.static_shape
+    if count > shape[-1]:
+        raise ArgumentError("k", f"{count} is more than the last dimension's size {shape[-1]}")
+    if largest:
+        kind = value.tensor.with_shape((*shape[:-1], count))
+        types = [kind, kind.with_element_type(t.I32)]
+        return builder.tuple(builder.emit("chlo.top_k", [value], {"k": count}, types))
+    last = {"iota_dimension": len(shape) - 1}
+    (places,) = builder.emit("stablehlo.iota", [], last, [value.tensor.with_element_type(t.I32)])
+    ordered = OPERATIONS["Sort"](builder, [operand, XlaOp(builder, places)], None, -1, True)
+    parts = [_first(builder, ordered, i, count) for i in range(2)]
+    return builder.tuple(parts)
+
+
+def _first(builder: XlaBuilder, ordered: XlaOp, index: int, count: int) -> Value:
+    part = OPERATIONS["GetTupleElement"](builder, ordered, index)
+    return builder.value(OPERATIONS["Index"](builder, part, (..., slice(0, count))), "operand")
+
+
+@operation
+def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> XlaOp:
+    """The size of a dimension as an S32 scalar; of a dynamic one, the size it has. Source: "GetDimensionSize"."""
+    value = checks.array(builder, operand, "operand")
+    number = checks.dimension(dimension, value.tensor.rank, "dimension")
+    return builder.emit_one("stablehlo.get_dimension_size", [value], {"dimension": number}, t.TensorType((), t.I32))
+
+
+@operation
+def SetDimensionSize(builder: XlaBuilder, operand: XlaOp, size: XlaOp, dimension: int) -> XlaOp:
+    """`operand` with `dimension` dynamic: only its first `size` (an S32 scalar) entries count from here on.
+
+    The bound of the dimension stays its size. Source: "SetDimensionSize".
+    """
+    value = checks.array(builder, operand, "operand")
+    number = checks.dimension(dimension, value.tensor.rank, "dimension")
+    count = checks.scalar(builder, size, "size")
+    if count.tensor.element_type is not t.I32:
+        raise ArgumentError("size", f"must be s32[], got {Shape.of(count.type)}")
+    shape = Shape.of(value.type)
+    dynamic = [flag or d == number for d, flag in enumerate(shape.dynamic)]
+    kind = Shape(shape.primitive_type, shape.sizes, dynamic).tensor
+    return builder.emit_one("stablehlo.set_dimension_size", [value, count], {"dimension": number}, kind)

@@ -1,0 +1,197 @@
+"""Operations that read or write at indices known while running.
+
+Source: XlaBuilder operation semantics, "DynamicSlice", "DynamicUpdateSlice", "Gather", "Scatter".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation, region_of
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import operation
+from spmd.builder.options import GatherDimensionNumbers, ScatterDimensionNumbers
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+
+def _starts(builder: XlaBuilder, start_indices: Any, rank: int) -> list[Value]:
+    """One integer scalar a dimension, from scalars or from a vector."""
+    if isinstance(start_indices, XlaOp) and start_indices.shape.rank() == 1:
+        vector = checks.array(builder, start_indices, "start_indices")
+        if vector.tensor.shape != (rank,):
+            raise ArgumentError("start_indices", f"a vector of {rank} entries is needed, got {Shape.of(vector.type)}")
+        values = [_entry(builder, vector, i) for i in range(rank)]
+    else:
+        given = start_indices if isinstance(start_indices, (list, tuple)) else [start_indices]
+        if len(given) != rank:
+            raise ArgumentError("start_indices", f"{rank} scalars are needed, one a dimension, got {len(given)}")
+        values = [checks.scalar(builder, one, f"start_indices[{i}]") for i, one in enumerate(given)]
+    for value in values:
+        checks.kind(value, "start_indices", "of an integer type", "signed", "unsigned")
+        checks.same_element_type(value, values[0], "start_indices")
+    return values
+
+
+def _entry(builder: XlaBuilder, vector: Value, index: int) -> Value:
+    attributes = {"start_indices": (index,), "limit_indices": (index + 1,), "strides": (1,)}
+    (part,) = builder.emit("stablehlo.slice", [vector], attributes)
+    (made,) = builder.emit("stablehlo.reshape", [part], None, [part.tensor.with_shape(())])
+    return made
+
+
+@operation
+def DynamicSlice(
+    builder: XlaBuilder, operand: XlaOp, start_indices: Sequence[XlaOp] | XlaOp, size_indices: Sequence[int]
+) -> XlaOp:
+    """The part of `operand` of sizes `size_indices` at `start_indices`, moved inside the operand where it sticks out.
+
+    `start_indices`: one integer scalar a dimension, or a vector of them. Source: "DynamicSlice".
+    """
+    value = checks.array(builder, operand, "operand")
+    rank = value.tensor.rank
+    sizes = checks.integers(size_indices, "size_indices", rank, 0)
+    for number, (size, whole) in enumerate(zip(sizes, value.tensor.static_shape, strict=True)):
+        if size > whole:
+            raise ArgumentError("size_indices", f"{size} is more than the size {whole} of dimension {number}")
+    starts = _starts(builder, start_indices, rank)
+    return builder.emit_one("stablehlo.dynamic_slice", [value, *starts], {"slice_sizes": sizes})
+
+
+@operation
+def DynamicUpdateSlice(
+    builder: XlaBuilder, operand: XlaOp, update: XlaOp, start_indices: Sequence[XlaOp] | XlaOp
+) -> XlaOp:
+    """`operand` with `update` in it at `start_indices`, moved inside where it sticks out.
+
+    `update` has the operand's rank and element type, and no larger dimension. Source: "DynamicUpdateSlice".
+    """
+    value, part = checks.array(builder, operand, "operand"), checks.array(builder, update, "update")
+    checks.same_element_type(part, value, "update")
+    sizes, whole = part.tensor.static_shape, value.tensor.static_shape
+    if len(sizes) != len(whole) or any(one > two for one, two in zip(sizes, whole, strict=True)):
+        raise ArgumentError("update", f"must fit into operand {Shape.of(value.type)}, got {Shape.of(part.type)}")
+    starts = _starts(builder, start_indices, value.tensor.rank)
+    return builder.emit_one("stablehlo.dynamic_update_slice", [value, part, *starts])
+
+
+@operation
+def Gather(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    start_indices: XlaOp,
+    offset_dims: Sequence[int] | GatherDimensionNumbers = (),
+    collapsed_slice_dims: Sequence[int] = (),
+    slice_sizes: Sequence[int] = (),
+    start_index_map: Sequence[int] = (),
+    index_vector_dim: int | None = None,
+    indices_are_sorted: bool = False,
+    *,
+    dimension_numbers: GatherDimensionNumbers | None = None,
+) -> XlaOp:
+    """Slices of `operand`, of `slice_sizes`, at the indices in `start_indices`, put together. Source: "Gather".
+
+    `index_vector_dim` is the dimension of `start_indices` that holds an index vector (its rank: an implicit last
+    dimension of size 1); the last dimension unless given. `start_index_map[i]` is the operand's dimension that entry i
+    indexes. `collapsed_slice_dims`, of slice size 1, are left out of the result; the others become `offset_dims` of it.
+    Also Gather(operand, start_indices, dimension_numbers, slice_sizes), as xla_client has it.
+    """
+    value, indices = checks.array(builder, operand, "operand"), checks.array(builder, start_indices, "start_indices")
+    checks.kind(indices, "start_indices", "of an integer type", "signed", "unsigned")
+    if isinstance(offset_dims, GatherDimensionNumbers):
+        dimension_numbers, slice_sizes = offset_dims, slice_sizes or collapsed_slice_dims
+    rank = value.tensor.rank
+    if dimension_numbers is None:
+        vector = indices.tensor.rank - 1 if index_vector_dim is None else index_vector_dim
+        dimension_numbers = GatherDimensionNumbers(
+            list(checks.integers(offset_dims, "offset_dims")),
+            list(checks.dimensions(collapsed_slice_dims, rank, "collapsed_slice_dims")),
+            list(checks.dimensions(start_index_map, rank, "start_index_map")),
+            checks.dimension(vector, indices.tensor.rank + 1, "index_vector_dim"),
+        )
+    numbers = dimension_numbers
+    sizes = checks.integers(slice_sizes, "slice_sizes", rank, 0)
+    for number, (size, whole) in enumerate(zip(sizes, value.tensor.static_shape, strict=True)):
+        if size > whole:
+            raise ArgumentError("slice_sizes", f"{size} is more than the size {whole} of dimension {number} of operand")
+    for number in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims):
+        if sizes[number] > 1:
+            raise ArgumentError(
+                "collapsed_slice_dims", f"the slice size of dimension {number} must be 1, got {sizes[number]}"
+            )
+    dropped = len(numbers.collapsed_slice_dims) + len(numbers.operand_batching_dims)
+    if rank != len(numbers.offset_dims) + dropped:
+        message = f"{len(numbers.offset_dims)} offset and {dropped} collapsed dimensions for an operand of rank {rank}"
+        raise ArgumentError("offset_dims", f"{message}: they must add up to the rank")
+    attributes = {
+        "dimension_numbers": numbers.attribute(),
+        "slice_sizes": sizes,
+        "indices_are_sorted": bool(indices_are_sorted),
+    }
+    return builder.emit_one("stablehlo.gather", [value, indices], attributes)
+
+
+@operation
+def Scatter(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    scatter_indices: XlaOp,
+    updates: XlaOp | Sequence[XlaOp],
+    update_computation: XlaComputation,
+    index_vector_dim: int | ScatterDimensionNumbers | None = None,
+    update_window_dims: Sequence[int] = (),
+    inserted_window_dims: Sequence[int] = (),
+    scatter_dims_to_operand_dims: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    *,
+    dimension_numbers: ScatterDimensionNumbers | None = None,
+) -> XlaOp:
+    """`operands` updated at `scatter_indices` with `updates`, by `update_computation`. Source: "Scatter".
+
+    The computation takes the current value of each operand, then each update, and returns the new values. Several
+    operands, all of one shape, give a tuple. Also Scatter(operands, scatter_indices, updates, computation,
+    dimension_numbers).
+    """
+    values = checks.arrays(builder, operands, "operands")
+    indices = checks.array(builder, scatter_indices, "scatter_indices")
+    checks.kind(indices, "scatter_indices", "of an integer type", "signed", "unsigned")
+    changes = checks.arrays(builder, updates, "updates")
+    if len(changes) != len(values):
+        raise ArgumentError("updates", f"{len(values)} are needed, one an operand, got {len(changes)}")
+    checks.same_dimensions(values, "operands")
+    checks.same_dimensions(changes, "updates")
+    for i, (change, value) in enumerate(zip(changes, values, strict=True)):
+        checks.same_element_type(change, value, f"updates[{i}]")
+    if isinstance(index_vector_dim, ScatterDimensionNumbers):
+        dimension_numbers = index_vector_dim
+    elif dimension_numbers is None:
+        vector = indices.tensor.rank - 1 if index_vector_dim is None else index_vector_dim
+        rank = values[0].tensor.rank
+        dimension_numbers = ScatterDimensionNumbers(
+            list(_ascending(update_window_dims, changes[0].tensor.rank, "update_window_dims")),
+            list(_ascending(inserted_window_dims, rank, "inserted_window_dims")),
+            list(checks.dimensions(scatter_dims_to_operand_dims, rank, "scatter_dims_to_operand_dims")),
+            checks.dimension(vector, indices.tensor.rank + 1, "index_vector_dim"),
+        )
+    used = checks.reducer(builder, update_computation, "update_computation", values)
+    scalars = [t.TensorType((), value.tensor.element_type) for value in values] * 2
+    attributes = {
+        "scatter_dimension_numbers": dimension_numbers.attribute(),
+        "indices_are_sorted": bool(indices_are_sorted),
+        "unique_indices": bool(unique_indices),
+    }
+    everything = [*values, indices, *changes]
+    types = [value.type for value in values]
+    return builder.collate(builder.emit("stablehlo.scatter", everything, attributes, types, [region_of(used, scalars)]))
+
+
+def _ascending(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+    numbers = checks.dimensions(values, rank, argument)
+    if list(numbers) != sorted(numbers):
+        raise ArgumentError(argument, f"{list(numbers)} must be in increasing order")
+    return numbers

@@ -1,0 +1,85 @@
+"""Random numbers.
+
+Source: XlaBuilder operation semantics, "RngNormal", "RngUniform", "RngBitGenerator"; "RngBernoulli" of the TensorFlow
+compiler framework document.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.ops.source import array_shape_argument
+from spmd.builder.options import RandomAlgorithm
+from spmd.builder.shape import Shape
+
+
+def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tuple[str, XlaOp], shape: Shape) -> XlaOp:
+    given = array_shape_argument(shape)
+    parameters = [checks.scalar(builder, operand, argument) for argument, operand in (one, two)]
+    for (argument, _), value in zip((one, two), parameters, strict=True):
+        if value.tensor.element_type is not given.tensor.element_type:
+            raise ArgumentError(argument, f"must have the element type of shape {given}, got {Shape.of(value.type)}")
+    sizes = builder.constant(np.array(given.sizes, dtype=np.int64))
+    attributes = {"rng_distribution": distribution}
+    return builder.emit_one("stablehlo.rng", [*parameters, sizes], attributes, given.tensor)
+
+
+@operation
+def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
+    """Numbers of the normal distribution of mean `mu` and standard deviation `sigma`, scalars of `shape`'s float type."""
+    given = array_shape_argument(shape)
+    if not given.tensor.element_type.is_float:  # type: ignore[union-attr]
+        raise ArgumentError("shape", f"must be of a floating-point type, got {given}")
+    return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), given)
+
+
+@operation
+def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
+    """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
+    given = array_shape_argument(shape)
+    if given.tensor.element_type.is_complex:  # type: ignore[union-attr]
+        raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {given}")
+    return _rng(builder, "UNIFORM", ("a", a), ("b", b), given)
+
+
+@operation
+def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
+    """1 with probability `mean` (an F32 scalar), else 0, as U32."""
+    given = array_shape_argument(shape)
+    if given.tensor.element_type is not t.UI32:
+        raise ArgumentError("shape", f"must have element type U32, got {given}")
+    chance = checks.scalar(builder, mean, "mean")
+    if chance.tensor.element_type is not t.F32:
+        raise ArgumentError("mean", f"must be f32[], got {Shape.of(chance.type)}")
+    zero, one = (XlaOp(builder, builder.constant(np.asarray(number, np.float32))) for number in (0, 1))
+    drawn = OPERATIONS["RngUniform"](builder, zero, one, Shape.array_shape("f32", given.sizes))
+    hit = OPERATIONS["Lt"](builder, drawn, XlaOp(builder, chance))
+    return OPERATIONS["ConvertElementType"](builder, hit, "u32")  # type: ignore[no-any-return]
+
+
+@operation
+def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initial_state: XlaOp, shape: Shape) -> XlaOp:
+    """Random bits: a tuple of the state that follows and an array of `shape`. Source: "RngBitGenerator".
+
+    `algorithm`: RNG_DEFAULT, RNG_THREE_FRY (initial_state u64[2]) or RNG_PHILOX (u64[2] or u64[3]).
+    """
+    try:
+        name = (algorithm if isinstance(algorithm, RandomAlgorithm) else RandomAlgorithm[algorithm]).value
+    except KeyError:
+        raise ArgumentError(
+            "algorithm", f"one of {[a.name for a in RandomAlgorithm]} is needed, got {algorithm!r}"
+        ) from None
+    state = checks.array(builder, initial_state, "initial_state")
+    given = array_shape_argument(shape)
+    checks.kind(state, "initial_state", "of an integer type", "unsigned", "signed")
+    allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [state.tensor.shape])
+    if state.tensor.shape not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
+        wanted = " or ".join(f"u64[{size[0]}]" for size in allowed)
+        raise ArgumentError("initial_state", f"must be {wanted} for {name}, got {Shape.of(state.type)}")
+    types = [state.type, given.tensor]
+    return builder.tuple(builder.emit("stablehlo.rng_bit_generator", [state], {"rng_algorithm": name}, types))

@@ -1,0 +1,253 @@
+"""Operations that fold elements with a computation.
+
+Source: XlaBuilder operation semantics, "Map", "Reduce", "ReduceWindow", "SelectAndScatter".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation, region_of
+from spmd.builder.errors import ArgumentError
+from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.options import Padding, make_padding
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+#: SAME, VALID, or (low, high) for each dimension.
+PaddingLike = Padding | str | Sequence[tuple[int, int]]
+
+
+def _folded(builder: XlaBuilder, operands: Any, init_values: Any) -> tuple[list[Value], list[Value]]:
+    """Arrays of one shape and a scalar for each."""
+    values = checks.arrays(builder, operands, "operands")
+    checks.same_dimensions(values, "operands")
+    given = init_values if isinstance(init_values, (list, tuple)) else [init_values]
+    if len(given) != len(values):
+        raise ArgumentError("init_values", f"{len(values)} scalars are needed, one an operand, got {len(given)}")
+    starts = [
+        checks.scalar(builder, one, f"init_values[{i}]" if len(given) > 1 else "init_values", value)
+        for i, (one, value) in enumerate(zip(given, values, strict=True))
+    ]
+    return values, starts
+
+
+def _scalars(values: Sequence[Value]) -> list[t.Type]:
+    return [t.TensorType((), value.tensor.element_type) for value in values]
+
+
+@operation
+def Reduce(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+    dimensions: Sequence[int],
+) -> XlaOp:
+    """`dimensions` of arrays of one shape folded away by `computation`, starting from `init_values`.
+
+    The computation takes a scalar for each array folded so far, then one for each input, and returns one for each (a
+    tuple when there are several). So does the operation. Source: "Reduce".
+    """
+    values, starts = _folded(builder, operands, init_values)
+    numbers = checks.dimensions(dimensions, values[0].tensor.rank, "dimensions")
+    used = checks.reducer(builder, computation, "computation", values)
+    region = region_of(used, _scalars(values) * 2)
+    sizes = tuple(size for number, size in enumerate(values[0].tensor.shape) if number not in numbers)
+    bounds = values[0].tensor.bounds
+    kept = None if bounds is None else tuple(b for number, b in enumerate(bounds) if number not in numbers)
+    if kept is not None and all(bound is None for bound in kept):
+        kept = None
+    types = [t.TensorType(sizes, value.tensor.element_type, kept) for value in values]
+    attributes = {"dimensions": tuple(sorted(numbers))}
+    return builder.collate(builder.emit("stablehlo.reduce", [*values, *starts], attributes, types, [region]))
+
+
+@operation
+def ReduceAll(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+) -> XlaOp:
+    """Reduce over all dimensions."""
+    first = operands[0] if isinstance(operands, (list, tuple)) else operands
+    rank = checks.array(builder, first, "operands").tensor.rank
+    return OPERATIONS["Reduce"](builder, operands, init_values, computation, range(rank))  # type: ignore[no-any-return]
+
+
+def window_padding(
+    padding: Any, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """(low, high) for each dimension from SAME, VALID or the pairs themselves."""
+    if isinstance(padding, (Padding, str)):
+        try:
+            return make_padding(sizes, window, strides, padding)
+        except ValueError as error:
+            raise ArgumentError("padding", str(error)) from None
+    pairs = [checks.integers(pair, "padding", 2) for pair in padding]
+    if len(pairs) != len(sizes):
+        raise ArgumentError("padding", f"{len(sizes)} (low, high) pairs are needed, got {len(pairs)}")
+    return [(low, high) for low, high in pairs]
+
+
+def dilated(size: int, dilation: int) -> int:
+    return (size - 1) * dilation + 1 if size else 0
+
+
+@operation
+def ReduceWindow(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: PaddingLike = Padding.VALID,
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+) -> XlaOp:
+    """The elements of every window of the operands folded by `computation`, starting from `init_values`.
+
+    `padding` is Padding.SAME, Padding.VALID, or a (low, high) pair for each dimension. Strides and dilations are 1
+    unless given. Several operands, of one shape, give a tuple. Source: "ReduceWindow".
+    """
+    values, starts = _folded(builder, operands, init_values)
+    sizes = values[0].tensor.static_shape
+    rank = len(sizes)
+    window = checks.integers(window_dimensions, "window_dimensions", rank, 1)
+    strides = checks.per_dimension(window_strides, rank, "window_strides")
+    base = checks.per_dimension(base_dilations, rank, "base_dilations")
+    spread = checks.per_dimension(window_dilations, rank, "window_dilations")
+    area = [dilated(size, factor) for size, factor in zip(sizes, base, strict=True)]
+    reach = [dilated(size, factor) for size, factor in zip(window, spread, strict=True)]
+    pairs = window_padding(padding, area, reach, strides)
+    used = checks.reducer(builder, computation, "computation", values)
+    attributes = {
+        "window_dimensions": window,
+        "window_strides": strides,
+        "base_dilations": base,
+        "window_dilations": spread,
+        "padding": np.array(pairs, dtype=np.int64).reshape(rank, 2),
+    }
+    region = region_of(used, _scalars(values) * 2)
+    return builder.collate(builder.emit("stablehlo.reduce_window", [*values, *starts], attributes, None, [region]))
+
+
+@operation
+def ReduceWindowWithGeneralPadding(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    init_values: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    base_dilations: Sequence[int] | None = None,
+    window_dilations: Sequence[int] | None = None,
+    padding: Sequence[tuple[int, int]] = (),
+) -> XlaOp:
+    """ReduceWindow with a (low, high) pair for each dimension, in xla_client's order of arguments."""
+    return OPERATIONS["ReduceWindow"](  # type: ignore[no-any-return]
+        builder, operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
+        window_dilations,
+    )  # fmt: skip
+
+
+@operation
+def SelectAndScatter(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    select: XlaComputation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: PaddingLike,
+    source: XlaOp,
+    init_value: XlaOp,
+    scatter: XlaComputation,
+) -> XlaOp:
+    """The elements of `source` brought to the element that `select` picks in each window of `operand`.
+
+    `source` has the shape that ReduceWindow gives for these windows. Where windows pick one element more than once,
+    `scatter` (current value, source element) combines; all others are `init_value`. `select` returns whether its first
+    argument, the earlier one, is picked. Source: "SelectAndScatter".
+    """
+    value = checks.array(builder, operand, "operand")
+    given = checks.array(builder, source, "source")
+    start = checks.scalar(builder, init_value, "init_value", value)
+    checks.same_element_type(given, value, "source")
+    sizes = value.tensor.static_shape
+    window = checks.integers(window_dimensions, "window_dimensions", len(sizes), 1)
+    strides = checks.per_dimension(window_strides, len(sizes), "window_strides")
+    pairs = window_padding(padding, sizes, window, strides)
+    wanted = tuple(
+        max((size + low + high - width) // step + 1, 0)
+        for size, (low, high), width, step in zip(sizes, pairs, window, strides, strict=True)
+    )
+    if given.tensor.shape != wanted:
+        raise ArgumentError(
+            "source", f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(given.type)}"
+        )
+    scalars = _scalars([value]) * 2
+    picker = checks.signature(builder, select, "select", scalars, [t.TensorType((), t.I1)])
+    combiner = checks.reducer(builder, scatter, "scatter", [value])
+    attributes = {
+        "window_dimensions": window,
+        "window_strides": strides,
+        "padding": np.array(pairs, dtype=np.int64).reshape(len(sizes), 2),
+    }
+    regions = [region_of(picker, scalars), region_of(combiner, scalars)]
+    return builder.emit_one("stablehlo.select_and_scatter", [value, given, start], attributes, value.type, regions)
+
+
+@operation
+def SelectAndScatterWithGeneralPadding(
+    builder: XlaBuilder,
+    operand: XlaOp,
+    select: XlaComputation,
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None,
+    padding: Sequence[tuple[int, int]],
+    source: XlaOp,
+    init_value: XlaOp,
+    scatter: XlaComputation,
+) -> XlaOp:
+    """SelectAndScatter with a (low, high) pair for each dimension."""
+    return OPERATIONS["SelectAndScatter"](  # type: ignore[no-any-return]
+        builder, operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
+    )
+
+
+@operation
+def Map(
+    builder: XlaBuilder,
+    operands: XlaOp | Sequence[XlaOp],
+    computation: XlaComputation,
+    dimensions: Sequence[int] | None = None,
+    static_operands: Sequence[XlaOp] = (),
+) -> XlaOp:
+    """`computation`, on scalars, applied at every index of arrays of one shape. Source: "Map".
+
+    It takes one scalar for each operand, then the `static_operands` (of any shape, the same for every element), and
+    returns a scalar. `dimensions` are all dimensions in order.
+    """
+    values = checks.arrays(builder, operands, "operands")
+    checks.same_dimensions(values, "operands")
+    rank = values[0].tensor.rank
+    numbers = tuple(range(rank)) if dimensions is None else checks.integers(dimensions, "dimensions")
+    if numbers != tuple(range(rank)):
+        raise ArgumentError("dimensions", f"must be all dimensions in order, {list(range(rank))}, got {list(numbers)}")
+    fixed = [builder.value(one, f"static_operands[{i}]") for i, one in enumerate(static_operands)]
+    scalars = _scalars(values)
+    used = checks.signature(builder, computation, "computation", [*scalars, *(one.type for one in fixed)])
+    result = used.result.type
+    if not isinstance(result, t.TensorType) or result.rank:
+        raise ArgumentError("computation", f"must return a scalar, {used.name()} returns {Shape.of(result)}")
+    kind = values[0].tensor.with_element_type(result.element_type)
+    region = region_of(used, scalars, fixed)
+    return builder.emit_one("stablehlo.map", values, {"dimensions": numbers}, kind, [region])

@@ -1,0 +1,152 @@
+"""Operations that make values: parameters, constants, iota, tuples.
+
+Source: XlaBuilder operation semantics, "Iota", "Tuple", "GetTupleElement"; "Constants vs. parameters" and the C++
+interface of the TensorFlow compiler framework document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.errors import ArgumentError
+from spmd.builder.literal import Literal, as_array
+from spmd.builder.operation import operation
+from spmd.builder.shape import ElementLike, Shape
+
+
+def shape_argument(shape: Any, argument: str = "shape") -> Shape:
+    """A Shape, or its text."""
+    if isinstance(shape, str):
+        try:
+            return Shape.parse(shape)
+        except ValueError as error:
+            raise ArgumentError(argument, str(error)) from None
+    if not isinstance(shape, Shape):
+        raise ArgumentError(argument, f"a Shape is needed, got {type(shape).__name__}")
+    return shape
+
+
+def array_shape_argument(shape: Any, argument: str = "shape") -> Shape:
+    given = shape_argument(shape, argument)
+    if not given.is_array():
+        raise ArgumentError(argument, f"an array's shape is needed, got {given}")
+    return given
+
+
+@operation
+def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: str = "") -> XlaOp:
+    """Argument number `parameter_number` of the computation, of `shape` (an array, a tuple or a token)."""
+    return builder.parameter(checks.integer(parameter_number, "parameter_number"), shape_argument(shape), str(name))
+
+
+@operation
+def Constant(builder: XlaBuilder, value: Any) -> XlaOp:
+    """A constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
+    literal = value if isinstance(value, Literal) else Literal(value)
+    return _literal(builder, literal)
+
+
+@operation
+def ConstantLiteral(builder: XlaBuilder, literal: Literal) -> XlaOp:
+    """A constant with the value of a Literal."""
+    if not isinstance(literal, Literal):
+        raise ArgumentError("literal", f"a Literal is needed, got {type(literal).__name__}")
+    return _literal(builder, literal)
+
+
+def _literal(builder: XlaBuilder, literal: Literal) -> XlaOp:
+    if not literal.shape().is_tuple():
+        return XlaOp(builder, builder.constant(literal.array()))
+    parts = [_literal(builder, part) for part in literal.tuple_elements()]
+    return builder.tuple([builder.value(part, "literal") for part in parts])
+
+
+def _ranked(builder: XlaBuilder, value: Any, rank: int, type: ElementLike | None) -> XlaOp:
+    array = as_array(value, type)
+    if array.ndim != rank:
+        raise ArgumentError("values" if rank else "value", f"rank {rank} is needed, got rank {array.ndim}")
+    return XlaOp(builder, builder.constant(array))
+
+
+@operation
+def ConstantR0(builder: XlaBuilder, value: Any, type: ElementLike | None = None) -> XlaOp:
+    """A scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
+    return _ranked(builder, value, 0, type)
+
+
+@operation
+def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, type: ElementLike | None = None) -> XlaOp:
+    """A vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
+    if value is not None:
+        length = checks.integer(values, "length", 0)
+        element = as_array(value, type)
+        if element.ndim:
+            raise ArgumentError("value", f"a scalar is needed, got rank {element.ndim}")
+        return XlaOp(builder, builder.constant(np.broadcast_to(element, (length,))))
+    return _ranked(builder, values, 1, type)
+
+
+@operation
+def ConstantR2(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+    """A matrix constant, from nested lists or an array."""
+    return _ranked(builder, values, 2, type)
+
+
+@operation
+def ConstantR2FromArray2D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+    """A matrix constant."""
+    return _ranked(builder, values, 2, type)
+
+
+@operation
+def ConstantR3FromArray3D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+    """A constant of rank 3."""
+    return _ranked(builder, values, 3, type)
+
+
+@operation
+def ConstantR4FromArray4D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+    """A constant of rank 4."""
+    return _ranked(builder, values, 4, type)
+
+
+@operation
+def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
+    """0, 1, 2, ... along `iota_dimension` of an array of `shape`. Source: "Iota".
+
+    In the form of xla_client, `Iota(builder, F32, 4)`, a vector of an element type and a size.
+    """
+    if not isinstance(shape, (Shape, str)) or (isinstance(shape, str) and "[" not in shape):
+        shape, iota_dimension = Shape.array_shape(shape, [checks.integer(iota_dimension, "size", 0)]), 0
+    given = array_shape_argument(shape)
+    kind = given.tensor
+    if kind.element_type.kind == "i1":  # type: ignore[union-attr]
+        raise ArgumentError("shape", f"must be of a number type, got {given}")
+    number = checks.dimension(iota_dimension, given.rank(), "iota_dimension")
+    return builder.emit_one("stablehlo.iota", [], {"iota_dimension": number}, kind)
+
+
+@operation
+def Tuple(builder: XlaBuilder, elements: Any) -> XlaOp:
+    """A tuple of any values. Source: "Tuple"."""
+    given = elements if isinstance(elements, (list, tuple)) else [elements]
+    return builder.tuple([builder.value(element, f"elements[{i}]") for i, element in enumerate(given)])
+
+
+@operation
+def GetTupleElement(builder: XlaBuilder, tuple_data: XlaOp, index: int) -> XlaOp:
+    """Element `index` of a tuple. Source: "GetTupleElement"."""
+    value = builder.value(tuple_data, "tuple_data")
+    if not isinstance(value.type, t.TupleType):
+        raise ArgumentError("tuple_data", f"a tuple is needed, got {Shape.of(value.type)}")
+    number = checks.integer(index, "index")
+    if not 0 <= number < len(value.type.types):
+        raise ArgumentError(
+            "index", f"{number} is not in [0, {len(value.type.types)}), the elements of {Shape.of(value.type)}"
+        )
+    return XlaOp(builder, builder.element(value, number))

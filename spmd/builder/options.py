@@ -1,0 +1,230 @@
+"""What operations take beside arrays: padding, dimension numbers, groups, channels.
+
+Names and fields are those of xla_data.proto, as the XlaBuilder operation semantics use them. The structures that
+StableHLO has too are its own, seen through XLA's field names.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from spmd.dialects import structs
+
+
+class Padding(enum.Enum):
+    """SAME pads so that, at stride 1, the output has the input's shape; VALID pads nothing."""
+
+    SAME = "SAME"
+    VALID = "VALID"
+    kSame = "SAME"
+    kValid = "VALID"
+
+
+PaddingType = Padding
+
+
+class FftType(enum.Enum):
+    FFT = "FFT"
+    IFFT = "IFFT"
+    RFFT = "RFFT"
+    IRFFT = "IRFFT"
+
+
+class RandomAlgorithm(enum.Enum):
+    RNG_DEFAULT = "DEFAULT"
+    RNG_THREE_FRY = "THREE_FRY"
+    RNG_PHILOX = "PHILOX"
+    rng_default = "DEFAULT"
+    rng_three_fry = "THREE_FRY"
+    rng_philox = "PHILOX"
+
+
+class Transpose(enum.Enum):
+    """What TriangularSolve does to `a` first."""
+
+    NO_TRANSPOSE = "NO_TRANSPOSE"
+    TRANSPOSE = "TRANSPOSE"
+    ADJOINT = "ADJOINT"
+
+
+class ChannelType(enum.IntEnum):
+    """Who talks to whom over a channel."""
+
+    CHANNEL_TYPE_INVALID = 0
+    DEVICE_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    HOST_TO_DEVICE = 3
+
+
+@dataclass(frozen=True)
+class PaddingConfigDimension:
+    """Padding of one dimension: at both ends (negative: elements are taken away) and between elements."""
+
+    edge_padding_low: int = 0
+    edge_padding_high: int = 0
+    interior_padding: int = 0
+
+
+@dataclass
+class PaddingConfig:
+    """One PaddingConfigDimension a dimension; also made from (low, high, interior) triples."""
+
+    dimensions: list[PaddingConfigDimension] = field(default_factory=list)
+
+    def __init__(self, dimensions: Iterable[PaddingConfigDimension | Sequence[int]] = ()) -> None:
+        self.dimensions = [
+            entry if isinstance(entry, PaddingConfigDimension) else PaddingConfigDimension(*entry)
+            for entry in dimensions
+        ]
+
+    def add_dimensions(self, low: int = 0, high: int = 0, interior: int = 0) -> PaddingConfigDimension:
+        self.dimensions.append(PaddingConfigDimension(low, high, interior))
+        return self.dimensions[-1]
+
+
+@dataclass
+class DotDimensionNumbers:
+    lhs_contracting_dimensions: list[int] = field(default_factory=list)
+    rhs_contracting_dimensions: list[int] = field(default_factory=list)
+    lhs_batch_dimensions: list[int] = field(default_factory=list)
+    rhs_batch_dimensions: list[int] = field(default_factory=list)
+
+    def add_lhs_contracting_dimensions(self, dimension: int) -> None:
+        self.lhs_contracting_dimensions.append(dimension)
+
+    def add_rhs_contracting_dimensions(self, dimension: int) -> None:
+        self.rhs_contracting_dimensions.append(dimension)
+
+    def add_lhs_batch_dimensions(self, dimension: int) -> None:
+        self.lhs_batch_dimensions.append(dimension)
+
+    def add_rhs_batch_dimensions(self, dimension: int) -> None:
+        self.rhs_batch_dimensions.append(dimension)
+
+    def attribute(self) -> structs.DotDimensionNumbers:
+        return structs.DotDimensionNumbers(
+            tuple(self.lhs_batch_dimensions),
+            tuple(self.rhs_batch_dimensions),
+            tuple(self.lhs_contracting_dimensions),
+            tuple(self.rhs_contracting_dimensions),
+        )
+
+
+@dataclass
+class ConvolutionDimensionNumbers:
+    """Which dimension of input, kernel and output is what; the default is batch, feature, then space.
+
+    For two spatial dimensions: input and output {batch, feature, y, x}, kernel {output feature, input feature, y, x}.
+    """
+
+    input_batch_dimension: int = 0
+    input_feature_dimension: int = 1
+    input_spatial_dimensions: list[int] = field(default_factory=list)
+    kernel_output_feature_dimension: int = 0
+    kernel_input_feature_dimension: int = 1
+    kernel_spatial_dimensions: list[int] = field(default_factory=list)
+    output_batch_dimension: int = 0
+    output_feature_dimension: int = 1
+    output_spatial_dimensions: list[int] = field(default_factory=list)
+
+    @classmethod
+    def default(cls, spatial: int) -> ConvolutionDimensionNumbers:
+        """The default numbers for `spatial` spatial dimensions."""
+        places = range(2, 2 + spatial)
+        return cls(0, 1, list(places), 0, 1, list(places), 0, 1, list(places))
+
+    def attribute(self) -> structs.ConvDimensionNumbers:
+        return structs.ConvDimensionNumbers(
+            self.input_batch_dimension,
+            self.input_feature_dimension,
+            tuple(self.input_spatial_dimensions),
+            self.kernel_input_feature_dimension,
+            self.kernel_output_feature_dimension,
+            tuple(self.kernel_spatial_dimensions),
+            self.output_batch_dimension,
+            self.output_feature_dimension,
+            tuple(self.output_spatial_dimensions),
+        )
+
+
+@dataclass
+class GatherDimensionNumbers:
+    offset_dims: list[int] = field(default_factory=list)
+    collapsed_slice_dims: list[int] = field(default_factory=list)
+    start_index_map: list[int] = field(default_factory=list)
+    index_vector_dim: int = 0
+    operand_batching_dims: list[int] = field(default_factory=list)
+    start_indices_batching_dims: list[int] = field(default_factory=list)
+
+    def attribute(self) -> structs.GatherDimensionNumbers:
+        return structs.GatherDimensionNumbers(
+            tuple(self.offset_dims),
+            tuple(self.collapsed_slice_dims),
+            tuple(self.operand_batching_dims),
+            tuple(self.start_indices_batching_dims),
+            tuple(self.start_index_map),
+            self.index_vector_dim,
+        )
+
+
+@dataclass
+class ScatterDimensionNumbers:
+    update_window_dims: list[int] = field(default_factory=list)
+    inserted_window_dims: list[int] = field(default_factory=list)
+    scatter_dims_to_operand_dims: list[int] = field(default_factory=list)
+    index_vector_dim: int = 0
+    input_batching_dims: list[int] = field(default_factory=list)
+    scatter_indices_batching_dims: list[int] = field(default_factory=list)
+
+    def attribute(self) -> structs.ScatterDimensionNumbers:
+        return structs.ScatterDimensionNumbers(
+            tuple(self.update_window_dims),
+            tuple(self.inserted_window_dims),
+            tuple(self.input_batching_dims),
+            tuple(self.scatter_indices_batching_dims),
+            tuple(self.scatter_dims_to_operand_dims),
+            self.index_vector_dim,
+        )
+
+
+@dataclass
+class ReplicaGroup:
+    """The ids of the replicas of one group, in the group's order."""
+
+    replica_ids: list[int] = field(default_factory=list)
+
+
+@dataclass
+class ChannelHandle:
+    """A send/recv pair's name."""
+
+    handle: int = 0
+    type: ChannelType = ChannelType.DEVICE_TO_DEVICE
+
+
+@dataclass
+class PrecisionConfig:
+    """Precision of each operand of a contraction: DEFAULT, HIGH or HIGHEST."""
+
+    operand_precision: list[str] = field(default_factory=list)
+
+
+def make_padding(
+    sizes: Sequence[int], window: Sequence[int], strides: Sequence[int], padding: Padding | str
+) -> list[tuple[int, int]]:
+    """(low, high) of every dimension for SAME or VALID padding; `window` has its dilation in it already.
+
+    SAME gives ceil(size / stride) positions; the odd element of padding goes to the high end.
+    """
+    if Padding(padding) is Padding.VALID:
+        return [(0, 0)] * len(sizes)
+    size, width, stride = (np.asarray(values, dtype=np.int64) for values in (sizes, window, strides))
+    total = np.maximum((-(-size // stride) - 1) * stride + width - size, 0)
+    return [(low, high) for low, high in zip((total // 2).tolist(), (total - total // 2).tolist(), strict=True)]
+
+
+MakePadding = make_padding
