@@ -1,0 +1,154 @@
+"""`dense<...>` literals: from the text between the brackets to an array, without looking at one element at a time.
+
+The nesting is checked as a whole: what is left of the text when all but brackets and commas is taken away must be the
+pattern that the shape prescribes.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr
+from spmd.syntax.literals import Array, float_array, hex_bytes, parse_elements, raw_array
+from spmd.types import ElementType, QuantizedType, TensorType, storage_range
+
+_BRACKETS = str.maketrans("", "", "[]()")
+_SPACES = str.maketrans("", "", " \t\r\n")
+_NO_BRACKETS_OR_COMMAS = re.compile(r"[^\[\](),]+")
+_SPOILT = re.compile(r"[^\s\d.eE+\-xa-fA-F,\[\]()]|\d\s+\d")
+_SPOILT_BOOLEANS = re.compile(r"[^\struefals01,\[\]\-]")
+_MANY = 64
+_HIGHEST_RANK = 64
+
+
+def dense(body: str, type: TensorType) -> DenseAttr:
+    """The constant `dense<body> : type`; ValueError says what is wrong with it."""
+    element, shape = checked_type(type)
+    body = body.strip()
+    part = element.real
+    if (_SPOILT_BOOLEANS if element.is_boolean else _SPOILT).search(body):
+        raise ValueError(f"expected elements of type {element}, got {_shortened(body)}")
+    if not body:
+        if type.size:
+            raise ValueError(f"expected {type.size} elements for {type}, got none")
+        return _made(np.empty(shape, element.dtype), type)
+    if body[0] != "[":
+        return splat(_scalar(body, element), type)
+    size = type.size
+    if size > len(body):
+        raise ValueError(f"inferred shape of elements literal does not match type {type}: it has too few elements")
+    if _NO_BRACKETS_OR_COMMAS.sub("", body) != _pattern(shape, "(,)" if element.is_complex else ""):
+        raise ValueError(f"inferred shape of elements literal ({_shape_of(body)}) does not match type {type}")
+    count = size * (2 if element.is_complex else 1)
+    if not size:
+        if body.translate(_BRACKETS).translate(_SPACES).strip(","):
+            raise ValueError(f"expected no elements for {type}")
+        return _made(np.empty(shape, element.dtype), type)
+    flat = _numbers(body.translate(_BRACKETS), part, count)
+    return _made(flat.view(element.dtype).reshape(shape), type)
+
+
+def dense_hex(digits: str, type: TensorType) -> DenseAttr:
+    """The constant `dense<"0xdigits"> : type`: the elements' bytes, or those of one element."""
+    return dense_raw(hex_bytes(digits), type)
+
+
+def dense_raw(data: bytes, type: TensorType) -> DenseAttr:
+    """The constant whose elements' bytes are `data`."""
+    element, shape = checked_type(type)
+    flat = raw_array(data, element, type.size)
+    if flat.size == 1 and type.size != 1:
+        return splat(flat.reshape(()), type)
+    return _made(flat.reshape(shape), type)
+
+
+def splat(scalar: Array, type: TensorType) -> DenseAttr:
+    """One element seen everywhere; ValueError when NumPy has no array of that shape."""
+    try:
+        return DenseAttr(np.broadcast_to(_frozen(scalar), type.static_shape), type)
+    except ValueError:
+        raise ValueError(f"a constant of type {type} is larger than any array can be") from None
+
+
+def checked_type(type: Any) -> tuple[ElementType, tuple[int, ...]]:
+    """The element type that stands in memory, and the shape; ValueError for a type no constant has."""
+    if not isinstance(type, TensorType):
+        raise ValueError(f"elements literal must be a shaped type, got {type}")
+    if not type.is_static:
+        raise ValueError(f"elements literal type must have static shape, got {type}")
+    element = type.element_type.storage if isinstance(type.element_type, QuantizedType) else type.element_type
+    if not isinstance(element, ElementType) or element.numpy is None:
+        raise ValueError(f"no constant has elements of type {element}")
+    if type.rank > _HIGHEST_RANK:
+        raise ValueError(f"a constant has at most {_HIGHEST_RANK} dimensions")
+    return element, type.static_shape
+
+
+def _made(array: Array, type: TensorType) -> DenseAttr:
+    return DenseAttr(_frozen(array), type)
+
+
+def _frozen(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def _scalar(body: str, element: ElementType) -> Array:
+    if not element.is_complex:
+        return parse_elements([body], element).reshape(())
+    parts = re.fullmatch(r"\(([^,()]*),([^,()]*)\)", body)
+    if parts is None:
+        raise ValueError(f"expected a pair such as (1.0, 2.0), got {_shortened(body)}")
+    return parse_elements([parts[1].strip(), parts[2].strip()], element.real).view(element.dtype).reshape(())
+
+
+def _pattern(shape: tuple[int, ...], leaf: str) -> str:
+    text = leaf
+    for extent in reversed(shape):
+        text = "[" + ",".join([text] * extent) + "]"
+    return text
+
+
+def _shape_of(body: str) -> str:
+    """The shape that the first elements of a nested list suggest, for an error."""
+    depth = len(body) - len(body.replace(" ", "").lstrip("[")) if len(body) < 10_000 else 0
+    return f"nested {depth} deep" if depth else "nested otherwise"
+
+
+def _shortened(text: str) -> str:
+    return f"'{text[:40]}...'" if len(text) > 40 else f"'{text}'"
+
+
+def _numbers(text: str, element: ElementType, count: int) -> Array:
+    def texts() -> list[str]:
+        return [entry.strip() for entry in text.split(",")]
+
+    if count > _MANY and not element.is_boolean and "x" not in text:
+        many = _many_numbers(text, element, count, texts)
+        if many is not None:
+            return many
+    return parse_elements(texts(), element)
+
+
+def _many_numbers(text: str, element: ElementType, count: int, texts: Callable[[], list[str]]) -> Array | None:
+    """All numbers of a long list at once; None when the careful way must tell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            if element.is_float:
+                values = np.fromstring(text, dtype=np.float64, sep=",")
+                return float_array(values, texts, element) if len(values) == count else None
+            values = np.fromstring(text, dtype=np.int64, sep=",")
+        except (ValueError, DeprecationWarning):
+            return None
+    low, high = (int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max))
+    if element.is_integer:
+        low, high = max(low + 1, storage_range(element)[0]), min(high - 1, storage_range(element)[1])
+    if len(values) != count or "." in text or not (low <= int(values.min()) and int(values.max()) <= high):
+        return None
+    return values.astype(element.dtype)

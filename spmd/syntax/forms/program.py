@@ -1,0 +1,343 @@
+"""Modules, functions, constants, loops and reductions: forms of whole ops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spmd import types as t
+from spmd.attributes import DictAttr
+from spmd.dialects import core
+from spmd.dialects.core import OpDef
+from spmd.errors import Diagnostic, ParseError
+from spmd.ir import Block, Function, Op, Region, new_op
+from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.elements import type_sequence
+
+if TYPE_CHECKING:
+    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.printer import Printer
+
+_VISIBILITIES = ("public", "private", "nested")
+
+
+class _Whole(Directive):
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        self.definition = definition
+
+
+@custom("Module")
+class ModuleForm(_Whole):
+    """`module @name attributes {...} {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        if parser.tokens[parser.position] in _VISIBILITIES:
+            pending.attributes["sym_visibility"] = parser.keyword()
+        if parser.tokens[parser.position][:1] == "@":
+            pending.attributes["sym_name"] = parser.symbol()
+        if parser.take("attributes"):
+            parser.entries(pending)
+        region = parser.region(isolated=True, dialect="builtin")
+        if not region.blocks:
+            region.blocks.append(Block())
+        parser.check_symbols(region.blocks[0])
+        pending.regions.append(region)
+        pending.result_types = ()
+
+    def print(self, printer: Printer, op: Op) -> str:
+        if op.results or op.operands or len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
+            return printer.decline()
+        visibility = op.attributes.get("sym_visibility")
+        name = op.attributes.get("sym_name")
+        text = f" {visibility}" if visibility else ""
+        text += f" {printer.symbol(name)}" if name is not None else ""
+        dictionary = printer.dictionary(op, {"sym_name", "sym_visibility"})
+        text += f" attributes {dictionary}" if dictionary else ""
+        return f"{text} {printer.region(op.regions[0], isolated=True, dialect='builtin')}"
+
+
+@custom("Func")
+class FunctionForm(_Whole):
+    """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        if parser.tokens[parser.position] in _VISIBILITIES:
+            pending.attributes["sym_visibility"] = parser.keyword()
+        pending.attributes["sym_name"] = parser.symbol()
+        arguments, argument_attributes, named = self._arguments(parser)
+        results: list[t.Type] = []
+        result_attributes: list[DictAttr] = []
+        if parser.take("->"):
+            self._results(parser, results, result_attributes)
+        pending.attributes["function_type"] = t.FunctionType(tuple(type for _, type in arguments), tuple(results))
+        if any(entry.entries for entry in argument_attributes):
+            pending.attributes["arg_attrs"] = tuple(argument_attributes)
+        if any(entry.entries for entry in result_attributes):
+            pending.attributes["res_attrs"] = tuple(result_attributes)
+        if parser.take("attributes"):
+            parser.entries(pending)
+        pending.result_types = ()
+        if parser.tokens[parser.position] == "{":
+            if not named and arguments:
+                parser.expected("arguments with names, for a function with a body")
+            region = parser.region(arguments, isolated=True, dialect="func")
+            if not region.blocks:
+                parser.fail_number(pending.location.number, "expected a non-empty function body")
+            pending.regions.append(region)
+        else:
+            pending.regions.append(Region())
+
+    def _arguments(self, parser: Parser) -> tuple[list[tuple[str, t.Type]], list[DictAttr], bool]:
+        parser.expect("(")
+        found: list[tuple[str, t.Type]] = []
+        attributes: list[DictAttr] = []
+        named = parser.tokens[parser.position][:1] == "%"
+        while not parser.take(")"):
+            found.append(parser.argument() if named else ("", parser.type()))
+            attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
+            if parser.tokens[parser.position][:3] == "loc":
+                parser.location()
+            if not parser.take(","):
+                parser.expect(")")
+                break
+        return found, attributes, named
+
+    def _results(self, parser: Parser, results: list[t.Type], attributes: list[DictAttr]) -> None:
+        if not parser.at("("):
+            results.append(parser.type())
+            return
+        parser.position += 1
+        while not parser.take(")"):
+            results.append(parser.type())
+            attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
+            if not parser.take(","):
+                parser.expect(")")
+                break
+
+    def print(self, printer: Printer, op: Op) -> str:
+        if not isinstance(op, Function) or len(op.regions) != 1 or op.operands or op.results:
+            return printer.decline()
+        visibility = op.attributes.get("sym_visibility")
+        text = f" {visibility}" if visibility else ""
+        text += f" {printer.symbol(op.symbol)}("
+        declaration = op.is_declaration
+        header, body = "", ""
+        if not declaration:
+            if [a.type for a in op.regions[0].blocks[0].arguments] != list(op.type.inputs):
+                return printer.decline()
+            header, body = printer.function_body(op)
+        else:
+            parts = zip(op.type.inputs, op.argument_attributes, strict=True)
+            header = ", ".join(f"{type}{printer.entries(attributes)}" for type, attributes in parts)
+        text += header + ")" + self._result_text(printer, op)
+        named = {"sym_name", "function_type", "sym_visibility", "arg_attrs", "res_attrs"}
+        dictionary = printer.dictionary(op, named)
+        text += f" attributes {dictionary}" if dictionary else ""
+        return text if declaration else f"{text} {body}"
+
+    def _result_text(self, printer: Printer, op: Function) -> str:
+        results = op.type.results
+        if not results:
+            return ""
+        texts = [f"{type}{printer.entries(a)}" for type, a in zip(results, op.result_attributes, strict=True)]
+        if len(texts) == 1 and not op.result_attributes[0] and not isinstance(results[0], t.FunctionType):
+            return f" -> {texts[0]}"
+        return f" -> ({', '.join(texts)})"
+
+
+@custom("Constant")
+class ConstantForm(_Whole):
+    """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        if parser.take("("):
+            parser.expect(")")
+            if parser.take("<"):
+                parser.entries(pending)
+                parser.expect(">")
+            if parser.tokens[parser.position] == "{":
+                parser.entries(pending)
+            parser.expect(":")
+            pending.result_types = parser.function_type().results
+            return
+        if parser.tokens[parser.position] == "{":
+            parser.entries(pending)
+        position = parser.position
+        value = parser.attribute()
+        type = getattr(value, "type", None)
+        if not isinstance(type, t.TensorType):
+            parser.fail("expected elements such as dense<...> : tensor<...>", position)
+        parser.file(pending, "value", value)
+        pending.result_types = (type,)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        value = op.attributes.get("value")
+        if value is None or len(op.results) != 1 or value.type is not op.results[0].type:
+            return printer.decline()
+        dictionary = printer.dictionary(op, {"value"})
+        return (f" {dictionary} " if dictionary else " ") + printer.attribute(value)
+
+
+@custom("While")
+class WhileForm(_Whole):
+    """`stablehlo.while(%a = %b) : types attributes {...} cond {...} do {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        parser.expect("(")
+        names: list[str] = []
+        while not parser.take(")"):
+            name = parser.tokens[parser.position]
+            if name[:1] != "%" or "#" in name or ":" in name:
+                parser.expected("an SSA name")
+            names.append(name)
+            parser.position += 1
+            parser.expect("=")
+            parser.operand(pending)
+            if not parser.take(","):
+                parser.expect(")")
+                break
+        types: list[t.Type] = []
+        if names:
+            parser.expect(":")
+            types = type_sequence(parser)
+        pending.operand_types = pending.result_types = types
+        parser.resolve(pending)
+        if parser.take("attributes"):
+            parser.entries(pending)
+        arguments = list(zip(names, types, strict=True))
+        for keyword in ("cond", "do"):
+            parser.expect(keyword)
+            pending.regions.append(parser.region(arguments))
+
+    def print(self, printer: Printer, op: Op) -> str:
+        types = op.operand_types
+        if len(op.regions) != 2 or op.result_types != types or any(len(region.blocks) != 1 for region in op.regions):
+            return printer.decline()
+        if any([a.type for a in region.block.arguments] != types for region in op.regions):
+            return printer.decline()
+        named = printer.enter_arguments(op.regions[1].block, "iterArg")
+        cond, do = (printer.region(region, arguments=named) for region in op.regions)
+        pairs = ", ".join(f"{a} = {printer.name(b)}" for a, b in zip(named, op.operands, strict=True))
+        text = f"({pairs})" + (f" : {', '.join(map(str, types))}" if types else "")
+        dictionary = printer.dictionary(op, set())
+        text += f" attributes {dictionary}" if dictionary else ""
+        return f"{text}\n{printer.indentation}cond {cond} do {do}"
+
+
+@custom("Reduce")
+class ReduceForm(_Whole):
+    """`stablehlo.reduce(%x init: %y) applies op across dimensions = [0] : type`, or with `reducer(...) (...) {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        inits: list[str] = []
+        while parser.take("("):
+            parser.operand(pending)
+            parser.expect("init")
+            parser.expect(":")
+            init = parser.tokens[parser.position]
+            if init[:1] != "%":
+                parser.expected("an SSA operand")
+            inits.append(init)
+            parser.position += 1
+            parser.expect(")")
+            if not parser.take(","):
+                break
+        pending.operands += inits
+        inner = self._applied(parser) if parser.take("applies") else None
+        parser.expect("across")
+        parser.expect("dimensions")
+        parser.expect("=")
+        pending.attributes["dimensions"] = parser.integer_list()
+        if parser.tokens[parser.position] == "{":
+            parser.entries(pending)
+        parser.expect(":")
+        signature = parser.function_type()
+        pending.operand_types, pending.result_types = signature.inputs, signature.results
+        if inner is None:
+            parser.resolve(pending)
+            self._reducer(parser, pending)
+        else:
+            pending.regions.append(self._made_region(pending, inner, signature))
+
+    def _applied(self, parser: Parser) -> OpDef:
+        position = parser.position
+        name = parser.keyword("an operation name")
+        definition = core.OPS.get(name)
+        if definition is None or definition.dialect != self.definition.dialect or not _is_binary(definition):
+            parser.fail(
+                f"expected the inner-op to be a commutative binary-op from the {self.definition.dialect} dialect, "
+                f"with zero region, producing single result; got {name}", position
+            )  # fmt: skip
+        return definition
+
+    def _made_region(self, pending: Pending, inner: OpDef, signature: t.FunctionType) -> Region:
+        if not signature.inputs:
+            raise ParseError(Diagnostic(pending.location, "input types missing in reduce-op function type", pending.name))
+        first = signature.inputs[0]
+        element = first.element_type if isinstance(first, (t.TensorType, t.UnrankedTensorType)) else first
+        scalar = t.TensorType((), element)
+        block = Block([scalar, scalar])
+        op = new_op(inner.name, block.arguments, [scalar], definition=inner, location=pending.location)
+        end = new_op(
+            f"{inner.dialect}.return", op.results,
+            definition=core.OPS.get(f"{inner.dialect}.return"), location=pending.location,
+        )  # fmt: skip
+        block.ops += [op, end]
+        return Region([block])
+
+    def _reducer(self, parser: Parser, pending: Pending) -> None:
+        parser.expect("reducer")
+        elements: list[tuple[str, t.Type]] = []
+        accumulators: list[tuple[str, t.Type]] = []
+        while parser.take("("):
+            elements.append(parser.argument())
+            parser.expect(",")
+            accumulators.append(parser.argument())
+            parser.expect(")")
+        pending.regions.append(parser.region(elements + accumulators))
+
+    def print(self, printer: Printer, op: Op) -> str:
+        count = len(op.operands) // 2
+        block = op.regions[0].blocks[0] if len(op.regions) == 1 and len(op.regions[0].blocks) == 1 else None
+        if block is None or not count or len(op.operands) != 2 * count or "dimensions" not in op.attributes:
+            return printer.decline()
+        pairs = zip(op.operands[:count], op.operands[count:], strict=True)
+        text = ", ".join(f"({printer.name(a)} init: {printer.name(b)})" for a, b in pairs)
+        compact = self._compact(op, block)
+        text += f" applies {compact.name}" if compact else ""
+        text += f" across dimensions = [{', '.join(map(str, op['dimensions']))}]"
+        dictionary = printer.dictionary(op, {"dimensions"})
+        text += f" {dictionary}" if dictionary else ""
+        text += f" : {printer.signature(op)}"
+        if compact:
+            return text
+        if len(block.arguments) != 2 * count:
+            return printer.decline()
+        named = printer.enter_arguments(block, "arg")
+        shown = [f"{name}: {a.type}" for name, a in zip(named, block.arguments, strict=True)]
+        groups = " ".join(f"({a}, {b})" for a, b in zip(shown[:count], shown[count:], strict=True))
+        return f"{text}\n{printer.indentation} reducer{groups}  {printer.region(op.regions[0], arguments=named)}"
+
+    def _compact(self, op: Op, block: Block) -> Op | None:
+        """The op of the region, if all of the region follows from it."""
+        if len(block.ops) != 2 or len(block.arguments) != 2:
+            return None
+        inner, end = block.ops
+        first = op.operands[0].type
+        if inner.definition is None or not _is_binary(inner.definition) or inner.attributes or inner.discardable:
+            return None
+        if inner.definition.dialect != self.definition.dialect or not isinstance(first, t.TensorType):
+            return None
+        scalar = t.TensorType((), first.element_type)
+        types = [*inner.operand_types, *inner.result_types, *(a.type for a in block.arguments)]
+        forwarded = inner.operands == block.arguments and end.operands == inner.results
+        same = all(type is scalar for type in types) and end.name == f"{self.definition.dialect}.return"
+        return inner if forwarded and same and not end.discardable else None
+
+
+def _is_binary(definition: OpDef) -> bool:
+    return (
+        "commutative" in definition.traits
+        and len(definition.operands) == 2
+        and len(definition.results) == 1
+        and not definition.regions
+    )

@@ -1,0 +1,158 @@
+"""Types after the colon, abbreviated where operands and results agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spmd import types as t
+from spmd.dialects.core import OpDef
+from spmd.errors import Diagnostic, ParseError
+from spmd.ir import Op
+from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.elements import type_sequence
+
+if TYPE_CHECKING:
+    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.printer import Printer
+
+
+def assign_signature(parser: Parser, pending: Pending, signature: t.FunctionType, position: int) -> None:
+    """Takes operand and result types from `(types) -> type`."""
+    if len(signature.inputs) != len(pending.operands):
+        parser.fail(f"{len(pending.operands)} operands present, but expected {len(signature.inputs)}", position)
+    if len(signature.results) != 1:
+        parser.fail("expected single output", position)
+    pending.operand_types = signature.inputs
+    pending.result_types = signature.results
+
+
+@custom("SameOperandsAndResultType")
+@custom("VariadicSameOperandsAndResultType")
+class SameOperandsAndResultType(Directive):
+    """One type for all operands and the result, or the whole signature."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        position = parser.position
+        type = parser.type()
+        if type.__class__ is t.FunctionType:
+            assign_signature(parser, pending, type, position)  # type: ignore[arg-type]
+        else:
+            pending.operand_types = (type,) * len(pending.operands)
+            pending.result_types = (type,)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        type = op.results[0].type
+        if all(operand.type is type for operand in op.operands):
+            return str(type)
+        return printer.signature(op)
+
+
+@custom("PairwiseOpType")
+class PairwiseOpType(Directive):
+    """A list of types, the same for operands and results."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        position = parser.position
+        types = type_sequence(parser)
+        if not types:
+            parser.expected("a type list")
+        if len(types) != len(pending.operands):
+            parser.fail(
+                "number of operands and types do not match: "
+                f"got {len(pending.operands)} operands and {len(types)} types", position
+            )  # fmt: skip
+        pending.operand_types = pending.result_types = types
+
+    def print(self, printer: Printer, op: Op) -> str:
+        return ", ".join(map(str, op.operand_types))
+
+
+@custom("TupleOpType")
+class TupleOpType(Directive):
+    """The result's tuple type, which tells the operands'."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        position = parser.position
+        type = parser.type()
+        if not isinstance(type, t.TupleType):
+            parser.fail(f"expected a tuple type, got {type}", position)
+        if len(type.types) != len(pending.operands):
+            parser.fail(
+                "number of operands and types do not match: "
+                f"got {len(pending.operands)} operands and {len(type.types)} types", position
+            )  # fmt: skip
+        pending.operand_types = type.types
+        pending.result_types = (type,)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        return str(op.results[0].type)
+
+
+@custom("ComplexOpType")
+class ComplexOpType(Directive):
+    """The complex result's type, which tells that of both parts."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        position = parser.position
+        type = parser.type()
+        if isinstance(type, t.FunctionType):
+            assign_signature(parser, pending, type, position)
+            return
+        part = real_type(type)
+        if part is None:
+            parser.fail(f"expected a tensor with complex element type, got {type}", position)
+        pending.operand_types = (part,) * len(pending.operands)
+        pending.result_types = (type,)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        type = op.results[0].type
+        part = real_type(type)
+        return str(type) if all(operand.type is part for operand in op.operands) else printer.signature(op)
+
+
+def real_type(type: t.Type) -> t.TensorType | None:
+    """The type of the real part of a complex tensor; None for any other type."""
+    if not isinstance(type, t.TensorType) or not isinstance(type.element_type, t.ElementType):
+        return None
+    return type.with_element_type(type.element_type.real) if type.element_type.is_complex else None
+
+
+@custom("SelectOpType")
+class SelectOpType(Directive):
+    """The predicate's type and that of the rest, or the whole signature."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        position = parser.position
+        types = type_sequence(parser)
+        if len(types) == 1 and isinstance(types[0], t.FunctionType):
+            assign_signature(parser, pending, types[0], position)
+        elif len(types) == 2:
+            if len(pending.operands) != 3:
+                raise ParseError(
+                    Diagnostic(pending.location, f"expected 3 operands, got {len(pending.operands)}", pending.name)
+                )
+            pending.operand_types = (types[0], types[1], types[1])
+            pending.result_types = (types[1],)
+        else:
+            parser.fail("expected functional type or list of two types", position)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        result = op.results[0].type
+        if op.operands[1].type is result and op.operands[2].type is result:
+            return f"{op.operands[0].type}, {result}"
+        return printer.signature(op)

@@ -1,0 +1,223 @@
+"""Text to tokens.
+
+One regular expression splits the text; what appears as one thing in most programs is one token: a whole type, a
+function type, a list of integers, a constant without strings inside. The parser keeps tables from such a token's text
+to its meaning, so each distinct type is looked at once in a program. A composite token that stands where the grammar
+wants its parts is split into them (`Tokens.split`).
+
+A token is its text, nothing else: places are worked out again from the token's number when somebody asks. The text is
+taken in pieces, so that what is wrong at the head of a huge file is told at once.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from spmd.errors import Location, Source
+
+_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+_BALANCED = ""  # text between < and >, itself balanced; four levels deep
+for _ in range(4):
+    _BALANCED = rf'(?:[^<>"\n\-]++|->|-|{_STRING}' + (rf"|<{_BALANCED}>" if _BALANCED else "") + ")*+"
+_SCALAR = r"(?:[su]?i\d++|bf16|tf32|f\d\w*+|index|none)(?![\w$.])"
+_TYPE = (
+    rf"(?:tensor<(?:[\w?]++>|{_BALANCED}>)|(?:tuple|complex|memref|vector)<{_BALANCED}>"
+    rf"|![A-Za-z_][\w$.]*+(?:<{_BALANCED}>)?+|{_SCALAR})"
+)
+_TYPES = rf"\((?:{_TYPE}(?:, {_TYPE})*+)?+\)"
+_SYMBOL = rf"@(?:[\w$.\-]++|{_STRING})"
+_COMPOSITE = (
+    rf"{_TYPES} -> (?:{_TYPE}|{_TYPES})(?! ->)",
+    _TYPE,
+    r'dense<[^"<>/]*+>(?: : tensor<[\w?]++>)?+',
+    r'array<[^"<>\n/]*+>',
+    r"\[[-\d:, ]*+\]",
+    r"loc\(#\w++\)",
+    rf"\#[A-Za-z_][\w$.\-]*+<{_BALANCED}>",
+)
+_VALUE = r"%[\w$.\-]++(?:[#:]\d++)?+"
+_SIMPLE = (
+    r"(?:(?<=tensor<)|(?<=memref<)|(?<=vector<))(?:\d++|\?)(?:x(?:\d++|\?))*+x",
+    r"[A-Za-z_][\w$.]*+",
+    r"->",
+    r"\{-\#|\#-\}",
+    r"-?\d++\.\d*+(?:[eE][-+]?\d++)?+|0x[\da-fA-F]++(?!\w)|-?\d++",
+    _STRING,
+    rf"{_SYMBOL}(?:::{_SYMBOL})*+",
+    r"\^[\w$.\-]++",
+    r"\#[A-Za-z_\d][\w$.\-]*+|![A-Za-z_][\w$.]*+",
+    r"::|.|\Z",
+)
+_SKIP = r"(?>[ \t\r\n]++|//[^\n]*+)*+"
+
+
+def _compile(*alternatives: str) -> re.Pattern[str]:
+    return re.compile(_SKIP + "(" + "|".join(alternatives) + ")", re.ASCII | re.DOTALL)
+
+
+_TOKEN = _compile(_VALUE, r"[,=]|:(?!:)", *_COMPOSITE, *_SIMPLE)
+_PART = _compile(_VALUE, *_SIMPLE)
+
+#: How much text is taken at a time, how many tokens are kept ready, and how long a hex string is set apart.
+_PIECE = 1 << 18
+_READY = 1 << 12
+_LONG = 1 << 12
+
+
+class LongHex(str):
+    """The token of a long `"0x..."`: not copied out of the text; `digits` gives the digits after `0x`."""
+
+    __slots__ = ("_end", "_source", "_start")
+
+    def __new__(cls, source: str, start: int, end: int) -> LongHex:
+        made = super().__new__(cls, '"0x"')
+        made._source, made._start, made._end = source, start, end
+        return made
+
+    @property
+    def digits(self) -> str:
+        return self._source[self._start : self._end]
+
+
+def split_parts(text: str) -> list[str]:
+    """The tokens of a composite token's text, none of them composite, with an empty one at the end."""
+    tokens = _PART.findall(text)
+    if len(tokens) > 1 and not tokens[-2]:
+        tokens.pop()
+    return tokens
+
+
+def part_offsets(text: str) -> list[int]:
+    """Where each token of `split_parts(text)` starts."""
+    return [match.start(1) for match in _PART.finditer(text)]
+
+
+class OutOfTokens(Exception):
+    """An op is longer than what was kept ready: the text must be taken in larger pieces."""
+
+
+class Tokens:
+    """The tokens of a text: `list` holds those at hand, the last one empty; `base` is the number of `list[0]`."""
+
+    __slots__ = ("_end", "_pieces", "_splits", "base", "list", "piece", "ready", "source")
+
+    def __init__(self, source: Source, piece: int = _PIECE) -> None:
+        self.source = source
+        self.piece = piece
+        self.ready = _READY
+        self.list: list[str] = [""]
+        self.base = 0
+        self._end = 0
+        self._pieces: list[tuple[int, int, int]] = []  # number of the first token, start and end in the text
+        self._splits: list[int] = []
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole text has been taken."""
+        return self._end >= len(self.source.text)
+
+    def fill(self, position: int) -> int:
+        """Forgets the tokens before `position`, takes more text, and returns the position of the same token."""
+        kept = self.list[position:]
+        self.base += position
+        kept.pop()
+        while len(kept) < self.ready and not self.at_end:
+            start, end = self._end, self._piece_end()
+            self._pieces.append((self.base + len(kept), start, end))
+            kept += self._take(start, end)
+            self._end = end
+        kept.append("")
+        self.list = kept
+        return 0
+
+    def _piece_end(self) -> int:
+        """The end of the next piece: a line's end, or the end of the last whole token of a line too long."""
+        text, start = self.source.text, self._end
+        if text.startswith('"0x', start):
+            closed = text.find('"', start + 1) + 1
+            if closed - start > _LONG:
+                return closed
+        end = start + self.piece
+        if end >= len(text):
+            end = len(text)
+        else:
+            line_end = text.rfind("\n", start, end) + 1
+            end = line_end if line_end > start else self._long_line_end(start, end)
+        # A long hex string is a piece of its own: the search for its end is all the lexing it needs.
+        found = text.find('"0x', start + 1, end)
+        while found >= 0:
+            closed = text.find('"', found + 1) + 1
+            if closed - found > _LONG and text[found - 1] in "< :":
+                return found
+            if closed <= 0:
+                break
+            found = text.find('"0x', max(closed, found + 1), end)
+        return end
+
+    def _long_line_end(self, start: int, end: int) -> int:
+        text = self.source.text
+        following = text.find("\n", end, end + 16 * self.piece) + 1
+        if following:
+            return following
+        last = prior = start
+        for match in _TOKEN.finditer(text, start, min(len(text), end + self.piece)):
+            prior, last = last, match.end()
+        # The last token may go on beyond what was looked at.
+        return len(text) if last >= len(text) else prior if prior > start else len(text)
+
+    def _take(self, start: int, end: int) -> list[str]:
+        text = self.source.text
+        if end - start > _LONG and text.startswith('"0x', start):
+            return [LongHex(text, start + 3, end - 1)]
+        tokens: list[str] = _TOKEN.findall(text, start, end)
+        while tokens and not tokens[-1]:
+            tokens.pop()
+        return tokens
+
+    def split(self, position: int) -> None:
+        """Replaces the composite token at `position` by its parts."""
+        parts = split_parts(self.list[position])[:-1]
+        if len(parts) > 1:
+            self._splits.append(self.base + position)
+            self.list[position : position + 1] = parts
+
+    def offset(self, number: int) -> int:
+        """Where in the text token `number` starts."""
+        at = bisect_right(self._pieces, number, key=lambda piece: piece[0]) - 1
+        if at < 0:
+            return 0
+        first, start, end = self._pieces[at]
+        text = self.source.text
+        if end - start > _LONG and text.startswith('"0x', start):
+            return start
+        spans = [match.span(1) for match in _TOKEN.finditer(text, start, end)]
+        while spans and spans[-1][0] == spans[-1][1]:
+            spans.pop()
+        following = self._pieces[at + 1][0] if at + 1 < len(self._pieces) else None
+        for split in self._splits:
+            if first <= split and (following is None or split < following) and split - first < len(spans):
+                begin, finish = spans[split - first]
+                offsets = part_offsets(text[begin:finish])[:-1]
+                ends = [*offsets[1:], finish - begin]
+                spans[split - first : split - first + 1] = [
+                    (begin + a, begin + b) for a, b in zip(offsets, ends, strict=True)
+                ]
+        if number - first < len(spans):
+            return spans[number - first][0]
+        return len(text.rstrip()) if at + 1 == len(self._pieces) else end
+
+
+class TokenLocation(Location):
+    """The place of a token, found when asked for."""
+
+    __slots__ = ("_tokens", "number")
+
+    def __init__(self, tokens: Tokens, number: int) -> None:
+        self.source = tokens.source
+        self._tokens = tokens
+        self.number = number
+
+    @property
+    def offset(self) -> int:  # type: ignore[override]
+        return self._tokens.offset(self.number)

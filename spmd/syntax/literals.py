@@ -1,0 +1,235 @@
+"""Numbers and strings of the text, and whole arrays of them at once.
+
+A decimal is rounded once to the element type, halfway cases to even: never by way of a wider type, which could round
+twice. Source: specification, "Constants"; MLIR's builtin attributes for hexadecimal and raw forms.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from spmd.types import ElementType, storage_range
+
+Array = np.ndarray[Any, Any]
+
+_HEX_DIGITS = "0123456789abcdefABCDEF"
+_ESCAPE = re.compile(rb'\\(?:([0-9A-Fa-f]{2})|([nt\\"])|(.?))', re.DOTALL)
+_PLAIN_ESCAPES = {b"n": b"\n", b"t": b"\t", b"\\": b"\\", b'"': b'"'}
+
+
+def unquote(token: str) -> bytes:
+    """The bytes of a string literal, quotes and escapes taken away; ValueError for an unknown escape."""
+    data = token[1:-1].encode("utf-8", "surrogateescape")
+    if b"\\" not in data:
+        return data
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        if match[1]:
+            return bytes([int(match[1], 16)])
+        if match[2]:
+            return _PLAIN_ESCAPES[match[2]]
+        raise ValueError(f"unknown escape in string: \\{match[3].decode(errors='replace')}")
+
+    return _ESCAPE.sub(replace, data)
+
+
+def bit_dtype(element: ElementType) -> np.dtype[Any]:
+    """The unsigned dtype as wide as an element's storage in NumPy."""
+    return np.dtype(f"u{element.dtype.itemsize}")
+
+
+def mask(element: ElementType) -> int:
+    """All the bits of an element."""
+    return int((1 << element.bits) - 1)
+
+
+# --- floats ----------------------------------------------------------------------------------------------------------
+
+
+def float_array(values: Array, texts: Callable[[], list[str]], element: ElementType) -> Array:
+    """float64 `values` rounded once to `element`; `texts` gives their decimals, needed only beside ties."""
+    if element.bits == 64:
+        return values
+    rounded = _round(values, element.dtype)
+    # A decimal that lies beside a tie of the narrow type may have become that tie in float64: ask the decimal itself.
+    below = _round(np.nextafter(values, -np.inf), element.dtype)
+    above = _round(np.nextafter(values, np.inf), element.dtype)
+    width = bit_dtype(element)
+    doubtful = np.flatnonzero(below.view(width) != above.view(width))
+    if doubtful.size:
+        _settle(rounded, doubtful, below, above, texts())
+    return rounded
+
+
+def _settle(rounded: Array, doubtful: Array, below: Array, above: Array, texts: list[str]) -> None:
+    for index in doubtful.tolist():
+        low, high = float(below[index]), float(above[index])
+        if np.isfinite(low) and np.isfinite(high) and len(texts[index]) < 4096:
+            exact, middle = Fraction(texts[index]), (Fraction(low) + Fraction(high)) / 2
+            if exact != middle:
+                rounded[index] = below[index] if exact < middle else above[index]
+
+
+def _round(values: Array, dtype: np.dtype[Any]) -> Array:
+    """float64 to a narrower float, rounded once."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        if dtype in (np.float32, np.float16):
+            return values.astype(dtype)
+        return _to_odd(values).astype(dtype)
+
+
+def _to_odd(values: Array) -> Array:
+    """float64 to float32, inexact results made odd: rounding those again to far fewer bits is rounding once."""
+    single = values.astype(np.float32)
+    back = single.astype(np.float64)
+    inexact = (back != values) & np.isfinite(back)
+    bits = single.view(np.uint32)
+    even = inexact & ((bits & 1) == 0)
+    if even.any():
+        # One step towards the value that was rounded away from; from zero, the smallest subnormal of its sign.
+        outward = np.abs(values) > np.abs(back)
+        step = np.where(outward, 1, -1).astype(np.int64)
+        moved = (bits.astype(np.int64) + step).astype(np.uint32)
+        moved = np.where(single == 0, (np.signbit(values).astype(np.uint32) << 31) | np.uint32(1), moved)
+        bits = np.where(even, moved, bits)
+        single = bits.view(np.float32)
+    overflow = np.isinf(back) & np.isfinite(values)
+    largest = np.copysign(np.finfo(np.float32).max, values).astype(np.float32)
+    return np.where(overflow, largest, single)
+
+
+def float_bits(text: str, element: ElementType) -> int:
+    """The bit pattern of a decimal in `element`."""
+    value = np.array([float(text)])
+    return int(float_array(value, lambda: [text], element).view(bit_dtype(element))[0])
+
+
+# --- arrays from text ------------------------------------------------------------------------------------------------
+
+
+def parse_decimals(texts: list[str], element: ElementType) -> Array:
+    """Floating-point elements from decimals and `0x` bit patterns; ValueError for anything else."""
+    joined = ",".join(texts)
+    if "x" not in joined:
+        return float_array(np.array(texts, dtype=np.float64), lambda: texts, element)
+    hexadecimal = [index for index, text in enumerate(texts) if "x" in text]
+    plain = list(texts)
+    for index in hexadecimal:
+        plain[index] = "0.0"
+    made = float_array(np.array(plain, dtype=np.float64), lambda: plain, element)
+    bits = made.view(bit_dtype(element))
+    for index in hexadecimal:
+        bits[index] = hex_bits(texts[index], element)
+    return made
+
+
+def hex_bits(text: str, element: ElementType) -> int:
+    """The pattern of `0x...`; ValueError when it has more bits than `element`."""
+    bits = int(text, 16)
+    if bits > mask(element):
+        raise ValueError(f"{text} has more than the {element.bits} bits of {element}")
+    return bits
+
+
+def parse_integers(texts: list[str], element: ElementType) -> Array:
+    """Integer elements from decimals and `0x` literals; ValueError when one is out of range."""
+    low, high = storage_range(element) if element.is_integer else (-(2**63), 2**63 - 1)
+    try:
+        wide = np.array(texts, dtype=np.int64)
+        if not (wide.size and (int(wide.min()) < low or int(wide.max()) > high)):
+            return wide.astype(element.dtype)
+    except (ValueError, OverflowError):
+        pass
+    values = [_integer(text, element, low, high) for text in texts]
+    wide = np.array(values, dtype=np.int64 if low < 0 else np.uint64)
+    return wide.astype(element.dtype)
+
+
+def _integer(text: str, element: ElementType, low: int, high: int) -> int:
+    if len(text) > 64:
+        raise ValueError(f"integer constant of {len(text)} digits is out of range for {element}")
+    if "x" in text:
+        bits = int(text, 16)
+        if bits > mask(element):
+            raise ValueError(f"integer constant {text} is out of range for {element}")
+        return bits - (1 << element.bits) if bits > high else bits
+    value = int(text)
+    # MLIR takes the unsigned spelling of a signed pattern too, as in 255 for an i8.
+    if low < 0 and high < value <= mask(element):
+        return value - (1 << element.bits)
+    if not low <= value <= high:
+        raise ValueError(f"integer constant {text} is out of range for {element}")
+    return value
+
+
+def parse_booleans(texts: list[str]) -> Array:
+    """`true`, `false`, and the integers 0 and 1."""
+    known = {"true": True, "false": False, "1": True, "0": False, "-1": True}
+    try:
+        return np.array([known[text] for text in texts], dtype=np.bool_)
+    except KeyError as error:
+        raise ValueError(f"expected true or false, got '{error.args[0]}'") from None
+
+
+def parse_elements(texts: list[str], element: ElementType) -> Array:
+    """A flat array of `element` (not complex) from the text of each element; ValueError says what is wrong."""
+    if element.is_boolean:
+        return parse_booleans(texts)
+    if element.is_float:
+        return parse_decimals(texts, element)
+    return parse_integers(texts, element)
+
+
+# --- raw bytes -------------------------------------------------------------------------------------------------------
+
+
+def hex_bytes(digits: str) -> bytes:
+    """The bytes of hexadecimal digits; ValueError for an odd number of digits or anything else between them."""
+    if len(digits) % 2:
+        raise ValueError("hex string has an odd number of digits")
+    try:
+        return binascii.unhexlify(digits)
+    except (binascii.Error, ValueError):
+        odd = next((c for c in digits if c not in _HEX_DIGITS), "?")
+        raise ValueError(f"hex string has the character {odd!r}") from None
+
+
+def raw_array(data: bytes, element: ElementType, count: int) -> Array:
+    """A flat array from little-endian element storage, of `count` elements or one (a splat); ValueError for others.
+
+    Booleans are taken packed, eight a byte, or one a byte; smaller integers and floats take a whole byte each.
+    """
+    if element.is_boolean:
+        return _raw_booleans(data, count)
+    width = element.dtype.itemsize
+    if len(data) not in (count * width, width):
+        raise ValueError(f"{len(data)} bytes of data for {count} elements of type {element}, {width} bytes each")
+    return _canonical(np.frombuffer(data, dtype=element.dtype.newbyteorder("<")), element)
+
+
+def _canonical(array: Array, element: ElementType) -> Array:
+    """Sub-byte integers as ml_dtypes keeps them, whatever stands in the unused bits."""
+    if element.bits >= 8 or element.is_float:
+        return array
+    return array.view(np.uint8).astype(np.int64).astype(np.int8).astype(element.dtype)
+
+
+def _raw_booleans(data: bytes, count: int) -> Array:
+    if len(data) == count and count != 1:
+        return np.frombuffer(data, dtype=np.uint8) != 0
+    if len(data) == (count + 7) // 8 or len(data) == 1:
+        bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+        return bits[:count].astype(np.bool_) if len(data) != 1 or count <= 8 else _splat_of_booleans(data)
+    raise ValueError(f"{len(data)} bytes of data for {count} booleans")
+
+
+def _splat_of_booleans(data: bytes) -> Array:
+    if data[0] not in (0, 1, 255):
+        raise ValueError("one byte of data for more than 8 booleans must be 00, 01 or ff")
+    return np.array([data[0] != 0])
