@@ -232,12 +232,12 @@ class AttributeVariable(Directive):
         kind = self.kind
         if kind.cases:
             return self._case
-        if kind.type is not None:
-            return self._number
-        if kind is kinds.I64_ARRAY:
+        if kind in (kinds.I64_ARRAY, kinds.I32_ARRAY):
             return _integers
         if kind is kinds.BOOL_ARRAY:
             return _booleans
+        if kind.type is not None:
+            return self._number
         struct = _STRUCT_SPELLINGS.get(kind.text)
         if struct is not None:
             dialect, mnemonic = struct
