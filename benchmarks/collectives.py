@@ -55,7 +55,7 @@ class Result:
 def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks collectives", description=__doc__)
     parser.add_argument(
-        "--ranks", type=int, default=2, help="ranks to start when there are none (default: %(default)s)"
+        "--ranks", type=int, default=2, help="ranks to start if there are none (default: %(default)s)"
     )
     parser.add_argument("--largest", type=int, default=64, help="largest operand in MiB (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=31, help="rounds of each size (default: %(default)s)")
@@ -85,21 +85,26 @@ def run(argv: Sequence[str]) -> int:
 
 def measure(world: Any, name: str, size: int, rounds: int) -> Result:
     """Times one collective whose larger buffer has about ``size`` bytes."""
-    bare, bound, new, checked = calls = CONTESTANTS[name](world, size)
-    for call in calls:
+    bare, bound, new, checked = CONTESTANTS[name](world, size)
+    for call in (bare, bound, new, checked):
         call()
     repeats = np.array(max(1, min(1000, int(ROUND_SECONDS / _time(world, bare, 3)))))
     world.comm.Bcast(repeats)
-    seconds: list[list[float]] = [[] for _ in calls]
-    for index in range(max(rounds, 5)):
-        order = range(len(calls)) if index % 2 else reversed(range(len(calls)))
-        for which in order:
-            seconds[which].append(_time(world, calls[which], int(repeats)))
-    medians = [float(np.median(values)) for values in seconds]
-    pairs = np.array(seconds[1]) / np.array(seconds[0])
-    above = np.array(seconds[1]) - np.array(seconds[0])
-    del bound, new, checked
-    return Result(name, size, medians[0], medians[1], float(np.median(pairs)), float(np.median(above)), *medians[2:])
+    # The calls that make their results anew disturb the caches: they are measured apart.
+    plain, ours = _in_turns(world, (bare, bound), int(repeats), rounds)
+    fresh, careful = (_in_turns(world, (call,), int(repeats), rounds)[0] for call in (new, checked))
+    ratio, above = float(np.median(ours / plain)), float(np.median(ours - plain))
+    medians = [float(np.median(seconds)) for seconds in (plain, ours, fresh, careful)]
+    return Result(name, size, medians[0], medians[1], ratio, above, medians[2], medians[3])
+
+
+def _in_turns(world: Any, calls: Sequence[Call], repeats: int, rounds: int) -> list[Any]:
+    """Seconds of each call, an array over the rounds; every other round in the other order."""
+    seconds = np.empty((len(calls), max(rounds, 5)))
+    for index in range(seconds.shape[1]):
+        for which in range(len(calls))[:: 1 if index % 2 else -1]:
+            seconds[which, index] = _time(world, calls[which], repeats)
+    return list(seconds)
 
 
 def _time(world: Any, call: Call, repeats: int) -> float:
