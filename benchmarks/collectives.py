@@ -54,9 +54,7 @@ class Result:
 
 def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks collectives", description=__doc__)
-    parser.add_argument(
-        "--ranks", type=int, default=2, help="ranks to start if there are none (default: %(default)s)"
-    )
+    parser.add_argument("--ranks", type=int, default=2, help="ranks to start if there are none (default: %(default)s)")
     parser.add_argument("--largest", type=int, default=64, help="largest operand in MiB (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=31, help="rounds of each size (default: %(default)s)")
     parser.add_argument("--json", type=Path, default=Path("collectives.json"), help="results (default: %(default)s)")

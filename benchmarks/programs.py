@@ -57,10 +57,18 @@ def run(argv: Sequence[str]) -> int:
     if not files:
         print(f"no programs in {', '.join(map(str, options.paths))}", file=sys.stderr)
         return 1
-    results = [result for file in files if (result := measure(file, options.seconds)) is not None]
+    results, failed = [], []
+    for file in files:
+        try:
+            result = measure(file, options.seconds)
+        except spmd.SpmdError as error:
+            failed.append(file.name)
+            print(error, file=sys.stderr)
+            continue
+        results += [] if result is None else [result]
     print_table(HEADER, [result.row() for result in results])
-    write_json(options.json, {"programs": results})
-    return 0
+    write_json(options.json, {"programs": results, "failed": failed})
+    return 1 if failed else 0
 
 
 def measure(file: Path, seconds: float) -> Result | None:

@@ -108,7 +108,15 @@ def _bounds_at(op: Op, position: int) -> list[int]:
 
 
 def _carried_by(module: Module, function: Function, op: Op, position: int) -> list[tuple[Function, Value]]:
-    if op.name in ("func.call", "stablehlo.call"):
-        callee = module.function(str(op["callee"]).lstrip("@"))
+    """Values that hold the same index as operand ``position`` of ``op``, each with the function it is in."""
+    if op.name == "func.call":
+        callee = module.function(op["callee"])
         return [(callee, callee.arguments[position])]
+    if op.name == "func.return":
+        return [(caller, call.results[position]) for caller, call in _calls(module, function.symbol)]
     return [(function, result) for result in op.results] if op.name in CARRIERS else []
+
+
+def _calls(module: Module, callee: str) -> list[tuple[Function, Op]]:
+    ops = [(function, op) for function in module.functions for outer in function.body.ops for op in outer.walk()]
+    return [(function, op) for function, op in ops if op.name == "func.call" and op["callee"] == callee]
