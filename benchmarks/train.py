@@ -1,7 +1,8 @@
 """The data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy and mpi4py by hand, and JAX's two processes.
 
-spmd and the hand-written step run in the same two ranks, in turns. JAX runs as two processes of its own, with its
-default collectives for the CPU, before and after them. Every process has one core and one thread.
+spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread.
+JAX runs as two processes with its default collectives for the CPU: once each on a core of its own as well, and once
+with all cores for both, which leaves room for the threads it communicates with.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--coordinator", help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--pin", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.as_rank:
         (_mpi_rank if options.as_rank == "mpi" else _jax_rank)(options)
@@ -48,16 +50,16 @@ def _compare(options: argparse.Namespace) -> int:
     """Start the ranks, and tell what they measured."""
     with tempfile.TemporaryDirectory() as folder:
         into = Path(folder)
-        jax_seconds = _run_jax(options, into / "before.json") if xla.is_installed() else []
+        timings = {}
+        if xla.is_installed():
+            timings["JAX, a core each"] = Timing.of(_run_jax(options, into / "jax.json", pin=True))
         mine = [sys.executable, "-m", "benchmarks", "train", str(options.program), "--steps", str(options.steps)]
         launch = [sys.executable, "-m", "launch", "launch", "-n", str(RANKS), "--threads", "1", "--bind", "--"]
         subprocess.run([*launch, *mine, "--as-rank", "mpi", "--into", str(into / "mpi.json")], check=True)
         if xla.is_installed():
-            jax_seconds += _run_jax(options, into / "after.json")
+            timings["JAX, all cores"] = Timing.of(_run_jax(options, into / "jax.json", pin=False))
         seconds = json.loads((into / "mpi.json").read_text())
-    timings = {"spmd": Timing.of(seconds["spmd"]), "NumPy and mpi4py": Timing.of(seconds["by hand"])}
-    if jax_seconds:
-        timings["JAX, two processes"] = Timing.of(jax_seconds)
+    timings = {"spmd": Timing.of(seconds["spmd"]), "NumPy and mpi4py": Timing.of(seconds["by hand"]), **timings}
     ours = timings["spmd"].median
     rows = [
         (name, duration(timing.median), f"{timing.spread:.0%}", f"{ours / timing.median:.2f}")
@@ -110,12 +112,13 @@ def _agree(first: Sequence[Any], second: Sequence[Any]) -> None:
         np.testing.assert_allclose(mine, other, rtol=TOLERANCE, atol=TOLERANCE * float(np.abs(other).max()))
 
 
-def _run_jax(options: argparse.Namespace, into: Path) -> list[float]:
+def _run_jax(options: argparse.Namespace, into: Path, pin: bool) -> list[float]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
     mine = [sys.executable, "-m", "benchmarks", "train", str(options.program), "--steps", str(options.steps // 2)]
     mine += ["--as-rank", "jax", "--into", str(into), "--coordinator", coordinator]
+    mine += ["--pin"] if pin else []
     environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")}
     processes = [subprocess.Popen([*mine, "--rank", str(rank)], env=environment) for rank in range(RANKS)]
     statuses = [process.wait() for process in processes]
@@ -125,7 +128,7 @@ def _run_jax(options: argparse.Namespace, into: Path) -> list[float]:
 
 
 def _jax_rank(options: argparse.Namespace) -> None:
-    if hasattr(os, "sched_setaffinity"):
+    if options.pin and hasattr(os, "sched_setaffinity"):
         available = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {available[options.rank % len(available)]})
     import jax
