@@ -49,7 +49,7 @@ def contraction(op: Op, numbers: DotDimensionNumbers, algorithm: DotAlgorithm | 
     depth = prod(lhs.static_shape[axis] for axis in numbers.lhs_contracting_dimensions)
     final = (*batch, *lhs_free, *rhs_free)
     work = prod(final) * depth
-    multiply, prepare_left, prepare_right, finish = _arithmetic(lhs, rhs, result, algorithm, depth, work)
+    multiply, prepare_left, prepare_right, finish = arithmetic(lhs, rhs, result, algorithm, depth, work)
     if depth == 1 and multiply is np.matmul:
         multiply = np.multiply
     left, right = _then(left, prepare_left), _then(right, prepare_right)
@@ -106,7 +106,7 @@ def _then(first: Convert, second: Convert | None) -> Convert:
 # --- the arithmetic --------------------------------------------------------------------------------------------------
 
 
-def _arithmetic(
+def arithmetic(
     lhs: TensorType, rhs: TensorType, result: TensorType, algorithm: DotAlgorithm | None, depth: int, work: int
 ) -> tuple[Callable[..., Array], Convert | None, Convert | None, Convert | None]:
     """(matrix product, what to do to lhs, to rhs, and to the product) for the element types.
@@ -205,7 +205,8 @@ def _product_of_halves(x: Array, y: Array) -> Array:
     y_high, y_low = _halves(y)
     low = np.matmul(x_low, y_low).astype(np.int64)
     middle = (np.matmul(x_high, y_low) + np.matmul(x_low, y_high)).astype(np.int64)
-    return (low + (middle << 16)).astype(x.dtype)
+    wrapped: Array = (low + (middle << 16)).astype(x.dtype)
+    return wrapped
 
 
 def _halves(array: Array) -> tuple[Array, Array]:

@@ -1,0 +1,385 @@
+"""Reductions over sliding windows: StableHLO specification, "reduce_window", "select_and_scatter".
+
+A window that holds everything up to its element is a running total and costs one pass. A monoid is reduced one
+dimension after another, and along each by doubling, so that a window of w elements costs log2(w) passes. Any other
+region goes over the places of the window, at each of them for all windows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from spmd.ir import Op
+from spmd.kernels.core import Context, Kernel, kernel
+from spmd.kernels.data_movement import padder
+from spmd.kernels.reduction import is_identity
+from spmd.kernels.regions import Monoid, binary_of, monoids_of
+
+Array = np.ndarray[Any, Any]
+#: A region on whole arrays.
+Combine = Callable[..., tuple[Array, ...]]
+
+#: Running sums of floats longer than this are added up in blocks, for the sake of rounding.
+_BLOCK = 512
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over a padded and dilated array: sizes, strides and dilations by dimension, and how many there are."""
+
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    base_dilations: tuple[int, ...]
+    window_dilations: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def padded_shape(self) -> tuple[int, ...]:
+        return tuple(
+            max(0, low + (max(size - 1, 0) * dilation + 1 if size else 0) + high)
+            for size, dilation, (low, high) in zip(self.shape, self.base_dilations, self.padding, strict=True)
+        )
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many windows along each dimension."""
+        found = []
+        for size, window, stride, dilation in zip(
+            self.padded_shape, self.sizes, self.strides, self.window_dilations, strict=True
+        ):
+            span = (window - 1) * dilation + 1 if window else 0
+            found.append(0 if size == 0 or span > size else (size - span) // stride + 1)
+        return tuple(found)
+
+    @property
+    def is_padded(self) -> bool:
+        return any(low or high for low, high in self.padding) or any(step != 1 for step in self.base_dilations)
+
+    def pad(self) -> Callable[[Array, Array], Array]:
+        """Function of (operand, value): the array that windows slide over."""
+        if not self.is_padded:
+            return lambda operand, value: operand
+        low, high = [pair[0] for pair in self.padding], [pair[1] for pair in self.padding]
+        call: Callable[[Array, Array], Array] = padder(
+            self.shape, low, high, [step - 1 for step in self.base_dilations]
+        ).call
+        return call
+
+    def places(self) -> list[tuple[slice, ...]]:
+        """For each place within a window, in row-major order: what all windows have there."""
+        return [
+            tuple(
+                slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) if count else slice(0, 0)
+                for k, dilation, count, stride in zip(
+                    place, self.window_dilations, self.counts, self.strides, strict=True
+                )
+            )
+            for place in product(*map(range, self.sizes))
+        ]
+
+    def running_axis(self) -> tuple[int, bool] | None:
+        """(axis, backwards) when each window holds all up to its own element, or all from it on; else None."""
+        wide = [axis for axis in range(self.rank) if self.sizes[axis] != 1]
+        plain = all(step == 1 for step in (*self.strides, *self.base_dilations, *self.window_dilations))
+        if len(wide) != 1 or not plain or any(any(pair) for k, pair in enumerate(self.padding) if k != wide[0]):
+            return None
+        (axis,) = wide
+        low, high = self.padding[axis]
+        if self.sizes[axis] < self.shape[axis] or not self.shape[axis]:
+            return None
+        if (low, high) == (self.sizes[axis] - 1, 0):
+            return axis, False
+        return (axis, True) if (low, high) == (0, self.sizes[axis] - 1) else None
+
+
+def windows_of(op: Op, shape: tuple[int, ...]) -> Windows:
+    """The windows of reduce_window or select_and_scatter."""
+    ones = (1,) * len(shape)
+
+    def given(name: str) -> tuple[int, ...]:
+        value = op[name] if op.definition is not None and name in op.definition.attribute_table else None
+        return ones if value is None else tuple(value)
+
+    padding = op["padding"]
+    pairs = ((0, 0),) * len(shape) if padding is None else tuple((int(low), int(high)) for low, high in padding)
+    return Windows(
+        shape,
+        given("window_dimensions"),
+        given("window_strides"),
+        given("base_dilations"),
+        given("window_dilations"),
+        pairs,
+    )
+
+
+@kernel("stablehlo.reduce_window")
+def reduce_window(op: Op, context: Context) -> Kernel:
+    count = len(op.results)
+    windows = windows_of(op, op.operands[0].tensor.static_shape)
+    monoids = monoids_of(op.regions[0])
+    if monoids is not None:
+        neutral = [is_identity(op.operands[count + index], monoid) for index, monoid in enumerate(monoids)]
+        reducers = [
+            _monoid_windows(windows, monoid, op.results[index].tensor.dtype, neutral[index])
+            for index, monoid in enumerate(monoids)
+        ]
+        if count == 1:
+            return Kernel(reducers[0])
+        return Kernel(
+            lambda *arrays: tuple(
+                one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
+            )
+        )
+    return Kernel(_general_windows(op, context, windows))
+
+
+# --- monoids ---------------------------------------------------------------------------------------------------------
+
+
+def _monoid_windows(
+    windows: Windows, monoid: Monoid, dtype: np.dtype[Any], neutral: bool
+) -> Callable[[Array, Array], Array]:
+    """Function of (operand, initial value), which is also what padding holds."""
+    ufunc, compute = monoid.ufunc, monoid.compute
+    running = windows.running_axis()
+    if running is not None and (neutral or monoid.idempotent):
+        total = _running_total(monoid, *running)
+
+        def accumulate(operand: Array, init: Array) -> Array:
+            result = total(operand.astype(compute, copy=False))
+            if not neutral:
+                ufunc(result, init.astype(compute), out=result)
+            return result.astype(dtype, copy=False)
+
+        return accumulate
+    pad, steps = windows.pad(), [_along(windows, monoid, axis) for axis in _cheapest_order(windows)]
+
+    def call(operand: Array, init: Array) -> Array:
+        start = init.astype(compute)
+        array = pad(operand.astype(compute, copy=False), start)
+        for step in steps:
+            array = step(array)
+        if not neutral:
+            array = ufunc(start, array)
+        elif array is operand or array.base is not None:
+            array = array.copy()
+        return array.astype(dtype, copy=False)
+
+    return call
+
+
+def _cheapest_order(windows: Windows) -> list[int]:
+    """Dimensions that have windows or strides, those that shrink the array most first."""
+    active = [axis for axis in range(windows.rank) if windows.sizes[axis] != 1 or windows.strides[axis] != 1]
+    sizes, counts = windows.padded_shape, windows.counts
+    return sorted(active, key=lambda axis: (counts[axis] / max(sizes[axis], 1), -axis))
+
+
+def _along(windows: Windows, monoid: Monoid, axis: int) -> Callable[[Array], Array]:
+    """Reduces all windows along one dimension."""
+    size, stride, dilation = windows.sizes[axis], windows.strides[axis], windows.window_dilations[axis]
+    count, ufunc, identity = windows.counts[axis], monoid.ufunc, monoid.identity
+    lead = (slice(None),) * axis
+
+    def part(array: Array, start: int, length: int, step: int) -> Array:
+        taken: Array = array[(*lead, slice(start, start + (length - 1) * step + 1, step) if length else slice(0, 0))]
+        return taken
+
+    if size == 0:
+        return lambda array: np.full((*array.shape[:axis], count, *array.shape[axis + 1 :]), identity, array.dtype)
+    if size <= 3 or size <= 2 * stride:
+
+        def one_by_one(array: Array) -> Array:
+            if size == 1:
+                return part(array, 0, count, stride)
+            total: Array = ufunc(part(array, 0, count, stride), part(array, dilation, count, stride))
+            for place in range(2, size):
+                ufunc(total, part(array, place * dilation, count, stride), out=total)
+            return total
+
+        return one_by_one
+
+    def doubling(array: Array) -> Array:
+        """`level` holds windows of 1, 2, 4, ... elements at stride 1; the wanted size is put together from them."""
+        positions = (count - 1) * stride + 1 if count else 0
+        level, width, covered = array, 1, 0
+        total: Array | None = None
+        while True:
+            if size & width:
+                piece = part(level, covered * dilation, positions, 1)
+                total = piece if total is None else ufunc(total, piece)
+                covered += width
+            if width * 2 > size:
+                break
+            length = level.shape[axis] - width * dilation
+            level = ufunc(part(level, 0, length, 1), part(level, width * dilation, length, 1))
+            width *= 2
+        assert total is not None
+        return part(total, 0, count, stride)
+
+    return doubling
+
+
+def _running_total(monoid: Monoid, axis: int, backwards: bool) -> Callable[[Array], Array]:
+    """Function that gives a fresh array of running totals along `axis`."""
+    accumulate, ufunc = monoid.ufunc.accumulate, monoid.ufunc
+    lead = (slice(None),) * axis
+    flip = (*lead, slice(None, None, -1))
+    rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
+
+    def forward(array: Array) -> Array:
+        size = array.shape[axis]
+        if not rounds or size <= 2 * _BLOCK:
+            total: Array = accumulate(array, axis=axis, dtype=array.dtype)
+            return total
+        blocks = size // _BLOCK
+        whole = blocks * _BLOCK
+        shape = (*array.shape[:axis], blocks, _BLOCK, *array.shape[axis + 1 :])
+        result = np.empty(array.shape, array.dtype)
+        inner = accumulate(array[(*lead, slice(0, whole))].reshape(shape), axis=axis + 1)
+        before = forward(inner.take(-1, axis=axis + 1))
+        inner[(*lead, slice(1, None))] += np.expand_dims(before[(*lead, slice(0, -1))], axis + 1)
+        result[(*lead, slice(0, whole))] = inner.reshape((*array.shape[:axis], whole, *array.shape[axis + 1 :]))
+        if whole < size:
+            rest = accumulate(array[(*lead, slice(whole, None))], axis=axis)
+            result[(*lead, slice(whole, None))] = ufunc(rest, before[(*lead, slice(-1, None))])
+        return result
+
+    return (lambda array: forward(array[flip])[flip]) if backwards else forward
+
+
+# --- any region ------------------------------------------------------------------------------------------------------
+
+
+def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[..., Any]:
+    combine, count = context.vectorized(op, 0), len(op.results)
+    dtypes = [argument.tensor.dtype for argument in op.regions[0].block.arguments[:count]]
+    shape, pad = windows.counts, windows.pad()
+    running = windows.running_axis()
+    places = [] if running is not None else windows.places()
+
+    def call(*arrays: Array) -> Any:
+        inits, captured = arrays[count : 2 * count], arrays[2 * count :]
+        operands = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=False)]
+        state = tuple(np.broadcast_to(init, shape).astype(dtype) for init, dtype in zip(inits, dtypes, strict=True))
+        if running is not None:
+            axis, backwards = running
+            moved = tuple(np.moveaxis(operand, axis, 0)[:: -1 if backwards else 1] for operand in operands)
+            totals = scan(combine, moved, captured)
+            aligned = tuple(np.moveaxis(total[:: -1 if backwards else 1], 0, axis) for total in totals)
+            results = combine(*state, *aligned, *captured)
+        else:
+            padded = [pad(operand, init.astype(operand.dtype)) for operand, init in zip(operands, inits, strict=True)]
+            results = state
+            for place in places:
+                results = combine(*results, *(array[place] for array in padded), *captured)
+        return results[0] if count == 1 else results
+
+    return call
+
+
+def scan(combine: Combine, stacks: tuple[Array, ...], captured: Sequence[Array]) -> tuple[Array, ...]:
+    """Running totals along the first axis of an associative function, in about 2n applications and log2(n) steps.
+
+    Neighbours are combined in pairs; the totals of the pairs are those of the odd places; each even place is its left
+    neighbour's total combined with its own element.
+    """
+    size = len(stacks[0])
+    if size < 2:
+        return stacks
+    paired = size // 2 * 2
+    pairs = combine(*(stack[0:paired:2] for stack in stacks), *(stack[1:paired:2] for stack in stacks), *captured)
+    odd = scan(combine, pairs, captured)
+    left = tuple(total[: (size - 1) // 2] for total in odd)
+    even = combine(*left, *(stack[2::2] for stack in stacks), *captured)
+    results = []
+    for stack, at_odd, at_even in zip(stacks, odd, even, strict=True):
+        result = np.empty(stack.shape, stack.dtype)
+        result[0], result[1::2], result[2::2] = stack[0], at_odd, at_even
+        results.append(result)
+    return tuple(results)
+
+
+# --- select_and_scatter ----------------------------------------------------------------------------------------------
+
+_COMPARISONS = {
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+@kernel("stablehlo.select_and_scatter")
+def select_and_scatter(op: Op, context: Context) -> Kernel:
+    """Each window of the operand selects an element; the source's element of the window goes to its place.
+
+    Padding is never selected. Places of one number within their windows are different for different windows: all of
+    them are scattered to at once, number after number.
+    """
+    shape = op.operands[0].tensor.static_shape
+    windows = windows_of(op, shape)
+    select, combine = _selection(op, context), _scattering(op, context)
+    places = windows.places()
+    inner = tuple(slice(low, low + size) for (low, _), size in zip(windows.padding, shape, strict=True))
+    padded_shape, counts = windows.padded_shape, windows.counts
+    valid = None
+    if windows.is_padded:
+        mask = np.zeros(padded_shape, np.bool_)
+        mask[inner] = True
+        valid = [mask[place] for place in places]
+    pad = windows.pad()
+    number_type = np.uint8 if len(places) < 256 else np.int64
+
+    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Array:
+        padded = pad(operand, operand.dtype.type(0))
+        chosen = np.zeros(counts, number_type)
+        best = padded[places[0]]
+        seen = None if valid is None else valid[0]
+        for number, place in enumerate(places[1:], 1):
+            here = padded[place]
+            moves = ~select(best, here, *captured)
+            if valid is not None:
+                assert seen is not None
+                moves = (moves | ~seen) & valid[number]
+                seen = seen | valid[number]
+            np.copyto(chosen, number, where=moves, casting="unsafe")
+            best = np.where(moves, here, best)
+        result = np.full(padded_shape, init, source.dtype)
+        for number, place in enumerate(places):
+            hit = chosen == number
+            if valid is not None:
+                hit &= valid[number]
+            target = result[place]
+            np.copyto(target, combine(target, source, *captured), where=hit)
+        return result[inner] if valid is not None else result
+
+    return Kernel(call)
+
+
+def _selection(op: Op, context: Context) -> Callable[..., Array]:
+    """The select region as a function on arrays that gives booleans."""
+    if binary_of(op.regions[0]) == "compare":
+        compare = op.regions[0].block.terminator.operands[0].defining_op
+        if compare is not None and compare["comparison_direction"] in _COMPARISONS:
+            dtype = op.operands[0].tensor.dtype
+            if dtype.kind in "fiu" and compare["compare_type"] != "TOTALORDER":
+                ufunc = _COMPARISONS[compare["comparison_direction"]]
+                return lambda selected, here, *_: ufunc(selected, here)
+    function = context.vectorized(op, 0)
+    return lambda *arrays: function(*arrays)[0]
+
+
+def _scattering(op: Op, context: Context) -> Callable[..., Array]:
+    function = context.vectorized(op, 1)
+    return lambda *arrays: function(*arrays)[0]
