@@ -83,3 +83,10 @@ def square(z: Any, out: Array | None = None) -> Any:
     """((x - y)(x + y), 2xy)."""
     x, y = z.real, z.imag
     return keep(join((x - y) * (x + y), 2 * (x * y)), out)
+
+
+def asin_acos_kernel(z: Any, out: Array | None = None) -> Any:
+    """w with asin(z) = complex(atan2(x, w.real), sign(y) w.imag) (chlo._asin_acos_kernel)."""
+    arcsine = np.arcsin(z)
+    height = np.abs(arcsine.imag)
+    return keep(join(np.cosh(height) * np.cos(arcsine.real), height), out)
