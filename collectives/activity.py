@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A communication to wait in: what it is, and the ranks without which it does not end."""
+
+    text: str
+    ranks: tuple[int, ...]
+
 
 class Activity:
-    """The communication that a process waits in: ``what`` is None between them, ``count`` tells one from the next.
+    """The communication that a process is in: ``what`` is None between them, ``count`` tells one from the next.
 
     Two attribute stores a collective are all that watching costs; clocks are read by whoever watches.
     """
@@ -12,5 +22,5 @@ class Activity:
     __slots__ = ("count", "what")
 
     def __init__(self) -> None:
-        self.what: str | None = None
+        self.what: Waiting | None = None
         self.count = 0

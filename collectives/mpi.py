@@ -19,12 +19,14 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import layout
-from collectives.activity import Activity
+from collectives.activity import Activity, Waiting
 from collectives.communicator import Call, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
+from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_request import MpiRequest
 from collectives.mpi_types import Message, as_is, native_reduction
+from collectives.mpi_watch import Watcher
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -42,6 +44,7 @@ from collectives.operations import (
 
 Array = npt.NDArray[Any]
 
+_worlds: dict[int, MpiCommunicator] = {}
 _PERMUTE_TAG = 0
 _FIRST_CHANNEL_TAG = 1
 
@@ -74,12 +77,40 @@ class MpiCommunicator(Communicator):
         self._root = root or self
         self._groups: dict[tuple[int, ...], MpiCommunicator] = {}
         self.activity: Activity = root.activity if root else Activity()
+        self.watcher: Watcher | None = root.watcher if root else None
+        self._checked: CheckedCommunicator | None = None
 
     @classmethod
     def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD) -> MpiCommunicator:
-        """All ranks of ``comm``, on a duplicate of it: no message of ours meets one of the caller's. Collective."""
-        _keep_freed_memory()
-        return cls(comm.Dup(), range(comm.size))
+        """All ranks of ``comm``, on a duplicate of it: no message of ours meets one of the caller's.
+
+        Collective at the first call; the same object ever after.
+        """
+        found = _worlds.get(comm.handle)
+        if found is None:
+            _keep_freed_memory()
+            found = _worlds[comm.handle] = cls(comm.Dup(), range(comm.size))
+            found._checked = CheckedCommunicator(found, found.members, comm.Dup())
+            if found.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+                found.watcher = Watcher(comm.Dup(), found.activity)
+        return found
+
+    def checked(self) -> Communicator:
+        root = self._root
+        assert root._checked is not None
+        if root.watcher is not None:
+            root.watcher.suspicious = True
+        return root._checked.group(self.members)
+
+    def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
+        """Waits step by step; raises CollectiveError when the watcher finds that it is in vain."""
+        activity, watcher = self.activity, self.watcher
+        activity.what = waiting
+        activity.count += 1
+        try:
+            patiently(done, lambda: None if watcher is None else watcher.verdict)
+        finally:
+            activity.what = None
 
     def group(self, members: Sequence[int]) -> MpiCommunicator:
         members = tuple(members)
@@ -154,26 +185,38 @@ class MpiCommunicator(Communicator):
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         out = np.empty(shape, dtype)
-        activity = self.activity
-        activity.what = f"receive of {'x'.join(map(str, shape)) or 'scalar'} {out.dtype} from process " \
-                        f"{self.members[source]}" + (f" at {where}" if where else "")
-        activity.count += 1
-        message = self.comm.Mprobe(source, _FIRST_CHANNEL_TAG + tag, status := MPI.Status())
+        peer, status, found = self.members[source], MPI.Status(), []
+        extent = "x".join(map(str, shape)) or "scalar"
+        label = f"receive of {extent} {out.dtype} from process {peer}" + (f" at {where}" if where else "")
+
+        def arrived() -> bool:
+            message = self.comm.Improbe(source, _FIRST_CHANNEL_TAG + tag, status)
+            if message is not None:
+                found.append(message)
+            return bool(found)
+
+        self.wait_for(arrived, Waiting(label, (peer,)))
         if status.Get_count(MPI.BYTE) != out.nbytes:
-            raise CollectiveError(
-                f"{where or 'receive'}: process {self.members[source]} sent {status.Get_count(MPI.BYTE)} bytes "
-                f"where {out.nbytes} are received"
-            )
-        message.Recv([out.view(layout.wire_dtype(out.dtype)), MPI.BYTE])
-        activity.what = None
+            text = f"process {peer} sent {status.Get_count(MPI.BYTE)} bytes where {out.nbytes} are received"
+            raise CollectiveError(f"{where}: {text}" if where else text)
+        found[0].Recv([out.view(layout.wire_dtype(out.dtype)), MPI.BYTE])
         return out
 
     def exchange(self, value: object) -> list[Any]:
-        return self.comm.allgather(value)
+        activity = self.activity
+        activity.what = Waiting("a set-up exchange", tuple(r for r in self.members if r != self.members[self.rank]))
+        activity.count += 1
+        values = self.comm.allgather(value)
+        activity.what = None
+        return values
 
-    def label(self, operation: Operation, where: str) -> str:
+    def label(self, operation: Operation, where: str) -> Waiting:
         """What the process is doing while in ``operation``, for whoever asks."""
-        return f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
+        text = f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
+        positions: Sequence[int | None] = range(self.size)
+        if isinstance(operation, CollectivePermute):
+            positions = (operation.source(self.rank), operation.target(self.rank))
+        return Waiting(text, tuple(self.members[i] for i in positions if i not in (None, self.rank)))
 
     def _is_local(self, operation: Operation) -> bool:
         """Nothing has to travel. An operation is empty on all its processes or on none."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives.activity import Activity
+from collectives.activity import Activity, Waiting
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +33,7 @@ class MpiRequest:
         out: Array,
         decode: Callable[[Array], None] | None,
         activity: Activity,
-        label: str,
+        label: Waiting | None,
     ) -> None:
         self._requests, self._kept, self._out, self._decode = list(requests), kept, out, decode
         self._activity, self._label = activity, label
@@ -42,7 +42,7 @@ class MpiRequest:
     @classmethod
     def done(cls, out: Array) -> MpiRequest:
         """A collective that needed no communication."""
-        return cls((), None, out, None, Activity(), "")
+        return cls((), None, out, None, Activity(), None)
 
     @staticmethod
     def detach(request: MPI.Request, buffer: Array) -> None:

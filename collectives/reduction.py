@@ -35,7 +35,7 @@ class Reduction:
     """
 
     name: str
-    fold: Fold | None = field(default=None, compare=False)
+    fold: Fold | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.name

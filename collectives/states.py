@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from collectives.operations import Operation, describe, short_list
-
 
 def ranks_text(ranks: Sequence[int]) -> str:
     """``process 3`` or ``processes 0-3, 7``."""
@@ -27,10 +25,6 @@ def states_text(states: Mapping[int, str]) -> str:
     return "\n".join(f"  {ranks_text(same)}: {state}" for state, same in ranks.items())
 
 
-def mismatch_text(members: Sequence[int], calls: Mapping[int, tuple[Operation, str]], number: int) -> str:
-    """How the processes of a group disagree on their collective ``number`` (from 1) in it."""
-    states = {rank: describe(op) + (f" at {where}" if where else "") for rank, (op, where) in calls.items()}
-    return (
-        f"the processes of group {short_list(members)} call different collectives as number {number} of the group:\n"
-        + states_text(states)
-    )
+def mismatch_text(calls: Mapping[int, str]) -> str:
+    """How processes that should take part in one collective disagree: what each is about to do, and where."""
+    return "processes of one group call different collectives:\n" + states_text(calls)

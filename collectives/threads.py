@@ -37,10 +37,9 @@ _GRACE = 5.0  # seconds that processes are given to end after a failure
 class _Round:
     """One collective of one group, while its processes arrive."""
 
-    __slots__ = ("arrays", "calls", "done", "missing", "number", "results", "sleeping")
+    __slots__ = ("arrays", "calls", "done", "missing", "results", "sleeping")
 
-    def __init__(self, number: int, size: int) -> None:
-        self.number = number
+    def __init__(self, size: int) -> None:
         self.arrays: list[Array | None] = [None] * size
         self.calls: dict[int, tuple[Operation, str]] = {}
         self.missing = size
@@ -63,7 +62,7 @@ class _Group:
         number = self.arrived[position]
         self.arrived[position] += 1
         while self.completed + len(self.rounds) <= number:
-            self.rounds.append(_Round(self.completed + len(self.rounds) + 1, len(self.members)))
+            self.rounds.append(_Round(len(self.members)))
         return self.rounds[number - self.completed]
 
 
@@ -124,12 +123,15 @@ class ThreadCommunicator(Communicator):
             return lambda array: _Done(_own(operation.evaluate([array])[0], array))
         if isinstance(operation, CollectivePermute):
             return self._permute(operation, where)
-        label = f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
+        label = self._label(operation, where)
 
         def start(array: Array) -> _Ticket:
             return _Ticket(self, self._arrive(operation, where, array), label)
 
         return start
+
+    def _label(self, operation: Operation, where: str) -> str:
+        return f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
 
     def _arrive(self, operation: Operation, where: str, array: Array) -> _Round:
         scheduler, group = self.world.scheduler, self._group
@@ -150,8 +152,8 @@ class ThreadCommunicator(Communicator):
     def _complete(self, here: _Round) -> None:
         operation = here.calls[self.rank][0]
         if any(called is not operation for called, _ in here.calls.values()):
-            calls = {self.members[position]: call for position, call in here.calls.items()}
-            raise CollectiveError(mismatch_text(self.members, calls, here.number))
+            labels = {self.members[position]: self._label(*called) for position, called in here.calls.items()}
+            raise CollectiveError(mismatch_text(labels))
         arrays = [array for array in here.arrays if array is not None]
         here.results = _detached(operation.evaluate(arrays), arrays)
         scheduler = self.world.scheduler

@@ -74,7 +74,7 @@ class _Feed:
 
 
 def _ranks(grid: ProcessGrid) -> Communicator | None:
-    from spmd.runtime.world import under_mpi
+    from spmd.runtime.world import ranks, under_mpi
 
     if grid.size == 1 or not under_mpi():
         return None
@@ -82,9 +82,7 @@ def _ranks(grid: ProcessGrid) -> Communicator | None:
 
     if grid.size != MPI.COMM_WORLD.size:
         return None
-    from collectives.mpi import MpiCommunicator
-
-    return MpiCommunicator.world()
+    return ranks()
 
 
 def _split(values: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:

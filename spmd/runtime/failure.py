@@ -52,6 +52,12 @@ def install() -> None:
     atexit.register(_end_job_that_exited_early)
 
 
+def come_first() -> None:
+    """Let a failing exit end the job before other exit handlers, which may wait for other ranks."""
+    atexit.unregister(_end_job_that_exited_early)
+    atexit.register(_end_job_that_exited_early)
+
+
 def fail(message: str, status: int = EXIT_FAILURE) -> None:
     """Tell ``message`` and end every rank with ``status``. Alone, only tell it: the caller ends the program.
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from collectives.grid import ProcessGrid
 from spmd.errors import CompileError
+from spmd.runtime import failure
 from spmd.runtime.process import Process
+
+if TYPE_CHECKING:
+    from collectives.mpi import MpiCommunicator
 
 #: What the launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
@@ -23,6 +28,17 @@ def under_mpi() -> bool:
     return "mpi4py.MPI" in sys.modules
 
 
+def ranks() -> MpiCommunicator:
+    """All MPI ranks, watched: a wait that is to end the job ends it as any failure does."""
+    from collectives.mpi import MpiCommunicator
+
+    communicator = MpiCommunicator.world()
+    if communicator.watcher is not None:
+        communicator.watcher.end_job = failure.fail
+        failure.come_first()
+    return communicator
+
+
 def process_of(grid: ProcessGrid) -> Process:
     """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks."""
     process = _processes.get(grid)
@@ -36,9 +52,7 @@ def _start(grid: ProcessGrid) -> Process:
         from collectives.threads import solitary
 
         return Process(grid, solitary())
-    from collectives.mpi import MpiCommunicator
-
-    communicator = MpiCommunicator.world()
+    communicator = ranks()
     if communicator.size != grid.size:
         raise CompileError(
             f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "

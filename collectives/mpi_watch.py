@@ -1,0 +1,198 @@
+"""Watching over ranks that wait: who waits too long, for whom, and whether in vain.
+
+A thread of each rank answers questions about it, by messages on a communicator of its own, while the main thread may
+be deep inside an MPI call. A rank that waits longer than the timeout asks all others and tells the whole picture in
+one message. Nothing of this runs between looks, and the path of a collective does not know of it.
+
+The environment may set the timeout and whether it ends the job: COLLECTIVE_TIMEOUT (seconds), COLLECTIVE_ABORT (1).
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mpi4py import MPI
+
+from collectives.activity import Activity, Waiting
+from collectives.states import ranks_text, states_text
+
+log = logging.getLogger("collectives")
+
+DEFAULT_TIMEOUT = 60.0
+_LOOK = 0.1  # seconds between two looks
+_ANSWER = 2.0  # seconds that a rank is given to answer
+_SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain
+_TAG = 0
+
+
+@dataclass(frozen=True)
+class State:
+    """What a rank says of itself: what it waits in (None: it computes), which communication that is, and how long."""
+
+    waiting: Waiting | None
+    count: int
+    seconds: float
+    ended: bool = False
+
+    def __str__(self) -> str:
+        if self.ended:
+            return "has ended"
+        if self.waiting is None:
+            return "computes"
+        return f"waits {self.seconds:.0f} s in {self.waiting.text}"
+
+
+def print_and_abort(text: str) -> None:
+    """Tells why, and ends all ranks."""
+    print(text, file=sys.stderr, flush=True)
+    MPI.COMM_WORLD.Abort(1)
+
+
+class Watcher:
+    """The thread that watches one rank and answers for it.
+
+    ``verdict`` is set when the rank waits in vain, as far as all ranks together know; calls that wait step by step
+    raise it. ``end_job`` is called with the message when a timeout is to end the job.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, activity: Activity) -> None:
+        self.timeout = float(os.environ.get("COLLECTIVE_TIMEOUT", DEFAULT_TIMEOUT))
+        self.abort = os.environ.get("COLLECTIVE_ABORT", "0") not in ("", "0")
+        self.end_job: Callable[[str], None] = print_and_abort
+        self.verdict: str | None = None
+        self.suspicious = False
+        self._comm = comm
+        self._activity = activity
+        self._count = -1
+        self._since = time.monotonic()
+        self._ended = False
+        self._answers: dict[int, State] = {}
+        self._round = 0
+        self._reported = 0.0
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
+        self._thread.start()
+        atexit.register(self._farewell)
+
+    def state(self) -> State:
+        """What this rank does at this moment."""
+        waiting, count = self._activity.what, self._activity.count
+        if count != self._count or waiting is None:
+            self._count, self._since, self._reported = count, time.monotonic(), 0.0
+        return State(waiting, count, time.monotonic() - self._since, self._ended)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK):
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            self._serve()
+            state = self.state()
+            if state.waiting is None or self._ended or self.verdict is not None:
+                return
+            if self.suspicious and state.seconds > _SUSPECT:
+                self._accuse()
+            if self.timeout and state.seconds - self._reported > self.timeout:
+                self._reported = state.seconds
+                self._report()
+
+    def _serve(self) -> None:
+        status = MPI.Status()
+        while self._comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
+            kind, number, content = self._comm.recv(source=status.Get_source(), tag=_TAG)
+            if kind == "ask":
+                self._tell(status.Get_source(), ("state", number, self.state()))
+            elif kind == "state" and number == self._round:
+                self._answers[status.Get_source()] = content
+            elif kind == "verdict":
+                self.verdict = content
+
+    def _tell(self, rank: int, message: Any) -> None:
+        self._comm.isend(message, rank, _TAG)
+
+    def _ask_all(self) -> Mapping[int, State]:
+        """The states of all ranks that answer in time."""
+        self._round += 1
+        others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
+        self._answers = {self._comm.rank: self.state()}
+        for rank in others:
+            self._tell(rank, ("ask", self._round, None))
+        end = time.monotonic() + _ANSWER
+        while len(self._answers) <= len(others) and time.monotonic() < end:
+            self._serve()
+            time.sleep(0.005)
+        return dict(self._answers)
+
+    def _texts(self, states: Mapping[int, State]) -> dict[int, str]:
+        return {r: str(states[r]) if r in states else "does not answer" for r in range(self._comm.size)}
+
+    def _report(self) -> None:
+        states = self._ask_all()
+        longest = [r for r, s in states.items() if s.waiting and not s.ended and s.seconds > self.timeout - 1]
+        if longest and self._comm.rank != min(longest):
+            return  # one message is enough
+        own = self.state()
+        if own.waiting is None or own.seconds < self.timeout:
+            return  # the wait ended while the others were asked
+        text = f"process {self._comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
+        if self.abort:
+            self.end_job(text)
+        else:
+            log.warning("%s", text)
+
+    def _accuse(self) -> None:
+        """Asks twice; when nothing moved in between and the waits can never end, says so to all who wait."""
+        first = self._ask_all()
+        stuck = waits_in_vain(self._comm.rank, first)
+        if not stuck:
+            return
+        time.sleep(_LOOK)
+        second = self._ask_all()
+        if waits_in_vain(self._comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
+            return
+        waiting = sorted(r for r in stuck if not second[r].ended)
+        text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain\n" + states_text(self._texts(second))
+        for rank in waiting:
+            if rank != self._comm.rank:
+                self._tell(rank, ("verdict", 0, text))
+        self.verdict = text
+
+    def _farewell(self) -> None:
+        """Answers for this rank, which has ended, until all have."""
+        if MPI.Is_finalized():
+            return
+        self._stop.set()
+        self._thread.join()
+        self._ended = True
+        everyone = self._comm.Ibarrier()
+        while not everyone.Test():
+            self._serve()
+            time.sleep(0.001)
+
+
+def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
+    """The ranks that ``rank`` waits for, directly or not, when none of them can go on; else nothing.
+
+    They can when one of them computes or does not answer, or when they all wait in one communication, which is
+    merely slow.
+    """
+    found: set[int] = set()
+    pending: Iterable[int] = [rank]
+    while pending:
+        found.update(pending)
+        waits = [states.get(r) for r in pending]
+        if any(s is None or (s.waiting is None and not s.ended) for s in waits):
+            return frozenset()
+        pending = {r for s in waits if s and s.waiting and not s.ended for r in s.waiting.ranks} - found
+    texts = {"" if states[r].ended else states[r].waiting for r in found}
+    return frozenset(found) if len(texts) > 1 or len(found) == 1 else frozenset()
