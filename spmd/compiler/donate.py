@@ -26,8 +26,23 @@ def loop_body(lowering: Lowering, op: Op, index: int) -> tuple[Program, tuple[in
         plan = lowering.region_plan(op, index, donated)
         kept = frozenset(position for position in donated if _hands_on_own_memory(plan, donated, position))
         if kept == donated:
-            return emit(plan, lowering.options.watch), tuple(sorted(plan.overwrites))
+            return emit(plan, lowering.options.watch), tuple(sorted(_overwritten_in_time(plan)))
         donated = kept
+
+
+def _overwritten_in_time(plan: Plan) -> set[int]:
+    """Carried positions whose first memory some iteration overwrites: it may move to another position before."""
+    found = set(plan.overwrites)
+    carried = len(plan.results)
+    moves = [
+        (source, target)
+        for source, parameter in enumerate(plan.parameters[:carried])
+        for target, result in enumerate(plan.results)
+        if parameter in plan.roots[result]
+    ]
+    while more := {source for source, target in moves if target in found} - found:
+        found |= more
+    return found
 
 
 def _hands_on_own_memory(plan: Plan, donated: frozenset[int], position: int) -> bool:

@@ -72,18 +72,21 @@ class _Simplifier:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.
                     self.block(inner, dict(seen), replaced)
-            op = self._fold(op, replaced)
-            key = _key(op)
+            folded = self._fold(op)
+            key = _key(folded)
             if key is not None:
                 earlier = seen.get(key)
                 if earlier is not None:
                     replaced.update(zip(op.results, earlier.results, strict=True))
                     continue
-                seen[key] = op
-            kept.append(op)
+                seen[key] = folded
+            if folded is not op:
+                replaced.update(zip(op.results, folded.results, strict=True))
+            kept.append(folded)
         block.ops = kept
 
-    def _fold(self, op: Op, replaced: dict[Value, Value]) -> Op:
+    def _fold(self, op: Op) -> Op:
+        """The constant that `op` always gives, or `op` itself."""
         if op.name == CONSTANT or op.regions or len(op.results) != 1 or not is_pure(op) or not op.operands:
             return op
         type = op.results[0].type
@@ -102,7 +105,7 @@ class _Simplifier:
         array.flags.writeable = False
         from spmd.dialects.core import OPS
 
-        folded = Op(
+        return Op(
             CONSTANT,
             (),
             [type],
@@ -110,8 +113,6 @@ class _Simplifier:
             definition=OPS[CONSTANT],
             location=op.location,
         )
-        replaced[op.results[0]] = folded.results[0]
-        return folded
 
 
 def _constant(value: Value) -> Any:
