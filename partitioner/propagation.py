@@ -344,8 +344,9 @@ class _Runner:
         """Propagates along the factors of one step; returns the specs that grew."""
         rule = step.rule
         axes = [
-            [_project(spec, mapping, rule.sizes, self.mesh) for spec, mapping in zip(step.specs, rule.tensors, strict=True)]
-        ][0]
+            _project(spec, mapping, rule.sizes, self.mesh)
+            for spec, mapping in zip(step.specs, rule.tensors, strict=True)
+        ]
         wanted: list[Axes] = []
         for factor in range(len(rule.sizes)):
             way = NONE if factor in rule.blocked else direction(factor)
@@ -358,6 +359,8 @@ class _Runner:
         grown = []
         tensors = [*range(step.count, len(step.specs)), *range(step.count)]
         for tensor in tensors:
+            if grown and step.specs[tensor] in grown:  # a value that the op takes twice has just changed
+                axes[tensor] = _project(step.specs[tensor], rule.tensors[tensor], rule.sizes, self.mesh)
             for factor in order:
                 if factor in axes[tensor]:
                     new = self._new_axes(step, axes, tensor, factor, wanted[factor])

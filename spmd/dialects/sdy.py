@@ -6,7 +6,6 @@ inside other ops, is checked over the whole module in sdy_verify.py.
 
 from __future__ import annotations
 
-from spmd.attributes import Attribute, IntegerAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.core import OpDef, attribute, define, operand, region, result
 from spmd.dialects.kinds import (
@@ -15,26 +14,15 @@ from spmd.dialects.kinds import (
     I64,
     STRING,
     TENSOR,
-    AttributeKind,
+    integer_enum,
     struct,
 )
 from spmd.ir import Op
 from spmd.types import I32, TensorType, Type
 
 
-def _integer_enum(text: str, cases: tuple[str, ...]) -> AttributeKind[str]:
-    """An enum that MLIR stores as a 32-bit integer; its value is the case's name."""
-
-    def decode(stored: Attribute) -> str:
-        if isinstance(stored, IntegerAttr) and stored.type is I32 and 0 <= stored.value < len(cases):
-            return cases[stored.value]
-        raise ValueError(f"expected {text}: a 32-bit integer from 0 to {len(cases) - 1}")
-
-    return AttributeKind(text, decode, lambda value: IntegerAttr(cases.index(value), I32))
-
-
-PROPAGATION_DIRECTION = _integer_enum("propagation direction", ("NONE", "FORWARD", "BACKWARD", "BOTH"))
-REDUCTION_OP = _integer_enum("reduction op", ("sum", "max", "min"))
+PROPAGATION_DIRECTION = integer_enum(I32, "NONE", "FORWARD", "BACKWARD", "BOTH")
+REDUCTION_OP = integer_enum(I32, "sum", "max", "min")
 SHARDING = struct(sdy.TensorSharding)
 SHARDING_PER_VALUE = struct(sdy.ShardingPerValue)
 AXIS_LIST = struct(sdy.AxisRefList)
@@ -48,7 +36,7 @@ def _same_as_operand(op: Op) -> list[Type]:
 MESH = define(
     "sdy.mesh",
     attributes=[attribute("sym_name", STRING), attribute("mesh", struct(sdy.Mesh))],
-    assembly="$sym_name = $mesh attr-dict",
+    assembly="custom<CustomCallTarget>($sym_name) `=` $mesh attr-dict",
     traits=("symbol",),
 )
 
@@ -89,7 +77,7 @@ def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
         operands=[operand("input", ANY_TYPE)],
         attributes=[attribute("sharding", SHARDING)],
         results=[result("result", ANY_TYPE)],
-        assembly="$input $sharding attr-dict : type($result)",
+        assembly="$input $sharding attr-dict `:` type($result)",
         traits=("same_type", *traits),
     )
     made.infer(_same_as_operand)
@@ -102,7 +90,7 @@ RESHARD = _resharding("sdy.reshard", ("pure",))
 RETURN = define(
     "sdy.return",
     operands=[operand("results", ANY_TYPE, variadic=True)],
-    assembly="attr-dict ($results^ : type($results))?",
+    assembly="attr-dict ($results^ `:` type($results))?",
     traits=("terminator", "pure"),
 )
 
@@ -117,9 +105,9 @@ MANUAL_COMPUTATION = define(
     results=[result("results", ANY_TYPE, variadic=True)],
     regions=[region("body")],
     assembly=(
-        "( $tensors ) in_shardings = custom<StrippedShardings>($in_shardings)"
-        " out_shardings = custom<StrippedShardings>($out_shardings) manual_axes = $manual_axes"
-        " custom<RegionWithArguments>($body) attr-dict : functional-type"
+        "`(` $tensors `)` `in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)"
+        " `out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings) `manual_axes` `` `=` `` $manual_axes"
+        " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
     ),
     traits=("isolated",),
 )
@@ -128,14 +116,14 @@ SHARDING_GROUP = define(
     "sdy.sharding_group",
     operands=[operand("input", TENSOR)],
     attributes=[attribute("group_id", I64)],
-    assembly="$input group_id = $group_id attr-dict : type($input)",
+    assembly="$input `group_id` `` `=` `` $group_id attr-dict `:` type($input)",
 )
 
 CONSTANT = define(
     "sdy.constant",
     attributes=[attribute("value", ELEMENTS)],
     results=[result("output")],
-    assembly="attr-dict $value",
+    assembly="custom<Constant>",
     traits=("pure",),
 )
 
@@ -150,7 +138,7 @@ DATA_FLOW_EDGE = define(
     operands=[operand("input", ANY_TYPE)],
     attributes=[attribute("sharding", SHARDING, optional=True)],
     results=[result("result", ANY_TYPE)],
-    assembly="$input (sharding = $sharding^)? attr-dict : type($result)",
+    assembly="$input (`sharding` `` `=` `` $sharding^)? attr-dict `:` type($result)",
     traits=("same_type",),
 )
 DATA_FLOW_EDGE.infer(_same_as_operand)
@@ -159,7 +147,7 @@ FUNC_DATA_FLOW_EDGE = define(
     "sdy.func_data_flow_edge",
     operands=[operand("operand", ANY_TYPE)],
     results=[result("result", ANY_TYPE)],
-    assembly="$operand attr-dict : type($result)",
+    assembly="$operand attr-dict `:` type($result)",
     traits=("same_type",),
 )
 FUNC_DATA_FLOW_EDGE.infer(_same_as_operand)
@@ -177,7 +165,10 @@ PROPAGATION_BARRIER = define(
     operands=[operand("input")],
     attributes=[attribute("allowed_direction", PROPAGATION_DIRECTION)],
     results=[result("result")],
-    assembly="$input allowed_direction = custom<PropagationDirection>($allowed_direction) attr-dict : type($input)",
+    assembly=(
+        "$input `allowed_direction` `` `=` `` custom<PropagationDirection>($allowed_direction)"
+        " attr-dict `:` type($input)"
+    ),
     traits=("pure", "same_type"),
 )
 PROPAGATION_BARRIER.infer(_same_as_operand)
@@ -199,9 +190,10 @@ NAMED_COMPUTATION = define(
     results=[result("results", ANY_TYPE, variadic=True)],
     regions=[region("body")],
     assembly=(
-        "< $name > ( $operands ) (in_shardings = custom<StrippedShardings>($in_shardings)^)?"
-        " (out_shardings = custom<StrippedShardings>($out_shardings)^)?"
-        " custom<RegionWithArguments>($body) attr-dict : functional-type"
+        "`` `<` $name `>` `` `(` $operands `)`"
+        " (`in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)^)?"
+        " (`out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings)^)?"
+        " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
     ),
     traits=("isolated",),
 )
@@ -232,7 +224,7 @@ def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
         operands=[operand("tensor", ANY_TYPE)],
         attributes=[*attributes, attribute("out_sharding", SHARDING)],  # type: ignore[list-item]
         results=[result("result", ANY_TYPE)],
-        assembly=assembly + " $tensor out_sharding = $out_sharding attr-dict : type($result)",
+        assembly=assembly + " $tensor `out_sharding` `` `=` `` $out_sharding attr-dict `:` type($result)",
         traits=("same_type",),
     )
     made.infer(_same_as_operand)

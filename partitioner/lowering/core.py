@@ -1,0 +1,327 @@
+"""From the global program to the local one, op by op.
+
+`Lowering` knows where each global value is to be had: its local values, each with a layout. An op asks for its
+operands in the layouts it wants (`get`) and says in which it made its results (`set`). What was resharded once is
+there for all who ask later; what a loop asks of a value from outside is made outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from math import prod
+from typing import Any
+
+from partitioner.emit import Emitter
+from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
+from partitioner.lowering.partial import kept_partial
+from partitioner.manual import copy_local
+from partitioner.mesh import DeviceMesh
+from partitioner.program import Program
+from partitioner.reading import Reader
+from partitioner.reshard import cost, reshard
+from partitioner.rules.core import PASS, REDUCE, Rule, is_known, rule_of
+from partitioner.sharding import Sharding, replicated
+from spmd.ir import Block, Op, Region, Value, captured_values
+from spmd.types import TensorType
+
+
+@dataclass(frozen=True)
+class Local:
+    """One local value of a global one. `depth`: the nesting of blocks in which it was made."""
+
+    value: Value
+    sharding: Sharding
+    depth: int
+
+
+@dataclass
+class Scope:
+    """A block being written. `is_loop`: what it asks of outer values may be made before it."""
+
+    ops: list[Op]
+    is_loop: bool
+    made: list[tuple[Value, Local]]
+
+
+#: Writes the local form of one op.
+Handler = Callable[["Lowering", Op], None]
+_HANDLERS: dict[str, Handler] = {}
+_FAMILIES = ("control_flow", "data_movement", "indexing", "reduction", "contraction", "random", "sdy", "sorting")
+
+
+def lowers(*names: str) -> Callable[[Handler], Handler]:
+    """Decorator: files how ops of these names become local; all others follow their factor rule."""
+
+    def add(handler: Handler) -> Handler:
+        for name in names:
+            _HANDLERS[name] = handler
+        return handler
+
+    return add
+
+
+def handlers() -> dict[str, Handler]:
+    if not _HANDLERS:
+        for family in _FAMILIES:
+            import_module(f"partitioner.lowering.{family}")
+    return _HANDLERS
+
+
+class Lowering:
+    """The state of one partitioning."""
+
+    def __init__(self, program: Program, reader: Reader, layouts: dict[Value, Sharding], emitter: Emitter) -> None:
+        self.program = program
+        self.reader = reader
+        self.layouts = layouts
+        self.emitter = emitter
+        self.mesh: DeviceMesh = reader.mesh
+        self.notes: list[str] = []
+        self.uses: dict[Value, int] = {}
+        self._locals: dict[Value, list[Local]] = {}
+        self._scopes: list[Scope] = []
+        for op in program.block.ops:
+            for inner in op.walk():
+                for operand in inner.operands:
+                    self.uses[operand] = self.uses.get(operand, 0) + 1
+
+    # --- values
+
+    def wanted(self, value: Value) -> Sharding:
+        """The layout that propagation gave `value`."""
+        found = self.layouts.get(value)
+        return replicated(self.mesh, value.tensor.rank) if found is None else found
+
+    def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
+        """The layouts in which `value` is at hand, the first made first."""
+        return tuple(entry.sharding for entry in self._locals[value])
+
+    def have(self, value: Value) -> Sharding:
+        return self._locals[value][0].sharding
+
+    def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
+        """Says that `local` is `value` in layout `sharding` (None: not a tensor)."""
+        self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
+
+    def _add(self, value: Value, local: Value, sharding: Sharding, depth: int) -> None:
+        entry = Local(local, sharding, depth)
+        if local.name is None:
+            local.name = value.name
+        self._locals.setdefault(value, []).append(entry)
+        self._scopes[depth].made.append((value, entry))
+
+    def get(self, value: Value, sharding: Sharding) -> Value:
+        """`value` in layout `sharding`, resharded unless it is at hand."""
+        entries = self._locals[value]
+        if not isinstance(value.type, TensorType):
+            return entries[0].value
+        for entry in entries:
+            if entry.sharding.dimensions == sharding.dimensions and entry.sharding.partial == sharding.partial:
+                return entry.value
+        best = min(entries, key=lambda entry: self._cost(value, entry.sharding, sharding))
+        depth = self._depth_for(best.depth)
+        outer, self.emitter.ops = self.emitter.ops, self._scopes[depth].ops
+        made = self._reshard(value, best, sharding)
+        self.emitter.ops = outer
+        self._add(value, made, replace(sharding, reduction=best.sharding.reduction), depth)
+        return made
+
+    def _reshard(self, value: Value, source: Local, target: Sharding) -> Value:
+        emitter, local = self.emitter, source.value
+        extra = tuple(axis for axis in target.partial if axis not in source.sharding.partial)
+        have = source.sharding
+        if extra:
+            local = self._unreduced(local, extra)
+            have = replace(have, partial=tuple(sorted((*have.partial, *extra))))
+        return reshard(emitter, local, value.tensor, have, target)
+
+    def _unreduced(self, local: Value, axes: tuple[int, ...]) -> Value:
+        """A value whose sum over `axes` is `local`: zero on all but one device."""
+        first = self.emitter.flag(self.mesh.block_index(axes) == 0)
+        return self.emitter.select(
+            self.emitter.broadcast(first, local.tensor.shape), local, self.emitter.splat(0, local.tensor)
+        )
+
+    def _depth_for(self, depth: int) -> int:
+        """Where a reshard of a value made at `depth` goes: as far out as only loops are in between."""
+        at = len(self._scopes) - 1
+        while at > depth and self._scopes[at].is_loop:
+            at -= 1
+        return at
+
+    def _cost(self, value: Value, source: Sharding, target: Sharding) -> float:
+        extra = tuple(axis for axis in target.partial if axis not in source.partial)
+        if extra:
+            if set(extra) & source.used:
+                return float("inf")
+            source = replace(source, partial=tuple(sorted((*source.partial, *extra))))
+        return cost(value.tensor, source, target)
+
+    def price(self, value: Value, target: Sharding) -> float:
+        """What `get` would cost, in bytes sent."""
+        return min(self._cost(value, layout, target) for layout in self.layouts_of(value))
+
+    def whole(self, value: Value) -> Value:
+        """`value` whole on every process (those of a manual computation: on every one that shares its block)."""
+        if not isinstance(value.type, TensorType):
+            return self._locals[value][0].value
+        return self.get(value, replicated(self.mesh, value.tensor.rank))
+
+    # --- blocks
+
+    def block(self, block: Block, arguments: Sequence[Sharding | None], *, is_loop: bool) -> Block:
+        """The local form of `block`, without its terminator; its arguments are laid out as `arguments` say."""
+        made = Block(
+            argument.type if layout is None else layout.local_type(argument.tensor)
+            for argument, layout in zip(block.arguments, arguments, strict=True)
+        )
+        self.enter(made.ops, is_loop)
+        for argument, local, layout in zip(block.arguments, made.arguments, arguments, strict=True):
+            local.name = argument.name
+            self.set(argument, local, layout)
+        self.ops(block.ops[:-1])
+        return made
+
+    def enter(self, ops: list[Op], is_loop: bool) -> None:
+        self._scopes.append(Scope(ops, is_loop, []))
+        self.emitter.ops = ops
+
+    def leave(self) -> None:
+        """Forgets what was made in the innermost block."""
+        scope = self._scopes.pop()
+        for value, entry in reversed(scope.made):
+            self._locals[value].remove(entry)
+        self.emitter.ops = self._scopes[-1].ops if self._scopes else []
+
+    def ops(self, ops: Sequence[Op]) -> None:
+        table = handlers()
+        for op in ops:
+            self.emitter.location = op.location
+            table.get(op.name, by_rule)(self, op)
+
+    # --- ops
+
+    def clone(
+        self,
+        op: Op,
+        operands: Sequence[Value],
+        results: Sequence[Sharding | None],
+        attributes: dict[str, Any] | None = None,
+        types: Sequence[TensorType] | None = None,
+    ) -> list[Value]:
+        """Appends `op` on local operands; its results have the local types of `results`."""
+        made_types = types or [
+            value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
+            for value, layout in zip(op.results, results, strict=True)
+        ]
+        made = op.clone(operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes})
+        for name in [name for name in made.discardable if name.startswith(("sdy.", "mhlo.sharding", "mhlo.frontend"))]:
+            del made.discardable[name]
+        self.emitter.ops.append(made)
+        return made.results
+
+    def regions(self, op: Op) -> list[Region]:
+        """Copies of the regions of `op`, which work on scalars; what they capture is made whole."""
+        if not op.regions:
+            return []
+        values = {value: self.whole(value) for value in captured_values(op) if value in self._locals}
+        return copy_local(op, values).regions
+
+    def known(self, op: Op) -> list[Known | None]:
+        """The layouts of operands that are at hand and of results that are wished for."""
+        found: list[Known | None] = []
+        for value in op.operands:
+            is_tensor = isinstance(value.type, TensorType)
+            found.append(Known(self.layouts_of(value), _span(value)) if is_tensor else None)
+        for value in op.results:
+            is_tensor = isinstance(value.type, TensorType)
+            found.append(Known((self.wanted(value),), _span(value)) if is_tensor else None)
+        return found
+
+    def choose(
+        self,
+        op: Op,
+        rule: Rule,
+        allowed: Callable[[int], bool] | None = None,
+        extra: Callable[[Assignment], float] | None = None,
+    ) -> Assignment:
+        """The cheapest assignment of atoms to the factors of `op`: operands in, results out, least work if equal."""
+        usable = allowed or (lambda factor: rule.kinds[factor] in (PASS, REDUCE))
+        best: tuple[tuple[float, float], Assignment] | None = None
+        for assignment in candidates(self.mesh, rule, self.known(op), usable):
+            spent = self._assignment_cost(op, rule, assignment) + (extra(assignment) if extra else 0.0)
+            work = -float(sum(len(axes) for axes in assignment))
+            if best is None or (spent, work) < best[0]:
+                best = ((spent, work), assignment)
+            if spent == 0.0 and best[1] is assignment and not extra:
+                break
+        assert best is not None
+        return best[1]
+
+    def _assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
+        spent = 0.0
+        for value, mapping in zip(op.operands, rule.operands, strict=True):
+            if isinstance(value.type, TensorType) and mapping:
+                spent += self.price(value, sharding_of(self.mesh, mapping, assignment))
+        partial = reduced(rule, assignment)
+        for value, mapping in zip(op.results, rule.results, strict=True):
+            if isinstance(value.type, TensorType) and (mapping or partial):
+                made = replace(sharding_of(self.mesh, mapping, assignment), partial=partial)
+                spent += cost(value.tensor, made, self.wanted(value).whole())
+        return spent
+
+    def note(self, op: Op, text: str) -> None:
+        self.notes.append(f"{op.location}: {op.name}: {text}")
+
+
+def _span(value: Value) -> int:
+    return prod(value.tensor.static_shape)
+
+
+def by_rule(lowering: Lowering, op: Op) -> None:
+    """The local form of an op that does to blocks what it does to whole arrays."""
+    rule = rule_of(op)
+    pending = kept_partial(lowering, op)
+    if pending is not None:
+        _through(lowering, op, rule, pending)
+        return
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS)
+    if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
+        lowering.note(op, "nobody knows how to split it: every process does all of it")
+    emit_plain(lowering, op, rule, assignment)
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
+
+
+def emit_plain(
+    lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, Any] | None = None
+) -> None:
+    """Brings operands into an assignment's layouts, appends `op`, and files its results."""
+    operands = [
+        lowering.get(value, sharding_of(lowering.mesh, mapping, assignment))
+        for value, mapping in zip(op.operands, rule.operands, strict=True)
+    ]
+    layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
+    for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts, attributes), layouts, strict=True):
+        lowering.set(value, local, layout if _is_tensor(value) else None)
+
+
+def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
+    """An op on partial sums, which it hands on: its operands `positions` stay partial over `axes`."""
+    axes, positions, kind = pending
+    free = frozenset(axes)
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS)
+    assignment = tuple(tuple(axis for axis in have if axis not in free) for have in assignment)
+    operands = []
+    for index, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
+        layout = sharding_of(lowering.mesh, mapping, assignment)
+        if index in positions:
+            layout = replace(layout, partial=axes, reduction=kind)
+        operands.append(lowering.get(value, layout))
+    (mapping,) = rule.results
+    layout = replace(sharding_of(lowering.mesh, mapping, assignment), partial=axes, reduction=kind)
+    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)

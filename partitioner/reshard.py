@@ -1,0 +1,244 @@
+"""From one layout to another by the cheapest sequence of moves, counted in bytes that a process sends.
+
+Moves: slice (free), all_to_all, collective_permute, reduce_scatter, all_reduce, all_gather. The search is Dijkstra's
+over layouts; its answers are kept. A move on a dimension whose blocks are padded is possible where blocks nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import prod
+
+import numpy as np
+
+from partitioner.emit import Emitter
+from partitioner.mesh import Axes, DeviceMesh
+from partitioner.sharding import Sharding
+from spmd.ir import Value
+from spmd.types import TensorType
+
+#: What starting a collective costs, in bytes.
+LATENCY = 256
+_LOCAL = 1
+
+
+@dataclass(frozen=True)
+class Move:
+    """`kind`: slice, gather, all_to_all, permute, reduce_scatter or all_reduce."""
+
+    kind: str
+    axes: Axes = ()
+    source: int = -1
+    target: int = -1
+    result: Sharding | None = None
+
+
+def cost(type: TensorType, source: Sharding, target: Sharding) -> float:
+    """Bytes that a process sends to bring a value from `source` to `target`, and a little for every message."""
+    return _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target)[0]
+
+
+def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, target: Sharding) -> Value:
+    """`value`, the block of a tensor of `type` laid out as `source`, as the block of `target`."""
+    state = source
+    for move in _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target)[1]:
+        value = _emit(emitter, value, type.static_shape, state, move)
+        assert move.result is not None
+        state = move.result
+    return value
+
+
+@lru_cache(maxsize=1 << 16)
+def _plan(
+    mesh: DeviceMesh, shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding
+) -> tuple[float, tuple[Move, ...]]:
+    if source.dimensions == target.dimensions and source.partial == target.partial:
+        return 0.0, ()
+    start = replace(source, reduction=source.reduction)
+    goal = (target.dimensions, target.partial)
+    best: dict[object, float] = {(start.dimensions, start.partial): 0.0}
+    heap: list[tuple[float, int, Sharding, tuple[Move, ...]]] = [(0.0, 0, start, ())]
+    count = 0
+    while heap:
+        spent, _, state, path = heappop(heap)
+        key = (state.dimensions, state.partial)
+        if key == goal:
+            return spent, path
+        if spent > best[key]:
+            continue
+        for price, move in _moves(shape, itemsize, state, target):
+            made = move.result
+            assert made is not None
+            total = spent + price
+            reached = (made.dimensions, made.partial)
+            if total < best.get(reached, float("inf")):
+                best[reached] = total
+                count += 1
+                heappush(heap, (total, count, made, (*path, move)))
+    raise ValueError(f"no way from {source} to {target}")
+
+
+def nests(size: int, outer: int, inner: int) -> bool:
+    """Whether the blocks of a dimension of `size` cut in `outer` are made of whole blocks of it cut in `inner`."""
+    return outer == 1 or -(-size // outer) == (inner // outer) * -(-size // inner)
+
+
+def _moves(shape: tuple[int, ...], itemsize: int, state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
+    mesh = state.mesh
+    block = itemsize * prod(state.local_shape(shape))
+    yield from _slices(shape, state, target)
+    yield from _reductions(shape, block, state, target)
+    for dimension, axes in enumerate(state.dimensions):
+        for length in range(1, len(axes) + 1):
+            kept, moved = axes[:-length], axes[-length:]
+            count = mesh.count(moved)
+            if not nests(shape[dimension], mesh.count(kept), mesh.count(axes)):
+                continue
+            gathered = state.with_dimension(dimension, kept)
+            yield block * (count - 1) + LATENCY, Move("gather", moved, dimension, result=gathered)
+            for other, have in enumerate(state.dimensions):
+                if other == dimension or not nests(shape[other], mesh.count(have), mesh.count(have + moved)):
+                    continue
+                wanted = target.dimensions[other]
+                if wanted[: len(have) + length] == have + moved or mesh.count(wanted) == mesh.count(have + moved):
+                    # Blocks that must be padded travel padded.
+                    grown = -(-shape[other] // mesh.count(have + moved)) * mesh.count(have + moved)
+                    sent = block * grown / max(1, shape[other] if not have else grown)
+                    price = sent * (count - 1) / count + LATENCY
+                    made = gathered.with_dimension(other, have + moved)
+                    yield price, Move("all_to_all", moved, dimension, other, made)
+    for made in _rearranged(state, target):
+        yield block + LATENCY, Move("permute", result=made)
+
+
+def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
+    used = state.used
+    for dimension, axes in enumerate(state.dimensions):
+        wanted = target.dimensions[dimension]
+        if wanted[: len(axes)] != axes:
+            continue
+        for length in range(len(axes) + 1, len(wanted) + 1):
+            new = wanted[len(axes) : length]
+            if used.isdisjoint(new) and nests(shape[dimension], state.mesh.count(axes), state.mesh.count(wanted[:length])):
+                yield _LOCAL, Move("slice", new, dimension, result=state.with_dimension(dimension, wanted[:length]))
+
+
+def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
+    mesh = state.mesh
+    pending = tuple(axis for axis in state.partial if axis not in target.partial)
+    if not pending:
+        return
+    count = mesh.count(pending)
+    rest = tuple(axis for axis in state.partial if axis in target.partial)
+    yield 2 * block * (count - 1) / count + LATENCY, Move("all_reduce", pending, result=replace(state, partial=rest))
+    for dimension, axes in enumerate(state.dimensions):
+        wanted = target.dimensions[dimension]
+        if wanted[: len(axes)] != axes:
+            continue
+        for length in range(len(axes) + 1, len(wanted) + 1):
+            new = wanted[len(axes) : length]
+            if set(new) <= set(pending) and nests(shape[dimension], mesh.count(axes), mesh.count(wanted[:length])):
+                left = tuple(axis for axis in state.partial if axis not in new)
+                made = replace(state.with_dimension(dimension, wanted[:length]), partial=left)
+                size = mesh.count(new)
+                yield block * (size - 1) / size + LATENCY, Move("reduce_scatter", new, dimension, result=made)
+
+
+def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
+    """Layouts with as many blocks in every dimension as `state` that are nearer to `target`."""
+    mesh = state.mesh
+    seen = set()
+    counts = [mesh.count(axes) for axes in state.dimensions]
+    goal = list(target.dimensions)
+    options: list[list[Axes]] = []
+    for have, want, count in zip(state.dimensions, goal, counts, strict=True):
+        ways = [have]
+        if mesh.count(want) == count and want != have:
+            ways.append(want)
+        first = tuple(axis for axis in want if axis in have)
+        ordered = first + tuple(axis for axis in have if axis not in first)
+        if ordered != have:
+            ways.append(ordered)
+        options.append(ways)
+    for picked in _products(options):
+        flat = [axis for axes in picked for axis in axes]
+        made = tuple(picked)
+        if made != state.dimensions and len(set(flat)) == len(flat) and not set(flat) & set(state.partial):
+            if made not in seen:
+                seen.add(made)
+                yield replace(state, dimensions=made)
+
+
+def _products(options: list[list[Axes]]) -> Iterator[list[Axes]]:
+    if not options:
+        yield []
+        return
+    for rest in _products(options[1:]):
+        for first in options[0]:
+            yield [first, *rest]
+
+
+def _emit(emitter: Emitter, value: Value, shape: tuple[int, ...], state: Sharding, move: Move) -> Value:
+    after = move.result
+    assert after is not None
+    if move.kind == "slice":
+        return cut(emitter, value, shape, state, after, move.source)
+    if move.kind == "gather":
+        gathered = emitter.all_gather(value, move.source, move.axes)
+        return _trim(emitter, gathered, move.source, after.local_shape(shape))
+    if move.kind == "all_to_all":
+        grown = after.local_shape(shape)[move.target] * state.mesh.count(move.axes)
+        value = emitter.pad(value, move.target, 0, grown - value.tensor.static_shape[move.target])
+        swapped = emitter.all_to_all(value, move.target, move.source, move.axes)
+        return _trim(emitter, swapped, move.source, after.local_shape(shape))
+    if move.kind == "permute":
+        return emitter.permute(value, permutation(state, after))
+    if move.kind == "all_reduce":
+        return emitter.all_reduce(value, move.axes, state.reduction)
+    grown = after.local_shape(shape)[move.source] * state.mesh.count(move.axes)
+    value = emitter.pad(value, move.source, 0, grown - value.tensor.static_shape[move.source])
+    return emitter.reduce_scatter(value, move.source, move.axes, state.reduction)
+
+
+def _trim(emitter: Emitter, value: Value, dimension: int, local: tuple[int, ...]) -> Value:
+    return emitter.slice(value, dimension, 0, local[dimension])
+
+
+def cut(
+    emitter: Emitter, value: Value, shape: tuple[int, ...], state: Sharding, after: Sharding, dimension: int
+) -> Value:
+    """This process's part of a block along `dimension`, cut further from `state` to `after`."""
+    new = after.dimensions[dimension][len(state.dimensions[dimension]) :]
+    block = after.local_shape(shape)[dimension]
+    count = state.mesh.count(new)
+    value = emitter.pad(value, dimension, 0, block * count - value.tensor.static_shape[dimension])
+    starts = state.mesh.block_index(new) * block
+    return emitter.dynamic_slice(value, dimension, emitter.table(starts), block)
+
+
+def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
+    """Who sends its block to whom so that blocks of `state` become blocks of `after`; who has its own keeps it."""
+    mesh = state.mesh
+    have = _block_numbers(state)
+    want = _block_numbers(after)
+    pairs = [(device, device) for device in range(mesh.size) if have[device] == want[device]]
+    kept = {device for device, _ in pairs}
+    senders: dict[int, list[int]] = {}
+    for device in range(mesh.size):
+        if device not in kept:
+            senders.setdefault(int(have[device]), []).append(device)
+    for device in range(mesh.size):
+        if device not in kept:
+            pairs.append((senders[int(want[device])].pop(0), device))
+    return pairs
+
+
+def _block_numbers(sharding: Sharding) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """One number for each device that says which block it holds; devices that hold partial sums apart stay apart."""
+    number = np.zeros(sharding.mesh.size, np.int64)
+    for axes in (*sharding.dimensions, sharding.partial):
+        number = number * sharding.mesh.count(axes) + sharding.mesh.block_index(axes)
+    return number

@@ -1,0 +1,282 @@
+"""Attributes of the sdy dialect as text. Source: Shardy's dialect documentation, the syntax of each attribute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+from spmd.attributes import SymbolRefAttr
+from spmd.dialects import sdy_attributes as sdy
+from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
+
+T = TypeVar("T")
+_FACTOR = re.compile(r"z_([1-9]\d*)|([i-z])", re.ASCII)
+_PRIORITY = re.compile(r"p(0|[1-9]\d*)", re.ASCII)
+
+
+def listed(cursor: AttributeCursor, opening: str, closing: str, read: Callable[[AttributeCursor], T]) -> tuple[T, ...]:
+    """Entries between brackets, with commas between."""
+    cursor.expect(opening)
+    found: list[T] = []
+    if cursor.take(closing):
+        return ()
+    while True:
+        found.append(read(cursor))
+        if not cursor.take(","):
+            break
+    cursor.expect(closing)
+    return tuple(found)
+
+
+def _string(cursor: AttributeCursor) -> str:
+    return cursor.string()
+
+
+@attribute_parser("sdy", "manual_axes")
+def manual_axes(cursor: AttributeCursor) -> sdy.ManualAxes:
+    return sdy.ManualAxes(listed(cursor, "{", "}", _string))
+
+
+@attribute_parser("sdy", "mesh_axis")
+def mesh_axis(cursor: AttributeCursor) -> sdy.MeshAxis:
+    name = cursor.string()
+    cursor.expect("=")
+    return sdy.MeshAxis(name, cursor.int64("an axis size"))
+
+
+@attribute_parser("sdy", "mesh")
+def mesh(cursor: AttributeCursor) -> sdy.Mesh:
+    cursor.expect("<")
+    axes = listed(cursor, "[", "]", mesh_axis)
+    devices: tuple[int, ...] = ()
+    if cursor.take(","):
+        cursor.expect("device_ids")
+        cursor.expect("=")
+        devices = cursor.integer_list()
+    cursor.expect(">")
+    return sdy.Mesh(axes, devices)
+
+
+@attribute_parser("sdy", "sub_axis_info")
+def sub_axis_info(cursor: AttributeCursor) -> sdy.SubAxisInfo:
+    cursor.expect("(")
+    before = cursor.int64("a pre-size")
+    cursor.expect(")")
+    return sdy.SubAxisInfo(before, cursor.int64("a size"))
+
+
+@attribute_parser("sdy", "axis_ref")
+def axis_ref(cursor: AttributeCursor) -> sdy.AxisRef:
+    name = cursor.string()
+    return sdy.AxisRef(name, sub_axis_info(cursor) if cursor.take(":") else None)
+
+
+@attribute_parser("sdy", "dimension_sharding")
+def dimension_sharding(cursor: AttributeCursor) -> sdy.DimensionSharding:
+    """`{"x", "y", ?}p1`."""
+    cursor.expect("{")
+    axes: list[sdy.AxisRef] = []
+    closed = True
+    while not cursor.take("}"):
+        if axes:
+            cursor.expect(",")
+        if cursor.take("?"):
+            closed = False
+            cursor.expect("}")
+            break
+        axes.append(axis_ref(cursor))
+    priority = None
+    token = cursor.tokens[cursor.position]
+    if token[:1].isalpha():
+        found = _PRIORITY.fullmatch(token)
+        if found is None:
+            cursor.expected("a priority such as p1, without leading zeros")
+        cursor.position += 1
+        priority = int(found[1])
+    return sdy.DimensionSharding(tuple(axes), closed, priority)
+
+
+@attribute_parser("sdy", "sharding")
+def sharding(cursor: AttributeCursor) -> sdy.TensorSharding:
+    cursor.expect("<")
+    place: SymbolRefAttr | sdy.Mesh
+    if cursor.take("mesh"):
+        place = mesh(cursor)
+    else:
+        place = SymbolRefAttr((cursor.symbol(),))
+    cursor.expect(",")
+    dimensions = listed(cursor, "[", "]", dimension_sharding)
+    replicated: tuple[sdy.AxisRef, ...] = ()
+    unreduced: tuple[sdy.AxisRef, ...] = ()
+    reduction = "sum"
+    while cursor.take(","):
+        if not replicated and cursor.take("replicated"):
+            cursor.expect("=")
+            replicated = axis_refs(cursor)
+        elif not unreduced and cursor.take("unreduced"):
+            if cursor.take("="):
+                reduction = next((kind for kind in ("sum", "max", "min") if cursor.take(kind)), "sum")
+            unreduced = axis_refs(cursor)
+        else:
+            cursor.expected("replicated={...} or unreduced={...}, each once")
+    cursor.expect(">")
+    return sdy.TensorSharding(place, dimensions, replicated, unreduced, reduction)
+
+
+def axis_refs(cursor: AttributeCursor) -> tuple[sdy.AxisRef, ...]:
+    return listed(cursor, "{", "}", axis_ref)
+
+
+def shardings(cursor: AttributeCursor) -> sdy.ShardingPerValue:
+    """`[<@mesh, [...]>, ...]`: the form inside ops."""
+    return sdy.ShardingPerValue(listed(cursor, "[", "]", sharding))
+
+
+@attribute_parser("sdy", "sharding_per_value")
+def sharding_per_value(cursor: AttributeCursor) -> sdy.ShardingPerValue:
+    cursor.expect("<")
+    made = shardings(cursor)
+    cursor.expect(">")
+    return made
+
+
+# --- factor rules ----------------------------------------------------------------------------------------------------
+
+
+def _factors(cursor: AttributeCursor) -> tuple[int, ...]:
+    """Symbols such as `ij` or `z_1k`, as indices."""
+    position = cursor.position
+    word = cursor.keyword("factors such as ij")
+    found: list[int] = []
+    at = 0
+    while at < len(word):
+        match = _FACTOR.match(word, at)
+        if match is None:
+            cursor.fail(f"expected factors from i to z, then z_1, z_2, ...; got '{word}'", position)
+        found.append(17 + int(match[1]) if match[1] else ord(match[2]) - ord("i"))
+        at = match.end()
+    return tuple(found)
+
+
+def _factor(cursor: AttributeCursor) -> int:
+    position = cursor.position
+    found = _factors(cursor)
+    if len(found) != 1:
+        cursor.fail("expected a single factor", position)
+    return found[0]
+
+
+@attribute_parser("sdy", "dim_mapping")
+def dim_mapping(cursor: AttributeCursor) -> sdy.DimMapping:
+    token = cursor.tokens[cursor.position]
+    return sdy.DimMapping(_factors(cursor) if token[:1].isalpha() else ())
+
+
+@attribute_parser("sdy", "tensor_mapping")
+def tensor_mapping(cursor: AttributeCursor) -> sdy.TensorMapping:
+    return sdy.TensorMapping(listed(cursor, "[", "]", dim_mapping))
+
+
+@attribute_parser("sdy", "op_sharding_rule")
+def op_sharding_rule(cursor: AttributeCursor) -> sdy.OpShardingRule:
+    cursor.expect("<")
+    operands = listed(cursor, "(", ")", tensor_mapping)
+    cursor.expect("->")
+    results = listed(cursor, "(", ")", tensor_mapping)
+    sizes: list[int] = []
+
+    def size(cursor: AttributeCursor) -> None:
+        position = cursor.position
+        if _factor(cursor) != len(sizes):
+            cursor.fail(f"expected factor {sdy.factor_symbol(len(sizes))}: factors are named in order", position)
+        cursor.expect("=")
+        sizes.append(cursor.int64("a factor size"))
+
+    if cursor.at("{"):
+        listed(cursor, "{", "}", size)
+    kinds = {"reduction": (), "need_replication": (), "permutation": (), "blocked_propagation": ()}
+    for kind in kinds:
+        if cursor.take(kind):
+            cursor.expect("=")
+            kinds[kind] = listed(cursor, "{", "}", _factor)  # type: ignore[assignment]
+    is_custom = cursor.take(",")
+    if is_custom:
+        cursor.expect("custom")
+    cursor.expect(">")
+    return sdy.OpShardingRule(tuple(sizes), operands, results, *kinds.values(), is_custom)
+
+
+# --- collectives -----------------------------------------------------------------------------------------------------
+
+
+@attribute_parser("sdy", "axis_ref_list")
+def axis_ref_list(cursor: AttributeCursor) -> sdy.AxisRefList:
+    return sdy.AxisRefList(axis_refs(cursor))
+
+
+@attribute_parser("sdy", "list_of_axis_ref_lists")
+def list_of_axis_ref_lists(cursor: AttributeCursor) -> sdy.ListOfAxisRefLists:
+    return sdy.ListOfAxisRefLists(listed(cursor, "[", "]", axis_ref_list))
+
+
+@attribute_parser("sdy", "all_to_all_param")
+def all_to_all_param(cursor: AttributeCursor) -> sdy.AllToAllParam:
+    axes = axis_refs(cursor)
+    cursor.expect(":")
+    source = cursor.int64("a dimension")
+    cursor.expect("->")
+    return sdy.AllToAllParam(axes, source, cursor.int64("a dimension"))
+
+
+@attribute_parser("sdy", "all_to_all_param_list")
+def all_to_all_param_list(cursor: AttributeCursor) -> sdy.AllToAllParamList:
+    return sdy.AllToAllParamList(listed(cursor, "[", "]", all_to_all_param))
+
+
+# --- what propagation tells ------------------------------------------------------------------------------------------
+
+
+@attribute_parser("sdy", "edge_value_ref")
+def edge_value_ref(cursor: AttributeCursor) -> sdy.EdgeValueRef:
+    node = cursor.keyword("operand or result")
+    if node not in ("operand", "result"):
+        cursor.fail("expected operand or result", cursor.position - 1)
+    return sdy.EdgeValueRef(node, _after_minus(cursor))
+
+
+def _after_minus(cursor: AttributeCursor) -> int:
+    """`-3` behind a word: an index."""
+    cursor.take("-")
+    return abs(cursor.int64("an index"))
+
+
+@attribute_parser("sdy", "axis_to_propagation_details")
+def axis_to_propagation_details(cursor: AttributeCursor) -> sdy.AxisToPropagationDetails:
+    cursor.expect("{")
+    axis = axis_ref(cursor)
+    cursor.expect("=")
+    source = edge_value_ref(cursor)
+    cursor.expect("->")
+    targets = listed(cursor, "[", "]", edge_value_ref)
+    cursor.expect("}")
+    return sdy.AxisToPropagationDetails(axis, source, targets)
+
+
+@attribute_parser("sdy", "propagation_one_step")
+def propagation_one_step(cursor: AttributeCursor) -> sdy.PropagationOneStep:
+    cursor.expect("{")
+    cursor.expect("step")
+    step = _after_minus(cursor)
+    cursor.expect("=")
+    entries = listed(cursor, "[", "]", axis_to_propagation_details)
+    cursor.expect("}")
+    return sdy.PropagationOneStep(step, entries)
+
+
+@attribute_parser("sdy", "propagation_edges")
+def propagation_edges(cursor: AttributeCursor) -> sdy.PropagationEdges:
+    cursor.expect("<")
+    steps = listed(cursor, "[", "]", propagation_one_step)
+    cursor.expect(">")
+    return sdy.PropagationEdges(steps)

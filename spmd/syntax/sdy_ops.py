@@ -1,0 +1,75 @@
+"""Directives of the sdy dialect's ops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spmd.dialects.core import OpDef
+from spmd.ir import Op
+from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.sdy_attributes import shardings
+
+if TYPE_CHECKING:
+    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.printer import Printer
+
+
+class _Named(Directive):
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        self.name = arguments[0].name
+
+    def present(self, op: Op) -> bool:
+        return op.attributes.get(self.name) is not None
+
+
+@custom("StrippedShardings")
+class StrippedShardings(_Named):
+    """`[<@mesh, [{"x"}]>, ...]`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        pending.attributes[self.name] = shardings(parser)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        return str(op[self.name].format_list())
+
+
+@custom("PropagationDirection")
+@custom("ReductionOp")
+class EnumWord(_Named):
+    """The name of an enum's case; nothing where the attribute has its default."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        super().__init__(definition, arguments)
+        declared = definition.attribute_table[self.name]
+        self.required = declared.required
+        self.cases = declared.kind.cases
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        token = parser.tokens[parser.position]
+        if token in self.cases:
+            pending.attributes[self.name] = token
+            parser.position += 1
+        elif self.required:
+            parser.expected(f"one of: {', '.join(self.cases)}")
+
+    def print(self, printer: Printer, op: Op) -> str:
+        return str(op.attributes.get(self.name, ""))
+
+
+@custom("RegionWithArguments")
+class RegionWithArguments(_Named):
+    """`(%arg0: type, ...) {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        arguments = []
+        parser.expect("(")
+        if not parser.take(")"):
+            while True:
+                arguments.append(parser.argument())
+                if not parser.take(","):
+                    break
+            parser.expect(")")
+        pending.regions.append(parser.region(arguments, isolated=True, dialect="sdy"))
+
+    def print(self, printer: Printer, op: Op) -> str:
+        return printer.region_with_arguments(op.region(self.name))
