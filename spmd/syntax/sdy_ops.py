@@ -72,4 +72,7 @@ class RegionWithArguments(_Named):
         pending.regions.append(parser.region(arguments, isolated=True, dialect="sdy"))
 
     def print(self, printer: Printer, op: Op) -> str:
-        return printer.region_with_arguments(op.region(self.name))
+        region = op.region(self.name)
+        names = printer.enter_arguments(region.block, "arg")
+        header = ", ".join(f"{name}: {a.type}" for name, a in zip(names, region.block.arguments, strict=True))
+        return f"({header}) {printer.region(region, dialect='sdy', arguments=names)}"

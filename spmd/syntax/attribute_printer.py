@@ -1,0 +1,275 @@
+"""Attributes and constants to text that reads back to the same bits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import (
+    AffineMapAttr,
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    DenseArrayAttr,
+    DenseAttr,
+    DenseResourceAttr,
+    DictAttr,
+    EnumAttr,
+    FloatAttr,
+    IntegerAttr,
+    LocationAttr,
+    OpaqueAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
+    UnitAttr,
+    is_splat,
+)
+from spmd.dialects.structs import StructAttribute
+from spmd.syntax.literals import Array, bit_dtype, float_bits, mask
+
+#: Constants of more elements than this are printed as the bytes they have, in hexadecimal.
+HEX_FROM = 100
+_BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
+_TRUE_OR_FALSE = ("false", "true")
+
+#: Bodies of structured attributes, as they stand behind `#dialect.mnemonic`, by class.
+STRUCT_PRINTERS: dict[type, Callable[[Any], str]] = {}
+
+
+def struct_printer(cls: type) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+    """Decorator: the function gives the body of attributes of class `cls`, brackets included."""
+
+    def add(printer: Callable[[Any], str]) -> Callable[[Any], str]:
+        STRUCT_PRINTERS[cls] = printer
+        return printer
+
+    return add
+
+
+# --- names and strings -----------------------------------------------------------------------------------------------
+
+
+def quoted(data: bytes) -> str:
+    """A string literal of these bytes."""
+    return '"' + "".join(_CHARACTERS[byte] for byte in data) + '"'
+
+
+_CHARACTERS = [chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:02X}" for byte in range(256)]
+_CHARACTERS[ord('"')] = "\\22"
+_CHARACTERS[ord("\\")] = "\\\\"
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def format_symbol(name: str) -> str:
+    """`@name`, quoted where it must be."""
+    return f"@{name}" if _BARE.fullmatch(name) else f"@{quoted(_encoded(name))}"
+
+
+def format_key(name: str) -> str:
+    """An attribute's name, quoted where it must be."""
+    return name if _BARE.fullmatch(name) else quoted(_encoded(name))
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def format_float(value: float, bits: int, element: t.ElementType) -> str:
+    """The shortest usual decimal that is rounded to `bits`; the bits themselves for what no decimal is."""
+    if not np.isfinite(value):
+        return f"0x{bits:0{(element.bits + 3) // 4}X}"
+    usual = f"{value:.6e}"
+    if float_bits(usual, element) == bits:
+        return usual
+    if element.bits == 64:
+        return _with_point(repr(value))
+    return _with_point(np.format_float_scientific(np.float32(value), unique=True, trim="0"))
+
+
+def _with_point(text: str) -> str:
+    if "." in text:
+        return text
+    return text.replace("e", ".0e", 1) if "e" in text else text + ".0"
+
+
+def _floats(array: Array, element: t.ElementType) -> list[str]:
+    """Each element's text, most of them found for all at once."""
+    bits = array.view(bit_dtype(element)).tolist()
+    values = array.astype(np.float64).tolist()
+    return [format_float(value, pattern, element) for value, pattern in zip(values, bits, strict=True)]
+
+
+def format_elements(array: Array, element: t.ElementType) -> list[str]:
+    """The text of each element of a flat array."""
+    if element.is_complex:
+        parts = _floats(np.ascontiguousarray(array).view(element.real.dtype), element.real)
+        return [f"({a},{b})" for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    if element.is_boolean:
+        return [_TRUE_OR_FALSE[flag] for flag in array.tolist()]
+    if element.is_float:
+        return _floats(array, element)
+    return list(map(str, array.astype(np.int64).tolist() if element.bits < 8 else array.tolist()))
+
+
+# --- constants -------------------------------------------------------------------------------------------------------
+
+
+def format_dense(attribute: DenseAttr) -> str:
+    return f"dense<{_dense_body(attribute)}> : {attribute.type}"
+
+
+def _dense_body(attribute: DenseAttr) -> str:
+    array, element = attribute.array, attribute.type.element_type
+    if isinstance(element, t.QuantizedType):
+        element = element.storage
+    assert isinstance(element, t.ElementType)
+    if array.size == 0:
+        return ""
+    if is_splat(array) or array.ndim == 0:
+        return format_elements(array.reshape(-1)[:1] if array.ndim == 0 else _first(array), element)[0]
+    if array.size > HEX_FROM:
+        return f'"0x{_raw(array, element).hex().upper()}"'
+    return _nested(format_elements(np.ascontiguousarray(array).reshape(-1), element), array.shape)
+
+
+def _first(array: Array) -> Array:
+    return np.ascontiguousarray(array[(0,) * array.ndim]).reshape(1)
+
+
+def _raw(array: Array, element: t.ElementType) -> bytes:
+    """The elements' bytes, little-endian; booleans eight to a byte."""
+    if element.is_boolean:
+        return np.packbits(np.ascontiguousarray(array).reshape(-1), bitorder="little").tobytes()
+    if element.bits < 8 and not element.is_float:
+        return (np.ascontiguousarray(array).view(np.uint8) & np.uint8(mask(element))).tobytes()
+    data = np.ascontiguousarray(array)
+    return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
+    for extent in reversed(shape):
+        texts = ["[" + ", ".join(texts[i : i + extent]) + "]" for i in range(0, len(texts), extent)]
+    return texts[0]
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+def format_attribute(attribute: Attribute, *, typed: bool = True, nested: bool = False) -> str:
+    """An attribute's text. `typed` adds a number's type; `nested` leaves that of 64-bit integers out."""
+    printer = _PRINTERS.get(type(attribute))
+    if printer is not None:
+        return printer(attribute)
+    if isinstance(attribute, IntegerAttr):
+        plain = not typed or (nested and attribute.type is t.I64)
+        return str(attribute.value) if plain else f"{attribute.value} : {attribute.type}"
+    if isinstance(attribute, FloatAttr):
+        text = format_float(attribute.value, attribute.bits, attribute.type)
+        return f"{text} : {attribute.type}" if typed else text
+    if isinstance(attribute, StringAttr):
+        suffix = f" : {attribute.type}" if attribute.type is not None else ""
+        return quoted(attribute.data) + suffix
+    return _format_struct(attribute)
+
+
+def format_stripped(attribute: Attribute, *, typed: bool = True) -> str:
+    """The shortest text, for where the form's declaration tells the rest."""
+    if isinstance(attribute, EnumAttr):
+        return attribute.value
+    if isinstance(attribute, DenseArrayAttr):
+        return "[" + ", ".join(_array_elements(attribute)) + "]"
+    if isinstance(attribute, StructAttribute):
+        return struct_body(attribute)
+    return format_attribute(attribute, typed=typed)
+
+
+def format_entries(entries: Mapping[str, Attribute]) -> str:
+    """`name = value, unit`."""
+    return ", ".join(
+        format_key(name) if isinstance(value, UnitAttr) else f"{format_key(name)} = {format_attribute(value)}"
+        for name, value in entries.items()
+    )
+
+
+def _format_struct(attribute: Attribute) -> str:
+    assert isinstance(attribute, StructAttribute), f"no text for {type(attribute).__name__}"
+    body = struct_body(attribute)
+    if body.startswith("<"):
+        return f"#{attribute.DIALECT}.{attribute.MNEMONIC}{body}"
+    gap = " " if body[:1].isalnum() or body[:1] == "_" else ""
+    return f"#{attribute.DIALECT}<{attribute.MNEMONIC}{gap}{body}>"
+
+
+def struct_body(attribute: Any) -> str:
+    """What follows `#dialect.mnemonic`."""
+    printer = STRUCT_PRINTERS.get(type(attribute))
+    if printer is not None:
+        return printer(attribute)
+    if hasattr(attribute, "format"):
+        return str(attribute.format())
+    parts = []
+    for field in fields(attribute):
+        value = getattr(attribute, field.name)
+        if field.default is MISSING or value != field.default:
+            parts.append(f"{field.name} = {_format_field(value)}")
+    return f"<{', '.join(parts)}>"
+
+
+def _format_field(value: Any) -> str:
+    if isinstance(value, bool):
+        return _TRUE_OR_FALSE[value]
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return _with_point(repr(value))
+    if isinstance(value, str):
+        return quoted(_encoded(value))
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_format_field, value)) + "]"
+    if isinstance(value, t.Type):
+        return str(value)
+    return format_attribute(value)
+
+
+def _array_elements(attribute: DenseArrayAttr) -> list[str]:
+    element = attribute.element_type
+    return format_elements(np.array(attribute.values, dtype=element.dtype), element)
+
+
+def _format_dense_array(attribute: DenseArrayAttr) -> str:
+    if not attribute.values:
+        return f"array<{attribute.element_type}>"
+    return f"array<{attribute.element_type}: {', '.join(_array_elements(attribute))}>"
+
+
+def _format_array(attribute: ArrayAttr) -> str:
+    return "[" + ", ".join(format_attribute(element, nested=True) for element in attribute.elements) + "]"
+
+
+def _format_resource(attribute: DenseResourceAttr) -> str:
+    return f"dense_resource<{format_key(attribute.key)}> : {attribute.type}"
+
+
+_PRINTERS: dict[type, Callable[[Any], str]] = {
+    UnitAttr: lambda attribute: "unit",
+    BoolAttr: lambda attribute: _TRUE_OR_FALSE[attribute.value],
+    SymbolRefAttr: lambda attribute: "::".join(map(format_symbol, attribute.path)),
+    TypeAttr: lambda attribute: str(attribute.type),
+    ArrayAttr: _format_array,
+    DictAttr: lambda attribute: "{" + format_entries(attribute.entries) + "}",
+    DenseArrayAttr: _format_dense_array,
+    DenseAttr: format_dense,
+    DenseResourceAttr: _format_resource,
+    EnumAttr: lambda attribute: f"#{attribute.dialect}<{attribute.mnemonic} {attribute.value}>",
+    OpaqueAttr: lambda attribute: attribute.text,
+    LocationAttr: lambda attribute: attribute.text,
+    AffineMapAttr: lambda attribute: attribute.text,
+}

@@ -1,0 +1,97 @@
+"""Whether two programs are the same: ops, attributes, types and the way values flow, whatever the values' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import same_bits
+from spmd.ir import Block, Op, Region, Value
+from spmd.syntax.printer import SEGMENTS
+
+
+def difference(left: Op, right: Op) -> str | None:
+    """None when the programs are the same, else a description of the first difference, with the place in `left`."""
+    return _Comparison().ops(left, right)
+
+
+def same_program(left: Op, right: Op) -> bool:
+    """Whether the programs are the same but for the names of values and places in the source."""
+    return difference(left, right) is None
+
+
+class _Comparison:
+    def __init__(self) -> None:
+        self.values: dict[Value, Value] = {}
+
+    def ops(self, left: Op, right: Op) -> str | None:
+        found = (
+            self._facts(left, right)
+            or _attributes(left, right)
+            or self._regions(left, right)
+        )
+        self.values.update(zip(left.results, right.results, strict=False))
+        return found
+
+    def _facts(self, left: Op, right: Op) -> str | None:
+        if left.name != right.name:
+            return f"{left.location}: {left.name} against {right.name}"
+        if left.result_types != right.result_types or left.operand_types != right.operand_types:
+            return f"{left.location}: {left.name}: types differ"
+        if any(self.values.get(a, a) is not b for a, b in zip(left.operands, right.operands, strict=True)):
+            return f"{left.location}: {left.name}: operands differ"
+        return None
+
+    def _regions(self, left: Op, right: Op) -> str | None:
+        if len(left.regions) != len(right.regions):
+            return f"{left.location}: {left.name}: {len(left.regions)} regions against {len(right.regions)}"
+        for a, b in zip(left.regions, right.regions, strict=True):
+            found = self._region(left, a, b)
+            if found:
+                return found
+        return None
+
+    def _region(self, op: Op, left: Region, right: Region) -> str | None:
+        if len(left.blocks) != len(right.blocks):
+            return f"{op.location}: {op.name}: {len(left.blocks)} blocks against {len(right.blocks)}"
+        for a, b in zip(left.blocks, right.blocks, strict=True):
+            found = self._block(op, a, b)
+            if found:
+                return found
+        return None
+
+    def _block(self, op: Op, left: Block, right: Block) -> str | None:
+        if [a.type for a in left.arguments] != [b.type for b in right.arguments]:
+            return f"{op.location}: {op.name}: the types of block arguments differ"
+        if len(left.ops) != len(right.ops):
+            return f"{op.location}: {op.name}: {len(left.ops)} ops in a block against {len(right.ops)}"
+        self.values.update(zip(left.arguments, right.arguments, strict=True))
+        for a, b in zip(left.ops, right.ops, strict=True):
+            found = self.ops(a, b)
+            if found:
+                return found
+        return None
+
+
+def _attributes(left: Op, right: Op) -> str | None:
+    for one, other in ((left.attributes, right.attributes), (left.discardable, right.discardable)):
+        names = {*one, *other} - set(SEGMENTS)
+        for name in sorted(names):
+            if name not in one or name not in other or not same_value(one[name], other[name]):
+                return f"{left.location}: {left.name}: attribute {name} differs"
+    for name in SEGMENTS:
+        if tuple(left.attributes.get(name, ())) != tuple(right.attributes.get(name, ())):
+            return f"{left.location}: {left.name}: attribute {name} differs"
+    return None
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Equality of decoded attributes, down to the bits of floats."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return same_bits(left, right)
+    if isinstance(left, float) and isinstance(right, float):
+        return np.float64(left).tobytes() == np.float64(right).tobytes()
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same_value, left, right))
+    return type(left) is type(right) and bool(left == right)

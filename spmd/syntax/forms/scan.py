@@ -1,0 +1,60 @@
+"""chlo.scan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spmd.dialects.core import OpDef
+from spmd.ir import Op
+from spmd.syntax.assembly import Argument, Directive, custom
+
+if TYPE_CHECKING:
+    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.printer import Printer
+
+
+@custom("Scan")
+class ScanForm(Directive):
+    """`chlo.scan(%inputs) inits(%inits) dimension=0 attributes {...} {region} : type`."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        inputs = self._operands(parser, pending)
+        parser.expect("inits")
+        inits = self._operands(parser, pending)
+        parser.expect("dimension")
+        parser.expect("=")
+        pending.attributes["dimension"] = parser.int64()
+        if parser.take("attributes"):
+            parser.entries(pending)
+        pending.regions.append(parser.region(isolated=True))
+        parser.expect(":")
+        position = parser.position
+        signature = parser.function_type()
+        if len(signature.inputs) != inputs + inits:
+            parser.fail("operand types must match the number of inputs and inits", position)
+        outputs = len(signature.results) - inits
+        if outputs < 0:
+            parser.fail("not enough result types to cover the required carries", position)
+        pending.operand_types, pending.result_types = signature.inputs, signature.results
+        pending.attributes["operandSegmentSizes"] = (inputs, inits)
+        pending.attributes["resultSegmentSizes"] = (outputs, inits)
+
+    def _operands(self, parser: Parser, pending: Pending) -> int:
+        parser.expect("(")
+        count = parser.operand_list(pending)
+        parser.expect(")")
+        return count
+
+    def print(self, printer: Printer, op: Op) -> str:
+        if not {"dimension", "operandSegmentSizes", "resultSegmentSizes"} <= op.attributes.keys():
+            return printer.decline()
+        inputs, inits = op.operand_group("inputs"), op.operand_group("inits")
+        if tuple(op.attributes["resultSegmentSizes"]) != (len(op.results) - len(inits), len(inits)):
+            return printer.decline()
+        dictionary = printer.dictionary(op, {"dimension"})
+        text = f"({printer.names(inputs)}) inits({printer.names(inits)}) dimension={op['dimension']}"
+        text += f" attributes {dictionary}" if dictionary else ""
+        return f"{text} {printer.region(op.regions[0], isolated=True)} : {printer.signature(op)}"

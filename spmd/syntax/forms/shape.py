@@ -1,0 +1,89 @@
+"""Forms of ops of the shape and arith dialects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import DenseAttr
+from spmd.dialects.core import OpDef
+from spmd.ir import Op
+from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.elements import type_sequence
+
+if TYPE_CHECKING:
+    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.printer import Printer
+
+
+class _Whole(Directive):
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+
+@custom("ArithSelect")
+class ArithSelect(_Whole):
+    """`%condition, %true, %false : type`, the condition's type in front when it is not i1."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        parser.operand_list(pending)
+        if parser.tokens[parser.position] == "{":
+            parser.entries(pending)
+        parser.expect(":")
+        position = parser.position
+        types = type_sequence(parser)
+        if len(types) not in (1, 2):
+            parser.fail("expected the type of the condition and that of the values", position)
+        condition = types[0] if len(types) == 2 else t.I1
+        pending.operand_types = (condition, types[-1], types[-1])
+        pending.result_types = (types[-1],)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        condition, *rest = op.operand_types
+        dictionary = printer.dictionary(op, ())
+        shown = "" if condition is t.I1 else f"{condition}, "
+        return f" {printer.names(op.operands)}{' ' + dictionary if dictionary else ''} : {shown}{rest[0]}"
+
+
+@custom("ConstShape")
+class ConstShape(_Whole):
+    """`[1, 2] : tensor<2xindex>`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        if parser.tokens[parser.position] == "{":
+            parser.entries(pending)
+        sizes = parser.integer_list()
+        parser.expect(":")
+        pending.result_types = (parser.type(),)
+        extents = np.array(sizes, dtype=np.int64)
+        extents.flags.writeable = False
+        parser.file(pending, "shape", DenseAttr(extents, t.TensorType((len(sizes),), t.INDEX)))
+
+    def print(self, printer: Printer, op: Op) -> str:
+        value = op["shape"]
+        extents = value.array if isinstance(value, DenseAttr) else np.asarray(value)
+        dictionary = printer.dictionary(op, {"shape"})
+        shown = ", ".join(map(str, extents.tolist()))
+        return f"{' ' + dictionary if dictionary else ''} [{shown}] : {op.results[0].type}"
+
+
+@custom("Assuming")
+class Assuming(_Whole):
+    """`%witness -> (types) {...}`."""
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        parser.operand(pending)
+        pending.operand_types = (t.OpaqueType("!shape.witness"),)
+        pending.result_types = parser.result_types() if parser.take("->") else ()
+        pending.regions.append(parser.region())
+        if parser.tokens[parser.position] == "{":
+            parser.entries(pending)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        results = f" -> ({', '.join(map(str, op.result_types))})" if op.results else ""
+        dictionary = printer.dictionary(op, ())
+        return f" {printer.names(op.operands)}{results} {printer.region(op.regions[0])}" + (
+            f" {dictionary}" if dictionary else ""
+        )

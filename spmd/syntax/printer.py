@@ -1,0 +1,266 @@
+"""Programs to text: the pretty form where an op has one, else MLIR's generic form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from spmd.attributes import Attribute, DenseArrayAttr
+from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.syntax.assembly import form_of
+from spmd.syntax.attribute_printer import (
+    format_attribute,
+    format_entries,
+    format_stripped,
+    format_symbol,
+)
+from spmd.types import I32, FunctionType
+
+#: Attributes that say how many values each variadic operand or result has; the pretty form shows it.
+SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
+_STEP = "  "
+_NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
+
+
+class Declined(Exception):
+    """An op that its pretty form cannot tell: it is printed in the generic form."""
+
+
+class Printer:
+    """Prints ops; remembers the names given to values and blocks."""
+
+    def __init__(self, *, generic: bool = False, keep_names: bool = False) -> None:
+        self.generic = generic
+        self.keep_names = keep_names
+        self.indentation = ""
+        self.default_dialect = ""
+        self._names: dict[Value, str] = {}
+        self._used: set[str] = set()
+        self._repeats: dict[str, int] = {}
+        self._numbers = 0
+        self._arguments = 0
+        self._labels: list[str] = []
+
+    # --- ops ---
+
+    def op(self, op: Op) -> str:
+        """The op, without indentation in front or a line's end behind."""
+        results = self._result_names(op)
+        text = None
+        if not self.generic:
+            form = form_of(op.definition) if op.definition is not None else None
+            if form is not None:
+                try:
+                    text = self._shown_name(op) + form.print(self, op)
+                except Declined:
+                    text = None
+        return results + (text if text is not None else self._generic_op(op))
+
+    def decline(self) -> NoReturn:
+        """Says that the pretty form cannot tell this op."""
+        raise Declined
+
+    def _shown_name(self, op: Op) -> str:
+        dialect, _, rest = op.name.partition(".")
+        if op.name == "builtin.module" or (dialect == "func" and self.default_dialect == "func" and rest != "func"):
+            return rest
+        return op.name
+
+    def _result_names(self, op: Op) -> str:
+        count = len(op.results)
+        if not count:
+            return ""
+        kept = op.results[0].name if self.keep_names else None
+        base = self._fresh(kept.partition("#")[0] if kept else None, "")
+        for index, result in enumerate(op.results):
+            self._names[result] = f"%{base}" if count == 1 else f"%{base}#{index}"
+        return f"%{base} = " if count == 1 else f"%{base}:{count} = "
+
+    def _generic_op(self, op: Op) -> str:
+        text = f'"{op.name}"({self.names(op.operands)})'
+        attributes = dict(op.attributes)
+        successors = attributes.pop("successors", None) if op.definition is None else None
+        if successors is not None:
+            text += f"[{', '.join(self._labels[number] for number in successors)}]"
+        properties = self._encoded(op, attributes)
+        if properties:
+            text += f" <{{{format_entries(properties)}}}>"
+        if op.regions:
+            text += f" ({', '.join(self.region(region, isolated=_isolated(op)) for region in op.regions)})"
+        if op.discardable:
+            text += f" {{{format_entries(op.discardable)}}}"
+        return f"{text} : {self.signature(op)}"
+
+    def _encoded(self, op: Op, attributes: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, Attribute]:
+        """Decoded attributes in MLIR's form, in the order of their declaration."""
+        if op.definition is None:
+            return {}
+        found: dict[str, Attribute] = {}
+        for name, declared in op.definition.attribute_table.items():
+            if name in attributes and name not in without:
+                found[name] = declared.kind.encode(attributes[name])
+        for name in SEGMENTS:
+            if name in attributes and name not in without and name not in found:
+                found[name] = DenseArrayAttr(I32, tuple(attributes[name]))
+        return found
+
+    # --- parts of forms ---
+
+    def name(self, value: Value) -> str:
+        """The name of a value, `%?` when nothing that was printed defines it."""
+        return self._names.get(value, "%?")
+
+    def names(self, values: Sequence[Value]) -> str:
+        return ", ".join([self._names.get(value, "%?") for value in values])
+
+    def signature(self, op: Op) -> str:
+        """`(operand types) -> result types`."""
+        results = op.result_types
+        if len(results) == 1 and not isinstance(results[0], FunctionType):
+            shown = str(results[0])
+        else:
+            shown = f"({', '.join(map(str, results))})"
+        return f"({', '.join(map(str, op.operand_types))}) -> {shown}"
+
+    def attribute(self, attribute: Attribute) -> str:
+        return format_attribute(attribute)
+
+    def stripped(self, attribute: Attribute, *, typed: bool = True) -> str:
+        return format_stripped(attribute, typed=typed)
+
+    def symbol(self, name: str) -> str:
+        return format_symbol(name)
+
+    def entries(self, attributes: Mapping[str, Attribute]) -> str:
+        """` {...}`, or nothing when there are none."""
+        return f" {{{format_entries(attributes)}}}" if attributes else ""
+
+    def dictionary(self, op: Op, without: Iterable[str]) -> str:
+        """`{...}` of all attributes but `without`; nothing when there are none."""
+        if not op.attributes and not op.discardable:
+            return ""
+        without = {*without, *SEGMENTS}
+        if op.definition is not None:
+            entries = self._encoded(op, op.attributes, without)
+        entries |= {name: value for name, value in op.discardable.items() if name not in without}
+        return f"{{{format_entries(entries)}}}" if entries else ""
+
+    # --- regions ---
+
+    def region(
+        self, region: Region, *, isolated: bool = False, dialect: str = "", arguments: Sequence[str] | None = None
+    ) -> str:
+        """`{...}`. `arguments` are the names of the first block's when the op's own form shows them."""
+        outer = self._enter(isolated, dialect)
+        names = [f"^bb{index}" for index in range(len(region.blocks))]
+        outer_labels, self._labels = self._labels, names
+        lines = ["{"]
+        for index, block in enumerate(region.blocks):
+            shown = index == 0 and arguments is not None
+            if shown:
+                self._names.update(zip(block.arguments, arguments or (), strict=True))
+            elif index or block.arguments or not block.ops:
+                lines.append(self._label(names[index], block))
+            for op in block.ops:
+                lines.append(f"{self.indentation}{self.op(op)}")
+        self._labels = outer_labels
+        self._leave(outer)
+        lines.append(f"{self.indentation}}}")
+        return "\n".join(lines)
+
+    def _enter(self, isolated: bool, dialect: str) -> tuple[Any, ...]:
+        outer = (self.indentation, self.default_dialect, self._used, self._repeats, self._numbers, self._arguments)
+        self.indentation += _STEP
+        self.default_dialect = dialect
+        if isolated:
+            self._used, self._repeats, self._numbers, self._arguments = set(), {}, 0, 0
+        elif self.keep_names:
+            self._used = set(self._used)
+        return (*outer, isolated)
+
+    def _leave(self, outer: tuple[Any, ...]) -> None:
+        self.indentation, self.default_dialect, used, repeats, numbers, arguments, isolated = outer
+        if isolated:
+            self._used, self._repeats, self._numbers, self._arguments = used, repeats, numbers, arguments
+        elif self.keep_names:
+            self._used = used
+
+    def _label(self, label: str, block: Block) -> str:
+        indentation = self.indentation.removesuffix(_STEP)
+        if not block.arguments:
+            return f"{indentation}{label}:"
+        names = self.enter_arguments(block, "arg")
+        shown = ", ".join(f"{name}: {a.type}" for name, a in zip(names, block.arguments, strict=True))
+        return f"{indentation}{label}({shown}):"
+
+    def enter_arguments(self, block: Block, prefix: str) -> list[str]:
+        """Names the arguments of `block`."""
+        names = []
+        for argument in block.arguments:
+            kept = argument.name if self.keep_names else None
+            name = f"%{self._fresh(kept, prefix)}"
+            self._names[argument] = name
+            names.append(name)
+        return names
+
+    def function_body(self, op: Function) -> tuple[str, str]:
+        """A function's arguments as its header shows them, and its body."""
+        region = op.regions[0]
+        outer = self._enter(True, "func")
+        self.indentation = outer[0]
+        names = self.enter_arguments(region.blocks[0], "arg")
+        attributes = op.argument_attributes
+        parts = zip(names, region.blocks[0].arguments, attributes, strict=True)
+        header = ", ".join(f"{name}: {a.type}{self.entries(entries)}" for name, a, entries in parts)
+        # The body shares the names of the header: it is not isolated from that.
+        body = self.region(region, dialect="func", arguments=names)
+        self._leave(outer)
+        return header, body
+
+    # --- names ---
+
+    def _fresh(self, kept: str | None, prefix: str) -> str:
+        """A name that nothing visible has, without its `%`."""
+        if kept and _NAME.fullmatch(kept):
+            return self._unique(kept)
+        if prefix == "arg":
+            self._arguments += 1
+            return self._unique(f"arg{self._arguments - 1}")
+        if prefix:
+            return self._unique(prefix)
+        self._numbers += 1
+        return self._unique(str(self._numbers - 1)) if self.keep_names else str(self._numbers - 1)
+
+    def _unique(self, wanted: str) -> str:
+        name = wanted
+        while name in self._used:
+            repeat = self._repeats.get(wanted, 0)
+            self._repeats[wanted] = repeat + 1
+            name = f"{wanted}_{repeat}"
+        self._used.add(name)
+        return name
+
+
+def _isolated(op: Op) -> bool:
+    return op.definition is not None and "isolated" in op.definition.traits
+
+
+def print_op(op: Op, *, generic: bool = False, keep_names: bool = False) -> str:
+    """The text of `op`; a module's ends its last line.
+
+    `generic` gives every op MLIR's generic form, `keep_names` the value names of the source where they are unique.
+    """
+    printer = Printer(generic=generic, keep_names=keep_names)
+    if not isinstance(op, (Module, Function)):
+        _name_outer_values(printer, op)
+    text = printer.op(op)
+    return text + "\n" if isinstance(op, Module) else text
+
+
+def _name_outer_values(printer: Printer, op: Op) -> None:
+    """For an op printed alone: what it uses from outside keeps the source's name."""
+    for inner in op.walk():
+        for value in inner.operands:
+            if value.name is not None:
+                printer._names.setdefault(value, f"%{value.name}")
