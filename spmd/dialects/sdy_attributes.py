@@ -17,7 +17,7 @@ _FACTOR_LETTERS = "ijklmnopqrstuvwxyz"
 
 def quote(text: str) -> str:
     """A string as MLIR writes it between quotes."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
 def factor_symbol(index: int) -> str:
