@@ -83,7 +83,8 @@ def called_functions(module: Module, roots: Sequence[Op]) -> list[Op]:
     pending = list(roots)
     while pending:
         for op in pending.pop().walk():
-            for value in (*op.attributes.values(), *op.discardable.values()):
+            named = [value for key, value in op.attributes.items() if key != "sym_name"]
+            for value in (*named, *op.discardable.values()):
                 for name in _symbols(value):
                     if name in symbols and name not in found and symbols[name].name != "sdy.mesh":
                         found[name] = symbols[name]
