@@ -11,6 +11,8 @@ from spmd.dialects import (
     communication,
     contraction,
     control_flow,
+    convolving,
+    custom_call,
     data_movement,
     dynamism,
     elementwise,
@@ -20,14 +22,16 @@ from spmd.dialects import (
     quantization,
     random,
     reduction,
+    scattering,
     sdy,
     shape,
+    sorting,
     tensor,
 )
 from spmd.dialects.core import OPS, OpDef
 
 __all__ = [
-    "OPS", "OpDef", "arith", "builtin", "check", "chlo", "collective", "communication", "contraction", "control_flow",
-    "data_movement", "dynamism", "elementwise", "func", "indexing", "linear_algebra", "quantization", "random",
-    "reduction", "sdy", "shape", "tensor",
+    "OPS", "OpDef", "arith", "builtin", "check", "chlo", "collective", "communication", "contraction",
+    "control_flow", "convolving", "custom_call", "data_movement", "dynamism", "elementwise", "func", "indexing",
+    "linear_algebra", "quantization", "random", "reduction", "scattering", "sdy", "shape", "sorting", "tensor",
 ]  # fmt: skip

@@ -5,8 +5,13 @@ Source: StableHLO's check and interpreter dialects.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.checks import dims, equal, listed, same_types
+from spmd.dialects.core import Lookup, attribute, define, operand, result
+from spmd.ir import Function, Op
+from spmd.types import QuantizedType, TensorType
 
 _SYMBOLS = kinds.array_of(kinds.SYMBOL)
 _ULPS = kinds.either(kinds.I64, kinds.I32, kinds.UI64)
@@ -59,6 +64,23 @@ EXPECT_SERIALIZED_EQ = define(
     assembly="$expected `,` `probe_id` `=` $probe_id `,` `iteration` `=` $iteration attr-dict `:` type($expected)",
 )
 
+for _pair in (EXPECT_EQ, EXPECT_ALMOST_EQ, EXPECT_CLOSE):
+    _pair.constraint("", "both operands have one type")(lambda op: same_types(*op.operand_types))
+
+
+def _stored(type: TensorType) -> TensorType:
+    element = type.element_type
+    return type.with_element_type(element.storage) if isinstance(element, QuantizedType) else type
+
+
+for _const in (EXPECT_EQ_CONST, EXPECT_ALMOST_EQ_CONST):
+
+    @_const.constraint("", "the operand has the type of the constant")
+    def _(op: Op) -> str | None:
+        given, value = op.operands[0].tensor, op["value"].type
+        return same_types(given, value) and same_types(_stored(given), value)
+
+
 RUN_PARALLEL = define(
     "interpreter.run_parallel",
     operands=[operand("inputs", kinds.TENSOR_OR_TOKEN, variadic=True)],
@@ -83,3 +105,47 @@ PROBE = define(
     assembly="$operand `,` `probe_id` `=` $probe_id attr-dict `:` type($result)",
     traits=["same_type"],
 )
+
+PROBE.infer(lambda op: [op.operands[0].type])
+
+
+@RUN_PARALLEL.constraint("", "programs is a grid, a row for each replica")
+def _(op: Op) -> str | None:
+    lengths = [len(row) for row in op["programs"]]
+    return None if len(set(lengths)) == 1 and lengths[0] else dims(lengths)
+
+
+@RUN_PARALLEL.constraint("", "infeed is left out rather than empty")
+def _(op: Op) -> str | None:
+    return "[]" if op["infeed"] == () else None
+
+
+def _functions(names: Sequence[str], lookup: Lookup) -> list[Function]:
+    return [found for name in names if isinstance(found := lookup(name), Function)]
+
+
+def _programs(op: Op) -> list[str]:
+    return [name for row in op["programs"] for name in row]
+
+
+@RUN_PARALLEL.symbol_constraint("", "programs and infeed are functions of the module")
+def _(op: Op, lookup: Lookup) -> str | None:
+    names = [*_programs(op), *(op["infeed"] or ())]
+    missing = [f"@{name}" for name in names if not isinstance(lookup(name), Function)]
+    return f"no function {listed(missing)}" if missing else None
+
+
+@RUN_PARALLEL.symbol_constraint("", "there are as many inputs and results as the programs take and give")
+def _(op: Op, lookup: Lookup) -> str | None:
+    functions = _functions(_programs(op), lookup)
+    taken = equal(len(op.operands), sum(len(function.type.inputs) for function in functions))
+    return taken or equal(len(op.results), sum(len(function.type.results) for function in functions))
+
+
+@RUN_PARALLEL.symbol_constraint("", "each function of infeed gives one tensor")
+def _(op: Op, lookup: Lookup) -> str | None:
+    for function in _functions(op["infeed"] or (), lookup):
+        given = function.type.results
+        if len(given) != 1 or not isinstance(given[0], TensorType):
+            return f"({listed(given)}) from @{function.symbol}"
+    return None

@@ -2,12 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.checks import (
+    at_least,
+    compatible_dims,
+    dims,
+    element_of,
+    equal,
+    in_range,
+    is_quantized,
+    listed,
+    per_axis,
+    shape_text,
+    tensors,
+    unique,
+)
+from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
-from spmd.dialects.structs import ConvDimensionNumbers, DotAlgorithm, DotDimensionNumbers
+from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
+from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers, RaggedDotDimensionNumbers
+from spmd.ir import Op
+from spmd.types import QuantizedType, TensorType, Type
 
 PRECISION_CONFIG = kinds.array_of(kinds.enum("stablehlo", "precision", "DEFAULT", "HIGH", "HIGHEST"))
+
+_PRECISIONS = "size(precision_config) = 2"
+
+
+def few_precisions(op: Op) -> str | None:
+    """One precision for each operand, or none (frontends also leave out the second)."""
+    given = op["precision_config"]
+    return None if given is None or len(given) <= 2 else str(len(given))
+
+
+def contraction_element(op: Op) -> Type:
+    """The element type of a product whose declaration, if there is one, decides (accumulation may be wider)."""
+    return element_of(op.results[0].type if op.results else op.operands[0].type)
+
 
 DOT = define(
     "stablehlo.dot",
@@ -17,6 +50,22 @@ DOT = define(
     assembly="$lhs `,` $rhs `` custom<PrecisionConfig>($precision_config) " + TYPED,
     traits=["pure"],
 )
+
+DOT.constraint("", "size(precision_config) <= 2")(few_precisions)
+
+
+@DOT.constraint("", "lhs and rhs have rank 1 or 2 and share the dimension that is summed over")
+def _(op: Op) -> str | None:
+    lhs, rhs = tensors(op.operands)
+    sound = lhs.rank in (1, 2) and rhs.rank in (1, 2) and compatible_dims(lhs.shape[-1], rhs.shape[0])
+    return None if sound else f"{shape_text(lhs.shape)} and {shape_text(rhs.shape)}"
+
+
+@DOT.infer
+def _(op: Op) -> list[Type]:
+    lhs, rhs = tensors(op.operands)
+    shape, bounds = (*lhs.shape[:-1], *rhs.shape[1:]), (*bounds_of(lhs)[:-1], *bounds_of(rhs)[1:])
+    return [tensor(shape, contraction_element(op), bounds)]
 
 DOT_GENERAL = define(
     "stablehlo.dot_general",
@@ -31,6 +80,201 @@ DOT_GENERAL = define(
     "custom<PrecisionConfigAndAlgorithm>($precision_config, $algorithm) " + TYPED,
     traits=["pure"],
 )
+
+DotNumbers = DotDimensionNumbers | RaggedDotDimensionNumbers
+
+
+def check_dot(declared: OpDef, name: str, labels: Sequence[str]) -> None:
+    """Constraints on dimension numbers `name`: counts, uniqueness, ranges and sizes, labelled in this order."""
+
+    def numbers(op: Op) -> DotNumbers:
+        found: DotNumbers = op[name]
+        return found
+
+    label = iter(labels)
+    declared.constraint(next(label), "size(lhs_batching_dimensions) = size(rhs_batching_dimensions)")(
+        lambda op: equal(len(numbers(op).lhs_batching_dimensions), len(numbers(op).rhs_batching_dimensions))
+    )
+    declared.constraint(next(label), "size(lhs_contracting_dimensions) = size(rhs_contracting_dimensions)")(
+        lambda op: equal(len(numbers(op).lhs_contracting_dimensions), len(numbers(op).rhs_contracting_dimensions))
+    )
+    sides = ("lhs", "rhs")
+    kinds_of = ("batching", "contracting")
+    for side in sides:
+
+        def distinct(op: Op, side: str = side) -> str | None:
+            return unique([d for kind in kinds_of for d in getattr(numbers(op), f"{side}_{kind}_dimensions")])
+
+        text = f"is_unique({side}_batching_dimensions + {side}_contracting_dimensions)"
+        declared.constraint(next(label), text)(distinct)
+    for index, side in enumerate(sides):
+        for kind in kinds_of:
+
+            def inside(op: Op, field: str = f"{side}_{kind}_dimensions", index: int = index) -> str | None:
+                return in_range(getattr(numbers(op), field), op.operands[index].tensor.rank)
+
+            declared.constraint(next(label), f"0 <= {side}_{kind}_dimensions < rank({side})")(inside)
+    for kind in kinds_of:
+
+        def matching(op: Op, kind: str = kind) -> str | None:
+            lhs, rhs = (
+                [type.shape[d] for d in getattr(numbers(op), f"{side}_{kind}_dimensions")]
+                for side, type in zip(sides, tensors(op.operands[:2]), strict=True)
+            )
+            return None if all(map(compatible_dims, lhs, rhs)) else f"{dims(lhs)} and {dims(rhs)}"
+
+        text = f"dim(lhs, lhs_{kind}_dimensions...) = dim(rhs, rhs_{kind}_dimensions...)"
+        declared.constraint(next(label), text)(matching)
+
+
+check_dot(DOT_GENERAL, "dot_dimension_numbers", [f"C{number}" for number in range(1, 11)])
+DOT_GENERAL.constraint("C11", _PRECISIONS)(few_precisions)
+
+
+_CLASSES = {"i1": "integer", "signed": "integer", "unsigned": "integer"}
+
+
+@DOT_GENERAL.constraint("C13", "element_type(lhs) = element_type(rhs), or both are of a kind and widened alike")
+def _(op: Op) -> str | None:
+    elements = [element_of(type) for type in op.operand_types]
+    of_kind = {_CLASSES.get(kind, kind) for kind in map(kinds.element_kind, elements)}
+    return None if any(map(is_quantized, elements)) or len(of_kind) == 1 else listed(elements)
+
+
+@DOT_GENERAL.infers(
+    "C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs"
+)
+def _(op: Op) -> list[Type]:
+    numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
+    lhs, rhs = tensors(op.operands)
+    left, right = (list(zip(type.shape, bounds_of(type), strict=True)) for type in (lhs, rhs))
+    pairs = zip(numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, strict=True)
+    found: list[Size] = [most_specific_size(i, left[ours], right[theirs]) for i, (ours, theirs) in enumerate(pairs)]
+    found += _free(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    found += _free(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    return [tensor([size for size, _ in found], contraction_element(op), [bound for _, bound in found])]
+
+
+def _free(sizes: Sequence[Size], *used: Sequence[int]) -> list[Size]:
+    taken = {dimension for dimensions in used for dimension in dimensions}
+    return [size for dimension, size in enumerate(sizes) if dimension not in taken]
+
+
+def _zero_points(op: Op) -> str | None:
+    element = op.operands[1].tensor.element_type
+    sound = not isinstance(element, QuantizedType) or not any(element.zero_points)
+    return None if sound else dims(element.zero_points)  # type: ignore[union-attr]
+
+
+def _contracted_axis(op: Op) -> str | None:
+    element = per_axis(op.operands[1].type)
+    contracting = op["dot_dimension_numbers"].rhs_contracting_dimensions
+    if element is None or element.quantization_dimension not in contracting:
+        return None
+    return f"{element.quantization_dimension} and {dims(contracting)}"
+
+
+#: Whether element types of lhs, rhs and result go together.
+_Rule = Callable[[Type, Type, Type], bool]
+_QuantizedRule = Callable[[QuantizedType, QuantizedType, QuantizedType], bool]
+
+
+def check_quantized_product(declared: OpDef, labels: Sequence[str]) -> None:
+    """Constraints on quantized operands of dot_general and convolution, labelled in this order."""
+
+    def add(label: str, text: str, sound: _Rule) -> None:
+        def check(op: Op) -> str | None:
+            elements = [element_of(type) for type in (*op.operand_types[:2], op.result.type)]
+            return None if not any(map(is_quantized, elements)) or sound(*elements) else listed(elements)
+
+        declared.constraint(label, text, on_results=True)(check)
+
+    def both(lhs: Type, rhs: Type, result: Type) -> tuple[QuantizedType, QuantizedType, QuantizedType] | None:
+        if isinstance(lhs, QuantizedType) and isinstance(rhs, QuantizedType) and isinstance(result, QuantizedType):
+            return lhs, rhs, result
+        return None
+
+    def with_all(sound: _QuantizedRule) -> _Rule:
+        def check(lhs: Type, rhs: Type, result: Type) -> bool:
+            found = both(lhs, rhs, result)
+            return found is None or sound(*found)
+
+        return check
+
+    add(
+        labels[0],
+        "is_quantized(lhs) = is_quantized(result) and is_quantized(rhs)",
+        lambda lhs, rhs, result: is_quantized(rhs) and is_quantized(lhs) == is_quantized(result),
+    )
+    add(labels[1], "storage_type(lhs) = storage_type(rhs)", with_all(lambda lhs, rhs, _: lhs.storage is rhs.storage))
+    add(
+        labels[2],
+        "expressed_type(lhs) = expressed_type(rhs) = expressed_type(result)",
+        with_all(lambda lhs, rhs, result: lhs.expressed is rhs.expressed is result.expressed),
+    )
+    add(
+        labels[3],
+        "a per-tensor quantized rhs makes the result per-tensor quantized",
+        with_all(lambda lhs, rhs, result: rhs.is_per_axis or not result.is_per_axis),
+    )
+    add(
+        labels[4],
+        "element_type(lhs) = expressed_type(rhs) = element_type(result) when lhs is not quantized",
+        lambda lhs, rhs, result: (
+            is_quantized(lhs) or (isinstance(rhs, QuantizedType) and lhs is rhs.expressed and lhs is result)
+        ),
+    )
+
+
+DOT_GENERAL.constraint("C15", "zero_points(rhs) = 0")(_zero_points)
+DOT_GENERAL.constraint("C16", "quantization_dimension(rhs) is not in rhs_contracting_dimensions")(_contracted_axis)
+check_quantized_product(DOT_GENERAL, ["C14", "C17", "C18", "C19", "C20"])
+
+_F8 = {"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"}
+#: (precision of lhs and rhs, accumulation, primitive operations) that some hardware has.
+_ALGORITHMS = {
+    ("f16", "f16", 1), ("f16", "f32", 1), ("bf16", "bf16", 1), ("bf16", "f32", 1), ("bf16", "f32", 3),
+    ("bf16", "f32", 6), ("bf16", "f32", 9), ("tf32", "f32", 1), ("tf32", "f32", 3), ("f32", "f32", 1),
+    ("f64", "f64", 1),
+}  # fmt: skip
+
+
+@DOT_GENERAL.constraint("C21", "precision_config... = DEFAULT when there is an algorithm")
+def _(op: Op) -> str | None:
+    given = op["precision_config"] or ()
+    return listed(given) if op["algorithm"] is not None and set(given) - {"DEFAULT"} else None
+
+
+for _label, _count in (
+    ("C22", "lhs_component_count"), ("C23", "rhs_component_count"), ("C24", "num_primitive_operations"),
+):  # fmt: skip
+
+    def _counted(op: Op, count: str = _count) -> str | None:
+        algorithm: DotAlgorithm | None = op["algorithm"]
+        return None if algorithm is None else at_least(getattr(algorithm, count), 1)
+
+    DOT_GENERAL.constraint(_label, f"0 < {_count}")(_counted)
+
+
+@DOT_GENERAL.constraint("I8", "the algorithm is one that some hardware has")
+def _(op: Op) -> str | None:
+    algorithm: DotAlgorithm | None = op["algorithm"]
+    if algorithm is None:
+        return None
+    lhs, rhs, accumulation = (
+        str(type) for type in (algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type)
+    )
+    operations = algorithm.num_primitive_operations
+    if (algorithm.lhs_component_count, algorithm.rhs_component_count) == (1, 1):
+        if {lhs, rhs} <= _F8 and (accumulation, operations) == ("f32", 1):
+            return None
+        exact = not algorithm.allow_imprecise_accumulation
+        if exact and lhs == rhs and (lhs, accumulation, operations) in _ALGORITHMS:
+            return None
+    return (
+        f"lhs {lhs} x{algorithm.lhs_component_count}, rhs {rhs} x{algorithm.rhs_component_count}, accumulation "
+        f"{accumulation}, {operations} operations, imprecise {algorithm.allow_imprecise_accumulation}"
+    )
 
 EINSUM = define(
     "stablehlo.einsum",
@@ -50,23 +294,40 @@ UNARY_EINSUM = define(
     traits=["pure"],
 )
 
-CONVOLUTION = define(
-    "stablehlo.convolution",
-    operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
-    attributes=[
-        attribute("window_strides", kinds.I64_ARRAY, optional=True),
-        attribute("padding", kinds.I64_DENSE, optional=True),
-        attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("rhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("window_reversal", kinds.BOOL_ARRAY, optional=True),
-        attribute("dimension_numbers", kinds.struct(ConvDimensionNumbers)),
-        attribute("feature_group_count", kinds.I64),
-        attribute("batch_group_count", kinds.I64),
-        attribute("precision_config", PRECISION_CONFIG, optional=True),
-    ],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
-    assembly="`(` operands `)` `dim_numbers` `=` custom<ConvolutionDimensions>($dimension_numbers) `,` "
-    "`window` `=` `{` custom<WindowAttributes>($window_strides, $padding, $lhs_dilation, $rhs_dilation, "
-    "$window_reversal) `}` " + TYPED,
-    traits=["pure"],
-)
+def einsum_terms(config: str) -> tuple[list[str], str] | None:
+    """Index letters of each operand and of the result in `ab,bc->ac`; None when it is not of that form."""
+    inputs, arrow, output = config.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    letters = set("".join(terms))
+    sound = arrow and all(term.replace("...", "").isalpha() or not term for term in (*terms, output))
+    return (terms, output) if sound and set(output) <= letters and "..." not in config else None
+
+
+def _einsum_fault(op: Op) -> str | None:
+    parsed = einsum_terms(op["einsum_config"])
+    types = tensors(op.operands)
+    if parsed is None or len(parsed[0]) != len(types):
+        return f'"{op["einsum_config"]}"'
+    sizes: dict[str, int | None] = {}
+    for term, type in zip(parsed[0], types, strict=True):
+        if len(term) != type.rank:
+            return f'"{op["einsum_config"]}" for {listed(types)}'
+        for letter, size in zip(term, type.shape, strict=True):
+            if not compatible_dims(sizes.setdefault(letter, size), size):
+                return f'"{op["einsum_config"]}" for {listed(types)}'
+    return None
+
+
+def _einsum_result(op: Op) -> list[Type]:
+    parsed = einsum_terms(op["einsum_config"])
+    assert parsed is not None
+    sizes: dict[str, int | None] = {}
+    for term, type in zip(parsed[0], tensors(op.operands), strict=True):
+        for letter, size in zip(term, type.shape, strict=True):
+            sizes[letter] = size if sizes.get(letter) is None else sizes[letter]
+    return [TensorType(tuple(sizes[letter] for letter in parsed[1]), contraction_element(op))]
+
+
+for _einsum in (EINSUM, UNARY_EINSUM):
+    _einsum.constraint("", "einsum_config names each dimension of the operands, with one size a letter")(_einsum_fault)
+    _einsum.infer(_einsum_result)

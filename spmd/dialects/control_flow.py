@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import re
+
 from spmd.attributes import DictAttr
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.checks import all_compatible, at_least, listed, parameters, returned, signature
+from spmd.dialects.core import Lookup, OpDef, attribute, define, operand, region, result
 from spmd.dialects.forms import TYPED
-from spmd.dialects.structs import OutputOperandAlias
-from spmd.types import I32
+from spmd.dialects.shapes import least_specific
+from spmd.ir import Function, Op
+from spmd.types import I1, I32, TOKEN, TensorType, TupleType, Type
+
+
+def _check_branches(declared: OpDef, labels: tuple[str, str, str]) -> None:
+    """Branches take nothing and return values of the same types, which are the results'."""
+    no_inputs, same_outputs, of_results = labels
+    declared.constraint("", "the operand is a scalar")(
+        lambda op: None if op.operands[0].tensor.rank == 0 else str(op.operands[0].type)
+    )
+
+    @declared.constraint(no_inputs, "branches take no values")
+    def _(op: Op) -> str | None:
+        taken = [len(parameters(branch)) for branch in op.regions]
+        return listed(taken) if any(taken) else None
+
+    @declared.constraint(same_outputs, "branches return values of the same types")
+    def _(op: Op) -> str | None:
+        first = returned(op.regions[0])
+        if all(all_compatible(first, returned(branch)) for branch in op.regions):
+            return None
+        return listed(f"({', '.join(map(str, returned(branch)))})" for branch in op.regions)
+
+    declared.infers(of_results, "results have the types that branches return")(
+        lambda op: [least_specific(types) for types in zip(*map(returned, op.regions), strict=True)]
+    )
+
 
 IF = define(
     "stablehlo.if",
@@ -17,6 +46,8 @@ IF = define(
     traits=["recursive"],
 )
 
+_check_branches(IF, ("C1", "C2", "C3"))
+
 CASE = define(
     "stablehlo.case",
     operands=[operand("index", kinds.tensor_of_types(I32))],
@@ -24,6 +55,9 @@ CASE = define(
     regions=[region("branches", variadic=True)],
     traits=["recursive"],
 )
+
+CASE.constraint("C1", "0 < size(branches)")(lambda op: at_least(len(op.regions), 1))
+_check_branches(CASE, ("C2", "C3", "C4"))
 
 WHILE = define(
     "stablehlo.while",
@@ -33,6 +67,24 @@ WHILE = define(
     assembly="custom<While>",
     traits=["recursive"],
 )
+
+@WHILE.constraint("C1", "cond has type (T0, ..., TN-1) -> tensor<i1> where Ti = type(operand[i])")
+def _(op: Op) -> str | None:
+    cond, types = op.regions[0], op.operand_types
+    if all_compatible(types, parameters(cond)) and returned(cond) == [TensorType((), I1)]:
+        return None
+    return f"{signature(cond)} for operands {listed(types)}"
+
+
+@WHILE.constraint("C2", "body has type (T0, ..., TN-1) -> (T0, ..., TN-1) where Ti = type(operand[i])")
+def _(op: Op) -> str | None:
+    body, types = op.regions[1], op.operand_types
+    if all_compatible(types, parameters(body)) and all_compatible(types, returned(body)):
+        return None
+    return f"{signature(body)} for operands {listed(types)}"
+
+
+WHILE.infers("C3", "type(results...) = type(operand...)")(lambda op: op.operand_types)
 
 RETURN = define(
     "stablehlo.return",
@@ -49,6 +101,11 @@ OPTIMIZATION_BARRIER = define(
     traits=["pure"],
 )
 
+OPTIMIZATION_BARRIER.constraint("C1", "type(operand...) = type(result...)", on_results=True)(
+    lambda op: None if op.operand_types == op.result_types else listed((*op.operand_types, *op.result_types))
+)
+OPTIMIZATION_BARRIER.infers("C1", "type(operand...) = type(result...)")(lambda op: op.operand_types)
+
 AFTER_ALL = define(
     "stablehlo.after_all",
     operands=[operand("inputs", kinds.TOKEN, variadic=True)],
@@ -58,12 +115,16 @@ AFTER_ALL = define(
     traits=["pure"],
 )
 
+AFTER_ALL.infer(lambda op: [TOKEN])
+
 CREATE_TOKEN = define(
     "stablehlo.create_token",
     results=[result("output", kinds.TOKEN)],
     assembly="attr-dict `:` type(results)",
     traits=["pure"],
 )
+
+CREATE_TOKEN.infer(lambda op: [TOKEN])
 
 TUPLE = define(
     "stablehlo.tuple",
@@ -73,6 +134,10 @@ TUPLE = define(
     traits=["pure"],
 )
 
+TUPLE.infers("C1", "the result has type tuple<E0, ..., EN-1> where Ei = type(val[i])")(
+    lambda op: [TupleType(tuple(op.operand_types))]
+)
+
 GET_TUPLE_ELEMENT = define(
     "stablehlo.get_tuple_element",
     operands=[operand("operand", kinds.TUPLE)],
@@ -80,6 +145,22 @@ GET_TUPLE_ELEMENT = define(
     results=[result("result", kinds.VALUE_BUFFER_OR_TUPLE)],
     assembly="$operand `[` $index `]` " + TYPED,
     traits=["pure"],
+)
+
+def _elements(op: Op) -> tuple[Type, ...]:
+    type = op.operands[0].type
+    assert isinstance(type, TupleType)
+    return type.types
+
+
+@GET_TUPLE_ELEMENT.constraint("C1", "0 <= index < size(operand)")
+def _(op: Op) -> str | None:
+    size = len(_elements(op))
+    return None if 0 <= op["index"] < size else f"{op['index']} for {size} elements"
+
+
+GET_TUPLE_ELEMENT.infers("C2", "type(result) = tuple_element_types(operand)[index]")(
+    lambda op: [_elements(op)[op["index"]]]
 )
 
 COMPOSITE = define(
@@ -96,22 +177,30 @@ COMPOSITE = define(
     assembly="$name operands (` ` `(` $composite_regions^ `)`)? " + TYPED,
 )
 
-_LAYOUT = kinds.INDEX_DENSE
+_NAMESPACED = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*([.][a-zA-Z0-9_$]+)+")
 
-CUSTOM_CALL = define(
-    "stablehlo.custom_call",
-    operands=[operand("inputs", kinds.CUSTOM_CALL_VALUE, variadic=True)],
-    attributes=[
-        attribute("call_target_name", kinds.STRING),
-        attribute("has_side_effect", kinds.BOOL, default=False),
-        attribute("backend_config", kinds.either(kinds.STRING, kinds.DICTIONARY), optional=True),
-        attribute("api_version", kinds.I32, default=1),
-        attribute("called_computations", kinds.array_of(kinds.SYMBOL), default=()),
-        attribute("operand_layouts", kinds.array_of(_LAYOUT), optional=True),
-        attribute("result_layouts", kinds.array_of(_LAYOUT), optional=True),
-        attribute("output_operand_aliases", kinds.array_of(kinds.struct(OutputOperandAlias)), default=()),
-        attribute("result_tilings", kinds.array_of(kinds.array_of(_LAYOUT)), optional=True),
-    ],
-    results=[result("results", kinds.CUSTOM_CALL_VALUE, variadic=True)],
-    assembly="custom<CustomCallTarget>($call_target_name) `(` $inputs `)` " + TYPED,
-)
+
+@COMPOSITE.constraint("C1", "is_namespaced_op_name(name)")
+def _(op: Op) -> str | None:
+    return None if _NAMESPACED.fullmatch(op["name"]) else f'"{op["name"]}"'
+
+
+@COMPOSITE.symbol_constraint("C2", "decomposition is a function of the module")
+def _(op: Op, lookup: Lookup) -> str | None:
+    return None if isinstance(lookup(op["decomposition"]), Function) else f"@{op['decomposition']}"
+
+
+@COMPOSITE.symbol_constraint("C3", "types(inputs...) = input_types(decomposition)")
+def _(op: Op, lookup: Lookup) -> str | None:
+    function = lookup(op["decomposition"])
+    assert isinstance(function, Function)
+    given, declared = tuple(op.operand_types), function.type.inputs
+    return None if given == declared else f"({listed(given)}) and ({listed(declared)})"
+
+
+@COMPOSITE.symbol_constraint("C4", "types(results...) = output_types(decomposition)")
+def _(op: Op, lookup: Lookup) -> str | None:
+    function = lookup(op["decomposition"])
+    assert isinstance(function, Function)
+    given, declared = tuple(op.result_types), function.type.results
+    return None if given == declared else f"({listed(given)}) and ({listed(declared)})"

@@ -196,7 +196,8 @@ class OpDef:
     @property
     def labels(self) -> list[str]:
         """Labels of all constraints that are checked, in the order of checking."""
-        found = [constraint.label for constraint in (*self.constraints, *self.symbol_constraints)]
+        found = [constraint.label for constraint in self.constraints]
+        found += [constraint.label for constraint in self.symbol_constraints]
         return [label for entry in (*found, self.rule_label) for label in entry.split(", ") if label]
 
     def default(self, op: Op, name: str) -> Any:

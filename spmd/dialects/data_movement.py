@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, region, result
-from spmd.dialects.forms import TYPED, same_types
+from spmd.dialects.checks import (
+    Dimension,
+    at_least,
+    compatible_dims,
+    dims,
+    equal,
+    equal_elements,
+    in_range,
+    is_quantized,
+    listed,
+    non_negative,
+    per_axis,
+    per_tensor,
+    positive,
+    same_elements,
+    shape_text,
+    tensors,
+    unique,
+)
+from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
+from spmd.ir import Op
+from spmd.types import QuantizedType, Type
 
 CONSTANT = define(
     "stablehlo.constant",
@@ -15,6 +40,21 @@ CONSTANT = define(
     traits=["pure"],
 )
 
+
+@CONSTANT.constraint("C1", "type(value) = type(output)", on_results=True)
+def _(op: Op) -> str | None:
+    given, output = op["value"].type, op.result.tensor
+    element = output.element_type
+    stored = output.with_element_type(element.storage) if isinstance(element, QuantizedType) else output
+    return None if given in (output, stored) else listed((given, output))
+
+
+@CONSTANT.infer
+def _(op: Op) -> list[Type]:
+    quantized = bool(op.results) and is_quantized(op.results[0].type)  # the value is then of the storage type
+    return [op.results[0].type if quantized else op["value"].type]
+
+
 IOTA = define(
     "stablehlo.iota",
     attributes=[attribute("iota_dimension", kinds.I64)],
@@ -22,6 +62,12 @@ IOTA = define(
     assembly="`dim` `=` $iota_dimension attr-dict `:` type($output)",
     traits=["pure"],
 )
+
+
+@IOTA.constraint("C1", "0 <= iota_dimension < rank(output)", on_results=True)
+def _(op: Op) -> str | None:
+    return in_range([op["iota_dimension"]], op.result.tensor.rank)
+
 
 BROADCAST = define(
     "stablehlo.broadcast",
@@ -32,6 +78,16 @@ BROADCAST = define(
     traits=["pure"],
 )
 
+BROADCAST.constraint("", "0 <= broadcast_sizes")(lambda op: non_negative(op["broadcast_sizes"]))
+
+
+@BROADCAST.infers("", "shape(result) = broadcast_sizes + shape(operand)")
+def _(op: Op) -> list[Type]:
+    operand, sizes = op.operands[0].tensor, op["broadcast_sizes"]
+    bounds = (*(None for _ in sizes), *bounds_of(operand))
+    return [tensor((*sizes, *operand.shape), operand.element_type, bounds)]
+
+
 BROADCAST_IN_DIM = define(
     "stablehlo.broadcast_in_dim",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
@@ -41,6 +97,60 @@ BROADCAST_IN_DIM = define(
     traits=["pure"],
 )
 
+
+def same_but_axis(operand: Type, result: Type) -> str | None:
+    """One element type, except that per-axis parameters may differ."""
+    if per_tensor(operand) and per_tensor(result):
+        return equal_elements(operand, result)
+    return same_elements(operand, result)
+
+
+def stretched_axis(op: Op) -> str | None:
+    """The quantized dimension of the result is where the operand's goes, with its parameters when it is stretched."""
+    operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
+    given, found = per_axis(operand), per_axis(result)
+    if given is None or found is None:
+        return None
+    axis = given.quantization_dimension
+    assert axis is not None
+    if found.quantization_dimension != mapping[axis]:
+        return f"{found.quantization_dimension} and {mapping[axis]}"
+    if operand.shape[axis] == 1:
+        expected = {(given.scales[0], given.zero_points[0])}
+        actual = set(zip(found.scales, found.zero_points, strict=True))
+        if actual - expected:
+            return f"scales {dims(found.scales)} and zero points {dims(found.zero_points)}"
+    return None
+
+
+BROADCAST_IN_DIM.constraint("C2", "size(broadcast_dimensions) = rank(operand)")(
+    lambda op: equal(len(op["broadcast_dimensions"]), op.operands[0].tensor.rank)
+)
+BROADCAST_IN_DIM.constraint("C4", "is_unique(broadcast_dimensions)")(lambda op: unique(op["broadcast_dimensions"]))
+BROADCAST_IN_DIM.constraint("C1", "element_type(result) is the operand's", on_results=True)(
+    lambda op: same_but_axis(op.operands[0].type, op.result.type)
+)
+BROADCAST_IN_DIM.constraint("C3", "0 <= broadcast_dimensions < rank(result)", on_results=True)(
+    lambda op: in_range(op["broadcast_dimensions"], op.result.tensor.rank)
+)
+
+
+@BROADCAST_IN_DIM.constraint("C5", "each dim(operand, d) is 1 or dim(result, broadcast_dimensions[d])", on_results=True)
+def _(op: Op) -> str | None:
+    operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
+    for size, target in zip(operand.shape, mapping, strict=True):
+        if size not in (None, 1, result.shape[target]):
+            return f"{shape_text(operand.shape)} and {shape_text(result.shape)} with dims = {dims(mapping)}"
+    return None
+
+
+BROADCAST_IN_DIM.constraint(
+    "C6",
+    "quantization_dimension(result) = broadcast_dimensions[quantization_dimension(operand)], and the parameters of a "
+    "stretched dimension are repeated",
+    on_results=True,
+)(stretched_axis)
+
 CONCATENATE = define(
     "stablehlo.concatenate",
     operands=[operand("inputs", variadic=True)],
@@ -49,6 +159,48 @@ CONCATENATE = define(
     assembly="custom<VariadicOperandWithAttribute>($inputs) `dim` `=` $dimension " + TYPED,
     traits=["pure"],
 )
+
+CONCATENATE.constraint("C3", "0 < size(inputs)")(lambda op: at_least(len(op.operands), 1))
+CONCATENATE.constraint("C1", "same(element_type(inputs...))")(lambda op: equal_elements(*op.operand_types))
+CONCATENATE.constraint("C4", "0 <= dimension < rank(inputs[0])")(
+    lambda op: in_range([op["dimension"]], op.operands[0].tensor.rank)
+)
+
+
+@CONCATENATE.constraint("C2", "all inputs have the same shape except along `dimension`")
+def _(op: Op) -> str | None:
+    dimension, shapes = op["dimension"], [type.shape for type in tensors(op.operands)]
+    first = shapes[0]
+    for shape in shapes:
+        sizes = enumerate(zip(first, shape, strict=False))
+        if len(shape) != len(first) or not all(compatible_dims(*pair) for d, pair in sizes if d != dimension):
+            return f"{listed(map(shape_text, shapes))} with dimension = {dimension}"
+    return None
+
+
+CONCATENATE.constraint("C5", "element_type(result) = element_type(inputs[0])", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+
+
+def _joined(left: Size, right: Size) -> Size:
+    """(size, bound) of two dimensions laid end to end."""
+    if left[0] is not None and right[0] is not None:
+        return left[0] + right[0], None
+    left_most, right_most = (size if size is not None else bound for size, bound in (left, right))
+    return None, left_most + right_most if left_most is not None and right_most is not None else None
+
+
+@CONCATENATE.infers("C6", "shape(result) is the inputs', their sizes along `dimension` added up")
+def _(op: Op) -> list[Type]:
+    dimension, types = op["dimension"], tensors(op.operands)
+    sizes: list[Size] = list(zip(types[0].shape, bounds_of(types[0]), strict=True))
+    for type in types[1:]:
+        for index, size in enumerate(zip(type.shape, bounds_of(type), strict=True)):
+            along = index == dimension
+            sizes[index] = _joined(sizes[index], size) if along else most_specific_size(index, sizes[index], size)
+    return [tensor([size for size, _ in sizes], types[0].element_type, [bound for _, bound in sizes])]
+
 
 PAD = define(
     "stablehlo.pad",
@@ -64,6 +216,51 @@ PAD = define(
     traits=["pure"],
 )
 
+
+def _paddings(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return op["edge_padding_low"], op["edge_padding_high"], op["interior_padding"]
+
+
+PAD.constraint("C1", "element_type(operand) = element_type(padding_value) = element_type(result)")(
+    lambda op: equal_elements(*op.operand_types, *op.result_types)
+)
+PAD.constraint("C2", "size(edge_padding_low) = size(edge_padding_high) = size(interior_padding) = rank(operand)")(
+    lambda op: equal(*map(len, _paddings(op)), op.operands[0].tensor.rank)
+)
+PAD.constraint("C3", "0 <= interior_padding")(lambda op: non_negative(op["interior_padding"]))
+
+
+def padded_size(size: int, low: int, high: int, interior: int) -> int:
+    return size + low + max(size - 1, 0) * interior + high
+
+
+def _padded(op: Op) -> list[Size]:
+    operand = op.operands[0].tensor
+
+    def padded(size: Dimension, padding: tuple[int, int, int]) -> Dimension:
+        return None if size is None else padded_size(size, *padding)
+
+    paddings = zip(*_paddings(op), strict=True)
+    sizes = zip(operand.shape, bounds_of(operand), paddings, strict=True)
+    return [(padded(size, padding), padded(bound, padding)) for size, bound, padding in sizes]
+
+
+@PAD.constraint("C4", "no dimension is padded to a negative size")
+def _(op: Op) -> str | None:
+    sizes = [size if size is not None else bound for size, bound in _padded(op)]
+    return None if all(size is None or size >= 0 for size in sizes) else shape_text(sizes)
+
+
+@PAD.infers(
+    "C4",
+    "shape(result) = shape(operand) + edge_padding_low + max(shape(operand) - 1, 0) * interior_padding + "
+    "edge_padding_high",
+)
+def _(op: Op) -> list[Type]:
+    sizes = _padded(op)
+    return [tensor([s for s, _ in sizes], op.operands[0].tensor.element_type, [bound for _, bound in sizes])]
+
+
 RESHAPE = define(
     "stablehlo.reshape",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
@@ -72,14 +269,63 @@ RESHAPE = define(
     traits=["pure"],
 )
 
+
+def reshaped_elements(op: Op) -> str | None:
+    """One element type, except for the quantized dimension."""
+    operand, result = op.operands[0].type, op.result.type
+    given, found = per_axis(operand), per_axis(result)
+    if given is None or found is None:
+        return same_but_axis(operand, result)
+    moved = replace(given, quantization_dimension=found.quantization_dimension)
+    return None if moved is found else listed((given, found))
+
+
+def reshaped_size(op: Op) -> str | None:
+    """As many elements, where both shapes are static."""
+    operand, result = op.operands[0].tensor, op.result.tensor
+    if operand.is_static and result.is_static and operand.size != result.size:
+        return f"{shape_text(operand.shape)} and {shape_text(result.shape)}"
+    return None
+
+
+def reshaped_axis(op: Op) -> str | None:
+    """The quantized dimension keeps its size and the number of elements before it."""
+    parts = []
+    for type in (op.operands[0].tensor, op.result.tensor):
+        quantized = per_axis(type)
+        if quantized is None or not type.is_static:
+            return None
+        axis = quantized.quantization_dimension
+        assert axis is not None
+        shape = type.static_shape
+        parts.append((prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])))
+    return None if parts[0] == parts[1] else listed(map(shape_text, parts))
+
+
+_SAME_BUT_AXIS = "element_type(result) is the operand's but for the quantization_dimension"
+RESHAPE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
+RESHAPE.constraint("C2", "size(operand) = size(result)", on_results=True)(reshaped_size)
+RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension are kept", on_results=True)(
+    reshaped_axis
+)
+
 REVERSE = define(
     "stablehlo.reverse",
     operands=[operand("operand")],
     attributes=[attribute("dimensions", kinds.I64_ARRAY)],
     results=[result("result")],
-    assembly="$operand `,` `dims` `=` $dimensions " + same_types("operand", "result"),
+    assembly="$operand `,` `dims` `=` $dimensions " + one_type("operand", "result"),
     traits=["pure"],
 )
+
+REVERSE.constraint("C2", "is_unique(dimensions)")(lambda op: unique(op["dimensions"]))
+REVERSE.constraint("C3", "0 <= dimensions < rank(result)")(
+    lambda op: in_range(op["dimensions"], op.operands[0].tensor.rank)
+)
+REVERSE.constraint("C1", "type(operand) = type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+REVERSE.infers("C1", "type(operand) = type(result)")(lambda op: [op.operands[0].type])
 
 SLICE = define(
     "stablehlo.slice",
@@ -94,6 +340,38 @@ SLICE = define(
     traits=["pure"],
 )
 
+
+def _slices(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    return op["start_indices"], op["limit_indices"], op["strides"]
+
+
+SLICE.constraint("C2", "size(start_indices) = size(limit_indices) = size(strides) = rank(operand)")(
+    lambda op: equal(*map(len, _slices(op)), op.operands[0].tensor.rank)
+)
+
+
+@SLICE.constraint("C3", "0 <= start_indices <= limit_indices <= shape(operand)")
+def _(op: Op) -> str | None:
+    operand, (starts, limits, _) = op.operands[0].tensor, _slices(op)
+    for start, limit, size, bound in zip(starts, limits, operand.shape, bounds_of(operand), strict=True):
+        most = size if size is not None else bound
+        if not 0 <= start <= limit or (most is not None and limit > most):
+            return f"{dims(starts)} and {dims(limits)} for {shape_text(operand.shape)}"
+    return None
+
+
+SLICE.constraint("C4", "0 < strides")(lambda op: positive(op["strides"]))
+SLICE.constraint("C1", "element_type(operand) = element_type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+
+
+@SLICE.infers("C5", "shape(result) = ceil((limit_indices - start_indices) / strides)")
+def _(op: Op) -> list[Type]:
+    shape = [-((start - limit) // stride) for start, limit, stride in zip(*_slices(op), strict=True)]
+    return [tensor(shape, op.operands[0].tensor.element_type)]
+
+
 TRANSPOSE = define(
     "stablehlo.transpose",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
@@ -103,14 +381,31 @@ TRANSPOSE = define(
     traits=["pure"],
 )
 
-SORT = define(
-    "stablehlo.sort",
-    operands=[operand("inputs", variadic=True)],
-    attributes=[
-        attribute("dimension", kinds.I64, default=-1),
-        attribute("is_stable", kinds.BOOL, default=False),
-    ],
-    results=[result("results", variadic=True)],
-    regions=[region("comparator")],
-    traits=["recursive"],
+
+@TRANSPOSE.constraint("C2", "permutation is a permutation of range(rank(operand))")
+def _(op: Op) -> str | None:
+    rank = op.operands[0].tensor.rank
+    return None if sorted(op["permutation"]) == list(range(rank)) else f"{dims(op['permutation'])} for rank {rank}"
+
+
+TRANSPOSE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
+
+
+@TRANSPOSE.constraint(
+    "C4", "quantization_dimension(operand) = permutation[quantization_dimension(result)]", on_results=True
 )
+def _(op: Op) -> str | None:
+    given, found = per_axis(op.operands[0].type), per_axis(op.result.type)
+    if given is None or found is None or found.quantization_dimension is None:
+        return None
+    return equal(given.quantization_dimension, op["permutation"][found.quantization_dimension])
+
+
+@TRANSPOSE.infers("C3", "shape(result) = dim(operand, permutation...)")
+def _(op: Op) -> list[Type]:
+    operand, permutation = op.operands[0].tensor, op["permutation"]
+    element = operand.element_type
+    if isinstance(element, QuantizedType) and element.quantization_dimension is not None:
+        element = replace(element, quantization_dimension=permutation.index(element.quantization_dimension))
+    bounds = bounds_of(operand)
+    return [tensor([operand.shape[d] for d in permutation], element, [bounds[d] for d in permutation])]

@@ -2,13 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from spmd.dialects import kinds
+from spmd.dialects.checks import (
+    Dimension,
+    compatible_dims,
+    compatible_shapes,
+    constant_ints,
+    dims,
+    equal,
+    equal_elements,
+    in_range,
+    listed,
+    non_negative,
+    positive,
+    shape_text,
+    unique,
+)
 from spmd.dialects.contraction import PRECISION_CONFIG
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.convolving import check_convolution, check_convolution_results, convolved
+from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.data_movement import (
+    padded_size,
+    reshaped_axis,
+    reshaped_elements,
+    reshaped_size,
+    same_but_axis,
+    stretched_axis,
+)
 from spmd.dialects.forms import TYPED
+from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
+from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import ConvDimensionNumbers, GatherDimensionNumbers
-from spmd.types import I32
+from spmd.ir import Op, Value
+from spmd.types import I32, TensorType, Type
+
+
+def constant_list(value: Value) -> list[int] | None:
+    """The elements of a constant 1-dimensional tensor; None when `value` is not one."""
+    found = constant_ints(value)
+    return None if found is None else found.ravel().tolist()
+
+
+def _shape_operand(declared: OpDef, label: str, name: str) -> None:
+    """`name` says the result's shape: its size is the rank, and a constant must agree with the declared type."""
+
+    def check(op: Op) -> str | None:
+        given, output = op.operand(name), op.result.tensor
+        size = given.tensor.shape[0]
+        if size is not None and size != output.rank:
+            return f"{size} and {output.rank}"
+        shape = constant_list(given)
+        if shape is None:
+            return None
+        bounded = all(bound is None or size <= bound for size, bound in zip(shape, bounds_of(output), strict=True))
+        if min(shape, default=0) >= 0 and compatible_shapes(shape, output.shape) and bounded:
+            return None
+        return f"{dims(shape)} for {output}"
+
+    text = f"size({name}) = rank(result), and a constant {name} is the result's shape"
+    declared.constraint(label, text, on_results=True)(check)
+
+
+def shaped_by(value: Value) -> Sequence[Dimension]:
+    """The shape that a shape operand says, dynamic where it is not constant."""
+    found = constant_list(value)
+    return (None,) * (value.tensor.shape[0] or 0) if found is None else found
+
+
+def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:
+    """The declared type where there is one, else what the shape operand says."""
+    return [op.results[0].type if op.results else tensor(shaped_by(shape), element)]
 
 DYNAMIC_BROADCAST_IN_DIM = define(
     "stablehlo.dynamic_broadcast_in_dim",
@@ -22,6 +89,50 @@ DYNAMIC_BROADCAST_IN_DIM = define(
     assembly="$operand `,` $output_dimensions `,` `dims` `=` $broadcast_dimensions " + TYPED,
     traits=["pure", "reads_constants"],
 )
+
+DYNAMIC_BROADCAST_IN_DIM.constraint("C2", "size(broadcast_dimensions) = rank(operand)")(
+    lambda op: equal(len(op["broadcast_dimensions"]), op.operands[0].tensor.rank)
+)
+DYNAMIC_BROADCAST_IN_DIM.constraint("C4", "is_unique(broadcast_dimensions)")(
+    lambda op: unique(op["broadcast_dimensions"])
+)
+DYNAMIC_BROADCAST_IN_DIM.constraint("C8", "is_unique(known_expanding_dimensions + known_nonexpanding_dimensions)")(
+    lambda op: unique((*(op["known_expanding_dimensions"] or ()), *(op["known_nonexpanding_dimensions"] or ())))
+)
+for _label, _name in (("C9", "known_expanding_dimensions"), ("C10", "known_nonexpanding_dimensions")):
+
+    def _known(op: Op, name: str = _name) -> str | None:
+        return in_range(op[name] or (), op.operands[0].tensor.rank)
+
+    DYNAMIC_BROADCAST_IN_DIM.constraint(_label, f"0 <= {_name} < rank(operand)")(_known)
+DYNAMIC_BROADCAST_IN_DIM.constraint("C1", "element_type(result) is the operand's", on_results=True)(
+    lambda op: same_but_axis(op.operands[0].type, op.result.type)
+)
+DYNAMIC_BROADCAST_IN_DIM.constraint("C3", "0 <= broadcast_dimensions < rank(result)", on_results=True)(
+    lambda op: in_range(op["broadcast_dimensions"], op.result.tensor.rank)
+)
+_shape_operand(DYNAMIC_BROADCAST_IN_DIM, "C7", "output_dimensions")
+
+
+@DYNAMIC_BROADCAST_IN_DIM.constraint(
+    "C5", "each dim(operand, d) is 1 or dim(result, broadcast_dimensions[d])", on_results=True
+)
+def _(op: Op) -> str | None:
+    operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
+    shapes = [result.shape, constant_list(op.operands[1]) or result.shape]
+    for size, target in zip(operand.shape, mapping, strict=True):
+        if size != 1 and not all(compatible_dims(size, shape[target]) for shape in shapes):
+            return f"{listed(map(shape_text, (operand.shape, *shapes)))} with dims = {dims(mapping)}"
+    return None
+
+
+DYNAMIC_BROADCAST_IN_DIM.constraint(
+    "C6",
+    "quantization_dimension(result) = broadcast_dimensions[quantization_dimension(operand)], and the parameters of a "
+    "stretched dimension are repeated",
+    on_results=True,
+)(stretched_axis)
+DYNAMIC_BROADCAST_IN_DIM.infer(lambda op: _inferred_shape(op, op.operands[1], op.operands[0].tensor.element_type))
 
 DYNAMIC_CONV = define(
     "stablehlo.dynamic_conv",
@@ -44,6 +155,20 @@ DYNAMIC_CONV = define(
     traits=["pure", "reads_constants"],
 )
 
+check_convolution(DYNAMIC_CONV)
+DYNAMIC_CONV.constraint("C4", "shape(padding) = [N - 2, 2]")(
+    lambda op: equal(op.operands[2].tensor.shape, (op.operands[0].tensor.rank - 2, 2))
+)
+
+
+@DYNAMIC_CONV.infers("C25, C26", "the result has the sizes of batch, output features and num_windows")
+def _(op: Op) -> list[Type]:
+    padding = constant_ints(op.operands[2])
+    return convolved(op, None if padding is None else padding.tolist())
+
+
+check_convolution_results(DYNAMIC_CONV)
+
 DYNAMIC_GATHER = define(
     "stablehlo.dynamic_gather",
     operands=[
@@ -59,6 +184,26 @@ DYNAMIC_GATHER = define(
     traits=["pure", "reads_constants"],
 )
 
+#: Labels of dynamic_gather by those of gather, which has batching dimensions besides.
+_GATHER_LABELS = {
+    "C1": "C1", "C2": "C2", "C3": "C3", "C4": "C4", "C5": "C5", "C6": "C6", "C7": "C6", "C8": "C7", "C9": "C8",
+    "C18": "C9", "C19": "C10", "C20": "C11", "C21": "C12",
+}  # fmt: skip
+check_gather(DYNAMIC_GATHER, _GATHER_LABELS)
+
+
+def _slice_sizes(op: Op) -> Sequence[Dimension]:
+    return shaped_by(op.operands[2])
+
+
+check_slice_sizes(DYNAMIC_GATHER, _slice_sizes, _GATHER_LABELS)
+DYNAMIC_GATHER.constraint("C14", "element_type(operand) = element_type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+DYNAMIC_GATHER.infers("C13", "shape(result) = combine(batch_dim_sizes, offset_dim_sizes)")(
+    lambda op: [gathered(op, _slice_sizes(op))]
+)
+
 DYNAMIC_IOTA = define(
     "stablehlo.dynamic_iota",
     operands=[operand("output_shape", kinds.STATIC_DIMENSIONS)],
@@ -67,6 +212,11 @@ DYNAMIC_IOTA = define(
     assembly="$output_shape `,` `dim` `=` $iota_dimension " + TYPED,
     traits=["pure", "reads_constants"],
 )
+
+DYNAMIC_IOTA.constraint("C1", "0 <= iota_dimension < size(output_shape)")(
+    lambda op: in_range([op["iota_dimension"]], op.operands[0].tensor.shape[0] or 0)
+)
+_shape_operand(DYNAMIC_IOTA, "C2", "output_shape")
 
 DYNAMIC_PAD = define(
     "stablehlo.dynamic_pad",
@@ -82,6 +232,35 @@ DYNAMIC_PAD = define(
     traits=["pure", "reads_constants"],
 )
 
+DYNAMIC_PAD.constraint("C1", "element_type(operand) = element_type(padding_value) = element_type(result)")(
+    lambda op: equal_elements(*op.operand_types[:2], *op.result_types)
+)
+DYNAMIC_PAD.constraint(
+    "C2", "size(edge_padding_low) = size(edge_padding_high) = size(interior_padding) = rank(operand)"
+)(
+    lambda op: (
+        equal(*(value.tensor.shape[0] for value in op.operands[2:]), op.operands[0].tensor.rank)
+        or equal_elements(*op.operand_types[2:])
+    )
+)
+DYNAMIC_PAD.constraint("C3", "0 <= interior_padding")(lambda op: non_negative(constant_list(op.operands[4]) or ()))
+
+
+@DYNAMIC_PAD.infers(
+    "C4",
+    "shape(result) = shape(operand) + edge_padding_low + max(shape(operand) - 1, 0) * interior_padding + "
+    "edge_padding_high",
+)
+def _(op: Op) -> list[Type]:
+    operand = op.operands[0].tensor
+    paddings = [constant_list(value) for value in op.operands[2:]]
+    shape: list[Dimension] = [None] * operand.rank
+    for dimension, size in enumerate(operand.shape):
+        padding = [values[dimension] for values in paddings if values is not None]
+        if size is not None and len(padding) == 3:
+            shape[dimension] = padded_size(size, *padding)
+    return [tensor(shape, operand.element_type)]
+
 DYNAMIC_RESHAPE = define(
     "stablehlo.dynamic_reshape",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
@@ -89,6 +268,25 @@ DYNAMIC_RESHAPE = define(
     assembly="operands " + TYPED,
     traits=["pure", "reads_constants"],
 )
+
+DYNAMIC_RESHAPE.constraint(
+    "C1", "element_type(result) is the operand's but for the quantization_dimension", on_results=True
+)(reshaped_elements)
+
+
+@DYNAMIC_RESHAPE.constraint("C2", "size(operand) = size(result)", on_results=True)
+def _(op: Op) -> str | None:
+    operand, shape = op.operands[0].tensor, constant_list(op.operands[1])
+    if shape is not None and operand.is_static and min(shape, default=0) >= 0 and prod(shape) != operand.size:
+        return f"{shape_text(operand.shape)} and {shape_text(shape)}"
+    return reshaped_size(op)
+
+
+_shape_operand(DYNAMIC_RESHAPE, "C4", "output_shape")
+DYNAMIC_RESHAPE.constraint(
+    "C3", "sizes before, at and after the quantization_dimension are kept", on_results=True
+)(reshaped_axis)
+DYNAMIC_RESHAPE.infer(lambda op: _inferred_shape(op, op.operands[1], op.operands[0].tensor.element_type))
 
 REAL_DYNAMIC_SLICE = define(
     "stablehlo.real_dynamic_slice",
@@ -103,6 +301,29 @@ REAL_DYNAMIC_SLICE = define(
     traits=["pure"],
 )
 
+@REAL_DYNAMIC_SLICE.constraint("", "start_indices, limit_indices and strides have rank(operand) entries of one type")
+def _(op: Op) -> str | None:
+    types = op.operand_types[1:]
+    rank = op.operands[0].tensor.rank
+    sound = all(isinstance(type, TensorType) and type is types[0] and type.shape == (rank,) for type in types)
+    return None if sound else f"{listed(types)} for rank {rank}"
+
+
+REAL_DYNAMIC_SLICE.constraint("", "0 < strides")(lambda op: positive(constant_list(op.operands[3]) or ()))
+REAL_DYNAMIC_SLICE.constraint("", "element_type(operand) = element_type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+
+
+@REAL_DYNAMIC_SLICE.infers("", "shape(result) = ceil((limit_indices - start_indices) / strides)")
+def _(op: Op) -> list[Type]:
+    operand = op.operands[0].tensor
+    starts, limits, strides = (constant_list(value) for value in op.operands[1:])
+    if starts is None or limits is None or strides is None:
+        return [tensor((None,) * operand.rank, operand.element_type)]
+    shape = [-((start - limit) // stride) for start, limit, stride in zip(starts, limits, strides, strict=True)]
+    return [tensor(shape, operand.element_type)]
+
 GET_DIMENSION_SIZE = define(
     "stablehlo.get_dimension_size",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
@@ -112,6 +333,11 @@ GET_DIMENSION_SIZE = define(
     traits=["pure"],
 )
 
+GET_DIMENSION_SIZE.constraint("C1", "0 <= dimension < rank(operand)")(
+    lambda op: in_range([op["dimension"]], op.operands[0].tensor.rank)
+)
+GET_DIMENSION_SIZE.infer(lambda op: [TensorType((), I32)])
+
 SET_DIMENSION_SIZE = define(
     "stablehlo.set_dimension_size",
     operands=[operand("operand"), operand("size", tensor_of_types(I32))],
@@ -120,3 +346,23 @@ SET_DIMENSION_SIZE = define(
     assembly="$operand `,` $size `,` `dim` `=` $dimension " + TYPED,
     traits=["pure", "reads_constants"],
 )
+
+SET_DIMENSION_SIZE.constraint("", "size is a scalar")(
+    lambda op: None if op.operands[1].tensor.rank == 0 else str(op.operands[1].type)
+)
+SET_DIMENSION_SIZE.constraint("", "0 <= dimension < rank(operand)")(
+    lambda op: in_range([op["dimension"]], op.operands[0].tensor.rank)
+)
+
+
+@SET_DIMENSION_SIZE.infers("", "`dimension` of the result is bounded by its size in the operand")
+def _(op: Op) -> list[Type]:
+    operand, dimension = op.operands[0].tensor, op["dimension"]
+    shape, bounds = list(operand.shape), list(bounds_of(operand))
+    size = constant_list(op.operands[1])
+    if shape[dimension] is not None:
+        bounds[dimension] = shape[dimension]
+    shape[dimension] = None
+    if size is not None and size[0] == bounds[dimension]:
+        shape[dimension], bounds[dimension] = size[0], None
+    return [tensor(shape, operand.element_type, bounds)]

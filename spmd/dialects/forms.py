@@ -6,7 +6,7 @@ from __future__ import annotations
 TYPED = "attr-dict `:` functional-type(operands, results)"
 
 
-def same_types(*names: str) -> str:
+def one_type(*names: str) -> str:
     """`attr-dict : type` where all of `names` (the last is the result) have one type; the full form otherwise."""
     types = ", ".join(f"type(${name})" for name in names)
     return f"attr-dict `:` custom<SameOperandsAndResultType>({types})"

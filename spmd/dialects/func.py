@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.checks import listed
+from spmd.dialects.core import Lookup, attribute, define, operand, region, result
+from spmd.ir import Function, Op
 
 _DICTIONARIES = kinds.array_of(kinds.DICTIONARY)
 
@@ -41,3 +43,14 @@ CALL = define(
     results=[result("results", kinds.ANY_TYPE, variadic=True)],
     assembly="$callee `(` $operands `)` attr-dict `:` functional-type($operands, results)",
 )
+
+
+@CALL.symbol_constraint("", "callee is a function that takes the operands and gives the results")
+def _(op: Op, lookup: Lookup) -> str | None:
+    function = lookup(op["callee"])
+    if not isinstance(function, Function):
+        return f"no function @{op['callee']}"
+    given = tuple(op.operand_types), tuple(op.result_types)
+    if given == (function.type.inputs, function.type.results):
+        return None
+    return f"({listed(given[0])}) -> ({listed(given[1])}) for @{function.symbol}, which is {function.type}"

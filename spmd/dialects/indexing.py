@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.checks import (
+    Dimension,
+    ascending,
+    compatible_dims,
+    dims,
+    equal,
+    equal_elements,
+    in_range,
+    listed,
+    shape_text,
+    tensors,
+    unique,
+)
+from spmd.dialects.core import Check, OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
-from spmd.dialects.kinds import tensor_of_kinds
-from spmd.dialects.structs import GatherDimensionNumbers, ScatterDimensionNumbers
+from spmd.dialects.shapes import bounds_of, tensor
+from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.ir import Op
+from spmd.types import TensorType, Type
 
 DYNAMIC_SLICE = define(
     "stablehlo.dynamic_slice",
@@ -15,6 +32,32 @@ DYNAMIC_SLICE = define(
     results=[result("result")],
     assembly="$operand `,` custom<VariadicOperandWithAttribute>($start_indices) `sizes` `=` $slice_sizes " + TYPED,
     traits=["pure"],
+)
+
+DYNAMIC_SLICE.constraint("C2", "size(start_indices) = size(slice_sizes) = rank(operand)")(
+    lambda op: equal(len(op.operands) - 1, len(op["slice_sizes"]), op.operands[0].tensor.rank)
+)
+DYNAMIC_SLICE.constraint("C3", "same(type(start_indices...))")(
+    lambda op: equal_elements(*op.operand_types[1:]) if op.operands[1:] else None
+)
+
+
+def fitting(sizes: Sequence[Dimension], shape: Sequence[Dimension]) -> str | None:
+    """0 <= sizes <= shape."""
+    for size, most in zip(sizes, shape, strict=True):
+        if size is not None and (size < 0 or (most is not None and size > most)):
+            return f"{dims(sizes)} and {shape_text(shape)}"
+    return None
+
+
+DYNAMIC_SLICE.constraint("C4", "0 <= slice_sizes <= shape(operand)")(
+    lambda op: fitting(op["slice_sizes"], op.operands[0].tensor.shape)
+)
+DYNAMIC_SLICE.constraint("C1", "element_type(operand) = element_type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+DYNAMIC_SLICE.infers("C5", "shape(result) = slice_sizes")(
+    lambda op: [tensor(op["slice_sizes"], op.operands[0].tensor.element_type)]
 )
 
 DYNAMIC_UPDATE_SLICE = define(
@@ -29,6 +72,178 @@ DYNAMIC_UPDATE_SLICE = define(
     traits=["pure"],
 )
 
+DYNAMIC_UPDATE_SLICE.constraint("C2", "element_type(update) = element_type(operand)")(
+    lambda op: equal_elements(op.operands[1].type, op.operands[0].type)
+)
+DYNAMIC_UPDATE_SLICE.constraint("C3", "rank(update) = rank(operand)")(
+    lambda op: equal(op.operands[1].tensor.rank, op.operands[0].tensor.rank)
+)
+DYNAMIC_UPDATE_SLICE.constraint("C4", "size(start_indices) = rank(operand)")(
+    lambda op: equal(len(op.operands) - 2, op.operands[0].tensor.rank)
+)
+DYNAMIC_UPDATE_SLICE.constraint("C5", "same(type(start_indices...))")(
+    lambda op: equal_elements(*op.operand_types[2:]) if op.operands[2:] else None
+)
+DYNAMIC_UPDATE_SLICE.constraint("C6", "0 <= shape(update) <= shape(operand)")(
+    lambda op: fitting(op.operands[1].tensor.shape, op.operands[0].tensor.shape)
+)
+DYNAMIC_UPDATE_SLICE.constraint("C1", "type(operand) = type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+DYNAMIC_UPDATE_SLICE.infers("C1", "type(operand) = type(result)")(lambda op: [op.operands[0].type])
+
+
+def size_or_one(shape: Sequence[Dimension], dimension: int) -> Dimension:
+    """The size along index_vector_dim, which may stand one past the last dimension for a size of one."""
+    return shape[dimension] if dimension < len(shape) else 1
+
+
+def matching_batches(
+    operand: Sequence[Dimension], dimensions: Sequence[int], indices: Sequence[Dimension], others: Sequence[int]
+) -> str | None:
+    """Batching dimensions of operand and indices have the same sizes."""
+    left, right = [operand[d] for d in dimensions], [indices[d] for d in others]
+    return None if all(map(compatible_dims, left, right)) else f"{dims(left)} and {dims(right)}"
+
+
+#: A gather's check on its dimension numbers, the operand's shape and that of start_indices.
+_GatherCheck = Callable[[GatherDimensionNumbers, tuple[Dimension, ...], tuple[Dimension, ...]], str | None]
+
+
+def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
+    """The constraints that gather and dynamic_gather share; `labels` gives those of `declared` by those of gather."""
+
+    def add(label: str, text: str, check: _GatherCheck) -> None:
+        def checked(op: Op) -> str | None:
+            return check(op["dimension_numbers"], op.operands[0].tensor.shape, op.operands[1].tensor.shape)
+
+        declared.constraint(labels.get(label, ""), text)(checked)
+
+    add(
+        "C1",
+        "rank(operand) = size(offset_dims) + size(collapsed_slice_dims) + size(operand_batching_dims)",
+        lambda d, x, i: equal(len(x), len(d.offset_dims) + len(d.collapsed_slice_dims) + len(d.operand_batching_dims)),
+    )
+    add(
+        "C2", "0 <= index_vector_dim <= rank(start_indices)", lambda d, x, i: in_range([d.index_vector_dim], len(i) + 1)
+    )
+    add(
+        "C3",
+        "size(start_index_map) is the size of start_indices along index_vector_dim",
+        lambda d, x, i: (
+            None
+            if compatible_dims(len(d.start_index_map), size_or_one(i, d.index_vector_dim))
+            else listed((len(d.start_index_map), size_or_one(i, d.index_vector_dim)))
+        ),
+    )
+    add(
+        "C4",
+        "is_unique(offset_dims) and is_sorted(offset_dims)",
+        lambda d, x, i: unique(d.offset_dims) or ascending(d.offset_dims),
+    )
+    add(
+        "C5",
+        "0 <= offset_dims < rank(result)",
+        lambda d, x, i: in_range(d.offset_dims, len(d.offset_dims) + max(len(i), d.index_vector_dim + 1) - 1),
+    )
+    add(
+        "C6",
+        "is_unique(collapsed_slice_dims + operand_batching_dims)",
+        lambda d, x, i: unique((*d.collapsed_slice_dims, *d.operand_batching_dims)),
+    )
+    add("C7", "is_sorted(collapsed_slice_dims)", lambda d, x, i: ascending(d.collapsed_slice_dims))
+    add(
+        "C8",
+        "0 <= collapsed_slice_dims < rank(operand)",
+        lambda d, x, i: in_range(d.collapsed_slice_dims, len(x)),
+    )
+    add("C10", "is_sorted(operand_batching_dims)", lambda d, x, i: ascending(d.operand_batching_dims))
+    add(
+        "C11",
+        "0 <= operand_batching_dims < rank(operand)",
+        lambda d, x, i: in_range(d.operand_batching_dims, len(x)),
+    )
+    add("C13", "is_unique(start_indices_batching_dims)", lambda d, x, i: unique(d.start_indices_batching_dims))
+    add(
+        "C14",
+        "0 <= start_indices_batching_dims < rank(start_indices)",
+        lambda d, x, i: in_range(d.start_indices_batching_dims, len(i)),
+    )
+    add(
+        "C15",
+        "index_vector_dim is not in start_indices_batching_dims",
+        lambda d, x, i: (
+            f"{d.index_vector_dim} and {dims(d.start_indices_batching_dims)}"
+            if d.index_vector_dim in d.start_indices_batching_dims
+            else None
+        ),
+    )
+    add(
+        "C16",
+        "size(operand_batching_dims) = size(start_indices_batching_dims)",
+        lambda d, x, i: equal(len(d.operand_batching_dims), len(d.start_indices_batching_dims)),
+    )
+    add(
+        "C17",
+        "dim(operand, operand_batching_dims...) = dim(start_indices, start_indices_batching_dims...)",
+        lambda d, x, i: matching_batches(x, d.operand_batching_dims, i, d.start_indices_batching_dims),
+    )
+    add(
+        "C18",
+        "is_unique(start_index_map + operand_batching_dims)",
+        lambda d, x, i: unique((*d.start_index_map, *d.operand_batching_dims)),
+    )
+    add("C19", "0 <= start_index_map < rank(operand)", lambda d, x, i: in_range(d.start_index_map, len(x)))
+
+
+#: Slice sizes of a gather, None where they are not known at compile time.
+_SliceSizes = Callable[[Op], Sequence[Dimension] | None]
+
+
+def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str]) -> None:
+    """The constraints on slice_sizes that gather and dynamic_gather share."""
+
+    def known(check: Callable[[GatherDimensionNumbers, Sequence[Dimension], Op], str | None]) -> Check:
+        def checked(op: Op) -> str | None:
+            found = sizes(op)
+            return None if found is None else check(op["dimension_numbers"], found, op)
+
+        return checked
+
+    def at_most_one(values: Sequence[Dimension], dimensions: Sequence[int]) -> str | None:
+        chosen = [values[d] for d in dimensions]
+        return None if all(size is None or size <= 1 for size in chosen) else dims(chosen)
+
+    declared.constraint(labels.get("C20", ""), "size(slice_sizes) = rank(operand)")(
+        known(lambda d, sizes, op: equal(len(sizes), op.operands[0].tensor.rank))
+    )
+    declared.constraint(labels.get("C9", ""), "slice_sizes[collapsed_slice_dims...] <= 1")(
+        known(lambda d, sizes, op: at_most_one(sizes, d.collapsed_slice_dims))
+    )
+    declared.constraint(labels.get("C12", ""), "slice_sizes[operand_batching_dims...] <= 1")(
+        known(lambda d, sizes, op: at_most_one(sizes, d.operand_batching_dims))
+    )
+    declared.constraint(labels.get("C21", ""), "0 <= slice_sizes <= shape(operand)")(
+        known(lambda d, sizes, op: fitting(sizes, op.operands[0].tensor.shape))
+    )
+
+
+def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
+    """The result of a gather of slices of `sizes`."""
+    numbers: GatherDimensionNumbers = op["dimension_numbers"]
+    operand, indices = op.operands[0].tensor, op.operands[1].tensor
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    offsets = iter([size for dimension, size in enumerate(sizes) if dimension not in dropped])
+    batches = iter(
+        pair
+        for dimension, pair in enumerate(zip(indices.shape, bounds_of(indices), strict=True))
+        if dimension != numbers.index_vector_dim
+    )
+    rank = len(numbers.offset_dims) + indices.rank - (numbers.index_vector_dim < indices.rank)
+    found = [(next(offsets), None) if d in numbers.offset_dims else next(batches) for d in range(rank)]
+    return tensor([size for size, _ in found], operand.element_type, [bound for _, bound in found])
+
+
 GATHER = define(
     "stablehlo.gather",
     operands=[operand("operand"), operand("start_indices", kinds.INTEGER)],
@@ -41,21 +256,14 @@ GATHER = define(
     traits=["pure"],
 )
 
-SCATTER = define(
-    "stablehlo.scatter",
-    operands=[
-        operand("inputs", variadic=True),
-        operand("scatter_indices", tensor_of_kinds("i1", "signed", "unsigned", "index")),
-        operand("updates", variadic=True),
-    ],
-    attributes=[
-        attribute("scatter_dimension_numbers", kinds.struct(ScatterDimensionNumbers)),
-        attribute("indices_are_sorted", kinds.BOOL, default=False),
-        attribute("unique_indices", kinds.BOOL, default=False),
-    ],
-    results=[result("results", variadic=True)],
-    regions=[region("update_computation")],
-    traits=["recursive"],
+_GATHER_LABELS = {f"C{number}": f"C{number}" for number in range(1, 22)}
+check_gather(GATHER, _GATHER_LABELS)
+check_slice_sizes(GATHER, lambda op: op["slice_sizes"], _GATHER_LABELS)
+GATHER.constraint("C23", "element_type(operand) = element_type(result)", on_results=True)(
+    lambda op: equal_elements(op.operands[0].type, op.result.type)
+)
+GATHER.infers("C22", "shape(result) = combine(batch_dim_sizes, offset_dim_sizes)")(
+    lambda op: [gathered(op, op["slice_sizes"])]
 )
 
 TORCH_INDEX_SELECT = define(
@@ -65,3 +273,20 @@ TORCH_INDEX_SELECT = define(
     results=[result("result")],
     traits=["pure"],
 )
+
+TORCH_INDEX_SELECT.constraint("", "0 <= batch_dims <= dim < rank(operand) and batch_dims <= rank(index)")(
+    lambda op: (
+        None
+        if 0 <= op["batch_dims"] <= op["dim"] < op.operands[0].tensor.rank
+        and op["batch_dims"] <= op.operands[1].tensor.rank
+        else f"{op['batch_dims']} and {op['dim']} for {listed(op.operand_types)}"
+    )
+)
+
+
+@TORCH_INDEX_SELECT.infer
+def _(op: Op) -> list[Type]:
+    operand, index = tensors(op.operands)
+    dimension, batches = op["dim"], op["batch_dims"]
+    shape = (*operand.shape[:dimension], *index.shape[batches:], *operand.shape[dimension + 1 :])
+    return [tensor(shape, operand.element_type)]

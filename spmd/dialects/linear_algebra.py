@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, result
-from spmd.dialects.forms import TYPED, same_types
+from spmd.dialects.checks import (
+    Dimension,
+    at_least,
+    compatible_dims,
+    compatible_shapes,
+    dims,
+    in_range,
+    listed,
+    same_elements,
+    same_shape,
+    shape_text,
+    tensors,
+)
+from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.shapes import bounds_of, tensor
+from spmd.ir import Op
+from spmd.types import F32, F64, ElementType, Type
+
+
+def _not_square(shape: Sequence[Dimension]) -> str | None:
+    return None if compatible_dims(shape[-2], shape[-1]) else shape_text(shape)
+
 
 CHOLESKY = define(
     "stablehlo.cholesky",
     operands=[operand("a", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
     attributes=[attribute("lower", kinds.BOOL, default=False)],
     results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
-    assembly="$a (`,` `lower` `=` $lower^)? " + same_types("a", "result"),
+    assembly="$a (`,` `lower` `=` $lower^)? " + one_type("a", "result"),
     traits=["pure"],
 )
+
+CHOLESKY.constraint("C2", "2 <= rank(a)")(lambda op: at_least(op.operands[0].tensor.rank, 2))
+CHOLESKY.constraint("C3", "dim(a, -2) = dim(a, -1)")(lambda op: _not_square(op.operands[0].tensor.shape))
+CHOLESKY.infers("C1", "baseline_type(a) = baseline_type(result)")(lambda op: [op.operands[0].type])
 
 TRIANGULAR_SOLVE = define(
     "stablehlo.triangular_solve",
@@ -32,6 +59,30 @@ TRIANGULAR_SOLVE = define(
     traits=["pure"],
 )
 
+TRIANGULAR_SOLVE.constraint("C1", "baseline_element_type(a) = baseline_element_type(b)")(
+    lambda op: same_elements(*op.operand_types)
+)
+
+
+@TRIANGULAR_SOLVE.constraint("C2", "2 <= rank(a) = rank(b)")
+def _(op: Op) -> str | None:
+    ranks = [type.rank for type in tensors(op.operands)]
+    return None if 2 <= ranks[0] == ranks[1] else listed(ranks)
+
+
+@TRIANGULAR_SOLVE.constraint("C3", "dim(a, -2) = dim(a, -1) = dim(b, left_side ? -2 : -1), and batch dimensions agree")
+def _(op: Op) -> str | None:
+    a, b = (type.shape for type in tensors(op.operands))
+    shared = b[-2] if op["left_side"] else b[-1]
+    sound = compatible_shapes(a[:-2], b[:-2]) and _not_square(a) is None and compatible_dims(a[-1], shared)
+    return None if sound else f"{shape_text(a)} and {shape_text(b)}"
+
+
+TRIANGULAR_SOLVE.constraint("I6", "transpose_a is NO_TRANSPOSE, TRANSPOSE or ADJOINT")(
+    lambda op: op["transpose_a"] if op["transpose_a"] == "TRANSPOSE_INVALID" else None
+)
+TRIANGULAR_SOLVE.infers("C4", "baseline_type(b) = baseline_type(result)")(lambda op: [op.operands[1].type])
+
 FFT = define(
     "stablehlo.fft",
     operands=[operand("operand", kinds.FLOAT_OR_COMPLEX)],
@@ -43,6 +94,57 @@ FFT = define(
     assembly="$operand `,` `type` `=` $fft_type `,` `length` `=` $fft_length " + TYPED,
     traits=["pure"],
 )
+
+FFT.constraint("C3", "1 <= size(fft_length) <= 3")(
+    lambda op: None if 1 <= len(op["fft_length"]) <= 3 else str(len(op["fft_length"]))
+)
+
+
+@FFT.constraint("C1", "size(fft_length) <= rank(operand)")
+def _(op: Op) -> str | None:
+    size, rank = len(op["fft_length"]), op.operands[0].tensor.rank
+    return None if size <= rank else f"{size} and {rank}"
+
+
+@FFT.constraint("C2", "FFT, IFFT and IRFFT take complex elements, RFFT f32 or f64")
+def _(op: Op) -> str | None:
+    element = op.operands[0].tensor.element_type
+    assert isinstance(element, ElementType)
+    sound = element in (F32, F64) if op["fft_type"] == "RFFT" else element.is_complex
+    return None if sound else f"{op['fft_type']} of {element}"
+
+
+@FFT.constraint("C4", "the last dimensions of the real tensor are fft_length")
+def _(op: Op) -> str | None:
+    length, kind, shape = op["fft_length"], op["fft_type"], op.operands[0].tensor.shape
+    last = shape[-len(length) :]
+    if kind == "RFFT":
+        sound = compatible_shapes(last, length)
+    elif kind == "IRFFT":
+        halved = length[-1] // 2 + 1
+        sound = compatible_shapes(last[:-1], length[:-1]) and (
+            compatible_dims(last[-1], halved) or (length[-1] == 0 and last[-1] == 0)
+        )
+    else:
+        sound = True
+    return None if sound else f"{shape_text(shape)} and {dims(length)}"
+
+
+@FFT.infers("C5", "shape(result) = shape(operand) but for the last dimension of RFFT and IRFFT")
+def _(op: Op) -> list[Type]:
+    operand, length, kind = op.operands[0].tensor, op["fft_length"], op["fft_type"]
+    element = operand.element_type
+    assert isinstance(element, ElementType)
+    shape, bounds = list(operand.shape), list(bounds_of(operand))
+    if kind in ("RFFT", "IRFFT"):
+        bounds[-1] = None
+    if kind == "RFFT":
+        shape[-1] = length[-1] // 2 + 1 if length[-1] else shape[-1]
+        element = element.complex
+    elif kind == "IRFFT":
+        shape[-1] = length[-1]
+        element = element.real
+    return [tensor(shape, element, bounds)]
 
 _FEATURES = tensor_of_kinds("float", "quantized", rank=1)
 _BATCH_NORM = [attribute("epsilon", kinds.F32), attribute("feature_index", kinds.I64)]
@@ -90,3 +192,48 @@ BATCH_NORM_TRAINING = define(
     ],
     traits=["pure"],
 )
+
+
+def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str, str], results: str) -> None:
+    """Constraints on a batch normalization.
+
+    `whole` names the operands of the full shape, `features` the label of each operand that has one entry a feature,
+    `results` the labels of what the results are.
+    """
+    declared.constraint("C2", "all operands have one baseline_element_type")(
+        lambda op: same_elements(*op.operand_types)
+    )
+    if len(whole) > 1:
+        declared.constraint("C3", f"{listed(whole)} have the same shape")(
+            lambda op: same_shape(*(op.operand(name).type for name in whole))
+        )
+    declared.constraint("C1", "0 <= feature_index < rank(operand)")(
+        lambda op: in_range([op["feature_index"]], op.operands[0].tensor.rank)
+    )
+    if "mean" in features and len(whole) > 1:
+        declared.constraint("C4", f"{listed(features)} have the same shape")(
+            lambda op: same_shape(*(op.operand(name).type for name in features))
+        )
+    for name, label in features.items():
+
+        def sized(op: Op, name: str = name) -> str | None:
+            sizes = op.operand(name).tensor.shape[0], op.operands[0].tensor.shape[op["feature_index"]]
+            return None if compatible_dims(*sizes) else listed(sizes)
+
+        declared.constraint(label, f"size({name}) = dim(operand, feature_index)")(sized)
+
+    @declared.infers(results, "results have the type of the operand and of its features")
+    def _(op: Op) -> list[Type]:
+        operand, feature = op.operands[0].tensor, op["feature_index"]
+        of_features = tensor([operand.shape[feature]], operand.element_type, [bounds_of(operand)[feature]])
+        found: list[Type] = [operand, of_features, of_features]
+        return found[: len(declared.results)]
+
+
+_check_batch_norm(
+    BATCH_NORM_GRAD, ["operand", "grad_output"], {"scale": "C5", "mean": "C5", "variance": "C5"}, "C3, C4"
+)
+_check_batch_norm(
+    BATCH_NORM_INFERENCE, ["operand"], {"scale": "C3", "offset": "C4", "mean": "C5", "variance": "C6"}, "C7"
+)
+_check_batch_norm(BATCH_NORM_TRAINING, ["operand"], {"scale": "C3", "offset": "C4"}, "C5, C6, C7")

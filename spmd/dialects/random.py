@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from spmd.dialects import kinds
+from spmd.dialects.checks import element_of, equal_elements, listed, same_types
 from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.dynamism import shaped_by
 from spmd.dialects.forms import TYPED
 from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.shapes import tensor
+from spmd.ir import Op
+from spmd.types import ElementType
 
 RNG = define(
     "stablehlo.rng",
@@ -20,6 +25,22 @@ RNG = define(
     traits=["reads_constants"],
 )
 
+RNG.constraint("C1", "element_type(a) = element_type(b) = element_type(result)")(
+    lambda op: equal_elements(*op.operand_types[:2], *op.result_types)
+)
+
+
+@RNG.constraint("C2", "a is floating-point for NORMAL")
+def _(op: Op) -> str | None:
+    element = element_of(op.operands[0].type)
+    assert isinstance(element, ElementType)
+    return str(element) if op["rng_distribution"] == "NORMAL" and not element.is_float else None
+
+
+RNG.infers("C3", "shape(result) = shape")(
+    lambda op: [tensor(shaped_by(op.operands[2]), op.operands[0].tensor.element_type)]
+)
+
 RNG_BIT_GENERATOR = define(
     "stablehlo.rng_bit_generator",
     operands=[operand("initial_state", tensor_of_kinds("signed", "unsigned", "float"), label="I2")],
@@ -31,3 +52,18 @@ RNG_BIT_GENERATOR = define(
     assembly="$initial_state `,` `algorithm` `=` $rng_algorithm " + TYPED,
     traits=["pure"],
 )
+
+@RNG_BIT_GENERATOR.constraint("C1", "type(initial_state) = type(output_state)", on_results=True)
+def _(op: Op) -> str | None:
+    return same_types(op.operands[0].type, op.results[0].type)
+
+
+_STATE_SIZES = {"DEFAULT": (), "THREE_FRY": (2,), "PHILOX": (2, 3)}
+
+
+@RNG_BIT_GENERATOR.constraint("C2", "size(initial_state) is 2 for THREE_FRY and 2 or 3 for PHILOX")
+def _(op: Op) -> str | None:
+    state, allowed = op.operands[0].tensor, _STATE_SIZES[op["rng_algorithm"]]
+    element = state.element_type
+    counted = state.is_static and state.rank == 1 and isinstance(element, ElementType) and element.bits == 64
+    return None if not allowed or not counted or state.size in allowed else listed((state.size, op["rng_algorithm"]))

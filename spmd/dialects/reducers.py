@@ -1,0 +1,106 @@
+"""The regions that fold elements, and what the specification says of their types in every op that has one.
+
+Source: StableHLO specification, reduce C2, C6, C8 and their like in all_reduce, reduce_scatter, reduce_window,
+scatter and select_and_scatter: `(tensor<E0>, ..., tensor<E0>, ...) -> (tensor<E0>, ...)` with
+`is_promotable(element_type(inputs[i]), Ei)`. Floating-point types of all widths stand for one another here, as
+frontends accumulate in other precisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spmd.dialects.checks import (
+    Dimension,
+    compatible_dims,
+    compatible_shapes,
+    element_of,
+    listed,
+    parameters,
+    promotable,
+    returned,
+    shape_of,
+    signature,
+)
+from spmd.dialects.core import OpDef
+from spmd.dialects.shapes import with_element
+from spmd.ir import Op, Region
+from spmd.types import ElementType, TensorType, Type
+
+#: Types of an op's values, as a constraint needs them.
+Types = Callable[[Op], Sequence[Type]]
+
+
+def accumulated(region: Region, inputs: Sequence[Type]) -> list[Type]:
+    """`inputs` with the element types that the region gives."""
+    return [with_element(type, element_of(given)) for type, given in zip(inputs, returned(region), strict=True)]
+
+
+def check_reducer(
+    declared: OpDef,
+    label: str,
+    inputs: Types,
+    *,
+    initial: tuple[str, str, Types] | None = None,
+    region: int = 0,
+    kept: Callable[[Op], Sequence[Dimension]] = lambda op: (),
+) -> None:
+    """Adds the constraint `label` on a folding region, and the one on initial values: its label, text and types.
+
+    `kept` gives the dimensions that arguments of the region may have; none, for scalars, unless given.
+    """
+    name = declared.regions[region].name
+    declared.constraint(
+        label,
+        f"{name} has type (tensor<E0>, ..., tensor<E0>, ...) -> (tensor<E0>, ...) where inputs are promotable to E...",
+    )(lambda op: region_fault(op.regions[region], inputs(op), kept(op)))
+    if initial is not None:
+        of_initial, text, types = initial
+        declared.constraint(of_initial, text)(lambda op: initial_fault(op.regions[region], types(op)))
+
+
+def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimension] = ()) -> str | None:
+    """What is wrong with a region that folds `inputs`."""
+    count = len(inputs)
+    arguments, results = parameters(region), returned(region)
+    sound = len(arguments) == 2 * count and len(results) == count and all(isinstance(t, TensorType) for t in arguments)
+    if not sound or not all(isinstance(type, TensorType) for type in results):
+        return f"{signature(region)} for inputs {listed(inputs)}"
+    for index, result in enumerate(results):
+        left, right = arguments[index], arguments[count + index]
+        if not (_same(result, left) and _same(result, right, any_float=True)):
+            return signature(region)
+        if not promotable(inputs[index], right, any_float=True):
+            return f"{signature(region)} for inputs {listed(inputs)}"
+        if not _fits(shape_of(right) or (), kept):
+            return f"{signature(region)} for inputs {listed(inputs)}"
+    return None
+
+
+def initial_fault(region: Region, initial: Sequence[Type]) -> str | None:
+    """What is wrong between a region's results and the values that folding starts from."""
+    for given, result in zip(initial, returned(region), strict=True):
+        shapes = shape_of(given), shape_of(result)
+        if None in shapes or not compatible_shapes(shapes[0] or (), shapes[1] or ()):
+            return f"{listed(initial)} for {signature(region)}"
+        if not promotable(given, result, any_float=True):
+            return f"{listed(initial)} for {signature(region)}"
+    return None
+
+
+def _same(left: Type, right: Type, *, any_float: bool = False) -> bool:
+    if not compatible_shapes(shape_of(left) or (), shape_of(right) or ()):
+        return False
+    first, second = element_of(left), element_of(right)
+    if any_float and isinstance(first, ElementType) and isinstance(second, ElementType):
+        return first is second or (first.is_float and second.is_float)
+    return first is second
+
+
+def _fits(argument: Sequence[Dimension], allowed: Sequence[Dimension]) -> bool:
+    """Whether the argument's dimensions are some of the allowed ones, in order."""
+    found = 0
+    for size in allowed:
+        if found < len(argument) and compatible_dims(size, argument[found]):
+            found += 1
+    return found == len(argument)
