@@ -171,13 +171,17 @@ class CollectivePermute(Operation):
         return dict(self.pairs)
 
     def result_shape(self, size: int) -> Shape:
-        for column, end in enumerate(("source", "target")):
-            ids = [pair[column] for pair in self.pairs]
-            if any(not 0 <= i < size for i in ids):
-                raise CollectiveError(f"source_target_pairs {list(self.pairs)}: a {end} is outside 0 to {size - 1}")
-            if len(set(ids)) < len(ids):
-                raise CollectiveError(f"source_target_pairs {list(self.pairs)}: a {end} appears more than once")
+        if self._ends and (min(self._ends) < 0 or max(self._ends) >= size):
+            raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: an id is outside 0 to {size - 1}")
+        if len(self._sources) < len(self.pairs) or len(self._targets) < len(self.pairs):
+            raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: a source or target appears twice")
         return self.shape
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The lowest and the highest id, if there are pairs."""
+        ids = [end for pair in self.pairs for end in pair]
+        return (min(ids), max(ids)) if ids else ()
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         sources = self._sources

@@ -73,10 +73,19 @@ class World:
         self.size = size
         self.scheduler = Scheduler(size, limit or len(os.sched_getaffinity(0)))
         self.groups: dict[tuple[int, ...], _Group] = {}
-        self.operations: dict[Operation, Operation] = {}
+        self._operations: dict[Operation, Operation] = {}
+        self._known: dict[int, Operation] = {}
         self.mail: dict[tuple[object, ...], deque[tuple[Array, str]]] = {}
         self.expecting: dict[tuple[object, ...], int] = {}
-        self.exchanged = 0
+
+    def same(self, operation: Operation) -> Operation:
+        """The one object that stands for all operations equal to ``operation``."""
+        found = self._known.get(id(operation))
+        if found is None:
+            found = self._operations.setdefault(operation, operation)
+            if found is operation:  # kept, so that its id is its own
+                self._known[id(operation)] = operation
+        return found
 
 
 class ThreadCommunicator(Communicator):
@@ -117,7 +126,7 @@ class ThreadCommunicator(Communicator):
         return call
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
-        operation = self.world.operations.setdefault(operation, operation)
+        operation = self.world.same(operation)
         operation.result_shape(self.size)  # raises where the shapes do not fit the group
         if self.size == 1 and not isinstance(operation, Barrier):
             return lambda array: _Done(_own(operation.evaluate([array])[0], array))

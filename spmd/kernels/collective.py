@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,9 @@ class Collective:
             raise CollectiveError(f"process {process.id} is in none of the process groups {[*map(list, self.groups)]}")
         return None
 
-    @property
+    @cached_property
     def where(self) -> str:
+        """The op's place in the source."""
         return str(self.op.location)
 
 
