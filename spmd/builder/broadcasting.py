@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from spmd import types as t
@@ -64,20 +65,20 @@ def _matched(low: Value, high: Value, dimensions: tuple[int, ...], argument: str
     if not dimensions:
         raise ArgumentError(
             "broadcast_dimensions",
-            f"operands of different ranks, {list(low_sizes)} and {list(high_sizes)}, need broadcast_dimensions that say "
-            f"which dimensions {argument} matches (only a scalar is broadcast without)",
+            f"operands of different ranks, {list(low_sizes)} and {list(high_sizes)}, need broadcast_dimensions that "
+            f"say which dimensions {argument} matches (only a scalar is broadcast without)",
         )
     if len(dimensions) != len(low_sizes):
         raise ArgumentError(
             "broadcast_dimensions",
-            f"{len(dimensions)} entries for {argument} of rank {len(low_sizes)}: one a dimension of the lower-rank operand",
+            f"{len(dimensions)} entries for {argument} of rank {len(low_sizes)}: one a dimension of the lower rank",
         )
     for number in dimensions:
         if not 0 <= number < len(high_sizes):
             raise ArgumentError(
                 "broadcast_dimensions", f"{number} is no dimension of an operand of rank {len(high_sizes)}"
             )
-    if any(a >= b for a, b in zip(dimensions, dimensions[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(dimensions)):
         raise ArgumentError("broadcast_dimensions", f"{list(dimensions)} must be strictly increasing")
     sizes: list[int | None] = [1] * len(high_sizes)
     for own, number in enumerate(dimensions):

@@ -58,7 +58,7 @@ class XlaComputation:
 
     def as_hlo_text(self) -> str:
         """The computation in XLA's HLO text."""
-        from spmd.builder.hlo.printer import print_hlo
+        from spmd.builder.hlo import print_hlo
 
         return print_hlo(self.to_stablehlo(), self._name)
 

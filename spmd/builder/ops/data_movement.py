@@ -47,8 +47,9 @@ def BroadcastInDim(
             "broadcast_dimensions", f"{len(numbers)} entries for an operand of rank {value.tensor.rank}"
         )
     for own, number in enumerate(numbers):
-        if value.tensor.shape[own] not in (1, sizes[number]):
-            message = f"dimension {own} of size {value.tensor.shape[own]} cannot become dimension {number} of size {sizes[number]}"
+        size = value.tensor.shape[own]
+        if size not in (1, sizes[number]):
+            message = f"dimension {own} of size {size} cannot become dimension {number} of size {sizes[number]}"
             raise ArgumentError("operand", f"{message}: it must be equal, or 1")
     kind = value.tensor.with_shape(sizes)
     return builder.emit_one("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": numbers}, kind)

@@ -31,7 +31,7 @@ def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tu
 
 @operation
 def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
-    """Numbers of the normal distribution of mean `mu` and standard deviation `sigma`, scalars of `shape`'s float type."""
+    """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
     given = array_shape_argument(shape)
     if not given.tensor.element_type.is_float:  # type: ignore[union-attr]
         raise ArgumentError("shape", f"must be of a floating-point type, got {given}")

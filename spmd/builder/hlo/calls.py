@@ -1,0 +1,267 @@
+"""HLO instructions that run computations, move data between processes, or talk to the host."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from spmd.builder import ops
+from spmd.builder.builder import XlaOp
+from spmd.builder.hlo.instructions import Window, precision
+from spmd.builder.hlo.parser import Call, flat, instruction
+from spmd.builder.hlo.reader import split
+from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
+
+
+@instruction("convolution")
+def _convolution(call: Call) -> XlaOp:
+    lhs, rhs = call.operands(2)
+    window = Window(call.attribute("window", "{}"), lhs.shape.rank() - 2)
+    return ops.ConvGeneralDilated(
+        lhs,
+        rhs,
+        window.strides,
+        window.padding,
+        window.base_dilations,
+        window.window_dilations,
+        _labels(call.attribute("dim_labels")),
+        call.integer("feature_group_count", 1),
+        call.integer("batch_group_count", 1),
+        precision(call),
+        call.shape.xla_element_type(),
+        window.reversal,
+    )
+
+
+def _labels(text: str) -> ConvolutionDimensionNumbers:
+    """`b01f_01io->b01f`: batch, feature, input, output and the number of each spatial dimension."""
+    match = re.fullmatch(r"(\w+)_(\w+)->(\w+)", text)
+    if match is None:
+        raise ValueError(f"dim_labels={text} are no dimension labels such as b01f_01io->b01f")
+    numbers: list[int | list[int]] = []
+    for labels, first, second in ((match[1], "b", "f"), (match[2], "o", "i"), (match[3], "b", "f")):
+        space = [labels.index(str(n)) for n in range(len(labels) - 2)]
+        numbers += [labels.index(first), labels.index(second), space]
+    return ConvolutionDimensionNumbers(*numbers)  # type: ignore[arg-type]
+
+
+# --- computations ----------------------------------------------------------------------------------------------------
+
+
+@instruction("reduce")
+def _reduce(call: Call) -> XlaOp:
+    operands = call.operands()
+    count = len(operands) // 2
+    computation, dimensions = call.computation("to_apply"), call.integers("dimensions")
+    return ops.Reduce(flat(operands[:count]), flat(operands[count:]), computation, dimensions)
+
+
+@instruction("map")
+def _map(call: Call) -> XlaOp:
+    return ops.Map(call.operands(), call.computation("to_apply"), call.integers("dimensions"))
+
+
+@instruction("call")
+def _call(call: Call) -> XlaOp:
+    computation = call.computation("to_apply")
+    if not call.flag("is_composite"):
+        return ops.Call(computation, call.operands(), builder=call.builder)  # type: ignore[call-arg]
+    fields = dict(part.split("=", 1) for part in split(call.attribute("frontend_attributes", "{}")))
+    texts = {key.strip(): _unquoted(value.strip()) for key, value in fields.items()}
+    attributes = texts.get("composite.attributes", "{}")
+    version = int(texts.get("composite.version", "0"))
+    name = texts.get("composite.name", "")
+    return call.builder.CompositeCall(computation, call.operands(), name, attributes, version)
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] == '"' else text
+
+
+@instruction("conditional")
+def _conditional(call: Call) -> XlaOp:
+    chooser, *operands = call.operands()
+    if call.has("true_computation"):
+        yes, no = call.computation("true_computation"), call.computation("false_computation")
+        return ops.Conditional(chooser, operands[0], yes, operands[1], no)
+    return ops.Conditional(chooser, call.computations("branch_computations"), operands)
+
+
+@instruction("while")
+def _while(call: Call) -> XlaOp:
+    return ops.While(call.computation("condition"), call.computation("body"), call.operand())
+
+
+@instruction("custom-call")
+def _custom_call(call: Call) -> XlaOp:
+    config = call.string("backend_config")
+    effect = call.flag("custom_call_has_side_effect")
+    versions = {
+        "API_VERSION_STATUS_RETURNING": 2,
+        "API_VERSION_STATUS_RETURNING_UNIFIED": 3,
+        "API_VERSION_TYPED_FFI": 4,
+    }
+    version = versions.get(call.attribute("api_version", ""), 1)
+    target = call.string("custom_call_target")
+    return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
+
+
+@instruction("opt-barrier")
+def _barrier(call: Call) -> XlaOp:
+    return ops.OptimizationBarrier(call.operand())
+
+
+@instruction("after-all")
+def _after_all(call: Call) -> XlaOp:
+    return call.builder.AfterAll(call.operands())
+
+
+# --- collectives -----------------------------------------------------------------------------------------------------
+
+
+def _groups(call: Call) -> list[list[int]]:
+    """`{{0,1},{2,3}}`, or `[2,2]<=[4]`: ids counted up in a shape, transposed, cut into rows."""
+    text = call.attribute("replica_groups", "{}")
+    if "<=" not in text:
+        return [[int(n) for n in split(row)] for row in split(text)]
+    match = re.fullmatch(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
+    if match is None:
+        raise call.fail(f"replica_groups={text} are no groups")
+    rows, sizes, order = ([int(n) for n in part.split(",")] if part else None for part in match.groups())
+    assert rows is not None
+    assert sizes is not None
+    return np.arange(np.prod(sizes)).reshape(sizes).transpose(order).reshape(rows).tolist()  # type: ignore[no-any-return]
+
+
+def _channel(call: Call) -> int | None:
+    return call.integer("channel_id") if call.has("channel_id") else None
+
+
+def _tupled(call: Call) -> XlaOp:
+    operands = call.operands()
+    return operands[0] if len(operands) == 1 else call.builder.Tuple(operands)
+
+
+@instruction("all-reduce")
+def _all_reduce(call: Call) -> XlaOp:
+    flag = call.flag("use_global_device_ids")
+    return ops.AllReduce(_tupled(call), call.computation("to_apply"), _groups(call), _channel(call), flag)
+
+
+@instruction("all-gather")
+def _all_gather(call: Call) -> XlaOp:
+    operand, number = call.operand(), call.integers("dimensions")[0]
+    groups = _groups(call)
+    size = operand.shape.sizes[number]
+    count = call.shape.sizes[number] // size if size else len(groups[0]) if groups else call.group_size()
+    return ops.AllGather(operand, number, count, groups, _channel(call), call.flag("use_global_device_ids"))
+
+
+@instruction("reduce-scatter")
+def _reduce_scatter(call: Call) -> XlaOp:
+    operand, number = _tupled(call), call.integers("dimensions")[0]
+    whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
+    flag, groups = call.flag("use_global_device_ids"), _groups(call)
+    count = whole // part if part else len(groups[0]) if groups else call.group_size()
+    return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, _channel(call), flag)
+
+
+@instruction("all-to-all")
+def _all_to_all(call: Call) -> XlaOp:
+    operands, groups, channel = call.operands(), _groups(call), _channel(call)
+    if call.has("dimensions"):
+        number = call.integers("dimensions")[0]
+        count = len(groups[0]) if groups else call.group_size()
+        return ops.AllToAll(operands[0], number, number, count, groups, channel)
+    shape = operands[0].shape.sizes  # operand i goes to process i of the group
+    stacked = ops.Concatenate([ops.Reshape(one, (1, *shape)) for one in operands], 0)
+    moved = ops.AllToAll(stacked, 0, 0, len(operands), groups, channel)
+    return call.builder.Tuple([moved[i] for i in range(len(operands))])
+
+
+@instruction("collective-permute")
+def _collective_permute(call: Call) -> XlaOp:
+    return ops.CollectivePermute(call.operand(), _pairs(call), _channel(call))
+
+
+@instruction("collective-broadcast")
+def _collective_broadcast(call: Call) -> XlaOp:
+    return ops.CollectiveBroadcast(call.operand(), _groups(call), _channel(call))
+
+
+def _pairs(call: Call) -> list[tuple[int, int]]:
+    rows = [split(row) for row in split(call.attribute("source_target_pairs"))]
+    return [(int(source), int(target)) for source, target in rows]
+
+
+@instruction("replica-id")
+def _replica_id(call: Call) -> XlaOp:
+    return call.builder.ReplicaId()
+
+
+@instruction("partition-id")
+def _partition_id(call: Call) -> XlaOp:
+    return call.builder.PartitionId()
+
+
+# --- streams and channels --------------------------------------------------------------------------------------------
+
+
+@instruction("infeed")
+def _infeed(call: Call) -> XlaOp:
+    return ops.InfeedWithToken(call.operand(), call.shape.parts[0], call.string("infeed_config"))
+
+
+@instruction("outfeed")
+def _outfeed(call: Call) -> XlaOp:
+    operand, token = call.operands(2)
+    call.attribute("outfeed_shape", "")
+    return ops.OutfeedWithToken(operand, token, None, call.string("outfeed_config"))
+
+
+def _handle(call: Call) -> ChannelHandle:
+    host = call.flag("is_host_transfer")
+    sends = call.instruction.opcode == "send"
+    kind = (
+        (ChannelType.DEVICE_TO_HOST if sends else ChannelType.HOST_TO_DEVICE) if host else ChannelType.DEVICE_TO_DEVICE
+    )
+    return ChannelHandle(call.integer("channel_id"), kind)
+
+
+@instruction("send")
+def _send(call: Call) -> XlaOp:
+    operand, token = call.operands(2)
+    pairs = _pairs(call) if call.has("source_target_pairs") else None
+    after = ops.SendWithToken(operand, token, _handle(call), pairs)
+    return call.builder.Tuple([operand, _request(call), after])
+
+
+@instruction("recv")
+def _recv(call: Call) -> XlaOp:
+    pairs = _pairs(call) if call.has("source_target_pairs") else None
+    received = ops.RecvWithToken(call.operand(), call.shape.parts[0], _handle(call), pairs)
+    return call.builder.Tuple([received[0], _request(call), received[1]])
+
+
+def _request(call: Call) -> XlaOp:
+    """The request identifier of a context, which nothing reads."""
+    return call.builder.ConstantR0(0, "u32")
+
+
+@instruction("send-done")
+def _send_done(call: Call) -> XlaOp:
+    _done(call)
+    return ops.GetTupleElement(call.operand(), 2)
+
+
+@instruction("recv-done")
+def _recv_done(call: Call) -> XlaOp:
+    _done(call)
+    context = call.operand()
+    return call.builder.Tuple([context[0], context[2]])
+
+
+def _done(call: Call) -> None:
+    for name in ("channel_id", "is_host_transfer", "source_target_pairs"):
+        call.attribute(name, "")

@@ -1,0 +1,266 @@
+"""Ops on arrays as HLO instructions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spmd.builder.hlo.opcodes import PLAIN
+from spmd.builder.hlo.printer import CONVERTERS, Body, converts, integers
+from spmd.ir import Op
+
+
+def _plain(opcode: str, body: Body, op: Op) -> None:
+    body.instruction(op, opcode, op.operands)
+
+
+for _opcode, (_name, _) in PLAIN.items():
+    CONVERTERS[_name] = functools.partial(_plain, _opcode)
+for _opcode in ("convert", "bitcast-convert", "reshape", "tuple"):
+    CONVERTERS["stablehlo." + _opcode.replace("-", "_")] = functools.partial(_plain, _opcode)
+CONVERTERS["stablehlo.replica_id"] = functools.partial(_plain, "replica-id")
+CONVERTERS["stablehlo.partition_id"] = functools.partial(_plain, "partition-id")
+
+
+@converts("stablehlo.compare")
+def _compare(body: Body, op: Op) -> None:
+    total = ["type=TOTALORDER"] if op["compare_type"] == "TOTALORDER" else []
+    body.instruction(op, "compare", op.operands, [f"direction={op['comparison_direction']}", *total])
+
+
+@converts("stablehlo.reduce_precision")
+def _reduce_precision(body: Body, op: Op) -> None:
+    bits = [f"{name}={op[name]}" for name in ("exponent_bits", "mantissa_bits")]
+    body.instruction(op, "reduce-precision", op.operands, bits)
+
+
+@converts("stablehlo.iota")
+def _iota(body: Body, op: Op) -> None:
+    body.instruction(op, "iota", [], [f"iota_dimension={op['iota_dimension']}"])
+
+
+@converts("stablehlo.broadcast_in_dim")
+def _broadcast(body: Body, op: Op) -> None:
+    """HLO's broadcast keeps sizes: dimensions of size 1 that grow are taken away first."""
+    operand, dimensions = op.operands[0], op["broadcast_dimensions"]
+    sizes, target = operand.tensor.shape, op.result.tensor.shape
+    kept = [own for own, number in enumerate(dimensions) if sizes[own] == target[number]]
+    name = body.name_of(operand)
+    if len(kept) != len(sizes):
+        name = body.add("reshape", operand.tensor.with_shape(tuple(sizes[own] for own in kept)), [name])
+    body.instruction(op, "broadcast", [name], ["dimensions=" + integers(dimensions[own] for own in kept)])
+
+
+@converts("stablehlo.transpose")
+def _transpose(body: Body, op: Op) -> None:
+    body.instruction(op, "transpose", op.operands, ["dimensions=" + integers(op["permutation"])])
+
+
+@converts("stablehlo.reverse")
+def _reverse(body: Body, op: Op) -> None:
+    body.instruction(op, "reverse", op.operands, ["dimensions=" + integers(op["dimensions"])])
+
+
+@converts("stablehlo.concatenate")
+def _concatenate(body: Body, op: Op) -> None:
+    body.instruction(op, "concatenate", op.operands, ["dimensions=" + integers([op["dimension"]])])
+
+
+@converts("stablehlo.slice")
+def _slice(body: Body, op: Op) -> None:
+    triples = zip(op["start_indices"], op["limit_indices"], op["strides"], strict=True)
+    ranges = (f"[{start}:{limit}" + (f":{step}]" if step != 1 else "]") for start, limit, step in triples)
+    body.instruction(op, "slice", op.operands, ["slice={" + ", ".join(ranges) + "}"])
+
+
+@converts("stablehlo.pad")
+def _pad(body: Body, op: Op) -> None:
+    columns = (op[name] for name in ("edge_padding_low", "edge_padding_high", "interior_padding"))
+    entries = ("_".join(map(str, entry if entry[2] else entry[:2])) for entry in zip(*columns, strict=True))
+    body.instruction(op, "pad", op.operands, ["padding=" + "x".join(entries)])
+
+
+@converts("chlo.top_k")
+def _top_k(body: Body, op: Op) -> None:
+    body.instruction(op, "topk", op.operands, [f"k={op['k']}", "largest=true"])
+
+
+@converts("stablehlo.get_dimension_size", "stablehlo.set_dimension_size")
+def _dimension_size(body: Body, op: Op) -> None:
+    opcode = op.name.partition(".")[2].replace("_", "-")
+    body.instruction(op, opcode, op.operands, ["dimensions=" + integers([op["dimension"]])])
+
+
+@converts("stablehlo.get_tuple_element")
+def _element(body: Body, op: Op) -> None:
+    body.instruction(op, "get-tuple-element", op.operands, [f"index={op['index']}"])
+
+
+# --- indexing --------------------------------------------------------------------------------------------------------
+
+
+@converts("stablehlo.dynamic_slice")
+def _dynamic_slice(body: Body, op: Op) -> None:
+    sizes = "dynamic_slice_sizes=" + integers(op["slice_sizes"])
+    body.instruction(op, "dynamic-slice", op.operands, [sizes])
+
+
+@converts("stablehlo.dynamic_update_slice")
+def _dynamic_update_slice(body: Body, op: Op) -> None:
+    body.instruction(op, "dynamic-update-slice", op.operands)
+
+
+def _flags(op: Op, *names: str) -> list[str]:
+    return [f"{name}=true" for name in names if op[name]]
+
+
+def _numbers(numbers: Any, names: Sequence[str], optional: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        yield f"{name}={integers(getattr(numbers, name))}"
+    yield f"index_vector_dim={numbers.index_vector_dim}"
+    for name in optional:
+        if getattr(numbers, name):
+            yield f"{name}={integers(getattr(numbers, name))}"
+
+
+@converts("stablehlo.gather")
+def _gather(body: Body, op: Op) -> None:
+    names = ("offset_dims", "collapsed_slice_dims", "start_index_map")
+    batching = ("operand_batching_dims", "start_indices_batching_dims")
+    numbers = [*_numbers(op["dimension_numbers"], names, batching), "slice_sizes=" + integers(op["slice_sizes"])]
+    body.instruction(op, "gather", op.operands, [*numbers, *_flags(op, "indices_are_sorted")])
+
+
+@converts("stablehlo.scatter")
+def _scatter(body: Body, op: Op) -> None:
+    names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims")
+    batching = ("input_batching_dims", "scatter_indices_batching_dims")
+    numbers = _numbers(op["scatter_dimension_numbers"], names, batching)
+    flags = _flags(op, "indices_are_sorted", "unique_indices")
+    body.instruction(op, "scatter", op.operands, [*numbers, *flags, "to_apply=" + body.applied(op.regions[0])])
+
+
+# --- contraction and linear algebra ----------------------------------------------------------------------------------
+
+
+def _precision(op: Op) -> list[str]:
+    given = op["precision_config"]
+    return ["operand_precision={" + ",".join(map(str.lower, given)) + "}"] if given else []
+
+
+@converts("stablehlo.dot_general")
+def _dot_general(body: Body, op: Op) -> None:
+    numbers = op["dot_dimension_numbers"]
+    names = [("contracting", "contracting"), *([("batching", "batch")] if numbers.lhs_batching_dimensions else [])]
+    dims = [
+        f"{side}_{short}_dims={integers(getattr(numbers, f'{side}_{long}_dimensions'))}"
+        for long, short in names
+        for side in ("lhs", "rhs")
+    ]
+    body.instruction(op, "dot", op.operands, [*dims, *_precision(op)])
+
+
+@converts("stablehlo.dot")
+def _dot(body: Body, op: Op) -> None:
+    left = op.operands[0].tensor.rank - 1
+    dims = [f"lhs_contracting_dims={{{left}}}", "rhs_contracting_dims={0}"]
+    body.instruction(op, "dot", op.operands, [*dims, *_precision(op)])
+
+
+@converts("stablehlo.convolution")
+def _convolution(body: Body, op: Op) -> None:
+    numbers = op["dimension_numbers"]
+    kernel = op.operands[1].tensor.shape
+    window = window_text(
+        [kernel[number] for number in numbers.kernel_spatial_dimensions],
+        op["window_strides"],
+        op["padding"],
+        op["lhs_dilation"],
+        op["rhs_dilation"],
+        op["window_reversal"],
+    )
+    counts = [f"{name}={op[name]}" for name in ("feature_group_count", "batch_group_count") if op[name] != 1]
+    body.instruction(op, "convolution", op.operands, [window, _labels(numbers), *counts, *_precision(op)])
+
+
+def _labels(numbers: Any) -> str:
+    def place(first: tuple[str, int], second: tuple[str, int], space: Sequence[int]) -> str:
+        named = {number: str(index) for index, number in enumerate(space)}
+        named |= {number: letter for letter, number in (first, second)}
+        return "".join(named[number] for number in sorted(named))
+
+    sides = [
+        place(
+            (one, getattr(numbers, first)),
+            (two, getattr(numbers, second)),
+            getattr(numbers, f"{side}_spatial_dimensions"),
+        )
+        for side, one, first, two, second in (
+            ("input", "b", "input_batch_dimension", "f", "input_feature_dimension"),
+            ("kernel", "o", "kernel_output_feature_dimension", "i", "kernel_input_feature_dimension"),
+            ("output", "b", "output_batch_dimension", "f", "output_feature_dimension"),
+        )
+    ]
+    return f"dim_labels={sides[0]}_{sides[1]}->{sides[2]}"
+
+
+def window_text(
+    size: Sequence[int],
+    strides: Sequence[int] | None,
+    padding: Any,
+    base: Sequence[int] | None,
+    spread: Sequence[int] | None,
+    reversal: Sequence[bool] | None = None,
+) -> str:
+    """`window={size=2x2 stride=2x2}`; what has its default is left out."""
+    fields = ["size=" + "x".join(map(str, size))] if len(size) else []
+    fields += _field("stride", strides)
+    if padding is not None and padding.any():
+        fields.append("pad=" + "x".join(f"{low}_{high}" for low, high in padding.tolist()))
+    fields += _field("lhs_dilate", base) + _field("rhs_dilate", spread)
+    if reversal is not None and any(reversal):
+        fields.append("rhs_reversal=" + "x".join(str(int(flag)) for flag in reversal))
+    return "window={" + " ".join(fields) + "}"
+
+
+def _field(name: str, values: Sequence[int] | None) -> list[str]:
+    ones = values is None or all(value == 1 for value in values)
+    return [] if ones else [f"{name}=" + "x".join(map(str, values or ()))]
+
+
+@converts("stablehlo.fft")
+def _fft(body: Body, op: Op) -> None:
+    attributes = [f"fft_type={op['fft_type']}", "fft_length=" + integers(op["fft_length"])]
+    body.instruction(op, "fft", op.operands, attributes)
+
+
+@converts("stablehlo.cholesky")
+def _cholesky(body: Body, op: Op) -> None:
+    body.instruction(op, "cholesky", op.operands, _flags(op, "lower"))
+
+
+@converts("stablehlo.triangular_solve")
+def _triangular_solve(body: Body, op: Op) -> None:
+    flags = _flags(op, "left_side", "lower", "unit_diagonal")
+    body.instruction(op, "triangular-solve", op.operands, [*flags, f"transpose_a={op['transpose_a']}"])
+
+
+@converts("stablehlo.batch_norm_training", "stablehlo.batch_norm_inference", "stablehlo.batch_norm_grad")
+def _batch_norm(body: Body, op: Op) -> None:
+    opcode = op.name.partition(".")[2].replace("_", "-")
+    attributes = [f"epsilon={op['epsilon']!r}", f"feature_index={op['feature_index']}"]
+    body.instruction(op, opcode, op.operands, attributes)
+
+
+# --- random ----------------------------------------------------------------------------------------------------------
+
+
+@converts("stablehlo.rng")
+def _rng(body: Body, op: Op) -> None:
+    body.instruction(op, "rng", op.operands[:2], [f"distribution=rng_{op['rng_distribution'].lower()}"])
+
+
+@converts("stablehlo.rng_bit_generator")
+def _rng_bit_generator(body: Body, op: Op) -> None:
+    body.instruction(op, "rng-bit-generator", op.operands, [f"algorithm=rng_{op['rng_algorithm'].lower()}"])

@@ -1,0 +1,273 @@
+"""Ops with regions, calls, collectives and streams as HLO instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spmd import types as t
+from spmd.builder.hlo.convert import window_text
+from spmd.builder.hlo.printer import Body, converts, integers
+from spmd.builder.shape import Shape
+from spmd.ir import Op, Region, Value, captured_values
+
+_REQUEST = Shape.scalar_shape("u32")
+
+
+def _to_apply(body: Body, op: Op, index: int = 0) -> str:
+    return "to_apply=" + body.applied(op.regions[index])
+
+
+@converts("stablehlo.reduce", "stablehlo.map")
+def _reduce(body: Body, op: Op) -> None:
+    opcode = op.name.partition(".")[2]
+    body.instruction(op, opcode, op.operands, ["dimensions=" + integers(op["dimensions"]), _to_apply(body, op)])
+
+
+@converts("stablehlo.reduce_window")
+def _reduce_window(body: Body, op: Op) -> None:
+    names = ("window_dimensions", "window_strides", "padding", "base_dilations", "window_dilations")
+    window = window_text(*(op[name] for name in names))
+    body.instruction(op, "reduce-window", op.operands, [window, _to_apply(body, op)])
+
+
+@converts("stablehlo.select_and_scatter")
+def _select_and_scatter(body: Body, op: Op) -> None:
+    size = op["window_dimensions"] or (1,) * op.operands[0].tensor.rank
+    window = window_text(size, op["window_strides"], op["padding"], None, None)
+    computations = [
+        f"{name}={body.applied(region)}" for name, region in zip(("select", "scatter"), op.regions, strict=True)
+    ]
+    body.instruction(op, "select-and-scatter", op.operands, [window, *computations])
+
+
+@converts("stablehlo.sort")
+def _sort(body: Body, op: Op) -> None:
+    number = op["dimension"] % op.operands[0].tensor.rank
+    stable = ["is_stable=true"] if op["is_stable"] else []
+    body.instruction(op, "sort", op.operands, ["dimensions=" + integers([number]), *stable, _to_apply(body, op)])
+
+
+# --- control flow ----------------------------------------------------------------------------------------------------
+
+
+@converts("func.call")
+def _call(body: Body, op: Op) -> None:
+    body.instruction(op, "call", op.operands, ["to_apply=" + body.printer.function(op["callee"])])
+
+
+@converts("stablehlo.composite")
+def _composite(body: Body, op: Op) -> None:
+    fields = [f'composite.name="{op["name"]}"', f'composite.version="{op["version"]}"']
+    given = op["composite_attributes"]
+    if given.entries:
+        from spmd.syntax.printer import attribute_text
+
+        fields.insert(0, f"composite.attributes={attribute_text(given)}")
+    attributes = ["to_apply=" + body.printer.function(op["decomposition"]), "is_composite=true"]
+    body.instruction(op, "call", op.operands, [*attributes, "frontend_attributes={" + ",".join(fields) + "}"])
+
+
+@converts("stablehlo.if", "stablehlo.case")
+def _conditional(body: Body, op: Op) -> None:
+    """Each branch takes what it uses from outside, as one value or a tuple."""
+    operands, branches = [], []
+    for index, region in enumerate(op.regions):
+        used = _used(region)
+        operands.append(body.joined(used))
+        branches.append(body.closed(region.block, used, stem=f"branch_{index}"))
+    chosen = (
+        ["true_computation=" + branches[0], "false_computation=" + branches[1]]
+        if op.name == "stablehlo.if"
+        else ["branch_computations={" + ", ".join(branches) + "}"]
+    )
+    body.instruction(op, "conditional", [op.operands[0], *operands], chosen)
+
+
+def _used(region: Region) -> list[Value]:
+    """Values from outside that a region uses, without constants, which are written again inside."""
+    probe = Op("region", regions=[region])
+    return [value for value in captured_values(probe) if not _is_constant(value)]
+
+
+def _is_constant(value: Value) -> bool:
+    origin = value.defining_op
+    return origin is not None and origin.name == "stablehlo.constant"
+
+
+@converts("stablehlo.while")
+def _while(body: Body, op: Op) -> None:
+    """The state is one tuple: the loop's values, then those used from outside, which do not change."""
+    outside = [value for value in captured_values(op) if not _is_constant(value)]
+    types = [*op.result_types, *(value.type for value in outside)]
+    names = [*body.names_of(op.operands), *body.names_of(outside)]
+    state = names[0] if len(names) == 1 else body.tuple(types, names)
+    computations = []
+    for name, region, returned in zip(("condition", "body"), op.regions, ((), outside), strict=True):
+        arguments = [*region.block.arguments, *outside]
+        computations.append(f"{name}={body.closed(region.block, arguments, returned=returned, stem=name)}")
+    whole = types[0] if len(types) == 1 else t.TupleType(tuple(types))
+    made = body.add("while", whole, [state], computations)
+    if len(types) == 1:
+        body.name_value(op.result, made)
+    else:
+        body.name_elements(op.results, made)
+
+
+@converts("stablehlo.custom_call")
+def _custom_call(body: Body, op: Op) -> None:
+    attributes = [f"custom_call_target={_quoted(op['call_target_name'])}"]
+    if op["has_side_effect"]:
+        attributes.append("custom_call_has_side_effect=true")
+    versions = {2: "STATUS_RETURNING", 3: "STATUS_RETURNING_UNIFIED", 4: "TYPED_FFI"}
+    if op["api_version"] in versions:
+        attributes.append(f"api_version=API_VERSION_{versions[op['api_version']]}")
+    config = op["backend_config"]
+    if isinstance(config, str) and config:
+        attributes.append(f"backend_config={_quoted(config)}")
+    body.instruction(op, "custom-call", op.operands, attributes)
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+@converts("stablehlo.optimization_barrier")
+def _barrier(body: Body, op: Op) -> None:
+    body.instruction(op, "opt-barrier", [body.joined(op.operands)])
+
+
+@converts("stablehlo.after_all", "stablehlo.create_token")
+def _after_all(body: Body, op: Op) -> None:
+    body.instruction(op, "after-all", op.operands)
+
+
+# --- collectives -----------------------------------------------------------------------------------------------------
+
+
+def _groups(rows: Any) -> str:
+    return "replica_groups={" + ",".join(integers(n for n in row if n >= 0) for row in rows.tolist()) + "}"
+
+
+def _common(op: Op) -> list[str]:
+    attributes = [_groups(op["replica_groups"])]
+    channel = op["channel_handle"]
+    if channel is not None:
+        attributes.insert(0, f"channel_id={channel.handle}")
+    if "use_global_device_ids" in op.attributes and op["use_global_device_ids"]:
+        attributes.append("use_global_device_ids=true")
+    return attributes
+
+
+@converts("stablehlo.all_reduce")
+def _all_reduce(body: Body, op: Op) -> None:
+    body.instruction(op, "all-reduce", op.operands, [*_common(op), _to_apply(body, op)])
+
+
+@converts("stablehlo.all_gather")
+def _all_gather(body: Body, op: Op) -> None:
+    dimensions = "dimensions=" + integers([op["all_gather_dim"]])
+    body.instruction(op, "all-gather", op.operands, [*_common(op), dimensions])
+
+
+@converts("stablehlo.reduce_scatter")
+def _reduce_scatter(body: Body, op: Op) -> None:
+    dimensions = "dimensions=" + integers([op["scatter_dimension"]])
+    body.instruction(op, "reduce-scatter", op.operands, [*_common(op), dimensions, _to_apply(body, op)])
+
+
+@converts("stablehlo.all_to_all")
+def _all_to_all(body: Body, op: Op) -> None:
+    """HLO exchanges blocks in place; they are then moved to where they are to be joined."""
+    split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
+    attributes = _common(op)
+    if not op["replica_groups"].size:  # HLO text does not tell the group's size otherwise
+        attributes[-1] = f"replica_groups={{{integers(range(count))}}}"
+    operand = op.operands[0].tensor
+    made = body.add(
+        "all-to-all", operand, [body.name_of(op.operands[0])], [*attributes, "dimensions=" + integers([split])]
+    )
+    if split != concat:
+        sizes = list(operand.static_shape)
+        cut = [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]]
+        rest = [d for d in range(len(cut)) if d != split]
+        order = [*rest[:concat], split, *rest[concat:]]
+        made = body.add("reshape", operand.with_shape(tuple(cut)), [made])
+        moved = tuple(cut[d] for d in order)
+        made = body.add("transpose", operand.with_shape(moved), [made], ["dimensions=" + integers(order)])
+        made = body.add("reshape", op.result.type, [made])
+    body.name_value(op.result, made)
+
+
+@converts("stablehlo.collective_permute")
+def _collective_permute(body: Body, op: Op) -> None:
+    body.instruction(op, "collective-permute", op.operands, [*_channel(op), _pairs(op)])
+
+
+def _channel(op: Op) -> list[str]:
+    channel = op["channel_handle"]
+    return [] if channel is None else [f"channel_id={channel.handle}"]
+
+
+def _pairs(op: Op) -> str:
+    return "source_target_pairs={" + ",".join(integers(pair) for pair in op["source_target_pairs"].tolist()) + "}"
+
+
+@converts("stablehlo.collective_broadcast")
+def _collective_broadcast(body: Body, op: Op) -> None:
+    body.instruction(op, "collective-broadcast", op.operands, [*_channel(op), _groups(op["replica_groups"])])
+
+
+# --- streams and channels --------------------------------------------------------------------------------------------
+
+
+def _whole(values: Sequence[Value]) -> t.Type:
+    return values[0].type if len(values) == 1 else t.TupleType(tuple(value.type for value in values))
+
+
+@converts("stablehlo.infeed")
+def _infeed(body: Body, op: Op) -> None:
+    *data, token = op.results
+    config = [f"infeed_config={_quoted(op['infeed_config'])}"] if op["infeed_config"] else []
+    kind = t.TupleType((_whole(data), t.TOKEN))
+    made = body.add("infeed", kind, [body.name_of(op.operands[0])], config)
+    item = body.element(made, _whole(data), 0)
+    if len(data) == 1:
+        body.name_value(data[0], item)
+    else:
+        body.name_elements(data, item)
+    body.name_value(token, body.element(made, t.TOKEN, 1))
+
+
+@converts("stablehlo.outfeed")
+def _outfeed(body: Body, op: Op) -> None:
+    *data, token = op.operands
+    shape = Shape.of(_whole(data)).with_major_to_minor_layout_if_absent()
+    config = [f"outfeed_config={_quoted(op['outfeed_config'])}"] if op["outfeed_config"] else []
+    body.instruction(op, "outfeed", [body.joined(data), token], [f"outfeed_shape={shape}", *config])
+
+
+def _transfer(op: Op) -> list[str]:
+    host = ["is_host_transfer=true"] if op["is_host_transfer"] else []
+    pairs = [_pairs(op)] if op["source_target_pairs"] is not None else []
+    return [f"channel_id={op['channel_handle'].handle}", *host, *pairs]
+
+
+@converts("stablehlo.send")
+def _send(body: Body, op: Op) -> None:
+    *data, token = op.operands
+    context = Shape.tuple_shape([Shape.of(_whole(data)), _REQUEST, Shape.token_shape()])
+    made = body.add("send", context, [body.joined(data), body.name_of(token)], _transfer(op))
+    body.name_value(op.result, body.add("send-done", t.TOKEN, [made], _transfer(op)))
+
+
+@converts("stablehlo.recv")
+def _recv(body: Body, op: Op) -> None:
+    *data, token = op.results
+    kind = Shape.of(_whole(data))
+    context = Shape.tuple_shape([kind, _REQUEST, Shape.token_shape()])
+    made = body.add("recv", context, [body.name_of(op.operands[0])], _transfer(op))
+    both = Shape.tuple_shape([kind, Shape.token_shape()])
+    done = body.add("recv-done", both, [made], _transfer(op))
+    body.name_value(data[0], body.element(done, data[0].type, 0))
+    body.name_value(token, body.element(done, t.TOKEN, 1))

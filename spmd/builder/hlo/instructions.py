@@ -1,0 +1,314 @@
+"""What each HLO opcode is in terms of the builder's operations.
+
+`metadata`, layouts and the like are ignored (see parser.py); an attribute that nobody reads is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from spmd.builder import ops
+from spmd.builder.builder import XlaOp
+from spmd.builder.hlo.opcodes import PLAIN
+from spmd.builder.hlo.parser import INSTRUCTIONS, Call, flat, instruction
+from spmd.builder.hlo.reader import split
+from spmd.builder.literal import parse_values
+from spmd.builder.operation import OPERATIONS
+from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
+
+
+def _plain(operation: str, call: Call) -> XlaOp:
+    return OPERATIONS[operation](*call.operands())  # type: ignore[no-any-return]
+
+
+for _opcode, (_, _operation) in PLAIN.items():
+    INSTRUCTIONS[_opcode] = functools.partial(_plain, _operation)
+
+
+@instruction("parameter")
+def _parameter(call: Call) -> XlaOp:
+    return call.builder.Parameter(int(call.text), call.shape, call.instruction.name)
+
+
+@instruction("constant")
+def _constant(call: Call) -> XlaOp:
+    return call.builder.Constant(parse_values(call.text, call.shape))
+
+
+@instruction("iota")
+def _iota(call: Call) -> XlaOp:
+    return call.builder.Iota(call.shape, call.integer("iota_dimension"))
+
+
+@instruction("copy")
+def _copy(call: Call) -> XlaOp:
+    return call.operand()
+
+
+@instruction("tuple")
+def _tuple(call: Call) -> XlaOp:
+    return call.builder.Tuple(call.operands())
+
+
+@instruction("get-tuple-element")
+def _element(call: Call) -> XlaOp:
+    return ops.GetTupleElement(call.operand(), call.integer("index"))
+
+
+# --- elementwise -----------------------------------------------------------------------------------------------------
+
+
+@instruction("convert")
+def _convert(call: Call) -> XlaOp:
+    return ops.ConvertElementType(call.operand(), call.shape.xla_element_type())
+
+
+@instruction("bitcast-convert")
+def _bitcast(call: Call) -> XlaOp:
+    return ops.BitcastConvertType(call.operand(), call.shape.xla_element_type())
+
+
+@instruction("compare")
+def _compare(call: Call) -> XlaOp:
+    name = call.attribute("direction").capitalize()
+    total = call.attribute("type", "") == "TOTALORDER"
+    return OPERATIONS[name + ("TotalOrder" if total else "")](*call.operands(2))  # type: ignore[no-any-return]
+
+
+@instruction("reduce-precision")
+def _reduce_precision(call: Call) -> XlaOp:
+    mantissa, exponent = call.integer("mantissa_bits"), call.integer("exponent_bits")
+    return ops.ReducePrecision(call.operand(), mantissa, exponent)
+
+
+# --- data movement ---------------------------------------------------------------------------------------------------
+
+
+@instruction("broadcast")
+def _broadcast(call: Call) -> XlaOp:
+    return ops.BroadcastInDim(call.operand(), call.shape.sizes, call.integers("dimensions"))
+
+
+@instruction("reshape")
+def _reshape(call: Call) -> XlaOp:
+    return ops.Reshape(call.operand(), call.shape.sizes)
+
+
+@instruction("transpose")
+def _transpose(call: Call) -> XlaOp:
+    return ops.Transpose(call.operand(), call.integers("dimensions"))
+
+
+@instruction("reverse")
+def _reverse(call: Call) -> XlaOp:
+    return ops.Rev(call.operand(), call.integers("dimensions"))
+
+
+@instruction("concatenate")
+def _concatenate(call: Call) -> XlaOp:
+    return ops.Concatenate(call.operands(), call.integers("dimensions")[0])
+
+
+@instruction("slice")
+def _slice(call: Call) -> XlaOp:
+    ranges = [[int(n) for n in part.strip("[]").split(":")] for part in split(call.attribute("slice"))]
+    starts, limits = [entry[0] for entry in ranges], [entry[1] for entry in ranges]
+    return ops.Slice(call.operand(), starts, limits, [entry[2] if len(entry) > 2 else 1 for entry in ranges])
+
+
+@instruction("pad")
+def _pad(call: Call) -> XlaOp:
+    operand, value = call.operands(2)
+    text = call.attribute("padding")
+    config = PaddingConfig([[int(n) for n in part.split("_")] for part in text.split("x")] if text else [])
+    return ops.Pad(operand, value, config)
+
+
+@instruction("sort")
+def _sort(call: Call) -> XlaOp:
+    dimension, comparator = call.integers("dimensions")[0], call.computation("to_apply")
+    return ops.Sort(flat(call.operands()), comparator, dimension, call.flag("is_stable"))
+
+
+@instruction("topk")
+def _topk(call: Call) -> XlaOp:
+    return ops.TopK(call.operand(), call.integer("k"), call.flag("largest"))
+
+
+@instruction("get-dimension-size")
+def _get_dimension_size(call: Call) -> XlaOp:
+    return ops.GetDimensionSize(call.operand(), call.integers("dimensions")[0])
+
+
+@instruction("set-dimension-size")
+def _set_dimension_size(call: Call) -> XlaOp:
+    operand, size = call.operands(2)
+    return ops.SetDimensionSize(operand, size, call.integers("dimensions")[0])
+
+
+# --- indexing --------------------------------------------------------------------------------------------------------
+
+
+@instruction("dynamic-slice")
+def _dynamic_slice(call: Call) -> XlaOp:
+    operand, *starts = call.operands()
+    return ops.DynamicSlice(operand, _starts(starts, operand), call.integers("dynamic_slice_sizes"))
+
+
+@instruction("dynamic-update-slice")
+def _dynamic_update_slice(call: Call) -> XlaOp:
+    operand, update, *starts = call.operands()
+    return ops.DynamicUpdateSlice(operand, update, _starts(starts, operand))
+
+
+def _starts(starts: list[XlaOp], operand: XlaOp) -> XlaOp | list[XlaOp]:
+    vector = len(starts) == 1 and starts[0].shape.rank() == 1
+    return starts[0] if vector else starts
+
+
+@instruction("gather")
+def _gather(call: Call) -> XlaOp:
+    operand, indices = call.operands(2)
+    numbers = GatherDimensionNumbers(
+        call.integers("offset_dims"),
+        call.integers("collapsed_slice_dims"),
+        call.integers("start_index_map"),
+        call.integer("index_vector_dim"),
+        call.integers("operand_batching_dims", "{}"),
+        call.integers("start_indices_batching_dims", "{}"),
+    )
+    ordered = call.flag("indices_are_sorted")
+    sizes = call.integers("slice_sizes")
+    return ops.Gather(operand, indices, dimension_numbers=numbers, slice_sizes=sizes, indices_are_sorted=ordered)
+
+
+@instruction("scatter")
+def _scatter(call: Call) -> XlaOp:
+    operands = call.operands()
+    count = len(operands) // 2
+    numbers = ScatterDimensionNumbers(
+        call.integers("update_window_dims"),
+        call.integers("inserted_window_dims"),
+        call.integers("scatter_dims_to_operand_dims"),
+        call.integer("index_vector_dim"),
+        call.integers("input_batching_dims", "{}"),
+        call.integers("scatter_indices_batching_dims", "{}"),
+    )
+    return ops.Scatter(
+        flat(operands[:count]),
+        operands[count],
+        flat(operands[count + 1 :]),
+        call.computation("to_apply"),
+        dimension_numbers=numbers,
+        indices_are_sorted=call.flag("indices_are_sorted"),
+        unique_indices=call.flag("unique_indices"),
+    )
+
+
+# --- contraction -----------------------------------------------------------------------------------------------------
+
+
+def precision(call: Call) -> list[str] | None:
+    """`operand_precision={highest,default}`."""
+    given = [part.upper() for part in split(call.attribute("operand_precision", "{}"))]
+    return given or None
+
+
+@instruction("dot")
+def _dot(call: Call) -> XlaOp:
+    lhs, rhs = call.operands(2)
+    names = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims")
+    numbers = DotDimensionNumbers(*(call.integers(name, "{}") for name in names))
+    return ops.DotGeneral(lhs, rhs, numbers, precision(call), call.shape.xla_element_type())
+
+
+@instruction("fft")
+def _fft(call: Call) -> XlaOp:
+    return ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length"))
+
+
+@instruction("cholesky")
+def _cholesky(call: Call) -> XlaOp:
+    return ops.Cholesky(call.operand(), call.flag("lower"))
+
+
+@instruction("triangular-solve")
+def _triangular_solve(call: Call) -> XlaOp:
+    a, b = call.operands(2)
+    flags = [call.flag(name) for name in ("left_side", "lower", "unit_diagonal")]
+    return ops.TriangularSolve(a, b, *flags, call.attribute("transpose_a", "NO_TRANSPOSE"))
+
+
+@instruction("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
+def _batch_norm(call: Call) -> XlaOp:
+    name = "".join(word.capitalize() for word in call.instruction.opcode.split("-"))
+    epsilon, feature = float(call.attribute("epsilon")), call.integer("feature_index")
+    return OPERATIONS[name](*call.operands(), epsilon, feature)  # type: ignore[no-any-return]
+
+
+# --- random ----------------------------------------------------------------------------------------------------------
+
+
+@instruction("rng")
+def _rng(call: Call) -> XlaOp:
+    one, two = call.operands(2)
+    normal = call.attribute("distribution") == "rng_normal"
+    return (ops.RngNormal if normal else ops.RngUniform)(one, two, call.shape)
+
+
+@instruction("rng-bit-generator")
+def _rng_bit_generator(call: Call) -> XlaOp:
+    algorithm, state = call.attribute("algorithm").upper(), call.operand()
+    if call.shape.is_tuple():
+        return ops.RngBitGenerator(algorithm, state, call.shape.parts[1])
+    return ops.GetTupleElement(ops.RngBitGenerator(algorithm, state, call.shape), 1)
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+class Window:
+    """`window={size=3x3 stride=2x2 pad=1_1x0_0 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}`."""
+
+    def __init__(self, text: str, rank: int) -> None:
+        fields = dict(re.findall(r"(\w+)=([^\s{}]+)", text))
+        self.size = self._numbers(fields.pop("size", ""), rank)
+        self.strides = self._numbers(fields.pop("stride", ""), rank)
+        self.base_dilations = self._numbers(fields.pop("lhs_dilate", ""), rank)
+        self.window_dilations = self._numbers(fields.pop("rhs_dilate", ""), rank)
+        self.reversal = [part == "1" for part in fields.pop("rhs_reversal", "").split("x") if part] or None
+        pads = fields.pop("pad", "")
+        pairs = [part.split("_") for part in pads.split("x")] if pads else [("0", "0")] * rank
+        self.padding = [(int(low), int(high)) for low, high in pairs]
+        if fields:
+            raise ValueError(f"window: {min(fields)} is not understood")
+
+    @staticmethod
+    def _numbers(text: str, rank: int) -> list[int]:
+        return [int(part) for part in text.split("x")] if text else [1] * rank
+
+
+@instruction("reduce-window")
+def _reduce_window(call: Call) -> XlaOp:
+    operands = call.operands()
+    count = len(operands) // 2
+    window = Window(call.attribute("window", "{}"), operands[0].shape.rank())
+    return ops.ReduceWindow(
+        flat(operands[:count]),
+        flat(operands[count:]),
+        call.computation("to_apply"),
+        window.size,
+        window.strides,
+        window.padding,
+        window.base_dilations,
+        window.window_dilations,
+    )
+
+
+@instruction("select-and-scatter")
+def _select_and_scatter(call: Call) -> XlaOp:
+    operand, source, start = call.operands(3)
+    window = Window(call.attribute("window", "{}"), operand.shape.rank())
+    select, scatter = call.computation("select"), call.computation("scatter")
+    return ops.SelectAndScatter(operand, select, window.size, window.strides, window.padding, source, start, scatter)

@@ -1,0 +1,207 @@
+"""From HLO text to a module: every instruction is a call of the builder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from spmd import types as t
+from spmd.attributes import IntegerAttr
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.computation import XlaComputation
+from spmd.builder.hlo.reader import ComputationText, Instruction, ModuleText, read_module, split
+from spmd.builder.shape import Shape
+from spmd.errors import ParseError
+
+if TYPE_CHECKING:
+    from spmd.ir import Module
+
+#: Attributes that say nothing about what an instruction computes.
+IGNORED = frozenset(
+    (
+        "metadata", "sharding", "frontend_attributes", "backend_config", "parameter_replication", "origin",
+        "control-predecessors", "constrain_layout", "outer_dimension_partitions", "statistics", "schedule",
+        "result_accuracy", "indices_are_sorted", "unique_indices", "is_scheduled", "custom_call_schedule",
+        "raw_backend_config_str", "execution_thread", "is_pinned", "operand_layout_constraints", "original_value",
+    )
+)  # fmt: skip
+
+_HEADER = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*HloModule\b", re.S)
+
+
+def looks_like_hlo(text: str) -> bool:
+    """Whether `text` begins as HLO text does."""
+    return _HEADER.match(text) is not None
+
+
+def parse_hlo(text: str, name: str = "<hlo>") -> Module:
+    """The module that HLO text, as XLA prints it before its optimizations, describes.
+
+    The entry becomes @main, with one result for each element of a tuple at its root. Layouts are dropped: they change
+    no value. Raises ParseError, and VerificationError for an instruction that breaks a precondition; both with the
+    place in the text.
+    """
+    module = read_module(text, name)
+    computation = _Reader(module).computation(module.entry.name)
+    made = computation.to_stablehlo()
+    made.attributes["sym_name"] = re.sub(r"[^\w.$-]", "_", module.name)
+    for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
+        given = module.attributes.get(attribute)
+        if given is not None:
+            made.discardable[symbol] = IntegerAttr(int(given.text), t.I32)
+    return made
+
+
+class _Reader:
+    """Computations of a module, built when they are first asked for."""
+
+    def __init__(self, module: ModuleText) -> None:
+        self.module = module
+        self._built: dict[str, XlaComputation | None] = {}
+
+    def computation(self, name: str) -> XlaComputation:
+        if name not in self._built:
+            self._built[name] = None
+            self._built[name] = _Scope(self, self.module.computations[name]).build()
+        built = self._built[name]
+        if built is None:
+            raise ParseError(f"computation {name} calls itself", self.module.computations[name].location)
+        return built
+
+
+class _Scope:
+    """One computation being built: its builder, and its values by name."""
+
+    def __init__(self, reader: _Reader, text: ComputationText) -> None:
+        self._reader = reader
+        self._text = text
+        self.builder = XlaBuilder(text.name)
+        self._values: dict[str, XlaOp] = {}
+
+    def build(self) -> XlaComputation:
+        root = self._text.instructions[-1]
+        for instruction in self._text.instructions:
+            with self.builder.at(instruction.location):
+                self._values[instruction.name] = self._instruction(instruction)
+            root = instruction if instruction.is_root else root
+        with self.builder.at(self._text.location):
+            return self.builder.Build(self._values[root.name])
+
+    def _instruction(self, instruction: Instruction) -> XlaOp:
+        make = INSTRUCTIONS.get(instruction.opcode)
+        if make is None:
+            raise instruction.fail("HLO opcode that is not read here")
+        if instruction.name in self._values:
+            raise instruction.fail(f"{instruction.name} is defined twice")
+        call = Call(self, instruction)
+        try:
+            result = make(call)
+        except (ValueError, KeyError) as error:
+            raise instruction.fail(str(error)) from None
+        unknown = set(instruction.attributes) - call.read - IGNORED
+        if unknown:
+            raise instruction.fail(f"attribute {min(unknown)} is not understood")
+        if result.shape != instruction.shape:
+            raise instruction.fail(f"the text says {instruction.shape}, the operation gives {result.shape}")
+        return result
+
+    def value(self, text: str, instruction: Instruction) -> XlaOp:
+        """The operand that `text`, `[shape] %name`, names."""
+        name = text.split()[-1].lstrip("%")
+        if name not in self._values:
+            raise instruction.fail(f"operand {name} is not defined before")
+        return self._values[name]
+
+    def computation(self, text: str, instruction: Instruction) -> XlaComputation:
+        name = text.strip().lstrip("%")
+        if name not in self._reader.module.computations:
+            raise instruction.fail(f"there is no computation {name}")
+        return self._reader.computation(name)
+
+    def group_size(self) -> int:
+        """How many processes a collective without groups joins, as far as the header says."""
+        given = self._reader.module.attributes
+        counts = [int(given[name].text) for name in ("replica_count", "num_partitions") if name in given]
+        return max(counts, default=1)
+
+
+class Call:
+    """An instruction as what makes its value sees it; notes which attributes were read."""
+
+    def __init__(self, scope: _Scope, instruction: Instruction) -> None:
+        self._scope = scope
+        self.instruction = instruction
+        self.builder = scope.builder
+        self.shape: Shape = instruction.shape
+        self.text = instruction.operands
+        self.read: set[str] = set()
+        self.group_size = scope.group_size
+
+    def has(self, name: str) -> bool:
+        return name in self.instruction.attributes
+
+    def attribute(self, name: str, default: str | None = None) -> str:
+        """The text of an attribute; ParseError when it is missing and has no default."""
+        self.read.add(name)
+        given = self.instruction.attributes.get(name)
+        if given is not None:
+            return given.text
+        if default is None:
+            raise self.instruction.fail(f"attribute {name} is missing")
+        return default
+
+    def string(self, name: str, default: str = "") -> str:
+        text = self.attribute(name, f'"{default}"')
+        return text[1:-1].encode().decode("unicode_escape") if text[:1] == '"' else text
+
+    def flag(self, name: str) -> bool:
+        return self.attribute(name, "false") == "true"
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return int(self.attribute(name, None if default is None else str(default)))
+
+    def integers(self, name: str, default: str | None = None) -> list[int]:
+        """`{1,2}`."""
+        return [int(part) for part in split(self.attribute(name, default))]
+
+    def computation(self, name: str) -> XlaComputation:
+        return self._scope.computation(self.attribute(name), self.instruction)
+
+    def computations(self, name: str) -> list[XlaComputation]:
+        return [self._scope.computation(part, self.instruction) for part in split(self.attribute(name))]
+
+    def operands(self, count: int | None = None) -> list[XlaOp]:
+        made = [self._scope.value(part, self.instruction) for part in split(self.text)]
+        if count is not None and len(made) != count:
+            raise self.instruction.fail(f"{count} operands are needed, there are {len(made)}")
+        return made
+
+    def operand(self) -> XlaOp:
+        (one,) = self.operands(1)
+        return one
+
+    def fail(self, message: str) -> ParseError:
+        return self.instruction.fail(message)
+
+
+#: What makes the value of an instruction.
+Make = Callable[[Call], XlaOp]
+
+#: By opcode; instructions.py and calls.py fill it.
+INSTRUCTIONS: dict[str, Make] = {}
+
+
+def instruction(*opcodes: str) -> Callable[[Make], Make]:
+    """Decorator: files a function under the opcodes that it makes."""
+
+    def add(make: Make) -> Make:
+        INSTRUCTIONS.update(dict.fromkeys(opcodes, make))
+        return make
+
+    return add
+
+
+def flat(values: Sequence[XlaOp]) -> XlaOp | list[XlaOp]:
+    """One operand as itself, several as a list."""
+    return values[0] if len(values) == 1 else list(values)

@@ -1,0 +1,221 @@
+"""From a module to XLA's HLO text.
+
+Multiple results become tuples, regions become computations; a value that a branch or a loop uses from outside becomes
+one of its parameters, since HLO computations are closed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from spmd import types as t
+from spmd.builder.literal import literal_text
+from spmd.builder.shape import Shape
+from spmd.errors import Diagnostic, VerificationError
+from spmd.ir import Block, Function, Module, Op, Region, Value
+
+#: Writes the instructions of one op into a body, and names the op's results there.
+Convert = Callable[["Body", Op], None]
+
+#: By op name; convert.py and convert_calls.py fill it.
+CONVERTERS: dict[str, Convert] = {}
+
+
+def converts(*names: str) -> Callable[[Convert], Convert]:
+    """Decorator: files a converter under the names of the ops it serves."""
+
+    def add(convert: Convert) -> Convert:
+        CONVERTERS.update(dict.fromkeys(names, convert))
+        return convert
+
+    return add
+
+
+def print_hlo(module: Module, name: str | None = None) -> str:
+    """HLO text of `module`, whose @main is the entry. VerificationError for an op that HLO text cannot express."""
+    printer = _Printer(module)
+    main = module.function("main")
+    entry = printer.function_body(main)
+    parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
+    layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
+    header = [f"HloModule {_clean(name or module.symbol or 'module')}", f"entry_computation_layout={layout}"]
+    for symbol, attribute in (("mhlo.num_replicas", "replica_count"), ("mhlo.num_partitions", "num_partitions")):
+        count = getattr(module.discardable.get(symbol), "value", 1)
+        if count != 1:
+            header.append(f"{attribute}={count}")
+    texts = [*printer.computations, entry.text(printer.fresh("main"), entry=True)]
+    return ", ".join(header) + "\n\n" + "\n\n".join(texts) + "\n"
+
+
+def shape_text(type: t.Type | Shape) -> str:
+    """The shape of a value with its layout, as HLO has it."""
+    shape = type if isinstance(type, Shape) else Shape.of(type)
+    return str(shape.with_major_to_minor_layout_if_absent())
+
+
+def _result(types: Sequence[t.Type]) -> t.Type:
+    return types[0] if len(types) == 1 else t.TupleType(tuple(types))
+
+
+def _clean(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+class _Printer:
+    """What all computations of a module share."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.computations: list[str] = []
+        self._functions: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
+
+    def fresh(self, stem: str) -> str:
+        """A name that no instruction or computation has."""
+        stem = re.sub(r"\.\d+$", "", _clean(stem))
+        self._numbers[stem] = self._numbers.get(stem, 0) + 1
+        return f"{stem}.{self._numbers[stem]}"
+
+    def function_body(self, function: Function) -> Body:
+        body = Body(self)
+        for number, argument in enumerate(function.arguments):
+            body.name_value(argument, body.add("parameter", argument.type, [str(number)], stem=argument.name))
+        body.fill(function.body)
+        return body
+
+    def function(self, symbol: str) -> str:
+        """The computation that function `symbol` is, printed when it is first asked for."""
+        if symbol not in self._functions:
+            body = self.function_body(self.module.function(symbol))
+            name = self.fresh(symbol)
+            self.computations.append(body.text(name))
+            self._functions[symbol] = name
+        return self._functions[symbol]
+
+
+class Body:
+    """The instructions of one computation."""
+
+    def __init__(self, printer: _Printer) -> None:
+        self.printer = printer
+        self._lines: list[tuple[str, str]] = []
+        self._names: dict[Value, str] = {}
+        self._root = ""
+
+    def add(
+        self,
+        opcode: str,
+        type: t.Type | Shape,
+        operands: Iterable[str] = (),
+        attributes: Iterable[str] = (),
+        stem: str | None = None,
+    ) -> str:
+        """Writes an instruction; returns its name."""
+        name = self.printer.fresh(stem or opcode)
+        call = f"{shape_text(type)} {opcode}({', '.join(operands)})"
+        self._lines.append((name, ", ".join([call, *attributes])))
+        return name
+
+    def name_value(self, value: Value, name: str) -> None:
+        self._names[value] = name
+
+    def name_of(self, value: Value) -> str:
+        """The instruction that gives `value`; constants are written where they are first used."""
+        if value not in self._names:
+            origin = value.defining_op
+            if origin is None or origin.name != "stablehlo.constant":
+                place = origin.location if origin is not None else self.printer.module.location
+                message = "HLO text cannot express that a computation applied to scalars uses a value from outside"
+                raise VerificationError(Diagnostic(place, message, origin.name if origin else ""))
+            self._names[value] = self.add("constant", value.type, [literal_text(origin["value"].array)])
+        return self._names[value]
+
+    def names_of(self, values: Iterable[Value]) -> list[str]:
+        return [self.name_of(value) for value in values]
+
+    def instruction(
+        self,
+        op: Op,
+        opcode: str,
+        operands: Iterable[Value | str],
+        attributes: Iterable[str] = (),
+        *,
+        tupled: bool | None = None,
+    ) -> None:
+        """The instruction for `op`: one result is its value, several (or `tupled`) are elements of a tuple."""
+        names = [one if isinstance(one, str) else self.name_of(one) for one in operands]
+        many = len(op.results) != 1 if tupled is None else tupled
+        whole = t.TupleType(tuple(op.result_types)) if many else op.result.type
+        made = self.add(opcode, whole, names, attributes)
+        if many:
+            self.name_elements(op.results, made)
+        else:
+            self.name_value(op.result, made)
+
+    def name_elements(self, values: Sequence[Value], made: str) -> None:
+        """Names values that are the elements of tuple `made`."""
+        for index, value in enumerate(values):
+            self.name_value(value, self.element(made, value.type, index))
+
+    def element(self, made: str, type: t.Type | Shape, index: int) -> str:
+        return self.add("get-tuple-element", type, [made], [f"index={index}"])
+
+    def tuple(self, types: Sequence[t.Type], names: Sequence[str]) -> str:
+        return self.add("tuple", t.TupleType(tuple(types)), names)
+
+    def joined(self, values: Sequence[Value]) -> str:
+        """One value as itself, another number as a tuple."""
+        names = self.names_of(values)
+        return names[0] if len(names) == 1 else self.tuple([value.type for value in values], names)
+
+    def fill(self, block: Block) -> None:
+        """The ops of `block`; what its terminator returns is the root."""
+        for op in block.ops[:-1]:
+            if op.name == "stablehlo.constant":
+                continue
+            convert = CONVERTERS.get(op.name)
+            if convert is None:
+                raise VerificationError(Diagnostic(op.location, "HLO text cannot express this op", op.name))
+            convert(self, op)
+        self._root = self.joined(block.terminator.operands)
+
+    def applied(self, region: Region, stem: str = "region") -> str:
+        """The computation that a region on scalars is: its parameters are the block's arguments."""
+        body = Body(self.printer)
+        for number, argument in enumerate(region.block.arguments):
+            body.name_value(argument, body.add("parameter", argument.type, [str(number)]))
+        body.fill(region.block)
+        return body.finish(stem)
+
+    def closed(self, block: Block, arguments: Sequence[Value], *, returned: Sequence[Value] = (), stem: str) -> str:
+        """The computation of one parameter, a tuple unless it is one value, whose elements `arguments` are.
+
+        It returns what the block returns, then `returned`; a tuple unless that is one value.
+        """
+        body = Body(self.printer)
+        types = [value.type for value in arguments]
+        parameter = body.add("parameter", _result(types), ["0"])
+        if len(arguments) == 1:
+            body.name_value(arguments[0], parameter)
+        else:
+            body.name_elements(arguments, parameter)
+        body.fill(block)
+        if returned:
+            body._root = body.joined([*block.terminator.operands, *returned])
+        return body.finish(stem)
+
+    def finish(self, stem: str) -> str:
+        """Adds this computation to the module; returns its name."""
+        name = self.printer.fresh(stem)
+        self.printer.computations.append(self.text(name))
+        return name
+
+    def text(self, name: str, *, entry: bool = False) -> str:
+        lines = (f"  {'ROOT ' if line == self._root else ''}{line} = {text}" for line, text in self._lines)
+        return ("ENTRY " if entry else "") + name + " {\n" + "\n".join(lines) + "\n}"
+
+
+def integers(values: Iterable[int]) -> str:
+    """`{1,2}`."""
+    return "{" + ",".join(map(str, values)) + "}"
