@@ -294,7 +294,7 @@ class AttributeCursor(Cursor):
                 return dense_hex(body.digits, type)  # type: ignore[arg-type]
             if body[:1] == '"':
                 if body[:3] != '"0x':
-                    raise ValueError("expected a hex string such as \"0x00FF\"")
+                    raise ValueError('expected a hex string such as "0x00FF"')
                 return dense_hex(body[3:-1], type)  # type: ignore[arg-type]
             return dense(body, type)  # type: ignore[arg-type]
         except (ValueError, OverflowError) as error:
@@ -380,7 +380,9 @@ class AttributeCursor(Cursor):
         self.position += 1
         if dialect not in _KNOWN_DIALECTS:
             body = _tidy(self.balanced()) if self.tokens[self.position] == "<" else ""
-            return OpaqueAttr(self.text if self.text and not self.tokens[self.position] else f"#{dialect}{dot}{mnemonic}{body}")
+            return OpaqueAttr(
+                self.text if self.text and not self.tokens[self.position] else f"#{dialect}{dot}{mnemonic}{body}"
+            )
         if dot:
             return self._known(dialect, mnemonic, position)
         self.expect("<")
@@ -419,7 +421,9 @@ class AttributeCursor(Cursor):
             self.fail(f"{cls.__name__} lacks {', '.join(missing)}", self.position - 1)
         return cls(**values)
 
-    def struct_fields(self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> dict[str, Any]:
+    def struct_fields(
+        self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})
+    ) -> dict[str, Any]:
         """The fields that `<field = value, ...>` gives; `readers` read those whose form their type does not tell."""
         self.expect("<")
         declared = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]

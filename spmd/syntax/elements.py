@@ -213,7 +213,11 @@ class AttributeVariable(Directive):
 
     def print(self, printer: Printer, op: Op) -> str:
         if self.name not in op.attributes:
-            return "" if self.declared.default is None or self.declared.optional else self._text(printer, op, op[self.name])
+            return (
+                ""
+                if self.declared.default is None or self.declared.optional
+                else self._text(printer, op, op[self.name])
+            )
         return self._text(printer, op, op.attributes[self.name])
 
     def _text(self, printer: Printer, op: Op, value: Any) -> str:

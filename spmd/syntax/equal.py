@@ -26,11 +26,7 @@ class _Comparison:
         self.values: dict[Value, Value] = {}
 
     def ops(self, left: Op, right: Op) -> str | None:
-        found = (
-            self._facts(left, right)
-            or _attributes(left, right)
-            or self._regions(left, right)
-        )
+        found = self._facts(left, right) or _attributes(left, right) or self._regions(left, right)
         self.values.update(zip(left.results, right.results, strict=False))
         return found
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from spmd.types import ElementType, storage_range
@@ -81,7 +82,16 @@ def _round(values: Array, dtype: np.dtype[Any]) -> Array:
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if dtype in (np.float32, np.float16):
             return values.astype(dtype)
+        if dtype == ml_dtypes.float8_e8m0fnu:
+            return _round_to_power(values).view(dtype)
         return _to_odd(values).astype(dtype)
+
+
+def _round_to_power(values: Array) -> Array:
+    """float64 to the exponent bytes of f8E8M0FNU: powers of two, the smallest for zero; NaN for what is negative."""
+    fraction, exponent = np.frexp(np.abs(values))
+    code = np.where(values == 0, 0, np.maximum(exponent + 126 + (fraction >= 0.75), 0))
+    return np.where((code > 254) | (values < 0) | ~np.isfinite(values), 255, code).astype(np.uint8)
 
 
 def _to_odd(values: Array) -> Array:

@@ -127,19 +127,7 @@ class Parser(AttributeCursor):
         made = Module(
             "builtin.module", regions=[Region([block])], definition=core.OPS.get("builtin.module"), location=location
         )
-        self.check_symbols(block)
         return made
-
-    def check_symbols(self, block: Block) -> None:
-        """Notes ops of `block` that define a symbol again."""
-        seen: set[str] = set()
-        for op in block.ops:
-            name = op.attributes.get("sym_name")
-            if name is None:
-                continue
-            if name in seen:
-                self.diagnostics.append(Diagnostic(op.location, f"redefinition of symbol named '{name}'", op.name))
-            seen.add(name)
 
     def _attribute_alias(self) -> None:
         position = self.position
@@ -173,6 +161,7 @@ class Parser(AttributeCursor):
         raw = dict(_LOCATION_ALIAS.findall(self.source.text))
         done = self.names.location_aliases
         for name, body in raw.items():
+
             def spell(match: re.Match[str]) -> str:
                 return done.get(match[0], match[0])
 
@@ -255,7 +244,7 @@ class Parser(AttributeCursor):
             if definition is not None and ("." in token or name != token):
                 form = form_of(definition)
                 if form is None:
-                    self.fail(f"{name} has only the generic form: \"{name}\"(...) : (...) -> ...")
+                    self.fail(f'{name} has only the generic form: "{name}"(...) : (...) -> ...')
                 _FORMS[token] = form
                 return form
         dialect = token.partition(".")[0]
@@ -350,12 +339,15 @@ class Parser(AttributeCursor):
             try:
                 return definition.inference(draft)
             except core.InferenceError as error:
-                raise VerificationError(
-                    Diagnostic(pending.location, str(error), pending.name, error.label)
-                ) from None
+                raise VerificationError(Diagnostic(pending.location, str(error), pending.name, error.label)) from None
+        constant = getattr(pending.attributes.get("value"), "type", None)
+        if constant is not None and not operands:
+            return [constant]
         if "same_type" in definition.traits and operands:
             return [operands[0].type] * len(definition.results)
-        raise ParseError(Diagnostic(pending.location, "the result types are not given and cannot be inferred", pending.name))
+        raise ParseError(
+            Diagnostic(pending.location, "the result types are not given and cannot be inferred", pending.name)
+        )
 
     # --- operands ---
 
@@ -389,7 +381,9 @@ class Parser(AttributeCursor):
             if pending.typed:
                 types = self._typed(pending)
             else:
-                return [values.get(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)]
+                return [
+                    values.get(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)
+                ]
         if len(types) != len(pending.operands):
             message = f"{len(pending.operands)} operands present, but expected {len(types)}"
             raise ParseError(Diagnostic(pending.location, message, pending.name))
@@ -435,7 +429,9 @@ class Parser(AttributeCursor):
         value = self.values.get(base)
         if number == "0" and value is not None:
             return value
-        what = "reference to invalid result number of" if number and value is not None else "use of undeclared SSA value"
+        what = (
+            "reference to invalid result number of" if number and value is not None else "use of undeclared SSA value"
+        )
         self.fail_number(self._place(pending, index), f"{what} '{name}'")
 
     def _mistyped(self, pending: Pending, index: int, value: Value, type: t.Type) -> NoReturn:
@@ -550,7 +546,9 @@ class Parser(AttributeCursor):
             found = self.blocks[label] = (Block(), len(self.blocks) + 1)
         return found
 
-    def region(self, arguments: Iterable[tuple[str, t.Type]] = (), *, isolated: bool = False, dialect: str = "") -> Region:
+    def region(
+        self, arguments: Iterable[tuple[str, t.Type]] = (), *, isolated: bool = False, dialect: str = ""
+    ) -> Region:
         """`{...}`. `arguments` are the names and types of the first block's where the op's own form tells them."""
         self.deeper()
         opened = self.position
@@ -680,5 +678,7 @@ def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
             raise ParseError([*parser.diagnostics, *error.diagnostics]) from None
         raise
     except (RecursionError, MemoryError) as error:
-        raise ParseError(f"the text is too large or too deep: {type(error).__name__}", TokenLocation(parser.stream, parser.number)) from None
+        raise ParseError(
+            f"the text is too large or too deep: {type(error).__name__}", TokenLocation(parser.stream, parser.number)
+        ) from None
     return module, parser.diagnostics

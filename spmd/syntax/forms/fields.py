@@ -94,7 +94,8 @@ class VariadicOperandWithAttribute(Directive):
         note_size(pending, self.name, count)
 
     def print(self, printer: Printer, op: Op) -> str:
-        return printer.names(op.operand_group(self.name)) + ","
+        values = op.operand_group(self.name)
+        return printer.names(values) + "," if values else printer.decline()
 
 
 @custom("CustomCallTarget")
@@ -301,13 +302,21 @@ def _conv(cursor: AttributeCursor) -> Attribute:
 def format_dimensions(numbers: ConvDimensionNumbers) -> str | None:
     """The lettered form; None for dimension numbers that are no permutation, which only the raw form can tell."""
     sides = [
-        ((numbers.input_batch_dimension, "b"), (numbers.input_feature_dimension, "f"), numbers.input_spatial_dimensions),
+        (
+            (numbers.input_batch_dimension, "b"),
+            (numbers.input_feature_dimension, "f"),
+            numbers.input_spatial_dimensions,
+        ),
         (
             (numbers.kernel_input_feature_dimension, "i"),
             (numbers.kernel_output_feature_dimension, "o"),
             numbers.kernel_spatial_dimensions,
         ),
-        ((numbers.output_batch_dimension, "b"), (numbers.output_feature_dimension, "f"), numbers.output_spatial_dimensions),
+        (
+            (numbers.output_batch_dimension, "b"),
+            (numbers.output_feature_dimension, "f"),
+            numbers.output_spatial_dimensions,
+        ),
     ]
     texts = []
     for first, second, spatial in sides:
@@ -444,7 +453,9 @@ def _sub_axis_info(cursor: AttributeCursor) -> Attribute:
 @attribute_parser("stablehlo", "axis_ref")
 def _axis_ref(cursor: AttributeCursor) -> Attribute:
     """`<name = "x", sub_axis_info = (1)2>`."""
-    return AxisRef(**cursor.struct_fields(AxisRef, {"name": AttributeCursor.string, "sub_axis_info": _stripped_sub_axis}))
+    return AxisRef(
+        **cursor.struct_fields(AxisRef, {"name": AttributeCursor.string, "sub_axis_info": _stripped_sub_axis})
+    )
 
 
 def _stripped_sub_axis(cursor: AttributeCursor) -> Any:

@@ -39,7 +39,6 @@ class ModuleForm(_Whole):
         region = parser.region(isolated=True, dialect="builtin")
         if not region.blocks:
             region.blocks.append(Block())
-        parser.check_symbols(region.blocks[0])
         pending.regions.append(region)
         pending.result_types = ()
 
@@ -271,7 +270,9 @@ class ReduceForm(_Whole):
 
     def _made_region(self, pending: Pending, inner: OpDef, signature: t.FunctionType) -> Region:
         if not signature.inputs:
-            raise ParseError(Diagnostic(pending.location, "input types missing in reduce-op function type", pending.name))
+            raise ParseError(
+                Diagnostic(pending.location, "input types missing in reduce-op function type", pending.name)
+            )
         first = signature.inputs[0]
         element = first.element_type if isinstance(first, (t.TensorType, t.UnrankedTensorType)) else first
         scalar = t.TensorType((), element)

@@ -22,9 +22,7 @@ def _conv(numbers: ConvDimensionNumbers) -> str:
 @struct_printer(ResultAccuracy)
 def _result_accuracy(accuracy: ResultAccuracy) -> str:
     parts = [
-        f"{name} = {_decimal(value)}"
-        for name, value in (("atol", accuracy.atol), ("rtol", accuracy.rtol))
-        if value
+        f"{name} = {_decimal(value)}" for name, value in (("atol", accuracy.atol), ("rtol", accuracy.rtol)) if value
     ]
     if accuracy.ulps:
         parts.append(f"ulps = {accuracy.ulps}")
