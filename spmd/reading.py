@@ -11,13 +11,15 @@ from spmd.errors import ParseError
 from spmd.ir import Module
 from spmd.syntax import parse as _parse
 
+_HEADER_WITHIN = 4096
+
 
 def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> Module:
-    """The module that `text` says. `name` stands for the file in errors.
+    """The module that `text`, of StableHLO or XLA's HLO, says. `name` stands for the file in errors.
 
     Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint.
     """
-    module = _parse(text, name=name)
+    module = _parse_hlo(text, name) or _parse(text, name=name)
     if verify:
         _verify(module)
     return module
@@ -30,3 +32,14 @@ def load(path: str | PathLike[str], *, verify: bool = True) -> Module:
     except OSError as error:
         raise ParseError(f"{fspath(path)}: cannot be read: {error.strerror}") from error
     return parse(data, fspath(path), verify=verify)
+
+
+def _parse_hlo(text: str | bytes, name: str) -> Module | None:
+    """The module of HLO text; None when `text` is not that. The builder, which reads it, is loaded only if needed."""
+    start = text[:_HEADER_WITHIN]
+    if (b"HloModule" if isinstance(start, bytes) else "HloModule") not in start:  # type: ignore[operator]
+        return None
+    from spmd.builder.hlo import looks_like_hlo, parse_hlo
+
+    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return parse_hlo(decoded, name) if looks_like_hlo(decoded) else None
