@@ -72,11 +72,9 @@ class Location:
         return self.source.position(self.offset)[1]
 
     def quote(self) -> str:
-        """The source line, shortened around the place, and a caret below it; empty when there is no text."""
+        """The source line, shortened around the place, and a caret below it; what cannot be printed is replaced."""
         line, column = self.source.position(self.offset)
-        text = self.source.line_text(line)
-        if not text.strip():
-            return ""
+        text = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in self.source.line_text(line))
         start = max(0, column - 1 - _QUOTED_WIDTH // 2) if len(text) > _QUOTED_WIDTH else 0
         shown = text[start : start + _QUOTED_WIDTH]
         before, after = ("..." if start else ""), ("..." if start + _QUOTED_WIDTH < len(text) else "")
