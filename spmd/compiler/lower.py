@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
+from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
@@ -75,6 +76,7 @@ class Lowering:
         """The program of a function with everything it calls inlined."""
         flat = inline(self.module, function)
         simplify(flat.body, self._evaluate)
+        combine(flat.body, self.options.combine_threshold)
         plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
         return emit(plan, self.options.watch), plan
 

@@ -27,7 +27,7 @@ class Options:
 
     grid: ProcessGrid = field(default_factory=lambda: ProcessGrid(1, 1))
     reproducible: bool = False
-    combine_threshold: int = 4 << 20
+    combine_threshold: int = 256 << 10
     check_collectives: bool = False
     fuse: bool = True
     watch: Watch | None = None

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,8 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
         return [_promoting(call, dtype) for call, dtype in zip(calls, _conversions(collective), strict=True)]
 
     if len(collective.operations) > 1:
+        if _packs(collective, context):
+            return _packed(collective, context)
 
         def several(process: Process, *arrays: Array) -> tuple[Array, ...]:
             calls = process.bound.get(key)
@@ -257,6 +260,45 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
     value, result = collective.op.operands[0].tensor, collective.op.results[0].tensor
     in_place = value.shape == result.shape and value.dtype == result.dtype
     return Kernel(call, needs_process=True, accepts_out=True, reuses=(0,) if in_place else ())
+
+
+def _packs(collective: Collective, context: Context) -> bool:
+    """Whether the operands of a variadic all_reduce travel as one message."""
+    operations = collective.operations
+    if not all(isinstance(operation, AllReduce) for operation in operations):
+        return False
+    if len({operation.dtype for operation in operations}) > 1:
+        return False
+    size = sum(prod(operation.shape) * operation.dtype.itemsize for operation in operations)
+    return size <= int(context.options.combine_threshold)
+
+
+def _packed(collective: Collective, context: Context) -> Kernel:
+    """One all_reduce of all operands end to end; the results are the parts of its result."""
+    first = collective.operations[0]
+    assert isinstance(first, AllReduce)
+    shapes = [operation.shape for operation in collective.operations]
+    ends = np.cumsum([0, *map(prod, shapes)]).tolist()
+    parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
+    operation = AllReduce((ends[-1],), first.dtype, first.reduction, first.reproducible)
+    key = object()
+
+    def bind(process: Process) -> Call:
+        communicator = collective.communicator(process, context)
+        assert communicator is not None
+        return communicator.bind(operation, collective.where)
+
+    def call(process: Process, *arrays: Array) -> tuple[Array, ...]:
+        bound = process.bound.get(key)
+        if bound is None:
+            bound = process.bound[key] = bind(process)
+        together = np.empty(operation.shape, operation.dtype)
+        for (where, shape), array in zip(parts, arrays, strict=True):
+            together[where].reshape(shape)[...] = array
+        bound(together, together)
+        return tuple([together[where].reshape(shape) for where, shape in parts])
+
+    return Kernel(call, needs_process=True)
 
 
 def _conversions(collective: Collective) -> tuple[np.dtype[Any] | None, ...]:

@@ -90,6 +90,9 @@ def _compiled(
 ) -> list[Executable]:
     from spmd.compiler.compile import compile
 
+    if len({id(program) for program in programs}) > 1:
+        # What is combined depends on what lies between, which may differ from program to program.
+        options = {"combine_threshold": 0, **options}
     made: dict[int, Executable] = {}
     for program in programs:
         if isinstance(program, Executable):
