@@ -20,7 +20,8 @@ from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.op import XlaOp
 from spmd.builder.operation import OPERATIONS
 from spmd.builder.shape import ProgramShape, Shape
-from spmd.dialects.core import OPS, InferenceError
+from spmd.dialects.core import OPS, InferenceError, OpDef
+from spmd.dialects.structs import StructAttribute
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation
 from spmd.ir import Block, Op, Region, Value
 
@@ -216,16 +217,21 @@ class XlaBuilder:
             for value in op.operand_group(declared.name):
                 if not declared.types.admits(value.type):
                     raise ArgumentError(declared.name, f"must be {declared.types.text}, got {_text(value.type)}")
+        for given in op.attributes.values():
+            if isinstance(given, StructAttribute) and (broken := given.fault()) is not None:
+                raise InferenceError("({}) {}".format(*broken))
+        self._hold(op, definition, on_results=False)
         if types is None:
-            if definition.inference is None:
-                raise ValueError(f"{name} needs result types")
-            op.results = [Value(kind, op, index) for index, kind in enumerate(definition.inference(op))]
-        for constraint in definition.constraints:
-            broken = constraint.check(op)
-            if broken is not None:
-                raise InferenceError(f"({constraint.label}) {broken}", constraint.label)
+            op.results = [Value(kind, op, index) for index, kind in enumerate(_inferred(op, definition))]
+        self._hold(op, definition, on_results=True)
         self.block.ops.append(op)
         return op.results
+
+    @staticmethod
+    def _hold(op: Op, definition: OpDef, *, on_results: bool) -> None:
+        for constraint in definition.constraints:
+            if constraint.on_results is on_results and (fault := constraint.fault(op)) is not None:
+                raise InferenceError(f"({constraint.label}) {fault}" if constraint.label else fault, constraint.label)
 
     def emit_one(
         self,
@@ -295,6 +301,15 @@ def _operands(values: Sequence[Any]) -> Iterator[XlaOp]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _operands(value)
+
+
+def _inferred(op: Op, definition: OpDef) -> list[t.Type]:
+    """Result types by the declaration's rule; the operand's where a declaration says no more than that."""
+    if definition.rule is not None:
+        return definition.rule(op)
+    if "same_type" in definition.traits and len(definition.results) == 1:
+        return [op.operands[0].type]
+    raise ValueError(f"{op.name} needs result types")
 
 
 def _text(type: t.Type) -> str:

@@ -93,9 +93,12 @@ def _while(call: Call) -> XlaOp:
     return ops.While(call.computation("condition"), call.computation("body"), call.operand())
 
 
+_TYPED = 4  # the calling convention whose configuration is a dictionary
+
+
 @instruction("custom-call")
 def _custom_call(call: Call) -> XlaOp:
-    config = call.string("backend_config")
+    call.attribute("output_to_operand_aliasing", "{}")  # says where results may lie, not what they are
     effect = call.flag("custom_call_has_side_effect")
     versions = {
         "API_VERSION_STATUS_RETURNING": 2,
@@ -103,6 +106,7 @@ def _custom_call(call: Call) -> XlaOp:
         "API_VERSION_TYPED_FFI": 4,
     }
     version = versions.get(call.attribute("api_version", ""), 1)
+    config = call.attribute("backend_config", "{}") if version == _TYPED else call.string("backend_config")
     target = call.string("custom_call_target")
     return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
 

@@ -10,6 +10,7 @@ from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
 from spmd.ir import Op, Region, Value, captured_values
+from spmd.syntax.attribute_printer import format_attribute
 
 _REQUEST = Shape.scalar_shape("u32")
 
@@ -61,9 +62,7 @@ def _composite(body: Body, op: Op) -> None:
     fields = [f'composite.name="{op["name"]}"', f'composite.version="{op["version"]}"']
     given = op["composite_attributes"]
     if given.entries:
-        from spmd.syntax.printer import attribute_text
-
-        fields.insert(0, f"composite.attributes={attribute_text(given)}")
+        fields.insert(0, f"composite.attributes={format_attribute(given)}")
     attributes = ["to_apply=" + body.printer.function(op["decomposition"]), "is_composite=true"]
     body.instruction(op, "call", op.operands, [*attributes, "frontend_attributes={" + ",".join(fields) + "}"])
 
@@ -123,8 +122,8 @@ def _custom_call(body: Body, op: Op) -> None:
     if op["api_version"] in versions:
         attributes.append(f"api_version=API_VERSION_{versions[op['api_version']]}")
     config = op["backend_config"]
-    if isinstance(config, str) and config:
-        attributes.append(f"backend_config={_quoted(config)}")
+    if config:
+        attributes.append(f"backend_config={_quoted(config) if isinstance(config, str) else format_attribute(config)}")
     body.instruction(op, "custom-call", op.operands, attributes)
 
 

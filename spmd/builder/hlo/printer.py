@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from spmd import types as t
 from spmd.builder.literal import literal_text
-from spmd.builder.shape import Shape
+from spmd.builder.shape import PrimitiveType, Shape
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
 
@@ -59,7 +59,12 @@ def _result(types: Sequence[t.Type]) -> t.Type:
 
 
 def _clean(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name)
+    """`name` as a name of HLO text, whose element types are no names."""
+    cleaned = re.sub(r"[^\w.-]", "_", name)
+    return cleaned + "_" if cleaned in _TYPES else cleaned
+
+
+_TYPES = frozenset(primitive.value for primitive in PrimitiveType)
 
 
 class _Printer:

@@ -20,7 +20,12 @@ from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
+from spmd.errors import ParseError
 from spmd.ir import Value
+from spmd.syntax import parse
+
+#: The calling convention whose configuration is a dictionary.
+_TYPED = 4
 
 
 def _arguments(builder: XlaBuilder, args: Sequence[Any], argument: str) -> list[Value]:
@@ -70,13 +75,19 @@ def CompositeCall(
 
 def _dictionary(given: Mapping[str, Any] | str | None) -> DictAttr:
     if isinstance(given, str):
-        from spmd.syntax import parse_attribute
-
-        parsed = parse_attribute(given)
-        if not isinstance(parsed, DictAttr):
-            raise ArgumentError("composite_attributes", f"a dictionary is needed, got {given!r}")
-        return parsed
+        return _parsed(given)
     return DictAttr({str(key): _attribute(key, value) for key, value in (given or {}).items()})
+
+
+def _parsed(text: str) -> DictAttr:
+    try:
+        attribute = parse(f"module attributes {{builder.given = {text}}} {{}}").discardable["builder.given"]
+    except ParseError as error:
+        message = error.diagnostics[0].message
+        raise ArgumentError("composite_attributes", f"{text!r} is no dictionary of attributes: {message}") from None
+    if not isinstance(attribute, DictAttr):
+        raise ArgumentError("composite_attributes", f"a dictionary is needed, got {text!r}")
+    return attribute
 
 
 def _attribute(key: str, value: Any) -> Any:
@@ -168,14 +179,22 @@ def CustomCall(
     target_name: str,
     args: Sequence[XlaOp],
     shape: Shape,
-    opaque: str | bytes = "",
+    opaque: str | bytes | Mapping[str, Any] = "",
     has_side_effect: bool = False,
     api_version: int = 1,
 ) -> XlaOp:
-    """The user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall"."""
+    """The user's function `target_name` applied to `args`; its result has `shape`. Source: "CustomCall".
+
+    `opaque` is what the function is told besides: a string, or a dictionary for `api_version` 4. The function is the
+    one that spmd.register_custom_call was given for that name.
+    """
     values = _arguments(builder, [args], "args")
     kind = shape_argument(shape).ir_type
-    config = opaque.decode("utf-8", "surrogateescape") if isinstance(opaque, bytes) else opaque
+    config: str | DictAttr
+    if api_version == _TYPED or isinstance(opaque, Mapping):
+        config = _dictionary(opaque if isinstance(opaque, Mapping) else _decoded(opaque) or "{}")
+    else:
+        config = _decoded(opaque)
     attributes = {
         "call_target_name": str(target_name),
         "has_side_effect": bool(has_side_effect),
@@ -183,6 +202,10 @@ def CustomCall(
         "api_version": checks.integer(api_version, "api_version", 0),
     }
     return builder.pack(kind, builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind)))
+
+
+def _decoded(opaque: str | bytes) -> str:
+    return opaque.decode("utf-8", "surrogateescape") if isinstance(opaque, bytes) else opaque
 
 
 @operation
