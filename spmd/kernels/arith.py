@@ -41,8 +41,8 @@ def constant(op: Op, context: Context) -> Kernel:
 
 
 def _towards_zero(x: Array, y: Array) -> Array:
-    quotient: Array = np.floor_divide(x, y)
-    return quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))
+    quotient: Array = np.floor_divide(x, y) + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))
+    return quotient
 
 
 _SIGNED: dict[str, Binary] = {
@@ -81,7 +81,8 @@ _DIVISIONS = {"divsi", "floordivsi", "ceildivsi", "remsi", "divui", "ceildivui",
 
 def _unsigned(array: Any) -> Array:
     array = np.asarray(array)
-    return array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
+    bits: Array = array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
+    return bits
 
 
 @kernel(*(f"arith.{name}" for name in (*_SIGNED, *_UNSIGNED)))

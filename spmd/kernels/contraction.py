@@ -14,7 +14,6 @@ import numpy as np
 
 from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers
 from spmd.ir import Op
-from spmd.kernels.blas import matmul
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.regions import compute_dtype
 from spmd.types import ElementType, TensorType
@@ -53,10 +52,10 @@ def contraction(op: Op, numbers: DotDimensionNumbers, algorithm: DotAlgorithm | 
     final = (*batch, *lhs_free, *rhs_free)
     work = prod(final) * depth
     multiply, prepare_left, prepare_right, finish = arithmetic(lhs, rhs, result, algorithm, depth, work)
-    if depth == 1 and multiply is matmul:
+    if depth == 1 and multiply is np.matmul:
         multiply = np.multiply
     left, right = _then(left, prepare_left), _then(right, prepare_right)
-    if len(lhs_free) == len(rhs_free) == 1 and finish is None and multiply in (np.multiply, matmul):
+    if len(lhs_free) == len(rhs_free) == 1 and finish is None and isinstance(multiply, np.ufunc):
         return Kernel(_plain(multiply, left, right), accepts_out=True)
 
     def call(x: Array, y: Array) -> Array:
@@ -67,7 +66,7 @@ def contraction(op: Op, numbers: DotDimensionNumbers, algorithm: DotAlgorithm | 
     return Kernel(call)
 
 
-def _plain(multiply: Callable[..., Array], left: Convert, right: Convert) -> Callable[..., Array]:
+def _plain(multiply: np.ufunc, left: Convert, right: Convert) -> Callable[..., Array]:
     """The common case: the matrix product is the result."""
 
     def call(x: Array, y: Array, out: Array | None = None) -> Array:
@@ -119,7 +118,7 @@ def arithmetic(
     types = [_element(tensor) for tensor in (lhs, rhs, result)]
     target = types[2].dtype
     if types[2].is_boolean:
-        return matmul, None, None, None
+        return np.matmul, None, None, None
     if all(type.is_integer for type in types):
         return _integer_arithmetic(types, depth, work)
     computed = np.result_type(*(compute_dtype(type) for type in types))
@@ -135,7 +134,7 @@ def arithmetic(
             )
         ]
     prepared = [_preparation(type, computed, precision) for type, precision in zip(types[:2], rounding, strict=True)]
-    multiply = _plain_product if computed.kind == "c" and work <= _SMALL_COMPLEX_WORK else matmul
+    multiply = _plain_product if computed.kind == "c" and work <= _SMALL_COMPLEX_WORK else np.matmul
     return multiply, prepared[0], prepared[1], _conversion(computed, target)
 
 
@@ -202,19 +201,19 @@ def _integer_arithmetic(
         def round_trip(array: Array) -> Array:
             return array.astype(exact).astype(dtype)
 
-        return matmul, _conversion(left.dtype, floating), _conversion(right.dtype, floating), round_trip
+        return np.matmul, _conversion(left.dtype, floating), _conversion(right.dtype, floating), round_trip
     prepare = _conversion(left.dtype, wide), _conversion(right.dtype, wide)
     if work >= _SMALL_INTEGER_WORK and wide.itemsize == 4 and depth < 2**20:
         return _product_of_halves, prepare[0], prepare[1], finish
-    return matmul, prepare[0], prepare[1], finish
+    return np.matmul, prepare[0], prepare[1], finish
 
 
 def _product_of_halves(x: Array, y: Array) -> Array:
     """x @ y modulo 2**32: of the four products of 16-bit halves, three reach the result; each is exact in f64."""
     x_high, x_low = _halves(x)
     y_high, y_low = _halves(y)
-    low = matmul(x_low, y_low).astype(np.int64)
-    middle = (matmul(x_high, y_low) + matmul(x_low, y_high)).astype(np.int64)
+    low = np.matmul(x_low, y_low).astype(np.int64)
+    middle = (np.matmul(x_high, y_low) + np.matmul(x_low, y_high)).astype(np.int64)
     wrapped: Array = (low + (middle << 16)).astype(x.dtype)
     return wrapped
 

@@ -18,7 +18,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from spmd.dialects.structs import ConvDimensionNumbers
 from spmd.ir import Op
-from spmd.kernels.blas import matmul
 from spmd.kernels.contraction import arithmetic
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
@@ -179,7 +178,7 @@ def _product(geometry: Geometry, multiply: Callable[..., Array]) -> Product:
     if isinstance(innermost, tuple):  # a spatial dimension: its place in the result runs along memory, or the window's
         d = innermost[1]
         innermost = ("o", d) if size_of["o", d] >= size_of["k", d] else ("k", d)
-    if geometry.feature_groups > 1 and size_of["f"] == 1 and multiply is matmul:
+    if geometry.feature_groups > 1 and size_of["f"] == 1 and multiply is np.matmul:
         return _depthwise(geometry, labels, sizes, strides)
     rows = [label for label in labels if label == "b" or label[0] == "o"]
     columns = [label for label in labels if label == "f" or label[0] == "k"]

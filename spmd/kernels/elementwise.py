@@ -102,7 +102,7 @@ UNARY: dict[str, Function] = {
     "stablehlo.ceil": Function(np.ceil),
     "stablehlo.cosine": Function(np.cos, np.cos),
     "stablehlo.exponential": Function(np.exp, np.exp),
-    "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), np.expm1),
+    "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), on_complex.expm1),
     "stablehlo.floor": Function(np.floor),
     "stablehlo.log": Function(np.log, np.log, widened_complex64=on_complex.log),
     "stablehlo.log_plus_one": Function(np.log1p, on_complex.log1p),

@@ -24,22 +24,28 @@ def join(real: Any, imaginary: Any) -> Any:
     return result
 
 
+def expm1(z: Any, out: Array | None = None) -> Any:
+    """exp(z) - 1, accurate near zero; real where z is, infinity included."""
+    x, y = z.real, z.imag
+    half = np.sin(0.5 * y)
+    real = np.expm1(x) * np.cos(y) - 2 * half * half
+    return keep(join(real, np.where(y == 0, y, np.exp(x) * np.sin(y))), out)
+
+
 def log1p(z: Any, out: Array | None = None) -> Any:
     """log(1 + z); the real part keeps its accuracy near z = 0 and on the circle |1 + z| = 1."""
     x, y = z.real, z.imag
     squares = x * (2 + x) + y * y
-    with np.errstate(all="ignore"):
-        real = np.where(np.abs(squares) < 0.5, 0.5 * np.log1p(squares), np.log(np.hypot(1 + x, y)))
+    real = np.where(np.abs(squares) < 0.5, 0.5 * np.log1p(squares), np.log(np.hypot(1 + x, y)))
     return keep(join(real, np.arctan2(y, 1 + x)), out)
 
 
 def log(z: Any, out: Array | None = None) -> Any:
-    """log z, of complex64 values held in complex128: squares neither overflow nor round there."""
+    """log z of complex64 values held in complex128, in which |z|^2 - 1 is exact near |z| = 1."""
     x, y = z.real, z.imag
     magnitude = np.abs(x)
     excess = (magnitude - 1) * (magnitude + 1) + y * y
-    square = x * x + y * y
-    real = 0.5 * np.where(np.abs(excess) < 0.5, np.log1p(excess), np.log(square))
+    real = np.where(np.abs(excess) < 0.5, 0.5 * np.log1p(excess), np.log(np.hypot(x, y)))
     return keep(join(real, np.arctan2(y, x)), out)
 
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from spmd.ir import Op, Value
+from spmd.dialects.core import OPS
+from spmd.ir import Op, Region, Value, copy_block
 from spmd.kernels.core import Context, Kernel, kernel
+from spmd.kernels.custom_call import call_attributes, target
 from spmd.kernels.regions import SortKey, key_function, sort_keys
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +25,11 @@ Order = Callable[[Sequence[Array], Sequence[Array]], Array]
 
 @kernel("stablehlo.sort")
 def sort(op: Op, context: Context) -> Kernel:
+    return sorter(op, context)
+
+
+def sorter(op: Op, context: Context) -> Kernel:
+    """The kernel of a sort of all operands along one dimension."""
     count = len(op.results)
     dimension = op["dimension"]
     shape = op.operands[0].tensor.static_shape
@@ -126,7 +133,8 @@ def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
     width = dtype.itemsize
     sign = ordered.dtype.type(1 << (8 * width - 1))
     flips = np.where(ordered & sign, sign, ~ordered.dtype.type(0))
-    return (ordered ^ flips).view(dtype)
+    values: Array = (ordered ^ flips).view(dtype)
+    return values
 
 
 # --- by keys ---------------------------------------------------------------------------------------------------------
@@ -188,7 +196,8 @@ def _order_of_codes(codes: list[Array]) -> Array:
         packed.sort(axis=1)
         return (packed & np.uint64((1 << place_bits) - 1)).astype(np.int64)
     if len(codes) == 1:
-        return np.argsort(codes[0], axis=1, kind="stable")
+        found: Array = np.argsort(codes[0], axis=1, kind="stable")
+        return found
     return np.lexsort(codes[::-1], axis=1)
 
 
@@ -206,7 +215,8 @@ def _merge_order(op: Op, context: Context) -> Order:
         def before(left: Array, right: Array) -> Array:
             """Whether the element at place `left` comes before that at `right`."""
             sides = [side for operand in flat for side in (operand[left], operand[right])]
-            return compare(*sides, *captured)[0]
+            first: Array = compare(*sides, *captured)[0]
+            return first
 
         run = 1
         while run < size:
@@ -248,3 +258,32 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
     if (merged < 0).any():  # the comparator is no order; what it gives must still be a permutation
         merged = indices[np.argsort(base + rank, kind="stable")]
     return merged
+
+
+# --- the first of an order -------------------------------------------------------------------------------------------
+
+
+@target("ApproxTopK")
+def approximate_top_k(op: Op, context: Context) -> Kernel:
+    """The exact first `top_k` of each operand in the order of the called comparator; initial values are not needed."""
+    config = call_attributes(op)["backend_config"]
+    count, dimension = int(config["top_k"]), int(config["reduction_dim"])
+    operands = op.operands[: len(op.results)]
+    comparator = context.lookup(op["called_computations"][0], op)
+    ordered = Op(
+        "stablehlo.sort",
+        operands,
+        [operand.type for operand in operands],
+        {"dimension": dimension, "is_stable": True},
+        [Region([copy_block(comparator.body, {})])],
+        definition=OPS["stablehlo.sort"],
+        location=op.location,
+    )
+    by_order = sorter(ordered, context).call
+    first = (*(slice(None),) * dimension, slice(0, count))
+
+    def call(*arrays: Array) -> Any:
+        results = by_order(*arrays[: len(operands)])
+        return results[first] if len(operands) == 1 else tuple(result[first] for result in results)
+
+    return Kernel(call)

@@ -239,7 +239,9 @@ def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
 def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
     """The n-th derivative of digamma; NaN unless n is a natural number."""
     factor = np.where(np.fmod(n, 2) == 0, -1.0, 1.0) * scipy_special.gamma(n + 1)
-    result = np.where(n == 0, digamma(x), factor * zeta(n + 1, x))
+    result = factor * zeta(n + 1, x)
+    if np.any(n == 0):
+        result = np.where(n == 0, digamma(x), result)
     result = np.where((n < 0) | (n != np.floor(n)), np.nan, result)
     return keep(result.astype(np.result_type(x), copy=False), out)
 
