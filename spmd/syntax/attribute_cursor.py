@@ -31,7 +31,7 @@ from spmd.attributes import (
     SymbolRefAttr,
     TypeAttr,
 )
-from spmd.dialects.structs import STRUCTS
+from spmd.dialects.structs import STRUCTS, StructAttribute
 from spmd.syntax.cursor import Cursor, _tidy
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
@@ -392,12 +392,14 @@ class AttributeCursor(Cursor):
         return made
 
     def _known(self, dialect: str, mnemonic: str, position: int, *, bare: bool = False) -> Attribute:
-        parser = ATTRIBUTE_PARSERS.get((dialect, mnemonic))
-        if parser is not None:
-            return parser(self)
-        struct = STRUCTS.get((dialect, mnemonic))
-        if struct is not None:
-            return self.struct(struct)
+        parser, struct = ATTRIBUTE_PARSERS.get((dialect, mnemonic)), STRUCTS.get((dialect, mnemonic))
+        if parser is not None or struct is not None:
+            made = parser(self) if parser is not None else self.struct(struct)
+            fault = made.fault() if isinstance(made, StructAttribute) else None
+            if fault is not None:
+                label, message = fault
+                self.fail(f"({label}) {message}" if label else message, position)
+            return made
         if bare and self.tokens[self.position] != "<":
             return EnumAttr(dialect, mnemonic, self.keyword("an enum's case"))
         if self.tokens[self.position] != "<":
@@ -440,7 +442,8 @@ class AttributeCursor(Cursor):
             reader = readers.get(token)
             values[token] = reader(self) if reader else self._field(str(declared[token].type))
             if not self.take(","):
-                self.expect(">")
+                if not self.take(">"):
+                    self.expected("'>'", also=f"failed parsing {cls.__name__}")
                 break
         return values
 

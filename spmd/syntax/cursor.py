@@ -56,15 +56,19 @@ class Cursor:
         """Raises the error `message` at `position` (the next token by default)."""
         self.fail_at(self.position if position is None else position, 0, message)
 
-    def fail_at(self, position: int, offset: int, message: str) -> NoReturn:
-        """Raises the error `message`, `offset` characters behind the start of the token at `position`."""
+    def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
+        """Raises the error `message`, `offset` characters behind the start of the token at `position`.
+
+        `misplaced` says that the token there is not what the grammar wants: when it is the first of its line, the
+        place told is the end of what stands before it. `also` is a second error, at the token itself.
+        """
         assert self.outer is not None
         offsets = part_offsets(self.text)
         start = offsets[position] if position < len(offsets) else len(self.text)
-        self.outer.fail_at(self.outer_position, start + offset, message)
+        self.outer.fail_at(self.outer_position, start + offset, message, misplaced=misplaced, also=also)
 
-    def expected(self, what: str) -> NoReturn:
-        self.fail(f"expected {what}, got {self.shown()}")
+    def expected(self, what: str, *, also: str = "") -> NoReturn:
+        self.fail_at(self.position, 0, f"expected {what}, got {self.shown()}", misplaced=True, also=also)
 
     def shown(self) -> str:
         """The next token as an error quotes it."""
@@ -175,7 +179,14 @@ class Cursor:
                 self.expected(f"'{closing[-1]}'" if closing else "a balanced group")
             self.position += 1
             if not closing:
-                return " ".join(self.tokens[start : self.position])
+                return self._between(start, self.position)
+
+    def _between(self, start: int, end: int) -> str:
+        """The text of the tokens from `start` up to `end`: as it stands inside a composite token, else respaced."""
+        offsets = part_offsets(self.text) if self.text else []
+        if len(offsets) == len(self.tokens):
+            return self.text[offsets[start] : offsets[end - 1] + len(self.tokens[end - 1])]
+        return " ".join(self.tokens[start:end])
 
     # --- types ---
 
@@ -487,9 +498,11 @@ class Cursor:
         name = ("ui" if match[1][0] == "u" else "i") + match[2]
         storage = t.ELEMENT_TYPES.get(name)
         if storage is None or not storage.is_integer or storage.bits > 32:
-            self.fail(
-                f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", self.position - 1
-            )
+            at = self.position - 1
+            self.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
+        if match[1] == "si":
+            # MLIR tells si8 from i8; no op takes it, but it can be written.
+            return t.ElementType(token, "other", storage.bits)
         return storage
 
 

@@ -27,6 +27,8 @@ _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _LONGEST_LOCATION = 1000
+#: What stands on a line before its comment.
+_COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
 
 
 class Pending:
@@ -71,12 +73,28 @@ class Parser(AttributeCursor):
 
     # --- tokens and errors ---
 
-    def fail_at(self, position: int, offset: int, message: str) -> NoReturn:
+    def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
         if position >= len(self.tokens) - 1 and not self.stream.at_end:
             raise OutOfTokens
-        number = self.stream.base + position
-        location = TokenLocation(self.stream, number)
-        raise ParseError(message, Location(self.source, location.offset + offset) if offset else location)
+        place = self.stream.offset(self.stream.base + position) + offset
+        found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), message)]
+        if also:
+            found.append(Diagnostic(Location(self.source, place), also))
+        raise ParseError(found)
+
+    def _before(self, place: int) -> int:
+        """`place`, or the end of the last line before it that has more than a comment, when it is first on its line."""
+        text = self.source.text
+        start = text.rfind("\n", 0, place) + 1
+        if start == 0 or text[start:place].strip():
+            return place
+        while start > 0:
+            end = start - 1
+            start = text.rfind("\n", 0, end) + 1
+            line = _COMMENT.match(text, start, end)
+            if line and line[1].strip():
+                return line.start(1) + len(line[1].rstrip())
+        return place
 
     def fail_number(self, number: int, message: str) -> NoReturn:
         raise ParseError(message, TokenLocation(self.stream, number))

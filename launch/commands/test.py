@@ -1,0 +1,63 @@
+"""``spmd test``: run conformance files; the last line tells how many modules passed and how many failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import groupby
+
+from launch.conformance import Case, check_case, read_cases
+
+HELP = "run conformance files: programs with their own checks, or with errors expected at marked lines"
+
+Outcome = tuple[str, str | None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a file, or a folder of .mlir files")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell each module's outcome, and why it failed")
+    parser.add_argument("-k", dest="keyword", metavar="TEXT", default="", help="only modules with TEXT in their name")
+    parser.add_argument("-j", dest="jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="parallel workers")
+    parser.add_argument("--no-run", action="store_true", help="read, verify and print only")
+
+
+def run(args: argparse.Namespace) -> int:
+    cases = [case for case in read_cases(args.paths) if args.keyword in case.name]
+    passed = failed = 0
+    for name, problem in _outcomes(cases, args.jobs, not args.no_run):
+        passed += problem is None
+        failed += problem is not None
+        if problem is not None:
+            print(f"FAILED {name}: {problem}" if args.verbose else f"FAILED {name}: {problem.splitlines()[0][:200]}")
+        elif args.verbose:
+            print(f"passed {name}")
+    sys.stdout.flush()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+def _outcomes(cases: list[Case], jobs: int, execute: bool) -> Iterator[Outcome]:
+    """Each module's name and problem, in order."""
+    files = [list(group) for _, group in groupby(cases, lambda case: case.path)]
+    if jobs <= 1 or len(files) <= 1:
+        for group in files:
+            yield from _check(group, execute)
+        return
+    with ProcessPoolExecutor(min(jobs, len(files))) as pool:
+        for outcomes in pool.map(_check, files, [execute] * len(files), chunksize=max(1, len(files) // (8 * jobs))):
+            yield from outcomes
+
+
+def _check(cases: Iterable[Case], execute: bool) -> list[Outcome]:
+    return [(case.name, _problem(case, execute)) for case in cases]
+
+
+def _problem(case: Case, execute: bool) -> str | None:
+    try:
+        return check_case(case, execute=execute)
+    except Exception as error:  # a defect of ours: it fails this module, not the run
+        return f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
