@@ -18,7 +18,8 @@ from spmd.attributes import DenseAttr
 from spmd.dialects.checks import compatible_types, listed
 from spmd.dialects.core import InferenceError, OpDef
 from spmd.dialects.sdy_verify import verify_shardings
-from spmd.dialects.type_rules import type_fault
+from spmd.dialects.structs import StructAttribute
+from spmd.dialects.type_rules import value_fault
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
 from spmd.types import FunctionType, Type
@@ -64,9 +65,20 @@ class _Verifier:
         if definition is not None:
             self.check_op(op, definition)
         inner = set() if definition is not None and "isolated" in definition.traits else visible
+        before = len(self.found)
         for region in op.regions:
             self._region(region, inner)
+        if isinstance(op, Function) and len(self.found) == before:
+            self._signature(op)
         self._symbols, self._function = symbols, function
+
+    def _signature(self, function: Function) -> None:
+        """Types of a function that nothing inside was found to break: where nothing uses a value, say."""
+        declared = function.attributes.get("function_type")
+        types = (*declared.inputs, *declared.results) if isinstance(declared, FunctionType) else ()
+        fault = next(filter(None, map(value_fault, types)), None)
+        if fault is not None:
+            self.error(function, fault[1], fault[0])
 
     def _table(self, module: Module) -> dict[str, Op]:
         table: dict[str, Op] = {}
@@ -187,6 +199,9 @@ def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
     for declared in definition.attributes:
         if declared.required and declared.name not in op.attributes:
             yield "", f"attribute {declared.name} is required"
+    for value in op.attributes.values():
+        if isinstance(value, StructAttribute) and (broken := value.fault()) is not None:
+            yield broken
     yield from _type_faults(op, definition)
     yield from _region_faults(op, definition)
     for constraint in definition.constraints:
@@ -230,7 +245,7 @@ def _type_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         slices = definition.slices(op, kind)
         for position, entry in enumerate(declared, start=1):
             for value in values[slices[entry.name]]:
-                broken = type_fault(value.type)
+                broken = value_fault(value.type)
                 if broken is not None:
                     yield broken
                 if not entry.types.admits(value.type):
@@ -251,7 +266,7 @@ def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         if not ops or ops[-1].name != "stablehlo.return":
             yield "", f"region {name} ends with stablehlo.return, got {ops[-1].name if ops else 'nothing'}"
         for argument in region.block.arguments:
-            broken = type_fault(argument.type)
+            broken = value_fault(argument.type)
             if broken is not None:
                 yield broken
 
@@ -276,10 +291,6 @@ def _function_fault(function: Function) -> tuple[str, str] | None:
     declared = function.attributes.get("function_type")
     if not isinstance(declared, FunctionType):
         return "", f"function_type is a function type, got {declared}"
-    for type in (*declared.inputs, *declared.results):
-        broken = type_fault(type)
-        if broken is not None:
-            return broken
     for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
         given = function.attributes.get(name)
         if given and len(given) != len(types):

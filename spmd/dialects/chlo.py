@@ -5,10 +5,36 @@ Source: StableHLO's CHLO dialect (docs/generated/chlo.md).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from spmd.attributes import FloatAttr, IntegerAttr
 from spmd.dialects import kinds
-from spmd.dialects.core import OpDef, attribute, define, operand, region, result
+from spmd.dialects.checks import (
+    Dimension,
+    all_compatible,
+    compatible_dims,
+    dims,
+    element_of,
+    equal_elements,
+    in_range,
+    listed,
+    non_negative,
+    parameters,
+    returned,
+    same_elements,
+    same_types,
+    shape_text,
+    signature,
+    tensors,
+    unique,
+)
+from spmd.dialects.contraction import check_dot, contraction_element, few_precisions, free_sizes
+from spmd.dialects.core import InferenceError, OpDef, attribute, define, operand, region, result
 from spmd.dialects.kinds import TypeSet, tensor_of_kinds
+from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
 from spmd.dialects.structs import RaggedDotDimensionNumbers
+from spmd.ir import Op
+from spmd.types import I1, I32, ElementType, TensorType, Type, UnrankedTensorType
 
 _FLOAT = tensor_of_kinds("float", unranked=True)
 _FLOAT_OR_COMPLEX = tensor_of_kinds("float", "complex", unranked=True)
@@ -20,10 +46,49 @@ _BROADCAST_FORM = "$lhs `,` $rhs attr-dict `:` `(` type($lhs) `,` type($rhs) `)`
 _PRECISION_CONFIG = kinds.array_of(kinds.enum("chlo", "precision", "DEFAULT", "HIGH", "HIGHEST"))
 
 
+def _joined_size(dimension: int, left: Size, right: Size) -> Size:
+    """(size, bound) of a dimension of which a size of one is repeated to the other size."""
+    sizes = left[0], right[0]
+    if sizes[0] == 1 or sizes[1] == 1:
+        return right if sizes[0] == 1 else left
+    if not compatible_dims(*sizes):
+        raise InferenceError(f"sizes of dimension {dimension} agree or one of them is 1, got {listed(sizes)}")
+    if sizes[0] is not None or sizes[1] is not None:
+        return (sizes[0] if sizes[0] is not None else sizes[1]), None
+    bounds = [bound for bound in (left[1], right[1]) if bound is not None]
+    return None, max(bounds) if len(bounds) == 2 else None
+
+
+def broadcast_type(types: Sequence[Type], element: Type, mapping: Sequence[int] | None = None) -> Type:
+    """The type that all `types` are broadcast to; `mapping` places the dimensions of the smaller of two."""
+    if not all(isinstance(type, TensorType) for type in types):
+        return UnrankedTensorType(element)
+    ranked = sorted((type for type in types if isinstance(type, TensorType)), key=lambda type: -type.rank)
+    large = ranked[0]
+    sizes: list[Size] = list(zip(large.shape, bounds_of(large), strict=True))
+    for small in ranked[1:]:
+        places = range(large.rank - small.rank, large.rank) if mapping is None else mapping
+        if len(places) != small.rank or in_range(places, large.rank) is not None:
+            raise InferenceError(f"broadcast_dimensions place the dimensions of {small} in {large}, got {dims(places)}")
+        for place, size in zip(places, zip(small.shape, bounds_of(small), strict=True), strict=True):
+            sizes[place] = _joined_size(place, sizes[place], size)
+    return tensor([size for size, _ in sizes], element, [bound for _, bound in sizes])
+
+
 def _broadcast(
-    name: str, types: TypeSet = kinds.ANY_TENSOR, results: TypeSet | None = None, *, commutative: bool = False
+    name: str,
+    types: TypeSet = kinds.ANY_TENSOR,
+    results: TypeSet | None = None,
+    *,
+    commutative: bool = False,
+    baseline: bool = False,
+    element: Callable[[Type], Type] = lambda element: element,
 ) -> OpDef:
-    return define(
+    """A binary op with implicit broadcasting; `element` gives the result's element type from the operands'.
+
+    Quantized operands and results may have other scales and zero points when `baseline`.
+    """
+    made = define(
         f"chlo.broadcast_{name}",
         operands=[operand("lhs", types), operand("rhs", types)],
         attributes=[_BROADCAST_DIMENSIONS],
@@ -31,30 +96,63 @@ def _broadcast(
         assembly=_BROADCAST_FORM,
         traits=["pure", *(["commutative"] if commutative else [])],
     )
+    _infer_broadcast(made, element)
+    if not baseline and results is None:
+        made.constraint("", "element_type(lhs) = element_type(rhs) = element_type(result)")(
+            lambda op: equal_elements(*op.operand_types, *op.result_types)
+        )
+    return made
+
+
+def _infer_broadcast(declared: OpDef, element: Callable[[Type], Type]) -> None:
+    declared.constraint("", "lhs and rhs have one baseline_element_type")(lambda op: same_elements(*op.operand_types))
+    declared.constraint("", "broadcast_dimensions are unique")(
+        lambda op: unique(op["broadcast_dimensions"] or ())
+    )
+    declared.infers("", "the result has the shape that both operands are broadcast to")(
+        lambda op: [
+            broadcast_type(op.operand_types, element(element_of(op.operands[0].type)), op["broadcast_dimensions"])
+        ]
+    )
+
+
+def _complex_of(element: Type) -> Type:
+    if not isinstance(element, ElementType) or element.bits not in (32, 64):
+        raise InferenceError(f"the elements are f32 or f64, got {element}")
+    return element.complex
 
 
 def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
-    return define(
+    """A unary elementwise op: of booleans when `results` differ, else of the operand's type."""
+    made = define(
         f"chlo.{name}",
         operands=[operand("operand", types)],
         results=[result("result", results or types)],
         assembly="$operand attr-dict `:` type($operand) `->` type($result)",
         traits=["pure", "elementwise", *([] if results else ["same_type"])],
     )
+    made.infers("", "the result has the operand's shape")(
+        lambda op: [with_element(op.operands[0].type, I1) if results else op.operands[0].type]
+    )
+    return made
 
 
 def _binary(name: str, first: str, second: str, types: TypeSet, *, commutative: bool = False) -> OpDef:
-    return define(
+    made = define(
         f"chlo.{name}",
         operands=[operand(first, types), operand(second, types)],
         results=[result("result", types)],
         assembly=f"${first} `,` ${second} attr-dict `:` type(${first}) `,` type(${second}) `->` type($result)",
         traits=["pure", "elementwise", "same_type", *(["commutative"] if commutative else [])],
     )
+    made.constraint("", f"{first}, {second} and the result have one type")(lambda op: same_types(*op.operand_types))
+    made.infers("", f"{first}, {second} and the result have one type")(lambda op: [most_specific(op.operand_types)])
+    return made
 
 
-for _name in ("add", "maximum", "minimum", "multiply"):
-    _broadcast(_name, commutative=True)
+for _name in ("add", "maximum", "minimum"):
+    _broadcast(_name, commutative=True, baseline=True)
+_broadcast("multiply", commutative=True)
 for _name in (
     "atan2", "divide", "next_after", "polygamma", "power", "remainder", "shift_left", "shift_right_arithmetic",
     "shift_right_logical", "subtract",
@@ -63,7 +161,7 @@ for _name in (
 _broadcast("zeta", _FLOAT)
 for _name in ("and", "or", "xor"):
     _broadcast(_name, _PREDICATE_OR_INTEGER, commutative=True)
-BROADCAST_COMPLEX = _broadcast("complex", _FLOAT, _COMPLEX)
+BROADCAST_COMPLEX = _broadcast("complex", _FLOAT, _COMPLEX, element=_complex_of)
 
 _unary("_asin_acos_kernel", _COMPLEX)
 for _name in (
@@ -99,6 +197,8 @@ BROADCAST_COMPARE = define(
     traits=["pure"],
 )
 
+_infer_broadcast(BROADCAST_COMPARE, lambda element: I1)
+
 BROADCAST_SELECT = define(
     "chlo.broadcast_select",
     operands=[
@@ -112,6 +212,13 @@ BROADCAST_SELECT = define(
     traits=["pure"],
 )
 
+BROADCAST_SELECT.constraint("", "element_type(on_true) = element_type(on_false)")(
+    lambda op: equal_elements(*op.operand_types[1:])
+)
+BROADCAST_SELECT.infers("", "the result has the shape that all operands are broadcast to")(
+    lambda op: [broadcast_type(op.operand_types, element_of(op.operands[1].type))]
+)
+
 CONSTANT = define(
     "chlo.constant",
     attributes=[attribute("value", kinds.ELEMENTS)],
@@ -120,12 +227,26 @@ CONSTANT = define(
     traits=["pure"],
 )
 
+CONSTANT.infers("", "the result has the type of value")(lambda op: [op["value"].type])
+
 CONSTANT_LIKE = define(
     "chlo.constant_like",
     operands=[operand("operand", kinds.ANY_TENSOR)],
     attributes=[attribute("value", kinds.ANY)],
     results=[result("result", kinds.ANY_TENSOR)],
     traits=["pure"],
+)
+
+@CONSTANT_LIKE.constraint("", "value is a number of the result's element type")
+def _(op: Op) -> str | None:
+    value = op["value"]
+    given = value.type if isinstance(value, (IntegerAttr, FloatAttr)) else None
+    sound = given is not None and (not op.results or element_of(op.results[0].type) is given)
+    return None if sound else f"{given or value} and {listed(map(element_of, op.result_types))}"
+
+
+CONSTANT_LIKE.infers("", "the result has the operand's shape and the type of value")(
+    lambda op: [with_element(op.operands[0].type, op["value"].type)]
 )
 
 RAGGED_DOT = define(
@@ -143,6 +264,75 @@ RAGGED_DOT = define(
     traits=["pure"],
 )
 
+RAGGED_DOT.constraint("", "lhs and rhs are ranked")(
+    lambda op: None if all(isinstance(type, TensorType) for type in op.operand_types) else listed(op.operand_types)
+)
+RAGGED_DOT.constraint("", "size(precision_config) <= 2")(few_precisions)
+check_dot(RAGGED_DOT, "ragged_dot_dimension_numbers", [""] * 10)
+
+
+def _ragged(op: Op) -> RaggedDotDimensionNumbers:
+    found: RaggedDotDimensionNumbers = op["ragged_dot_dimension_numbers"]
+    return found
+
+
+@RAGGED_DOT.constraint("", "there is one ragged dimension, 0 <= lhs_ragged_dimensions < rank(lhs)")
+def _(op: Op) -> str | None:
+    ragged = _ragged(op).lhs_ragged_dimensions
+    return dims(ragged) if len(ragged) != 1 else in_range(ragged, op.operands[0].tensor.rank)
+
+
+@RAGGED_DOT.constraint("", "group_sizes has a group for each index of the dimensions before the ragged one, or rank 1")
+def _(op: Op) -> str | None:
+    numbers, lhs, groups = _ragged(op), op.operands[0].tensor, op.operands[2].tensor
+    ragged = numbers.lhs_ragged_dimensions[0]
+    batching, contracting = numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions
+    if ragged in batching:
+        before = batching[: batching.index(ragged)]
+    elif ragged in contracting:
+        before = (*batching, *contracting[: contracting.index(ragged)])
+    else:
+        before = (*batching, *(d for d in range(ragged) if d not in batching and d not in contracting))
+    expected = [lhs.shape[dimension] for dimension in before]
+    sound = groups.rank == 1 or (groups.rank == len(expected) + 1 and list(groups.shape[:-1]) == expected)
+    return None if sound else f"{shape_text(groups.shape)} for {dims(expected)}"
+
+
+RAGGED_DOT.constraint("", "0 <= rhs_group_dimensions < rank(rhs)")(
+    lambda op: in_range(_ragged(op).rhs_group_dimensions, op.operands[1].tensor.rank)
+)
+
+
+@RAGGED_DOT.constraint("", "rhs_group_dimensions neither batch nor contract")
+def _(op: Op) -> str | None:
+    numbers = _ragged(op)
+    return unique(
+        (*numbers.rhs_group_dimensions, *numbers.rhs_batching_dimensions, *numbers.rhs_contracting_dimensions)
+    )
+
+
+@RAGGED_DOT.constraint("", "there is one group dimension if the ragged one is neither batched nor contracted, else none")
+def _(op: Op) -> str | None:
+    numbers, rhs, groups = _ragged(op), op.operands[1].tensor, op.operands[2].tensor
+    ragged = numbers.lhs_ragged_dimensions[0]
+    free = ragged not in numbers.lhs_batching_dimensions and ragged not in numbers.lhs_contracting_dimensions
+    dimensions = numbers.rhs_group_dimensions
+    sound = len(dimensions) == int(free) and (not free or compatible_dims(groups.shape[-1], rhs.shape[dimensions[0]]))
+    return None if sound else f"{dims(dimensions)} with group_sizes of {shape_text(groups.shape)}"
+
+
+@RAGGED_DOT.infers("", "the result has the batching sizes, what remains of lhs and of rhs, and groups first if contracted")
+def _(op: Op) -> list[Type]:
+    numbers = _ragged(op)
+    lhs, rhs, groups = tensors(op.operands)
+    contracted = numbers.lhs_ragged_dimensions[0] in numbers.lhs_contracting_dimensions
+    shape: list[Dimension] = [groups.shape[-1]] if contracted else []
+    shape += [lhs.shape[dimension] for dimension in numbers.lhs_batching_dimensions]
+    shape += free_sizes(lhs.shape, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    rest = (numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, numbers.rhs_group_dimensions)
+    shape += free_sizes(rhs.shape, *rest)
+    return [tensor(shape, contraction_element(op))]
+
 TOP_K = define(
     "chlo.top_k",
     operands=[operand("operand", kinds.ANY_TENSOR)],
@@ -152,6 +342,23 @@ TOP_K = define(
     "type($operand) `->` `(` type($values) `,` type($indices) `)`",
     traits=["pure"],
 )
+
+@TOP_K.constraint("", "0 <= k <= dim(operand, -1)")
+def _(op: Op) -> str | None:
+    operand, count = op.operands[0].type, op["k"]
+    if not isinstance(operand, TensorType):
+        return non_negative([count])
+    last = operand.shape[-1] if operand.rank else 0
+    return None if operand.rank and count >= 0 and (last is None or count <= last) else f"{count} for {operand}"
+
+
+@TOP_K.infers("", "results have the operand's shape with k along the last dimension")
+def _(op: Op) -> list[Type]:
+    operand = op.operands[0].type
+    if not isinstance(operand, TensorType):
+        return [operand, UnrankedTensorType(I32)]
+    shape, bounds = (*operand.shape[:-1], op["k"]), (*bounds_of(operand)[:-1], None)
+    return [tensor(shape, operand.element_type, bounds), tensor(shape, I32, bounds)]
 
 SCAN = define(
     "chlo.scan",
@@ -169,3 +376,59 @@ SCAN = define(
     assembly="custom<Scan>",
     traits=["isolated", "recursive"],
 )
+
+def _without(shape: Sequence[Dimension], dimension: int) -> tuple[Dimension, ...]:
+    return (*shape[:dimension], *shape[dimension + 1 :])
+
+
+@SCAN.constraint("", "there are inputs or outputs")
+def _(op: Op) -> str | None:
+    outputs = len(op.results) - len(op.operand_group("inits")) if op.results else 1
+    return None if op.operand_group("inputs") or outputs > 0 else "neither"
+
+
+@SCAN.constraint("", "all operands are ranked, and 0 <= dimension < rank(inputs...)")
+def _(op: Op) -> str | None:
+    if not all(isinstance(type, TensorType) for type in op.operand_types):
+        return listed(op.operand_types)
+    dimension = op["dimension"]
+    faults = [in_range([dimension], type.rank) for type in tensors(op.operand_group("inputs"))]
+    return next(filter(None, faults), non_negative([dimension]))
+
+
+@SCAN.constraint("", "dim(inputs..., dimension) = scan_dim_size, one size for all inputs")
+def _(op: Op) -> str | None:
+    sizes = [type.shape[op["dimension"]] for type in tensors(op.operand_group("inputs"))]
+    known = [size for size in (op["scan_dim_size"], *sizes) if size is not None]
+    return None if len(set(known)) <= 1 else listed(known)
+
+
+@SCAN.constraint("", "body takes a slice of each input and the inits")
+def _(op: Op) -> str | None:
+    slices = [
+        tensor(_without(type.shape, op["dimension"]), type.element_type) for type in tensors(op.operand_group("inputs"))
+    ]
+    expected: list[Type] = [*slices, *(value.type for value in op.operand_group("inits"))]
+    if all_compatible(expected, parameters(op.regions[0])):
+        return None
+    return f"{signature(op.regions[0])} for {listed(expected)}"
+
+
+@SCAN.constraint("", "body returns a slice of each output and the carries, all ranked")
+def _(op: Op) -> str | None:
+    types = returned(op.regions[0])
+    ranked = all(isinstance(type, TensorType) for type in types)
+    return None if ranked and len(types) >= len(op.operand_group("inits")) else signature(op.regions[0])
+
+
+@SCAN.infers("", "outputs have the slices that body returns laid along dimension, carries what it returns")
+def _(op: Op) -> list[Type]:
+    types = [type for type in returned(op.regions[0]) if isinstance(type, TensorType)]
+    dimension, outputs = op["dimension"], len(types) - len(op.operand_group("inits"))
+    sizes = [op["scan_dim_size"], *(type.shape[dimension] for type in tensors(op.operand_group("inputs")))]
+    size = next((size for size in sizes if size is not None), None)
+    found: list[Type] = []
+    for index, type in enumerate(types):
+        shape = (*type.shape[:dimension], size, *type.shape[dimension:]) if index < outputs else type.shape
+        found.append(tensor(shape, type.element_type))
+    return found

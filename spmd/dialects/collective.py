@@ -26,7 +26,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.core import Lookup, OpDef, attribute, define, operand, region, result
 from spmd.dialects.reducers import region_fault
 from spmd.dialects.shapes import bounds_of, tensor, with_element
-from spmd.dialects.structs import AxisRef, ChannelHandle, Mesh, ReplicaGroupMeshAxes
+from spmd.dialects.structs import ChannelHandle, ReplicaGroupMeshAxes
 from spmd.ir import Op, Value
 from spmd.types import I32, UI32, FutureType, TensorType, Type
 
@@ -67,21 +67,6 @@ def _check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool =
             "0 <= replica_groups < size(replica_groups)",
             lambda op, g: None if sorted(ids(g)) == list(range(len(ids(g)))) else str(g.tolist()),
         )
-
-    @declared.constraint("", "the axes of replica_groups are axes of its mesh")
-    def _(op: Op) -> str | None:
-        groups = op["replica_groups"]
-        if not isinstance(groups, ReplicaGroupMeshAxes):
-            return None
-        if not isinstance(groups.mesh, (Mesh, SymbolRefAttr)):
-            return f"mesh {groups.mesh}"
-        for axis in groups.axes.elements:
-            if not isinstance(axis, AxisRef):
-                return f"{axis}"
-            known = None if isinstance(groups.mesh, SymbolRefAttr) else [entry.name for entry in groups.mesh.axes]
-            if known is not None and axis.name not in known:
-                return f'"{axis.name}" of {listed(known)}'
-        return None
 
     @declared.symbol_constraint("", "the mesh of replica_groups is a symbol of the module")
     def _(op: Op, lookup: Lookup) -> str | None:

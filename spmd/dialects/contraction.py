@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import (
-    at_least,
     compatible_dims,
     dims,
     element_of,
@@ -25,6 +25,8 @@ from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
 from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers, RaggedDotDimensionNumbers
 from spmd.ir import Op
 from spmd.types import QuantizedType, TensorType, Type
+
+T = TypeVar("T")
 
 PRECISION_CONFIG = kinds.array_of(kinds.enum("stablehlo", "precision", "DEFAULT", "HIGH", "HIGHEST"))
 
@@ -150,12 +152,13 @@ def _(op: Op) -> list[Type]:
     left, right = (list(zip(type.shape, bounds_of(type), strict=True)) for type in (lhs, rhs))
     pairs = zip(numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, strict=True)
     found: list[Size] = [most_specific_size(i, left[ours], right[theirs]) for i, (ours, theirs) in enumerate(pairs)]
-    found += _free(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
-    found += _free(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    found += free_sizes(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    found += free_sizes(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     return [tensor([size for size, _ in found], contraction_element(op), [bound for _, bound in found])]
 
 
-def _free(sizes: Sequence[Size], *used: Sequence[int]) -> list[Size]:
+def free_sizes(sizes: Sequence[T], *used: Sequence[int]) -> list[T]:
+    """Sizes of the dimensions that none of `used` names."""
     taken = {dimension for dimensions in used for dimension in dimensions}
     return [size for dimension, size in enumerate(sizes) if dimension not in taken]
 
@@ -230,51 +233,11 @@ DOT_GENERAL.constraint("C15", "zero_points(rhs) = 0")(_zero_points)
 DOT_GENERAL.constraint("C16", "quantization_dimension(rhs) is not in rhs_contracting_dimensions")(_contracted_axis)
 check_quantized_product(DOT_GENERAL, ["C14", "C17", "C18", "C19", "C20"])
 
-_F8 = {"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"}
-#: (precision of lhs and rhs, accumulation, primitive operations) that some hardware has.
-_ALGORITHMS = {
-    ("f16", "f16", 1), ("f16", "f32", 1), ("bf16", "bf16", 1), ("bf16", "f32", 1), ("bf16", "f32", 3),
-    ("bf16", "f32", 6), ("bf16", "f32", 9), ("tf32", "f32", 1), ("tf32", "f32", 3), ("f32", "f32", 1),
-    ("f64", "f64", 1),
-}  # fmt: skip
-
-
 @DOT_GENERAL.constraint("C21", "precision_config... = DEFAULT when there is an algorithm")
 def _(op: Op) -> str | None:
     given = op["precision_config"] or ()
     return listed(given) if op["algorithm"] is not None and set(given) - {"DEFAULT"} else None
 
-
-for _label, _count in (
-    ("C22", "lhs_component_count"), ("C23", "rhs_component_count"), ("C24", "num_primitive_operations"),
-):  # fmt: skip
-
-    def _counted(op: Op, count: str = _count) -> str | None:
-        algorithm: DotAlgorithm | None = op["algorithm"]
-        return None if algorithm is None else at_least(getattr(algorithm, count), 1)
-
-    DOT_GENERAL.constraint(_label, f"0 < {_count}")(_counted)
-
-
-@DOT_GENERAL.constraint("I8", "the algorithm is one that some hardware has")
-def _(op: Op) -> str | None:
-    algorithm: DotAlgorithm | None = op["algorithm"]
-    if algorithm is None:
-        return None
-    lhs, rhs, accumulation = (
-        str(type) for type in (algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type)
-    )
-    operations = algorithm.num_primitive_operations
-    if (algorithm.lhs_component_count, algorithm.rhs_component_count) == (1, 1):
-        if {lhs, rhs} <= _F8 and (accumulation, operations) == ("f32", 1):
-            return None
-        exact = not algorithm.allow_imprecise_accumulation
-        if exact and lhs == rhs and (lhs, accumulation, operations) in _ALGORITHMS:
-            return None
-    return (
-        f"lhs {lhs} x{algorithm.lhs_component_count}, rhs {rhs} x{algorithm.rhs_component_count}, accumulation "
-        f"{accumulation}, {operations} operations, imprecise {algorithm.allow_imprecise_accumulation}"
-    )
 
 EINSUM = define(
     "stablehlo.einsum",

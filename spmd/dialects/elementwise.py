@@ -46,16 +46,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accurac
         assembly="$operand " + one_type("operand", "result"),
         traits=(*_ELEMENTWISE, *(() if results else ("same_type",))),
     )
-    if accuracy:
-        made.constraint("", "tolerances are not negative, and zero unless the mode is TOLERANCE")(_tolerances)
     return made
-
-
-def _tolerances(op: Op) -> str | None:
-    accuracy: ResultAccuracy = op["result_accuracy"]
-    given = (accuracy.atol, accuracy.rtol, accuracy.ulps)
-    sound = all(value >= 0 for value in given) and (accuracy.mode == "TOLERANCE" or not any(given))
-    return None if sound else f"{listed(given)} in mode {accuracy.mode}"
 
 
 def _same_unary(name: str, types: TypeSet, text: str = _SAME_BASELINE, *, accuracy: bool = False) -> None:

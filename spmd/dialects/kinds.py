@@ -82,7 +82,7 @@ def tensor_of_types(*elements: t.ElementType, rank: int | None = None) -> TypeSe
 def element_kind(element: t.Type) -> str:
     """The kind of a tensor's element type; `other` for one that no StableHLO tensor has."""
     if isinstance(element, t.QuantizedType):
-        if element.block_sizes:
+        if element.block_sizes or not element.storage.is_integer:
             return "other"
         return "quantized_axis" if element.is_per_axis else "quantized"
     if isinstance(element, t.ElementType) and element.numpy is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spmd.attributes import ArrayAttr, Attribute, DenseAttr
+from spmd.attributes import ArrayAttr, Attribute, DenseAttr, SymbolRefAttr
 from spmd.types import Type
 
 #: Struct classes by (dialect, mnemonic).
@@ -34,6 +34,10 @@ class StructAttribute(Attribute):
     DIALECT: ClassVar[str]
     MNEMONIC: ClassVar[str]
     SPELLING: ClassVar[str]
+
+    def fault(self) -> tuple[str, str] | None:
+        """(constraint label, what is wrong) of an attribute that breaks constraints by itself; None otherwise."""
+        return None
 
 
 @struct_attribute("stablehlo", "dot")
@@ -83,6 +87,18 @@ class ConvDimensionNumbers(StructAttribute):
     output_spatial_dimensions: tuple[int, ...]
 
 
+_F8 = {"f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E5M2FNUZ"}
+#: (precision of lhs, of rhs, accumulation, primitive operations) that some hardware has.
+_ALGORITHMS = {
+    (precision, precision, accumulation, operations)
+    for precision, accumulation, operations in (
+        ("f16", "f16", 1), ("f16", "f32", 1), ("bf16", "bf16", 1), ("bf16", "f32", 1), ("bf16", "f32", 3),
+        ("bf16", "f32", 6), ("bf16", "f32", 9), ("tf32", "f32", 1), ("tf32", "f32", 3), ("f32", "f32", 1),
+        ("f64", "f64", 1),
+    )
+}  # fmt: skip
+
+
 @struct_attribute("stablehlo", "dot_algorithm")
 @dataclass(frozen=True)
 class DotAlgorithm(StructAttribute):
@@ -93,6 +109,25 @@ class DotAlgorithm(StructAttribute):
     rhs_component_count: int
     num_primitive_operations: int
     allow_imprecise_accumulation: bool
+
+    def fault(self) -> tuple[str, str] | None:
+        for label, name in (
+            ("C22", "lhs_component_count"), ("C23", "rhs_component_count"), ("C24", "num_primitive_operations"),
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                return label, f"0 < {name}, got {getattr(self, name)}"
+        types = (str(self.lhs_precision_type), str(self.rhs_precision_type), str(self.accumulation_type))
+        if (self.lhs_component_count, self.rhs_component_count) == (1, 1):
+            operations = self.num_primitive_operations
+            if types[0] in _F8 and types[1] in _F8 and (types[2], operations) == ("f32", 1):
+                return None
+            if not self.allow_imprecise_accumulation and (*types, operations) in _ALGORITHMS:
+                return None
+        return "I8", (
+            f"the algorithm is one that some hardware has, got lhs {types[0]} x{self.lhs_component_count}, "
+            f"rhs {types[1]} x{self.rhs_component_count}, accumulation {types[2]}, {self.num_primitive_operations} "
+            f"operations, imprecise {self.allow_imprecise_accumulation}"
+        )
 
 
 @struct_attribute("stablehlo", "channel_handle")
@@ -121,6 +156,13 @@ class ResultAccuracy(StructAttribute):
     rtol: float = 0.0
     ulps: int = 0
     mode: str = "DEFAULT"
+
+    def fault(self) -> tuple[str, str] | None:
+        given = (self.atol, self.rtol, self.ulps)
+        if all(value >= 0 for value in given) and (self.mode == "TOLERANCE" or not any(given)):
+            return None
+        text = f"{self.atol}, {self.rtol} and {self.ulps} in mode {self.mode}"
+        return "", f"tolerances are not negative, and zero unless the mode is TOLERANCE, got {text}"
 
 
 @struct_attribute("stablehlo", "sub_axis_info")
@@ -160,6 +202,19 @@ class ReplicaGroupMeshAxes(StructAttribute):
 
     mesh: Attribute
     axes: ArrayAttr
+
+    def fault(self) -> tuple[str, str] | None:
+        if not isinstance(self.mesh, (Mesh, SymbolRefAttr)):
+            return "", f"the mesh is a symbol or #stablehlo.mesh<...>, got {self.mesh}"
+        if isinstance(self.mesh, SymbolRefAttr):
+            return None
+        known = [axis.name for axis in self.mesh.axes]
+        for axis in self.axes.elements:
+            if not isinstance(axis, AxisRef):
+                return "", f"axes are #stablehlo.axis_ref<...>, got {axis}"
+            if axis.name not in known:
+                return "", f'axes are axes of the mesh, got "{axis.name}" of {", ".join(known)}'
+        return None
 
 
 @struct_attribute("chlo", "ragged_dot")

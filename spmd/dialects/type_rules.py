@@ -1,6 +1,7 @@
 """Constraints on types themselves. Source: StableHLO specification, "Types"; bounded dynamism.
 
-A type breaks them wherever it stands, so the parser asks at each type it reads, and the verifier at each value.
+`type_fault` tells what is wrong with a type wherever it stands: the parser asks it of each type it reads. `value_fault`
+tells what is wrong with a value of the type: the verifier asks it where an op takes or gives one.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import math
 from functools import lru_cache
 
 from spmd.types import (
+    BufferType,
     FutureType,
     QuantizedType,
     TensorType,
     TupleType,
     Type,
+    UnrankedTensorType,
     storage_range,
 )
 
@@ -24,7 +27,7 @@ def type_fault(type: Type) -> tuple[str, str] | None:
     if isinstance(type, QuantizedType):
         return _quantized_fault(type)
     if isinstance(type, TensorType):
-        return type_fault(type.element_type) or _quantized_dimension_fault(type) or _bounds_fault(type)
+        return type_fault(type.element_type) or _bounds_fault(type)
     if isinstance(type, (TupleType, FutureType)):
         if isinstance(type, FutureType):
             for inner in type.types:
@@ -44,12 +47,6 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
             return "C6", f"is_finite(scales...), got {scale}"
         if scale <= 0:
             return "C5", f"0 < scales, got {scale}"
-    for zero_point in type.zero_points:
-        if not type.storage_min <= zero_point <= type.storage_max:
-            return "C7", (
-                f"storage_min <= zero_points <= storage_max, got {zero_point} for {type.storage_min} to "
-                f"{type.storage_max}"
-            )
     if len(type.scales) != len(type.zero_points):
         return "C9", f"size(scales) = size(zero_points), got {len(type.scales)} and {len(type.zero_points)}"
     if type.quantization_dimension is None:
@@ -60,18 +57,33 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
     return None
 
 
-def _quantized_dimension_fault(type: TensorType) -> tuple[str, str] | None:
+@lru_cache(maxsize=4096)
+def value_fault(type: Type) -> tuple[str, str] | None:
+    """(constraint label, what is wrong) of a type that no value may have; None for a sound one."""
+    if isinstance(type, (TupleType, FutureType)):
+        return next(filter(None, map(value_fault, type.types)), None)
+    fault = type_fault(type)
+    if fault is not None or not isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
+        return fault
     element = type.element_type
-    if not isinstance(element, QuantizedType) or element.quantization_dimension is None:
+    if not isinstance(element, QuantizedType):
         return None
+    for zero_point in element.zero_points:
+        if not element.storage_min <= zero_point <= element.storage_max:
+            low, high = element.storage_min, element.storage_max
+            return "C7", f"storage_min <= zero_points <= storage_max, got {zero_point} for {low} to {high}"
+    return _quantized_dimension_fault(type, element) if isinstance(type, TensorType) else None
+
+
+def _quantized_dimension_fault(type: TensorType, element: QuantizedType) -> tuple[str, str] | None:
     dimension = element.quantization_dimension
+    if dimension is None:
+        return None
     if dimension >= type.rank:
         return "C12", f"quantization_dimension < rank(self), got {dimension} and {type.rank} in {type}"
     if type.shape[dimension] not in (None, len(element.scales)):
-        return "C13", (
-            f"dim(self, quantization_dimension) = size(scales), got {type.shape[dimension]} and "
-            f"{len(element.scales)} in {type}"
-        )
+        sizes = f"{type.shape[dimension]} and {len(element.scales)}"
+        return "C13", f"dim(self, quantization_dimension) = size(scales), got {sizes} in {type}"
     return None
 
 
