@@ -311,7 +311,7 @@ def _(op: Op) -> str | None:
     )
 
 
-@RAGGED_DOT.constraint("", "there is one group dimension if the ragged one is neither batched nor contracted, else none")
+@RAGGED_DOT.constraint("", "one group dimension if the ragged one is neither batched nor contracted, else none")
 def _(op: Op) -> str | None:
     numbers, rhs, groups = _ragged(op), op.operands[1].tensor, op.operands[2].tensor
     ragged = numbers.lhs_ragged_dimensions[0]
@@ -321,7 +321,7 @@ def _(op: Op) -> str | None:
     return None if sound else f"{dims(dimensions)} with group_sizes of {shape_text(groups.shape)}"
 
 
-@RAGGED_DOT.infers("", "the result has the batching sizes, what remains of lhs and of rhs, and groups first if contracted")
+@RAGGED_DOT.infers("", "batching sizes, then what remains of lhs and of rhs, groups first if contracted")
 def _(op: Op) -> list[Type]:
     numbers = _ragged(op)
     lhs, rhs, groups = tensors(op.operands)

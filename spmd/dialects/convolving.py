@@ -11,6 +11,7 @@ from spmd.dialects.checks import (
     Dimension,
     at_least,
     compatible_elements,
+    constant_ints,
     dims,
     equal,
     in_range,
@@ -64,15 +65,22 @@ def _spatial(op: Op) -> int:
     return op.operands[0].tensor.rank - 2
 
 
+def _window_is_known(op: Op) -> bool:
+    """Whether the padding is constant: a dynamic_conv is else judged when its padding is known, as StableHLO does."""
+    return len(op.operands) == 2 or constant_ints(op.operands[2]) is not None
+
+
 def _array(declared: OpDef, of_size: str, of_values: str, name: str) -> None:
     """An optional array: one entry a spatial dimension, positive unless `of_values` is empty."""
 
     def sized(op: Op) -> str | None:
-        return equal(len(op[name]), _spatial(op)) if op[name] else None
+        return equal(len(op[name]), _spatial(op)) if op[name] and _window_is_known(op) else None
 
     declared.constraint(of_size, f"size({name}) = N - 2")(sized)
     if of_values:
-        declared.constraint(of_values, f"0 < {name}")(lambda op: positive(op[name] or ()))
+        declared.constraint(of_values, f"0 < {name}")(
+            lambda op: positive(op[name] or ()) if _window_is_known(op) else None
+        )
 
 
 def _all_dimensions(op: Op, part: str) -> tuple[int, ...]:
