@@ -92,12 +92,8 @@ def _single_in_double(function: Call) -> Call:
     return by_width(rounded(function), function)
 
 
-def _identity(x: Any, out: Array | None = None) -> Any:
-    return np.positive(x, out=out)
-
-
 UNARY: dict[str, Function] = {
-    "stablehlo.abs": Function(np.absolute, signed=np.absolute, unsigned=_identity),
+    "stablehlo.abs": Function(np.absolute, signed=np.absolute),
     "stablehlo.cbrt": Function(_single_in_double(np.cbrt), on_complex.cbrt),
     "stablehlo.ceil": Function(np.ceil),
     "stablehlo.cosine": Function(np.cos, np.cos),
@@ -114,7 +110,7 @@ UNARY: dict[str, Function] = {
     "stablehlo.round_nearest_afz": Function(on_float.round_half_away),
     "stablehlo.round_nearest_even": Function(np.rint),
     "stablehlo.rsqrt": Function(on_float.rsqrt, on_complex.rsqrt),
-    "stablehlo.sign": Function(on_float.sign, on_complex.sign, on_integer.sign, on_integer.sign),
+    "stablehlo.sign": Function(on_float.sign, on_complex.sign, np.sign),
     "stablehlo.sine": Function(np.sin, np.sin),
     "stablehlo.sqrt": Function(np.sqrt, np.sqrt),
     "stablehlo.tan": Function(_single_in_double(np.tan), np.tan),

@@ -73,11 +73,6 @@ def power_signed(x: Any, y: Any, out: Array | None = None) -> Any:
     return keep(np.where(negative & ~unit, np.zeros((), result.dtype), result), out)
 
 
-def sign(x: Any, out: Array | None = None) -> Any:
-    """-1, 0 or 1."""
-    return np.sign(x, out=out)
-
-
 def shift_as(function: Call, dtype: np.dtype[Any], *, signed: bool) -> Call:
     """A shift of `dtype` operands done on the integers of its width with (or without) sign."""
     other = (_SIGNED if signed else _UNSIGNED)[dtype.itemsize]

@@ -1,0 +1,253 @@
+"""Elementwise ops against the reference interpreter, and the edges that the specification leaves to XLA."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spmd.kernels.elementwise import BINARY, UNARY
+from spmd.types import ELEMENT_TYPES, ElementType
+from tests.kernels.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
+
+#: The reference interpreter's arithmetic is unsound on the first two; numbers of 2 to 6 bits it does not have.
+_NOT_IN_REFERENCE = {"f8E3M4", "f8E8M0FNU"}
+ELEMENTS = [
+    element
+    for element in ELEMENT_TYPES.values()
+    if element.numpy is not None
+    and not element.is_index
+    and element.name not in _NOT_IN_REFERENCE
+    and (element.bits >= 8 or element.is_boolean)
+]
+SHAPES = st.lists(st.integers(0, 4), max_size=3).map(tuple)
+#: Where the reference interpreter's own error is larger than what is tested: its complex functions by the naive
+#: formula, and logistic step by step in narrow types.
+_LOOSE = {"stablehlo.atan2", "stablehlo.exponential_minus_one", "stablehlo.log_plus_one", "stablehlo.logistic"}
+
+
+def comparable(name: str, element: ElementType) -> bool:
+    if name in _LOOSE and (element.is_complex or element.bits < 16 or element.name == "f16"):
+        return False
+    # The reference interpreter has no remainder of complex numbers, and no maximum of NaN among them.
+    return not (element.is_complex and name in ("stablehlo.remainder", "stablehlo.maximum", "stablehlo.minimum"))
+
+
+def assert_close(got: np.ndarray, want: np.ndarray, ulps: int) -> None:
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if got.dtype.kind == "c":
+        for part in ("real", "imag"):
+            assert_close(np.ascontiguousarray(getattr(got, part)), np.ascontiguousarray(getattr(want, part)), ulps)
+    elif got.dtype.kind in "biu" or got.dtype in (ml_dtypes.int4, ml_dtypes.uint4):
+        np.testing.assert_array_equal(got, want)
+    else:
+        apart = steps_apart(got, want)
+        assert (apart <= ulps).all(), f"{apart.max()} ULP apart: {got[apart > ulps]} and {want[apart > ulps]}"
+
+
+def check_against_reference(
+    name: str, operands: list[np.ndarray], element: ElementType, ulps: int, attributes: str = ""
+) -> None:
+    text = one_op(name, operands, (element.name, operands[-1].shape), attributes)
+    assert_close(decoded(run_here(text), element.name), decoded(run_reference(text), element.name), ulps)
+
+
+@pytest.mark.parametrize("name", UNARY)
+@settings(max_examples=3, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for element in ELEMENTS:
+        if UNARY[name].call(element, 1) is None or not comparable(name, element):
+            continue
+        operand = values_of(element, rng, shape)
+        if element.is_complex:
+            operand = np.where(np.isfinite(operand), operand, 1)  # C99 and the reference differ at infinities
+        check_against_reference(name, [operand], element, 3)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@settings(max_examples=3, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for element in ELEMENTS:
+        if BINARY[name].call(element, 2) is None or not comparable(name, element):
+            continue
+        operands = [values_of(element, rng, shape) for _ in range(2)]
+        if element.is_integer and name in ("stablehlo.divide", "stablehlo.remainder"):
+            operands[1] = np.where((operands[1] == 0) | (operands[1] == -1), 3, operands[1]).astype(element.dtype)
+        if element.is_complex:
+            operands = [np.where(np.isfinite(x) & (x != 0), x, 2) for x in operands]
+        ulps = 4 if element.is_complex and name in ("stablehlo.divide", "stablehlo.power") else 3
+        check_against_reference(name, operands, element, ulps if element.is_float or element.is_complex else 0)
+
+
+# --- integers at their edges -----------------------------------------------------------------------------------------
+
+
+def test_integer_division_by_zero_gives_all_ones() -> None:
+    assert apply("stablehlo.divide", np.int32([5, -5, 0]), np.int32([0, 0, 0])).tolist() == [-1, -1, -1]
+    assert apply("stablehlo.divide", np.uint8([5, 0]), np.uint8([0, 0])).tolist() == [255, 255]
+    assert apply("stablehlo.divide", np.array([3], ml_dtypes.int4), np.array([0], ml_dtypes.int4)) == -1
+
+
+def test_integer_remainder_by_zero_gives_the_dividend() -> None:
+    assert apply("stablehlo.remainder", np.int32([5, -5]), np.int32([0, 0])).tolist() == [5, -5]
+    assert apply("stablehlo.remainder", np.uint64([7]), np.uint64([0])).tolist() == [7]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.int64])
+def test_the_smallest_integer_divided_by_minus_one_is_itself(dtype: type) -> None:
+    smallest = np.iinfo(dtype).min
+    assert apply("stablehlo.divide", dtype([smallest]), dtype([-1])).tolist() == [smallest]
+    assert apply("stablehlo.remainder", dtype([smallest]), dtype([-1])).tolist() == [0]
+
+
+@given(st.integers(-128, 127), st.integers(-128, 127).filter(bool))
+@settings(max_examples=50, deadline=None)
+def test_division_rounds_towards_zero(x: int, y: int) -> None:
+    from spmd.kernels.elementwise_integer import divide_signed, remainder, truncated_quotient
+
+    quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+    wrapped = (quotient + 128) % 256 - 128
+    assert divide_signed(np.int8([x]), np.int8([y])) == truncated_quotient(np.int8([x]), np.int8([y])) == wrapped
+    assert remainder(np.int8([x]), np.int8([y])) == x - y * quotient
+
+
+def test_division_by_a_constant_is_the_same_division() -> None:
+    import spmd
+
+    text = """func.func @main(%x: tensor<6xi32>) -> (tensor<6xi32>, tensor<6xi32>) {
+      %c = stablehlo.constant dense<-3> : tensor<i32>
+      %b = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i32>) -> tensor<6xi32>
+      %q = stablehlo.divide %x, %b : tensor<6xi32>
+      %r = stablehlo.remainder %x, %b : tensor<6xi32>
+      return %q, %r : tensor<6xi32>, tensor<6xi32>
+    }"""
+    quotient, remainder = spmd.compile(spmd.parse(text))(np.int32([-7, -6, -1, 1, 6, 7]))
+    assert quotient.tolist() == [2, 2, 0, 0, -2, -2]
+    assert remainder.tolist() == [-1, 0, -1, 1, 0, 1]
+
+
+def test_shifts_past_the_width() -> None:
+    amounts = np.int32([32, -1, 31, 0])
+    assert apply("stablehlo.shift_left", np.int32([1, 1, 1, 1]), amounts).tolist() == [0, 0, -(2**31), 1]
+    assert apply("stablehlo.shift_right_logical", np.int32([-1, -1, -1, -1]), amounts).tolist() == [0, 0, 1, -1]
+    assert apply("stablehlo.shift_right_arithmetic", np.int32([-5, 5, -5, -5]), amounts).tolist() == [-1, 0, -1, -5]
+    four = lambda *values: np.array(values, ml_dtypes.int4)  # noqa: E731
+    assert apply("stablehlo.shift_left", four(1, 1, 3), four(3, 4, 2)).tolist() == [-8, 0, -4]
+    assert apply("stablehlo.shift_right_logical", four(-1, -8, -1), four(1, 3, -1)).tolist() == [7, 1, 0]
+    assert apply("stablehlo.shift_right_arithmetic", four(-8, -8, 7), four(1, 5, -1)).tolist() == [-4, -1, 0]
+
+
+def test_integer_power() -> None:
+    base, exponent = np.int32([2, -1, -1, 1, 0, 3, 2, 0]), np.int32([-1, -3, -2, -1, 0, 40, 31, -1])
+    wrapped = (3**40 + 2**31) % 2**32 - 2**31
+    assert apply("stablehlo.power", base, exponent).tolist() == [0, -1, 1, 1, 1, wrapped, -(2**31), 0]
+
+
+def test_two_and_four_bit_integers_wrap() -> None:
+    assert apply("stablehlo.add", np.array([7, -8], ml_dtypes.int4), np.array([1, -1], ml_dtypes.int4)).tolist() == [
+        -8,
+        7,
+    ]
+    assert apply("stablehlo.multiply", np.array([3], ml_dtypes.uint2), np.array([3], ml_dtypes.uint2)).tolist() == [1]
+    assert apply("stablehlo.negate", np.array([-8, 3], ml_dtypes.int4)).tolist() == [-8, -3]
+
+
+def test_bit_counts() -> None:
+    assert apply("stablehlo.popcnt", np.int8([-1, 0, 7])).tolist() == [8, 0, 3]
+    assert apply("stablehlo.count_leading_zeros", np.int16([-1, 0, 1, 255])).tolist() == [0, 16, 15, 8]
+    assert apply("stablehlo.count_leading_zeros", np.uint64([0, 2**63, 2**40])).tolist() == [64, 0, 23]
+    assert apply("stablehlo.popcnt", np.array([-1, 5], ml_dtypes.int4)).tolist() == [4, 2]
+    assert apply("stablehlo.count_leading_zeros", np.array([0, 1, -1], ml_dtypes.int4)).tolist() == [4, 3, 0]
+
+
+# --- floats at their edges -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_maximum_and_minimum_are_those_of_ieee_754(dtype: type) -> None:
+    x, y = np.array([-0.0, 0.0, np.nan, 1, -np.inf], dtype), np.array([0.0, -0.0, 1, np.nan, np.inf], dtype)
+    high, low = apply("stablehlo.maximum", x, y), apply("stablehlo.minimum", x, y)
+    assert np.signbit(high[:2].astype(np.float64)).tolist() == [False, False]
+    assert np.signbit(low[:2].astype(np.float64)).tolist() == [True, True]
+    assert np.isnan(high[2:4].astype(np.float64)).all() and np.isnan(low[2:4].astype(np.float64)).all()
+    assert float(high[4]) == np.inf and float(low[4]) == -np.inf
+
+
+def test_maximum_with_a_constant_zero_is_never_negative_zero() -> None:
+    import spmd
+
+    text = """func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %c = stablehlo.constant dense<0.0> : tensor<3xf32>
+      %r = stablehlo.maximum %x, %c : tensor<3xf32>
+      return %r : tensor<3xf32>
+    }"""
+    (result,) = spmd.compile(spmd.parse(text))(np.float32([-0.0, -1, np.nan]))
+    assert not np.signbit(result[:2]).any() and np.isnan(result[2])
+
+
+def test_sign_and_rounding_keep_signed_zeros_and_nan() -> None:
+    x = np.float32([-0.0, 0.0, np.nan, -3, 5])
+    signs = apply("stablehlo.sign", x)
+    assert np.signbit(signs).tolist() == [True, False, False, True, False] and np.isnan(signs[2])
+    assert signs[3:].tolist() == [-1, 1]
+    halves = np.float32([0.5, -0.5, 0.49999997, 2.5, -2.5, 8388609.0, 1.5, -0.2])
+    assert apply("stablehlo.round_nearest_afz", halves).tolist() == [1, -1, 0, 3, -3, 8388609, 2, 0]
+    assert apply("stablehlo.round_nearest_even", halves).tolist() == [0, 0, 0, 2, -2, 8388609, 2, 0]
+    assert np.signbit(apply("stablehlo.round_nearest_afz", halves)[-1])
+
+
+def test_reciprocal_root_of_zeros() -> None:
+    assert apply("stablehlo.rsqrt", np.float32([-0.0, 0.0, np.inf])).tolist() == [-np.inf, np.inf, 0]
+
+
+def test_subnormals_are_kept() -> None:
+    tiny = np.float32([1e-40, 1.4e-45])
+    assert apply("stablehlo.multiply", tiny, np.float32([2, 1])).tolist() == (tiny * np.float32([2, 1])).tolist()
+    assert apply("stablehlo.exponential", np.float32([-100.0]))[0] > 0
+
+
+def test_total_order_tells_zeros_and_nans_apart() -> None:
+    x = np.float32([-0.0, np.nan, -np.nan, 1])
+    y = np.float32([0.0, np.inf, -np.inf, 1])
+    attributes = (
+        "comparison_direction = #stablehlo<comparison_direction {}>, compare_type = #stablehlo<comparison_type {}>"
+    )
+    less = apply("stablehlo.compare", x, y, attributes=attributes.format("LT", "TOTALORDER"), result="i1")
+    assert less.tolist() == [True, False, True, False]
+    plain = apply("stablehlo.compare", x, y, attributes=attributes.format("LT", "FLOAT"), result="i1")
+    assert plain.tolist() == [False, False, False, False]
+
+
+def test_clamp_propagates_nan() -> None:
+    clamped = apply("stablehlo.clamp", np.float32([0, np.nan, 1]), np.float32([5, 1, np.nan]), np.float32([2, 2, 2]))
+    assert clamped[0] == 2 and np.isnan(clamped[1:]).all()
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "log_plus_one"])
+def test_branch_cuts_follow_the_sign_of_zero(name: str) -> None:
+    """On the cut along the negative real axis, the sign of the imaginary zero chooses the side."""
+    for dtype in (np.complex64, np.complex128):
+        above, below = apply("stablehlo." + name, np.array([complex(-4, 0.0), complex(-4, -0.0)], dtype))
+        assert above.imag > 1 and below.imag == -above.imag and below.real == above.real
+
+
+def test_narrow_floats_round_once() -> None:
+    """Each result is the double-precision one, rounded."""
+    for element in ELEMENT_TYPES.values():
+        if not element.is_float or element.numpy is None or element.bits > 16:
+            continue
+        rng = np.random.default_rng(3)
+        x, y = (values_of(element, rng, (200,)) for _ in range(2))
+        for name, function in (("add", np.add), ("multiply", np.multiply), ("divide", np.divide)):
+            with np.errstate(all="ignore"):
+                exact = function(x.astype(np.float64), y.astype(np.float64)).astype(element.dtype)
+            got = (
+                apply("stablehlo." + name, x, y)
+                if element.bits >= 8
+                else BINARY["stablehlo." + name].call(element, 2)(x, y)
+            )
+            np.testing.assert_array_equal(got.astype(np.float64), exact.astype(np.float64))
