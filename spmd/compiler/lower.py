@@ -16,6 +16,7 @@ from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
+from spmd.compiler.exchange import exchange_operands
 from spmd.compiler.fuse import fuse
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
@@ -76,6 +77,7 @@ class Lowering:
         """The program of a function with everything it calls inlined."""
         flat = inline(self.module, function)
         simplify(flat.body, self._evaluate)
+        exchange_operands(flat.body)
         combine(flat.body, self.options.combine_threshold)
         plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
         return emit(plan, self.options.watch), plan
