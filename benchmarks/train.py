@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import xla
-from benchmarks.harness import Timing, duration, print_table, write_json
+from benchmarks.harness import Timing, duration, paired_ratio, print_table, write_json
 from benchmarks.programs import DEFAULT_FOLDER
 from launch.mpirun import THREAD_VARIABLES
 
@@ -60,13 +60,14 @@ def _compare(options: argparse.Namespace) -> int:
             timings["JAX, all cores"] = Timing.of(_run_jax(options, into / "jax.json", pin=False))
         seconds = json.loads((into / "mpi.json").read_text())
     timings = {"spmd": Timing.of(seconds["spmd"]), "NumPy and mpi4py": Timing.of(seconds["by hand"]), **timings}
-    ours = timings["spmd"].median
+    ratios = {name: timings["spmd"].median / timing.median for name, timing in timings.items()}
+    ratios["NumPy and mpi4py"] = paired_ratio(seconds["spmd"], seconds["by hand"])
     rows = [
-        (name, duration(timing.median), f"{timing.spread:.0%}", f"{ours / timing.median:.2f}")
+        (name, duration(timing.median), f"{timing.spread:.0%}", f"{ratios[name]:.2f}")
         for name, timing in timings.items()
     ]
     print_table((options.program.stem, "step", "spread", "spmd/this"), rows)
-    write_json(options.json, {"train": timings})
+    write_json(options.json, {"train": timings, "ratios": ratios})
     return 0
 
 
