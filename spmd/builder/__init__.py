@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from spmd.builder import ops
 from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.client import Client, ClientLibrary, GlobalData
 from spmd.builder.computation import XlaComputation
+from spmd.builder.computation_builder import ComputationBuilder
 from spmd.builder.errors import BuilderError
 from spmd.builder.layout import Layout, PaddingValue
 from spmd.builder.literal import Literal, LiteralUtil
@@ -67,10 +69,58 @@ from spmd.builder.shape import (
 )  # fmt: skip
 
 __all__ = [
-    "BF16", "C64", "C128", "F16", "F32", "F64", "PRED", "S2", "S4", "S8", "S16", "S32", "S64", "TOKEN", "TUPLE", "U2",
-    "U4", "U8", "U16", "U32", "U64", "BuilderError", "ChannelHandle", "ChannelType", "ConvolutionDimensionNumbers",
-    "DotDimensionNumbers", "FftType", "GatherDimensionNumbers", "Layout", "Literal", "LiteralUtil", "MakePadding",
-    "Padding", "PaddingConfig", "PaddingConfigDimension", "PaddingType", "PaddingValue", "PrecisionConfig",
-    "PrimitiveType", "ProgramShape", "RandomAlgorithm", "ReplicaGroup", "ScatterDimensionNumbers", "Shape", "ShapeUtil",
-    "Transpose", "XlaBuilder", "XlaComputation", "XlaOp", "ops",
+    "BF16",
+    "C64",
+    "C128",
+    "F16",
+    "F32",
+    "F64",
+    "PRED",
+    "S2",
+    "S4",
+    "S8",
+    "S16",
+    "S32",
+    "S64",
+    "TOKEN",
+    "TUPLE",
+    "U2",
+    "U4",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
+    "BuilderError",
+    "ChannelHandle",
+    "ChannelType",
+    "Client",
+    "ClientLibrary",
+    "ComputationBuilder",
+    "ConvolutionDimensionNumbers",
+    "DotDimensionNumbers",
+    "FftType",
+    "GatherDimensionNumbers",
+    "GlobalData",
+    "Layout",
+    "Literal",
+    "LiteralUtil",
+    "MakePadding",
+    "Padding",
+    "PaddingConfig",
+    "PaddingConfigDimension",
+    "PaddingType",
+    "PaddingValue",
+    "PrecisionConfig",
+    "PrimitiveType",
+    "ProgramShape",
+    "RandomAlgorithm",
+    "ReplicaGroup",
+    "ScatterDimensionNumbers",
+    "Shape",
+    "ShapeUtil",
+    "Transpose",
+    "XlaBuilder",
+    "XlaComputation",
+    "XlaOp",
+    "ops",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from spmd.errors import UNKNOWN, Location
 from spmd.ir import Block, Module, Op, Region, Value, copy_op
 
 if TYPE_CHECKING:
-    from spmd.builder.executable import LoadedComputation
+    from spmd.builder.client import LoadedComputation
 
 _SERIAL = itertools.count()
 #: Attributes that name a computation.

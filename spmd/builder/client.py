@@ -1,0 +1,198 @@
+"""The client of the first edition: data in and out, computations compiled and run.
+
+Source: TensorFlow compiler framework document, "Getting started", "Moving data into and out of XLA", "Layout".
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spmd.builder.computation import XlaComputation
+from spmd.builder.layout import Layout
+from spmd.builder.literal import Literal
+from spmd.builder.shape import Shape
+from spmd.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from collectives.grid import ProcessGrid
+    from spmd.runtime.executable import Executable
+
+#: The custom call that Trace is.
+TRACE = "spmd.trace"
+
+
+class GlobalData:
+    """A value on the server: an array, or a tuple of such."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def value(self) -> Any:
+        """The array, or a tuple of arrays, without a copy."""
+        return self._value
+
+    def shape(self) -> Shape:
+        return _shape_of(self._value)
+
+    def __repr__(self) -> str:
+        return f"<GlobalData {self.shape()}>"
+
+
+def _shape_of(value: Any) -> Shape:
+    if isinstance(value, tuple):
+        return Shape.tuple_shape([_shape_of(part) for part in value])
+    return Shape.array_shape(value.dtype, value.shape)
+
+
+class LoadedComputation:
+    """A computation that was compiled: run it as often as there is data."""
+
+    def __init__(self, computation: XlaComputation, executable: Executable) -> None:
+        self.computation = computation
+        self.executable = executable
+
+    def __call__(self, arguments: Sequence[Any]) -> Any:
+        """The result: an array, or a (nested) tuple of arrays."""
+        results = list(self.executable(*arguments))
+        return _nested(self.computation.program_shape().result_shape, results)
+
+
+def _nested(shape: Shape, leaves: list[Any]) -> Any:
+    """Takes the value of `shape` off the front of `leaves`."""
+    if shape.is_tuple():
+        return tuple(_nested(part, leaves) for part in shape.parts)
+    return leaves.pop(0)
+
+
+class Client:
+    """Runs computations in this process; under mpirun, as this rank of `grid`.
+
+    Source: Client of the TensorFlow compiler framework document.
+    """
+
+    def __init__(self, grid: ProcessGrid | None = None) -> None:
+        self.grid = grid
+        self._infeed: deque[tuple[Any, ...]] = deque()
+        self._outfeed: deque[tuple[Any, ...]] = deque()
+
+    # --- data --------------------------------------------------------------------------------------------------------
+
+    def TransferToServer(self, literal: Literal | Any) -> GlobalData:
+        """A copy of the literal's values on the server."""
+        given = literal if isinstance(literal, Literal) else Literal(literal)
+        return GlobalData(_copied(given.value()))
+
+    def TransferInProcess(self, data: Any, shape: Shape | None = None) -> Any:
+        """An array to the server, or a GlobalData's array from it, without a copy where the layout allows.
+
+        With `shape`, `data` is linear memory in the layout of the shape.
+        """
+        if isinstance(data, GlobalData):
+            return data.value()
+        if shape is None:
+            return GlobalData(np.asarray(data))
+        return GlobalData(Literal.from_memory(data, shape).array())
+
+    def Transfer(self, data: GlobalData, shape_with_layout: Shape | None = None) -> Literal:
+        """The value as a literal, in the layout of `shape_with_layout` where one is given."""
+        literal = Literal(data.value())
+        if shape_with_layout is None:
+            return literal
+        if shape_with_layout != literal.shape():
+            raise ExecutionError(f"Transfer: the data has shape {literal.shape()}, not {shape_with_layout}")
+        return Literal(literal.value(), shape_with_layout)
+
+    def TransferToInfeed(self, literal: Literal | Any) -> None:
+        """An item for the next Infeed to read: an array or a tuple of arrays."""
+        value = (literal if isinstance(literal, Literal) else Literal(literal)).value()
+        self._infeed.append(value if isinstance(value, tuple) else (value,))
+
+    def TransferFromOutfeed(self) -> Literal:
+        """The item that the earliest Outfeed, not asked for before, wrote."""
+        if not self._outfeed:
+            raise ExecutionError("TransferFromOutfeed: nothing was written to the outfeed")
+        value = self._outfeed.popleft()
+        return Literal(value[0] if len(value) == 1 else value)
+
+    # --- computations ------------------------------------------------------------------------------------------------
+
+    def Compile(self, computation: XlaComputation) -> LoadedComputation:
+        """The computation compiled; the same again for the same computation."""
+        made = computation.loaded.get(self)
+        if made is None:
+            made = computation.loaded[self] = LoadedComputation(computation, self._executable(computation))
+        return made
+
+    def _executable(self, computation: XlaComputation) -> Executable:
+        import spmd
+
+        spmd.register_custom_call(TRACE, _trace)
+        executable: Executable = spmd.compile(computation.to_stablehlo(), self.grid)
+        if any(op.name in ("stablehlo.infeed", "stablehlo.outfeed") for op in executable.module.walk()):
+            executable.process.infeed = self._next_item
+            executable.process.outfeed = self._outfeed.append
+        return executable
+
+    def _next_item(self) -> tuple[Any, ...]:
+        if not self._infeed:
+            raise ExecutionError("Infeed: nothing was transferred to the infeed")
+        return self._infeed.popleft()
+
+    def Execute(
+        self, computation: XlaComputation | LoadedComputation, arguments: Sequence[GlobalData] = ()
+    ) -> GlobalData:
+        """Runs the computation, compiled now or before, on data of the server."""
+        loaded = computation if isinstance(computation, LoadedComputation) else self.Compile(computation)
+        shapes = loaded.computation.program_shape().parameter_shapes
+        if len(arguments) != len(shapes):
+            raise ExecutionError(f"Execute: {len(shapes)} arguments are needed, got {len(arguments)}")
+        for number, (argument, shape) in enumerate(zip(arguments, shapes, strict=True)):
+            if not isinstance(argument, GlobalData):
+                raise ExecutionError(f"Execute: argument {number} must be a GlobalData, got {type(argument).__name__}")
+            if argument.shape() != shape:
+                raise ExecutionError(f"Execute: argument {number} must have shape {shape}, got {argument.shape()}")
+        return GlobalData(loaded([argument.value() for argument in arguments]))
+
+    def ExecuteAndTransfer(
+        self,
+        computation: XlaComputation | LoadedComputation,
+        arguments: Sequence[GlobalData] = (),
+        shape_with_output_layout: Shape | None = None,
+    ) -> Literal:
+        """Execute, and the result as a literal, in a layout where one is given."""
+        return self.Transfer(self.Execute(computation, arguments), shape_with_output_layout)
+
+    def ComputeConstant(self, computation: XlaComputation, output_layout: Layout | None = None) -> GlobalData:
+        """The value of a computation without parameters; its linear memory when a layout is asked for."""
+        data = self.Execute(computation)
+        if output_layout is None or output_layout.is_default:
+            return data
+        return GlobalData(output_layout.to_memory(data.value()))
+
+
+def _copied(value: Any) -> Any:
+    return tuple(_copied(part) for part in value) if isinstance(value, tuple) else value.copy()
+
+
+def _trace(*arrays: Any, attributes: dict[str, Any]) -> None:
+    logging.getLogger(TRACE).info("%s: %s", attributes["backend_config"], arrays[0])
+
+
+class ClientLibrary:
+    """Where the client of this Python process is kept."""
+
+    _client: Client | None = None
+
+    @classmethod
+    def ClientOrDie(cls) -> Client:
+        """The one client of this Python process."""
+        if cls._client is None:
+            cls._client = Client()
+        return cls._client
+
+    LocalClientOrDie = ClientOrDie

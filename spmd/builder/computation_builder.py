@@ -1,0 +1,195 @@
+"""ComputationBuilder: the builder under the names, argument orders and habits of its first edition.
+
+Source: TensorFlow compiler framework document, "Operation Semantics", "C++ interface".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spmd.builder import checks
+from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.client import TRACE, Client, GlobalData
+from spmd.builder.computation import XlaComputation, make
+from spmd.builder.constants import blocker, subgraph
+from spmd.builder.errors import ArgumentError, BuilderError
+from spmd.builder.layout import Layout
+from spmd.builder.operation import OPERATIONS
+from spmd.builder.ops.contraction import dot_general
+from spmd.builder.options import ConvolutionDimensionNumbers, DotDimensionNumbers
+from spmd.builder.shape import Shape
+from spmd.ir import Value
+
+ComputationDataHandle = XlaOp
+Computation = XlaComputation
+
+
+class ComputationBuilder(XlaBuilder):
+    """An XlaBuilder that knows its client; errors are kept until Build unless set_die_immediately_on_error is called.
+
+    What differs from XlaBuilder: Dot on any ranks, Sort of one array, Map without dimensions, and the functions that
+    only this edition has.
+    """
+
+    kConvBatchDimension = 0
+    kConvFeatureDimension = 1
+    kConvFirstSpatialDimension = 2
+    kConvSecondSpatialDimension = 3
+    kConvKernelOutputDimension = 0
+    kConvKernelInputDimension = 1
+    kConvKernelFirstSpatialDimension = 2
+    kConvKernelSecondSpatialDimension = 3
+
+    def __init__(self, client: Client, computation_name: str, *, parent: ComputationBuilder | None = None) -> None:
+        super().__init__(computation_name, die_immediately_on_error=False)
+        self._client = client
+        self._parent = parent
+        if parent is not None:
+            self.die_immediately_on_error = parent.die_immediately_on_error
+
+    def client(self) -> Client:
+        return self._client
+
+    def CreateSubBuilder(self, computation_name: str) -> ComputationBuilder:
+        """A builder for a computation that only this one uses; errors are handled as here."""
+        return ComputationBuilder(self._client, computation_name, parent=self)
+
+    def BuildAndNoteError(self) -> XlaComputation | None:
+        """Build; an error is noted in the parent builder, which tells it, and None returned."""
+        try:
+            return self.Build()
+        except BuilderError as error:
+            if self._parent is None:
+                raise
+            self._parent.note(error.diagnostics)
+            return None
+
+    # --- shapes ------------------------------------------------------------------------------------------------------
+
+    def CheckShape(self, operand: XlaOp, expected_shape: Shape) -> XlaOp:
+        """`operand`, which has `expected_shape`; BuilderError at once otherwise."""
+        self._expect("CheckShape", self.GetShape(operand), expected_shape)
+        return operand
+
+    def CheckSameShape(self, lhs: XlaOp, rhs: XlaOp) -> None:
+        """BuilderError at once unless both have the same shape."""
+        self._expect("CheckSameShape", self.GetShape(rhs), self.GetShape(lhs))
+
+    def _expect(self, name: str, shape: Shape, expected: Shape) -> None:
+        if shape != expected:
+            raise self._error(name, f"expected shape {expected}, got {shape}", self._caller())
+
+    # --- constants ---------------------------------------------------------------------------------------------------
+
+    def ComputeConstant(self, handle: XlaOp, output_layout: Layout | None = None) -> GlobalData:
+        """The value of `handle`, which depends on no parameter; linear memory when a layout is asked for."""
+
+        def computation(_: XlaBuilder) -> XlaComputation:
+            value = self.value(handle, "handle")
+            reason = blocker(value)
+            if reason is not None:
+                raise ArgumentError("handle", f"is no constant: {reason}")
+            return subgraph(f"{self.name()}.constant", self.block, value, self.called)
+
+        return self._client.ComputeConstant(self._now("ComputeConstant", computation), output_layout)
+
+    def _now(self, name: str, function: Any) -> Any:
+        """Runs `function` as operation `name`, raising its error at once: the caller needs what it returns."""
+        kept, self.die_immediately_on_error = self.die_immediately_on_error, True
+        try:
+            return self.perform(name, function, (), {})
+        finally:
+            self.die_immediately_on_error = kept
+
+    # --- operations of this edition ----------------------------------------------------------------------------------
+
+    def Dot(self, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
+        """Sums of products over the last dimension of `lhs` and the last but one of `rhs` (its only one if a vector).
+
+        [p, q, r] dot [s, r, t] gives [p, q, s, t]; scalars are multiplied.
+        """
+        return self.perform("Dot", lambda _: self._dot(lhs, rhs), (), {})  # type: ignore[no-any-return]
+
+    def _dot(self, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
+        left, right = checks.array(self, lhs, "lhs"), checks.array(self, rhs, "rhs")
+        checks.same_element_type(right, left, "rhs")
+        ranks = left.tensor.rank, right.tensor.rank
+        if 0 in ranks:
+            if ranks != (0, 0):
+                raise ArgumentError("lhs", f"a scalar goes with a scalar only, got ranks {ranks[0]} and {ranks[1]}")
+            return self.emit_one("stablehlo.multiply", [left, right])
+        return dot_general(self, left, right, DotDimensionNumbers([ranks[0] - 1], [max(ranks[1] - 2, 0)]))
+
+    def Sort(self, operand: XlaOp) -> XlaOp:
+        """The elements in increasing order along the last dimension."""
+        return OPERATIONS["Sort"](self, operand)  # type: ignore[no-any-return]
+
+    def Map(
+        self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
+    ) -> XlaOp:
+        """`computation` applied at every index of `operands`, with `static_operands` as they are."""
+        return OPERATIONS["Map"](self, operands, computation, None, static_operands)  # type: ignore[no-any-return]
+
+    def ReduceWindow(self, operand: XlaOp, init_value: Any, computation: Any, *args: Any, **kwargs: Any) -> XlaOp:
+        """ReduceWindow with initial value and computation in either order: the document has both."""
+        if isinstance(init_value, XlaComputation):
+            init_value, computation = computation, init_value
+        return OPERATIONS["ReduceWindow"](self, operand, init_value, computation, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def SqrtF32(self, operand: XlaOp) -> XlaOp:
+        """The square root of F32 numbers."""
+        return self._float("SqrtF32", "Sqrt", operand)
+
+    def SquareF32(self, operand: XlaOp) -> XlaOp:
+        """The square of F32 numbers."""
+        return self._float("SquareF32", "Square", operand)
+
+    def ReciprocalF32(self, operand: XlaOp) -> XlaOp:
+        """1 / x of F32 numbers."""
+        return self._float("ReciprocalF32", "Reciprocal", operand)
+
+    def _float(self, name: str, operation: str, operand: XlaOp) -> XlaOp:
+        def apply(_: XlaBuilder) -> XlaOp:
+            value: Value = checks.array(self, operand, "operand")
+            if str(value.tensor.element_type) != "f32":
+                raise ArgumentError("operand", f"must be of element type F32, got {Shape.of(value.type)}")
+            return OPERATIONS[operation](self, operand)  # type: ignore[no-any-return]
+
+        return self.perform(name, apply, (), {})  # type: ignore[no-any-return]
+
+    def Trace(self, tag: str, operand: XlaOp) -> None:
+        """Logs `tag` and the value of `operand` while the computation runs (logger `spmd.trace`)."""
+
+        def trace(_: XlaBuilder) -> None:
+            attributes = {"call_target_name": TRACE, "has_side_effect": True, "backend_config": tag}
+            make(self.block, "stablehlo.custom_call", [self.value(operand, "operand")], [], attributes)
+
+        self.perform("Trace", trace, (), {})
+
+    # --- convolution dimensions --------------------------------------------------------------------------------------
+
+    @staticmethod
+    def CreateDefaultConvDimensionNumbers() -> ConvolutionDimensionNumbers:
+        """{batch, feature, height, width} and {output feature, input feature, height, width}."""
+        return ConvolutionDimensionNumbers.default(2)
+
+    @staticmethod
+    def CreateConvDimensionNumbers(
+        batch: int,
+        feature: int,
+        first_spatial: int,
+        second_spatial: int,
+        kernel_output_feature: int,
+        kernel_input_feature: int,
+        kernel_first_spatial: int,
+        kernel_second_spatial: int,
+    ) -> ConvolutionDimensionNumbers:
+        """Dimension numbers; ValueError when those of the input or of the kernel conflict."""
+        inputs = (batch, feature, first_spatial, second_spatial)
+        kernel = (kernel_output_feature, kernel_input_feature, kernel_first_spatial, kernel_second_spatial)
+        for name, numbers in (("input", inputs), ("kernel", kernel)):
+            if len(set(numbers)) != len(numbers):
+                raise ValueError(f"CreateConvDimensionNumbers: {name} dimensions conflict: {list(numbers)}")
+        space, window = list(inputs[2:]), list(kernel[2:])
+        return ConvolutionDimensionNumbers(batch, feature, space, *kernel[:2], window, batch, feature, list(space))
