@@ -3,8 +3,8 @@
 All that is wrong is told in one VerificationError, in source order. Source: StableHLO specification, the Constraints
 of each op and type, "Functions", "Identifiers"; ops of dialects that nobody declared pass.
 
-An op without regions is judged by its name, types and attributes alone, so equal ones are judged once: the checks of
-a program cost what its distinct ops cost.
+An op is judged by its name, types, attributes and what its regions take and return, so equal ones are judged once:
+the checks of a program cost what its distinct ops cost.
 """
 
 from __future__ import annotations
@@ -64,13 +64,16 @@ class _Verifier:
             self._function = op
         if definition is not None:
             self.check_op(op, definition)
+        self._inside(op, definition, visible)
+        self._symbols, self._function = symbols, function
+
+    def _inside(self, op: Op, definition: OpDef | None, visible: set[Value]) -> None:
         inner = set() if definition is not None and "isolated" in definition.traits else visible
         before = len(self.found)
         for region in op.regions:
             self._region(region, inner)
         if isinstance(op, Function) and len(self.found) == before:
             self._signature(op)
-        self._symbols, self._function = symbols, function
 
     def _signature(self, function: Function) -> None:
         """Types of a function that nothing inside was found to break: where nothing uses a value, say."""
@@ -112,9 +115,8 @@ class _Verifier:
                     self.error(op, f"operand %{operand.name or '?'} is defined before its use and in scope")
             definition = op.definition
             if definition is None:
-                if op.regions:
-                    self.check_region_op(op, visible)
-            elif op.regions or definition.symbol_constraints:
+                self._inside(op, None, visible)
+            elif definition.symbol_constraints or isinstance(op, (Function, Module)):
                 self.check_region_op(op, visible)
             else:
                 key = _key(op, definition)
@@ -123,6 +125,8 @@ class _Verifier:
                     self.check_op(op, definition)
                     if key is not None and len(self.found) == before:
                         _remember(key)
+                if op.regions:
+                    self._inside(op, definition, visible)
             if definition is not None and index != last and definition.is_terminator:
                 self.error(op, "a terminator ends its block")
             if op.discardable and not self.has_shardings:
@@ -166,12 +170,20 @@ class _Verifier:
 
 
 def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
-    """What decides whether a region-free op is sound; None when more does."""
-    if definition.reads_constants or definition.is_terminator:
+    """What decides whether an op by itself is sound; None when more does."""
+    if not definition.is_context_free or (op.regions and not _are_plain(op.regions)):
         return None
-    types = tuple([value.type for value in op.operands]), tuple([value.type for value in op.results])
+    key: tuple[Any, ...] = (
+        definition,
+        tuple([value.type for value in op.operands]),
+        tuple([value.type for value in op.results]),
+    )
+    for region in op.regions:  # constraints look at what a region takes and returns, not at what is between
+        block = region.blocks[0]
+        given = tuple([argument.type for argument in block.arguments])
+        key = (*key, given, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)
     if not op.attributes:
-        return definition, types
+        return key
     values: list[Any] = []
     for name, value in op.attributes.items():
         if isinstance(value, np.ndarray):
@@ -179,12 +191,16 @@ def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
         elif isinstance(value, DenseAttr):
             value = value.type
         values.append((name, value))
-    key = (definition, types, tuple(values))
+    key = (*key, tuple(values))
     try:
         hash(key)
     except TypeError:
         return None
     return key
+
+
+def _are_plain(regions: list[Region]) -> bool:
+    return all(len(region.blocks) == 1 and region.blocks[0].ops for region in regions)
 
 
 def _remember(key: tuple[Any, ...]) -> None:

@@ -397,7 +397,7 @@ ASYNC_START = define(
     operands=[operand("operands", variadic=True)],
     results=[result("result", kinds.FUTURE)],
     regions=[region("body")],
-    traits=["isolated"],
+    traits=["isolated", "reads_context"],
 )
 
 _ASYNC = {

@@ -143,7 +143,7 @@ class OpDef:
         self.attribute_table = {declared.name: declared for declared in self.attributes}
         self.dialect = self.name.partition(".")[0]
         self.is_terminator = "terminator" in self.traits
-        self.reads_constants = "reads_constants" in self.traits
+        self.is_context_free = "reads_context" not in self.traits
         self._slices: dict[tuple[str, int, tuple[int, ...] | None], dict[str, slice]] = {}
 
     @property
@@ -296,7 +296,8 @@ def define(
     `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
     in the generic form. Traits: pure, recursive (pure when all ops in its regions are), commutative, elementwise,
     terminator, symbol, isolated (its regions see nothing from outside), same_type (operands and results are all of
-    compatible types), reads_constants (constraints look at the values of constant operands).
+    compatible types), reads_context (constraints look at more than types, attributes and what regions take and return:
+    at the values of constant operands, say).
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")

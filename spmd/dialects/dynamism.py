@@ -87,7 +87,7 @@ DYNAMIC_BROADCAST_IN_DIM = define(
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` $output_dimensions `,` `dims` `=` $broadcast_dimensions " + TYPED,
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 DYNAMIC_BROADCAST_IN_DIM.constraint("C2", "size(broadcast_dimensions) = rank(operand)")(
@@ -152,7 +152,7 @@ DYNAMIC_CONV = define(
         attribute("precision_config", PRECISION_CONFIG, optional=True),
     ],
     results=[result("result")],
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 check_convolution(DYNAMIC_CONV)
@@ -181,7 +181,7 @@ DYNAMIC_GATHER = define(
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],
     results=[result("result")],
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 #: Labels of dynamic_gather by those of gather, which has batching dimensions besides.
@@ -210,7 +210,7 @@ DYNAMIC_IOTA = define(
     attributes=[attribute("iota_dimension", kinds.I64)],
     results=[result("result")],
     assembly="$output_shape `,` `dim` `=` $iota_dimension " + TYPED,
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 DYNAMIC_IOTA.constraint("C1", "0 <= iota_dimension < size(output_shape)")(
@@ -229,7 +229,7 @@ DYNAMIC_PAD = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 DYNAMIC_PAD.constraint("C1", "element_type(operand) = element_type(padding_value) = element_type(result)")(
@@ -266,7 +266,7 @@ DYNAMIC_RESHAPE = define(
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 DYNAMIC_RESHAPE.constraint(
@@ -298,7 +298,7 @@ REAL_DYNAMIC_SLICE = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=["pure", "reads_context"],
 )
 
 @REAL_DYNAMIC_SLICE.constraint("", "start_indices, limit_indices and strides have rank(operand) entries of one type")
@@ -344,7 +344,7 @@ SET_DIMENSION_SIZE = define(
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result")],
     assembly="$operand `,` $size `,` `dim` `=` $dimension " + TYPED,
-    traits=["pure", "reads_constants"],
+    traits=["pure", "reads_context"],
 )
 
 SET_DIMENSION_SIZE.constraint("", "size is a scalar")(

@@ -28,7 +28,7 @@ RETURN = define(
     "func.return",
     operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
     assembly="attr-dict ($operands^ `:` type($operands))?",
-    traits=["pure", "terminator"],
+    traits=["pure", "terminator", "reads_context"],
 )
 
 CALL = define(

@@ -22,7 +22,7 @@ RNG = define(
     attributes=[attribute("rng_distribution", kinds.enum("stablehlo", "rng_distribution", "UNIFORM", "NORMAL"))],
     results=[result("result", tensor_of_kinds("i1", "signed", "unsigned", "float"))],
     assembly="$a `,` $b `,` $shape `,` `distribution` `=` $rng_distribution " + TYPED,
-    traits=["reads_constants"],
+    traits=["reads_context"],
 )
 
 RNG.constraint("C1", "element_type(a) = element_type(b) = element_type(result)")(
