@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from spmd.ir import Block, Op, Region, Value
 
 __all__ = ["XlaBuilder", "XlaOp"]
 
+R = TypeVar("R")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -60,7 +61,7 @@ class XlaBuilder:
         """Whether an error is raised by the call that makes it (the default) or kept until Build."""
         self.die_immediately_on_error = enabled
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., XlaOp]:
         found = OPERATIONS.get(name)
         if found is None:
             raise AttributeError(f"{type(self).__name__} has no operation {name}")
@@ -133,12 +134,12 @@ class XlaBuilder:
         """Keeps errors for Build."""
         self._kept.extend(diagnostics)
 
-    def perform(self, name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def perform(self, name: str, function: Callable[..., R], args: Sequence[Any], kwargs: dict[str, Any]) -> R:
         """Runs operation `name`; an error in it gets the operation's name and the caller's place."""
         if self._depth:
             return function(self, *args, **kwargs)
         if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
-            return XlaOp(self, None)
+            return self._nothing()
         if self._location is UNKNOWN:
             with self.at(self._caller()):
                 return self.perform(name, function, args, kwargs)
@@ -152,11 +153,15 @@ class XlaBuilder:
             if self.die_immediately_on_error:
                 raise wrong from None
             self.note(wrong.diagnostics)
-            return XlaOp(self, None)
+            return self._nothing()
         finally:
             self._depth -= 1
 
-    def _note_result(self, result: Any) -> Any:
+    def _nothing(self) -> Any:
+        """What an operation that failed returns where errors are kept."""
+        return XlaOp(self, None)
+
+    def _note_result(self, result: R) -> R:
         if isinstance(result, XlaOp):
             self._last = result.value
         return result

@@ -135,13 +135,16 @@ class Client:
         executable: Executable = spmd.compile(computation.to_stablehlo(), self.grid)
         if any(op.name in ("stablehlo.infeed", "stablehlo.outfeed") for op in executable.module.walk()):
             executable.process.infeed = self._next_item
-            executable.process.outfeed = self._outfeed.append
+            executable.process.outfeed = self._keep_item
         return executable
 
     def _next_item(self) -> tuple[Any, ...]:
         if not self._infeed:
             raise ExecutionError("Infeed: nothing was transferred to the infeed")
         return self._infeed.popleft()
+
+    def _keep_item(self, arrays: tuple[Any, ...]) -> None:
+        self._outfeed.append(arrays)
 
     def Execute(
         self, computation: XlaComputation | LoadedComputation, arguments: Sequence[GlobalData] = ()

@@ -109,7 +109,7 @@ class ComputationBuilder(XlaBuilder):
 
         [p, q, r] dot [s, r, t] gives [p, q, s, t]; scalars are multiplied.
         """
-        return self.perform("Dot", lambda _: self._dot(lhs, rhs), (), {})  # type: ignore[no-any-return]
+        return self.perform("Dot", lambda _: self._dot(lhs, rhs), (), {})
 
     def _dot(self, lhs: XlaOp, rhs: XlaOp) -> XlaOp:
         left, right = checks.array(self, lhs, "lhs"), checks.array(self, rhs, "rhs")
@@ -123,19 +123,19 @@ class ComputationBuilder(XlaBuilder):
 
     def Sort(self, operand: XlaOp) -> XlaOp:
         """The elements in increasing order along the last dimension."""
-        return OPERATIONS["Sort"](self, operand)  # type: ignore[no-any-return]
+        return OPERATIONS["Sort"](self, operand)
 
     def Map(
         self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
     ) -> XlaOp:
         """`computation` applied at every index of `operands`, with `static_operands` as they are."""
-        return OPERATIONS["Map"](self, operands, computation, None, static_operands)  # type: ignore[no-any-return]
+        return OPERATIONS["Map"](self, operands, computation, None, static_operands)
 
     def ReduceWindow(self, operand: XlaOp, init_value: Any, computation: Any, *args: Any, **kwargs: Any) -> XlaOp:
         """ReduceWindow with initial value and computation in either order: the document has both."""
         if isinstance(init_value, XlaComputation):
             init_value, computation = computation, init_value
-        return OPERATIONS["ReduceWindow"](self, operand, init_value, computation, *args, **kwargs)  # type: ignore[no-any-return]
+        return OPERATIONS["ReduceWindow"](self, operand, init_value, computation, *args, **kwargs)
 
     def SqrtF32(self, operand: XlaOp) -> XlaOp:
         """The square root of F32 numbers."""
@@ -154,9 +154,9 @@ class ComputationBuilder(XlaBuilder):
             value: Value = checks.array(self, operand, "operand")
             if str(value.tensor.element_type) != "f32":
                 raise ArgumentError("operand", f"must be of element type F32, got {Shape.of(value.type)}")
-            return OPERATIONS[operation](self, operand)  # type: ignore[no-any-return]
+            return OPERATIONS[operation](self, operand)
 
-        return self.perform(name, apply, (), {})  # type: ignore[no-any-return]
+        return self.perform(name, apply, (), {})
 
     def Trace(self, tag: str, operand: XlaOp) -> None:
         """Logs `tag` and the value of `operand` while the computation runs (logger `spmd.trace`)."""

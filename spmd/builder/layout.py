@@ -143,12 +143,12 @@ def extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
     if dtype.kind == "c":
         raise ValueError(f"{dtype} has no order")
     if dtype in _SMALL_INTEGERS:
-        small = ml_dtypes.iinfo(dtype)
+        small = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         return dtype.type(small.max if largest else small.min)
     infinity = dtype.type(np.inf if largest else -np.inf)
     if np.isinf(infinity):
         return infinity
-    limits = ml_dtypes.finfo(dtype)
+    limits = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return limits.max if largest else limits.min
 
 

@@ -47,7 +47,7 @@ class Literal:
     @classmethod
     def from_memory(cls, memory: Any, shape: Shape) -> Literal:
         """The literal whose linear memory, in the layout of `shape`, is `memory` (padding is dropped)."""
-        flat = np.asarray(memory, dtype=shape.dtype())
+        flat = np.asarray(memory, dtype=shape.element_type())
         layout = shape.order or Layout.row_major(shape.rank())
         return cls(layout.from_memory(flat, shape.sizes), shape)
 

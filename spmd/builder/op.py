@@ -90,4 +90,4 @@ class XlaOp:
 
 
 def _call(name: str, *operands: Any) -> XlaOp:
-    return OPERATIONS[name](*operands)  # type: ignore[no-any-return]
+    return OPERATIONS[name](*operands)

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from spmd.builder.builder import XlaBuilder
+    from spmd.builder.builder import XlaBuilder, XlaOp
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Operations by name, as their callers see them.
-OPERATIONS: dict[str, Callable[..., Any]] = {}
+OPERATIONS: dict[str, Callable[..., XlaOp]] = {}
 
 
 def operation(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, R]:

@@ -135,7 +135,8 @@ def _groups(call: Call) -> list[list[int]]:
     rows, sizes, order = ([int(n) for n in part.split(",")] if part else None for part in match.groups())
     assert rows is not None
     assert sizes is not None
-    return np.arange(np.prod(sizes)).reshape(sizes).transpose(order).reshape(rows).tolist()  # type: ignore[no-any-return]
+    groups: list[list[int]] = np.arange(np.prod(sizes)).reshape(sizes).transpose(order).reshape(rows).tolist()
+    return groups
 
 
 def _channel(call: Call) -> int | None:

@@ -19,7 +19,7 @@ from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, Pa
 
 
 def _plain(operation: str, call: Call) -> XlaOp:
-    return OPERATIONS[operation](*call.operands())  # type: ignore[no-any-return]
+    return OPERATIONS[operation](*call.operands())
 
 
 for _opcode, (_, _operation) in PLAIN.items():
@@ -73,7 +73,7 @@ def _bitcast(call: Call) -> XlaOp:
 def _compare(call: Call) -> XlaOp:
     name = call.attribute("direction").capitalize()
     total = call.attribute("type", "") == "TOTALORDER"
-    return OPERATIONS[name + ("TotalOrder" if total else "")](*call.operands(2))  # type: ignore[no-any-return]
+    return OPERATIONS[name + ("TotalOrder" if total else "")](*call.operands(2))
 
 
 @instruction("reduce-precision")
@@ -236,15 +236,15 @@ def _cholesky(call: Call) -> XlaOp:
 @instruction("triangular-solve")
 def _triangular_solve(call: Call) -> XlaOp:
     a, b = call.operands(2)
-    flags = [call.flag(name) for name in ("left_side", "lower", "unit_diagonal")]
-    return ops.TriangularSolve(a, b, *flags, call.attribute("transpose_a", "NO_TRANSPOSE"))
+    left, lower, unit = (call.flag(name) for name in ("left_side", "lower", "unit_diagonal"))
+    return ops.TriangularSolve(a, b, left, lower, unit, call.attribute("transpose_a", "NO_TRANSPOSE"))
 
 
 @instruction("batch-norm-training", "batch-norm-inference", "batch-norm-grad")
 def _batch_norm(call: Call) -> XlaOp:
     name = "".join(word.capitalize() for word in call.instruction.opcode.split("-"))
     epsilon, feature = float(call.attribute("epsilon")), call.integer("feature_index")
-    return OPERATIONS[name](*call.operands(), epsilon, feature)  # type: ignore[no-any-return]
+    return OPERATIONS[name](*call.operands(), epsilon, feature)
 
 
 # --- random ----------------------------------------------------------------------------------------------------------

@@ -92,11 +92,11 @@ def CrossReplicaSum(builder: XlaBuilder, operand: XlaOp, replica_groups: Groups 
     leaves = builder.unpack(builder.value(operand, "operand"))
     if not leaves:
         raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
-    scalar = Shape.scalar_shape(leaves[0].tensor.element_type)  # type: ignore[arg-type]
+    scalar = Shape.of(leaves[0].tensor.with_shape(()))
     inner = XlaBuilder("sum")
     left, right = (OPERATIONS["Parameter"](inner, number, scalar, f"p{number}") for number in range(2))
     OPERATIONS["Add"](left, right)
-    return OPERATIONS["AllReduce"](builder, operand, inner.Build(), replica_groups)  # type: ignore[no-any-return]
+    return OPERATIONS["AllReduce"](builder, operand, inner.Build(), replica_groups)
 
 
 @operation

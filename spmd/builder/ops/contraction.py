@@ -295,4 +295,4 @@ def ConvGeneral(
 
 
 def _general(builder: XlaBuilder, *args: Any) -> XlaOp:
-    return OPERATIONS["ConvGeneralDilated"](builder, *args)  # type: ignore[no-any-return]
+    return OPERATIONS["ConvGeneralDilated"](builder, *args)

@@ -21,7 +21,7 @@ from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
 from spmd.errors import ParseError
-from spmd.ir import Value
+from spmd.ir import Region, Value
 from spmd.syntax import parse
 
 #: The calling convention whose configuration is a dictionary.
@@ -143,7 +143,8 @@ def _branch(
     operands: Sequence[Any],
     names: Sequence[tuple[str, str]],
 ) -> XlaOp:
-    regions, result = [], None
+    regions: list[Region] = []
+    result: t.Type | None = None
     for computation, operand, (operand_name, computation_name) in zip(computations, operands, names, strict=True):
         value = builder.value(operand, operand_name)
         wanted = None if result is None else [result]

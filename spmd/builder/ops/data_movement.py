@@ -156,7 +156,7 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
 @operation
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
     """Concatenate under its name in the builder."""
-    return OPERATIONS["Concatenate"](builder, operands, dimension)  # type: ignore[no-any-return]
+    return OPERATIONS["Concatenate"](builder, operands, dimension)
 
 
 @operation
@@ -194,7 +194,7 @@ def PadInDim(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, dimno: i
     rank = checks.array(builder, operand, "operand").tensor.rank
     number = checks.dimension(dimno, rank, "dimno")
     config = PaddingConfig([(pad_lo, pad_hi, 0) if d == number else (0, 0, 0) for d in range(rank)])
-    return OPERATIONS["Pad"](builder, operand, padding_value, config)  # type: ignore[no-any-return]
+    return OPERATIONS["Pad"](builder, operand, padding_value, config)
 
 
 @operation
@@ -229,7 +229,7 @@ def SliceInDim(
     number = checks.dimension(dimno, value.tensor.rank, "dimno")
     starts, limits, steps = [0] * value.tensor.rank, list(value.tensor.static_shape), [1] * value.tensor.rank
     starts[number], limits[number], steps[number] = start_index, limit_index, stride
-    return OPERATIONS["Slice"](builder, operand, starts, limits, steps)  # type: ignore[no-any-return]
+    return OPERATIONS["Slice"](builder, operand, starts, limits, steps)
 
 
 @operation
@@ -239,7 +239,7 @@ def Index(builder: XlaBuilder, operand: XlaOp, key: Any) -> XlaOp:
     if isinstance(value.type, t.TupleType):
         number = checks.integer(key, "key")
         wrapped = number + len(value.type.types) if number < 0 else number
-        return OPERATIONS["GetTupleElement"](builder, operand, wrapped)  # type: ignore[no-any-return]
+        return OPERATIONS["GetTupleElement"](builder, operand, wrapped)
     sizes = checks.array(builder, operand, "operand").tensor.static_shape
     keys = list(key) if isinstance(key, tuple) else [key]
     named = sum(k is not None and k is not Ellipsis for k in keys)
@@ -309,9 +309,7 @@ def _increasing(values: Sequence[Value]) -> XlaComputation:
     """The comparator that looks at the first operand alone."""
     inner = XlaBuilder("compare_less_than")
     parameters = [
-        OPERATIONS["Parameter"](
-            inner, number, Shape.scalar_shape(values[number // 2].tensor.element_type), f"p{number}"
-        )  # type: ignore[arg-type]
+        OPERATIONS["Parameter"](inner, number, Shape.of(values[number // 2].tensor.with_shape(())), f"p{number}")
         for number in range(2 * len(values))
     ]
     OPERATIONS["LtTotalOrder"](parameters[0], parameters[1])

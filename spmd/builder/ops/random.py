@@ -59,7 +59,7 @@ def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
     zero, one = (XlaOp(builder, builder.constant(np.asarray(number, np.float32))) for number in (0, 1))
     drawn = OPERATIONS["RngUniform"](builder, zero, one, Shape.array_shape("f32", given.sizes))
     hit = OPERATIONS["Lt"](builder, drawn, XlaOp(builder, chance))
-    return OPERATIONS["ConvertElementType"](builder, hit, "u32")  # type: ignore[no-any-return]
+    return OPERATIONS["ConvertElementType"](builder, hit, "u32")
 
 
 @operation

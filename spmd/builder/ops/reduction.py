@@ -79,7 +79,7 @@ def ReduceAll(
     """Reduce over all dimensions."""
     first = operands[0] if isinstance(operands, (list, tuple)) else operands
     rank = checks.array(builder, first, "operands").tensor.rank
-    return OPERATIONS["Reduce"](builder, operands, init_values, computation, range(rank))  # type: ignore[no-any-return]
+    return OPERATIONS["Reduce"](builder, operands, init_values, computation, range(rank))
 
 
 def window_padding(
@@ -153,7 +153,7 @@ def ReduceWindowWithGeneralPadding(
     padding: Sequence[tuple[int, int]] = (),
 ) -> XlaOp:
     """ReduceWindow with a (low, high) pair for each dimension, in xla_client's order of arguments."""
-    return OPERATIONS["ReduceWindow"](  # type: ignore[no-any-return]
+    return OPERATIONS["ReduceWindow"](
         builder, operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
         window_dilations,
     )  # fmt: skip
@@ -218,7 +218,7 @@ def SelectAndScatterWithGeneralPadding(
     scatter: XlaComputation,
 ) -> XlaOp:
     """SelectAndScatter with a (low, high) pair for each dimension."""
-    return OPERATIONS["SelectAndScatter"](  # type: ignore[no-any-return]
+    return OPERATIONS["SelectAndScatter"](
         builder, operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
     )
 
