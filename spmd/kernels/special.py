@@ -102,6 +102,18 @@ def erfc_single(x: Any, out: Array | None = None) -> Any:
     return keep(np.where(size < 1, 1 - x * polynomial(square, _ERF_BELOW_1), outside), out)
 
 
+def erfc_double(x: Any, out: Array | None = None) -> Any:
+    """erfc in f64: beyond 1 the scaled function times exp(-x^2), the square split so that none of it is rounded off."""
+    tail = x > 1
+    result = np.asarray(scipy_special.erfc(x))
+    if np.any(tail):
+        beyond = np.asarray(x)[tail]
+        head = beyond.astype(_F32).astype(np.float64)
+        scale = np.exp(-head * head) * np.exp((head - beyond) * (head + beyond))
+        result[tail] = np.where(np.isinf(beyond), 0, scipy_special.erfcx(beyond) * scale)
+    return keep(result, out)
+
+
 _ERF_INV_CENTER = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
     0.246640727, 1.50140941,
@@ -131,7 +143,7 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
 
 
 erf = by_width(erf_single, scipy_special.erf)
-erfc = by_width(erfc_single, scipy_special.erfc)
+erfc = by_width(erfc_single, erfc_double)
 erf_inv = by_width(erf_inv_single, scipy_special.erfinv)
 
 
