@@ -52,25 +52,25 @@ class Operation(ABC):
 
 
 def describe(operation: Operation) -> str:
-    """``all_reduce add of 4x2 float32``, for messages."""
+    """``all_gather of 4x2 float32, dim 1``, for messages."""
     extent = "x".join(map(str, operation.shape)) or "scalar"
-    return f"{operation.name}{_details(operation)} of {extent} {operation.dtype}"
+    facts = vars(operation)
+    reduction = f" {facts['reduction']}" if "reduction" in facts else ""
+    details = [
+        f", {name} {short_list(facts[name]) if isinstance(facts[name], tuple) else facts[name]}"
+        for name in _TOLD
+        if name in facts
+    ]
+    return f"{operation.name}{reduction} of {extent} {operation.dtype}{''.join(details)}"
 
 
-def _details(operation: Operation) -> str:
-    shown = {k: v for k, v in vars(operation).items() if k in _SHOWN and v not in (None, False)}
-    reduction = shown.pop("reduction", None)
-    text = f" {reduction}" if reduction else ""
-    return text + "".join(f", {k} {short_list(v) if isinstance(v, tuple) else v}" for k, v in shown.items())
+_TOLD = ("dim", "split_dim", "concat_dim", "pairs", "root")
 
 
 def short_list(items: Sequence[object], most: int = 16) -> str:
     """``[0, 1, 2]``, cut off after ``most`` items."""
     rest = f", ... {len(items)} in all" if len(items) > most else ""
     return f"[{', '.join(map(str, items[:most]))}{rest}]"
-
-
-_SHOWN = ("reduction", "dim", "split_dim", "concat_dim", "split_count", "pairs", "root", "reproducible")
 
 
 @dataclass(frozen=True)
