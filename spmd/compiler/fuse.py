@@ -2,7 +2,8 @@
 
 A group is a set of pointwise steps of one shape, connected by values or shared inputs. It is run in the place of its
 last member: for each block of the arrays every member's kernel runs once, over scratch blocks that are reused. Only
-values needed outside of the group are written out whole.
+values needed outside of the group are written out whole. A single step is a group when its kernel is more than one ufunc,
+for it then has temporary arrays of its own.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from spmd.kernels.core import Kernel
 from spmd.types import TensorType
 
 #: Elements of one block: its handful of scratch arrays fit a core's second-level cache.
-BLOCK = 16384
+BLOCK = 32768
 #: Smaller arrays stay in cache anyway; blocking them would only add calls.
-SMALLEST = 1 << 18
+SMALLEST = 1 << 17
 
 
 def fuse(steps: list[Step], results: list[Value]) -> list[Step]:
@@ -74,11 +75,19 @@ class _Groups:
             self._made_in[value] = home
 
     def _home(self, step: Step, shape: tuple[int, ...]) -> _Group | None:
-        """The open group that `step` belongs to: one of its shape that makes or reads one of its inputs."""
-        for group in self._open:
-            if group.shape == shape and any(value in group.touched for value in step.inputs):
-                return group
-        return None
+        """The open group that `step` belongs to: those of its shape that make or read its inputs, made one."""
+        related = [
+            group
+            for group in self._open
+            if group.shape == shape and any(value in group.touched for value in step.inputs)
+        ]
+        for group in related[1:]:
+            # Nothing that is done yet reads either group's values, so their members may run in any order of makers.
+            self._open.remove(group)
+            related[0].steps += group.steps
+            related[0].touched |= group.touched
+            self._made_in.update((value, related[0]) for entry in group.steps for value in entry.outputs)
+        return related[0] if related else None
 
     def close_all(self) -> None:
         for group in list(self._open):
@@ -91,7 +100,7 @@ class _Groups:
         for step in group.steps:
             for value in step.outputs:
                 del self._made_in[value]
-        if len(group.steps) == 1:
+        if len(group.steps) == 1 and isinstance(group.steps[0].kernel.call, np.ufunc):
             self.done.append(group.steps[0])
             return
         members = set(map(id, group.steps))
