@@ -138,6 +138,7 @@ def _single_slice(placement: Placement, monoid: Monoid | None) -> Any:
 
 
 def _assign(table: Array, rows: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(rows)  # NumPy stores in the order of memory; of duplicates the last must win
     if table.shape[1] == 1:
         table[:, 0][rows] = values[:, 0]
     else:

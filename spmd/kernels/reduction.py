@@ -181,11 +181,13 @@ def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted:
         return best.squeeze(axis), found.squeeze(axis)
 
     def _first_true(hits: Array) -> Array:
-        """Along `axis`, the first place that holds: hits are few, and of several the first is stored last."""
-        coordinates = np.nonzero(hits)
+        """Along `axis`, the first place that holds: hits are few, and of several the first is stored last.
+
+        NumPy stores in the order of the index arrays' memory, hence the copies.
+        """
+        coordinates = [np.ascontiguousarray(c[::-1]) for c in np.nonzero(hits)]
         position = np.zeros((*shape[:axis], 1, *shape[axis + 1 :]), np.int64)
-        target = tuple(c[::-1] if k != axis else np.int64(0) for k, c in enumerate(coordinates))
-        position[target] = coordinates[axis][::-1]
+        position[tuple(c if k != axis else 0 for k, c in enumerate(coordinates))] = coordinates[axis]
         return position
 
     return call

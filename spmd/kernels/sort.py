@@ -210,7 +210,7 @@ def _merge_order(op: Op, context: Context) -> Order:
     def order(rows: Sequence[Array], captured: Sequence[Array]) -> Array:
         height, size = rows[0].shape
         flat = [row.reshape(-1) for row in rows]
-        indices = np.arange(height * size)
+        indices: Array = np.arange(height * size)
 
         def before(left: Array, right: Array) -> Array:
             """Whether the element at place `left` comes before that at `right`."""
@@ -222,7 +222,8 @@ def _merge_order(op: Op, context: Context) -> Order:
         while run < size:
             indices = _merge_runs(indices, size, run, before)
             run *= 2
-        return indices.reshape(height, size) - np.arange(height)[:, None] * size
+        places: Array = indices.reshape(height, size) - np.arange(height)[:, None] * size
+        return places
 
     return order
 
