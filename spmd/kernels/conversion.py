@@ -102,7 +102,8 @@ def bitcast_convert(op: Op, context: Context) -> Kernel:
         return Kernel(lambda x: x.view(to_dtype), aliases=(0,))
     if from_bits == 8 * from_dtype.itemsize and to_bits == 8 * to_dtype.itemsize:
         if from_bits < to_bits:
-            return Kernel(lambda x: np.ascontiguousarray(x).reshape(*shape, -1).view(to_dtype)[..., 0], aliases=(0,))
+            joined_shape = (*shape, to_bits // from_bits)
+            return Kernel(lambda x: np.ascontiguousarray(x).reshape(joined_shape).view(to_dtype)[..., 0], aliases=(0,))
         inner = source.static_shape
         return Kernel(lambda x: np.ascontiguousarray(x).reshape(*inner, 1).view(to_dtype).reshape(shape), aliases=(0,))
     split, joined = _bit_splitter(from_dtype, from_bits), _bit_joiner(to_dtype, to_bits)
@@ -171,7 +172,7 @@ def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bit
     word = bits.type
     sign_mask = word(1 << (own_exponent + own_mantissa))
     infinity = word(((1 << own_exponent) - 1) << own_mantissa)
-    bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+    bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (min(exponent_bits, own_exponent) - 1)) - 1
     largest, smallest = word((bias + kept_bias) << own_mantissa), word(max(0, bias - kept_bias) << own_mantissa)
     nan = np.array(np.nan).astype(element.dtype) if mantissa_bits > 0 else np.array(np.inf).astype(element.dtype)
 
