@@ -75,7 +75,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
     returned = [values.get(value, value) for value in inner.terminator.operands]
     block.ops.append(new_op("func.return", returned, definition=OPS["func.return"], location=inner.terminator.location))
     made_function = local_function(function, block)
-    others = [_local_callee(other) for other in called_functions(module, [made_function])]
+    others = [local_callee(other) for other in called_functions(module, [made_function])]
     return Partitioned(
         local_module(module, made_function, others, reader.mesh.size),
         function.symbol,
@@ -84,7 +84,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
     )
 
 
-def _local_callee(op: Op) -> Op:
+def local_callee(op: Op) -> Op:
     """A function that the body calls, without what it says of shardings."""
     made = copy_local(op, {})
     return local_function(made, made.body) if isinstance(made, Function) and not made.is_declaration else made

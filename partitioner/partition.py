@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from collectives.grid import ProcessGrid
 from partitioner.core import Partitioned
 from partitioner.manual import find_computation, take_out
+from partitioner.lowering.assembly import assemble
+from partitioner.program import import_program
+from partitioner.propagation import propagate
 from partitioner.reading import Reader
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.errors import CompileError, Diagnostic, VerificationError
@@ -19,11 +22,11 @@ def partition(
     function: str = "main",
     *,
     axis_priority: Sequence[str] = (),
-    propagate: bool = True,
+    propagate_layouts: bool = True,
 ) -> Partitioned:
     """The program of one process of `module`'s `function`, whose shardings span the partitions of `grid`.
 
-    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate` off, what the program
+    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the program
     does not annotate is replicated. VerificationError for shardings that break a constraint, CompileError for a mesh
     that does not fit the grid.
     """
@@ -39,7 +42,9 @@ def partition(
     computation = find_computation(entry, reader)
     if computation is not None:
         return take_out(module, entry, computation, reader)
-    raise NotImplementedError
+    program = import_program(module, entry, reader)
+    layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
+    return assemble(module, program, reader, layouts, 1 if grid is None else grid.num_replicas)
 
 
 def _function(module: Module, name: str) -> Function:

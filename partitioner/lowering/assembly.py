@@ -1,0 +1,96 @@
+"""The lowered ops put together as the module of one process."""
+
+from __future__ import annotations
+
+from partitioner.core import Partitioned, called_functions, local_function, local_module
+from partitioner.emit import Emitter
+from partitioner.lowering.core import Lowering
+from partitioner.manual import local_callee
+from partitioner.program import Program
+from partitioner.reading import Reader
+from partitioner.sharding import Layout, Sharding
+from spmd.dialects.core import OPS
+from spmd.ir import Block, Module, Op, Value, new_op
+from spmd.types import TensorType
+
+
+def assemble(
+    module: Module, program: Program, reader: Reader, layouts: dict[Value, Sharding], replicas: int
+) -> Partitioned:
+    """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
+    emitter = Emitter(reader.mesh, replicas)
+    lowering = Lowering(program, reader, layouts, emitter)
+    source = program.block
+    wanted = [lowering.wanted(value).whole() if _is_tensor(value) else None for value in source.arguments]
+    block = lowering.block(source, wanted, is_loop=False)
+    out_layouts, returned = [], []
+    for value in source.terminator.operands:
+        layout = _result_layout(lowering, value)
+        out_layouts.append(Layout(value.type, layout))
+        returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
+    end = new_op("func.return", returned, definition=OPS["func.return"], location=source.terminator.location)
+    block.ops = [*emitter.prologue, *block.ops, end]
+    remove_unused(block)
+    function = local_function(program.function, block)
+    others = [local_callee(other) for other in called_functions(module, [function])]
+    in_layouts = tuple(Layout(value.type, layout) for value, layout in zip(source.arguments, wanted, strict=True))
+    return Partitioned(
+        local_module(module, function, others, reader.mesh.size),
+        program.function.symbol,
+        in_layouts,
+        tuple(out_layouts),
+        tuple(lowering.notes),
+    )
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
+
+
+def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
+    """The layout asked for, or, when nobody asked, the cheapest of those at hand."""
+    if not _is_tensor(value):
+        return None
+    wanted = lowering.wanted(value).whole()
+    if value in lowering.program.asked:
+        return wanted
+    options = [wanted, *(layout.whole() for layout in lowering.layouts_of(value))]
+    return min(options, key=lambda layout: lowering.price(value, layout))
+
+
+def remove_unused(block: Block) -> None:
+    """Removes ops whose results nobody uses. Collectives are no effect: all processes leave out the same ones."""
+    used: set[Value] = set()
+    kept: list[Op] = []
+    for op in reversed(block.ops):
+        if not _stays(op) and not any(result in used for result in op.results):
+            continue
+        for region in op.regions:
+            for inner in region.blocks:
+                if op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if"):
+                    remove_unused(inner)
+        for inner_op in op.walk():
+            used.update(inner_op.operands)
+        kept.append(op)
+    block.ops[:] = reversed(kept)
+
+
+_STAYING = frozenset(("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.send", "stablehlo.recv"))
+
+
+def _stays(op: Op) -> bool:
+    definition = op.definition
+    if definition is None or definition.is_terminator or op.name in _STAYING:
+        return True
+    if op.name == "stablehlo.custom_call":
+        return bool(op["has_side_effect"])
+    if op.name.startswith("stablehlo.") or op.name.startswith("chlo."):
+        if not op.regions:
+            return False
+        return any(
+            _stays(inner) and not (inner.definition is not None and inner.definition.is_terminator)
+            for region in op.regions
+            for nested in region.blocks
+            for inner in nested.ops
+        )
+    return not definition.is_pure

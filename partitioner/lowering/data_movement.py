@@ -1,0 +1,286 @@
+"""Local forms of ops that place elements: constants, iota, and what exchanges elements on a cut dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partitioner import window as win
+from partitioner.lowering.assign import Assignment, sharding_of
+from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.mesh import Axes
+from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
+from partitioner.sharding import Sharding
+from partitioner.window import Window
+from spmd.attributes import DenseAttr, is_splat
+from spmd.ir import Op, Value
+
+
+@lowers("stablehlo.constant", "sdy.constant")
+def constant(lowering: Lowering, op: Op) -> None:
+    """A constant of one value is made in the size needed; any other is cut at no cost."""
+    value = op["value"]
+    if isinstance(value, DenseAttr) and (is_splat(value.array) or value.array.size == 1):
+        layout = lowering.wanted(op.result).whole()
+        type = layout.local_type(op.result.tensor)
+        array = np.broadcast_to(value.array.reshape(-1)[:1].reshape(()), type.static_shape)
+        lowering.set(op.result, lowering.emitter.constant(array, type), layout)
+        return
+    made = lowering.emitter.op("stablehlo.constant", (), op.result_types, {"value": value}).results[0]
+    lowering.set(op.result, made, Sharding(lowering.mesh, ((),) * op.result.tensor.rank))
+
+
+@lowers("stablehlo.iota")
+def iota(lowering: Lowering, op: Op) -> None:
+    emitter, layout = lowering.emitter, lowering.wanted(op.result).whole()
+    dimension = op["iota_dimension"]
+    type = layout.local_type(op.result.tensor)
+    made = lowering.clone(op, (), [layout])[0]
+    axes = layout.dimensions[dimension]
+    if axes:
+        starts = lowering.mesh.block_index(axes) * type.static_shape[dimension]
+        start = emitter.convert(emitter.table(starts), type.with_shape(()))
+        made = emitter.binary("add", made, emitter.broadcast(start, type.shape))
+    lowering.set(op.result, made, layout)
+
+
+@lowers("stablehlo.broadcast")
+def broadcast(lowering: Lowering, op: Op) -> None:
+    rule = rule_of(op)
+    assignment = lowering.choose(op, rule)
+    shape = sharding_of(lowering.mesh, rule.results[0], assignment).local_shape(op.result.tensor.static_shape)
+    sizes = shape[: len(op["broadcast_sizes"])]
+    emit_plain(lowering, op, rule, assignment, {"broadcast_sizes": sizes})
+
+
+#: The windows that a dimension of an op needs of operand i, given the blocks: None when it cannot be cut so.
+Windows = Callable[[int, int, int], Window]
+
+
+def _moves_nothing(rule: Rule, assignment: Assignment) -> bool:
+    return not any(assignment[factor] for factor in rule.of_kind(PERMUTE))
+
+
+def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment]:
+    """An assignment of a one-operand op that may cut the dimensions whose elements move."""
+    rule = rule_of(op)
+    (value,) = op.operands[:1]
+
+    def extra(assignment: Assignment) -> float:
+        layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+        spent = 0.0
+        for dimension, factors in enumerate(rule.operands[0]):
+            blocks = layout.count(dimension)
+            if blocks > 1 and rule.kinds[factors[0]] == PERMUTE:
+                row = _row_bytes(value, layout, dimension)
+                spent += win.price(windows(0, dimension, blocks), row)
+        return spent
+
+    return rule, lowering.choose(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
+
+
+def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
+    shape = layout.local_shape(value.tensor.static_shape)
+    total = value.tensor.dtype.itemsize
+    for index, size in enumerate(shape):
+        total *= 1 if index == dimension else size
+    return total
+
+
+def _exchange(
+    lowering: Lowering, op: Op, windows: Windows, local_form: Callable[[Value, list[int], Sharding], Value], fill: Value | None
+) -> None:
+    """Brings the windows of all permuted dimensions together, then does the op on them."""
+    rule, assignment = _permuted(lowering, op, windows)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    local = lowering.get(op.operands[0], layout)
+    moved = []
+    for dimension, factors in enumerate(rule.operands[0]):
+        blocks = layout.count(dimension)
+        if blocks > 1 and rule.kinds[factors[0]] == PERMUTE:
+            local = win.take(
+                lowering.emitter, local, dimension, layout.dimensions[dimension], windows(0, dimension, blocks), fill
+            )
+            moved.append(dimension)
+    result = sharding_of(lowering.mesh, rule.results[0], assignment)
+    lowering.set(op.result, local_form(local, moved, result), result)
+
+
+@lowers("stablehlo.slice")
+def slice_(lowering: Lowering, op: Op) -> None:
+    starts, strides = op["start_indices"], op["strides"]
+    size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
+
+    def windows(_: int, dimension: int, blocks: int) -> Window:
+        block = -(-out[dimension] // blocks)
+        step = strides[dimension]
+        first = tuple(starts[dimension] + index * block * step for index in range(blocks))
+        return Window(size[dimension], blocks, first, (block - 1) * step + 1, 0, size[dimension])
+
+    def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
+        shape = local.tensor.static_shape
+        begin = [0 if d in moved or layout.dimensions[d] else starts[d] for d in range(len(shape))]
+        limit = [shape[d] if d in moved or layout.dimensions[d] else op["limit_indices"][d] for d in range(len(shape))]
+        attributes = {"start_indices": tuple(begin), "limit_indices": tuple(limit)}
+        return lowering.clone(op, [local], [layout], attributes)[0]
+
+    _exchange(lowering, op, windows, local_form, None)
+
+
+@lowers("stablehlo.reverse")
+def reverse(lowering: Lowering, op: Op) -> None:
+    size = op.operands[0].tensor.static_shape
+
+    def windows(_: int, dimension: int, blocks: int) -> Window:
+        block = -(-size[dimension] // blocks)
+        first = tuple(size[dimension] - (index + 1) * block for index in range(blocks))
+        return Window(size[dimension], blocks, first, block, 0, size[dimension])
+
+    _exchange(lowering, op, windows, lambda local, moved, layout: lowering.clone(op, [local], [layout])[0], None)
+
+
+@lowers("stablehlo.pad")
+def pad(lowering: Lowering, op: Op) -> None:
+    """Block i of the result needs the elements that come to lie in it, and the padding value around them."""
+    lows, interiors = op["edge_padding_low"], op["interior_padding"]
+    highs = op["edge_padding_high"]
+    size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
+    emitter = lowering.emitter
+    fill = lowering.whole(op.operands[1])
+
+    def windows(_: int, dimension: int, blocks: int) -> Window:
+        block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
+        first = tuple(-(-(index * block - lows[dimension]) // step) for index in range(blocks))
+        return Window(size[dimension], blocks, first, -(-block // step), 0, size[dimension])
+
+    def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
+        low, high, inner = list(lows), list(highs), list(interiors)
+        offsets: dict[int, list[int]] = {}
+        for dimension in moved:
+            step, blocks = interiors[dimension] + 1, layout.count(dimension)
+            block = layout.local_shape(out)[dimension]
+            window = windows(0, dimension, blocks)
+            spread = (window.width - 1) * step + 1
+            offsets[dimension] = [
+                step - 1 - (lows[dimension] + start * step - index * block) for index, start in enumerate(window.starts)
+            ]
+            low[dimension], high[dimension] = step - 1, block - spread + step - 1
+        shape = list(layout.local_shape(out))
+        for dimension in moved:
+            shape[dimension] += interiors[dimension]
+        attributes: dict[str, Any] = {
+            "edge_padding_low": tuple(low),
+            "edge_padding_high": tuple(high),
+            "interior_padding": tuple(inner),
+        }
+        made = lowering.clone(op, [local, fill], [layout], attributes, [op.result.tensor.with_shape(tuple(shape))])[0]
+        for dimension, places in offsets.items():
+            if interiors[dimension]:
+                axes = layout.dimensions[dimension]
+                start = emitter.table(win.by_device(lowering.mesh, axes, places))
+                made = emitter.dynamic_slice(made, dimension, start, layout.local_shape(out)[dimension])
+        return made
+
+    _exchange(lowering, op, windows, local_form, fill)
+
+
+@lowers("stablehlo.concatenate")
+def concatenate(lowering: Lowering, op: Op) -> None:
+    """On a cut dimension each process takes its part of the result from the inputs, or from what they are slices of."""
+    joined = op["dimension"]
+    rule = rule_of(op)
+    wanted = lowering.wanted(op.result).whole()
+    partial = _all_partial(lowering, op)
+    if partial is not None:
+        _concatenate_partial(lowering, op, rule, partial)
+        return
+    axes = wanted.dimensions[joined]
+    plain = replace(rule, kinds=tuple(PASS if f != rule.results[0][joined][0] else "replicate" for f in range(len(rule.kinds))))
+    assignment = lowering.choose(op, plain)
+    if not axes:
+        emit_plain(lowering, op, plain, assignment)
+        return
+    spent = lowering._assignment_cost(op, plain, assignment)
+    moves = [_Input(lowering, value, op, index, wanted, axes) for index, value in enumerate(op.operands)]
+    if sum(move.price() for move in moves) >= spent:
+        emit_plain(lowering, op, plain, assignment)
+        return
+    emitter = lowering.emitter
+    made: Value | None = None
+    for move in moves:
+        part = move.take()
+        if made is None:
+            made = part
+            continue
+        starts = lowering.mesh.block_index(axes) * part.tensor.static_shape[joined]
+        position = win.positions(emitter, part, joined, emitter.table(starts))
+        made = emitter.select(win.within(emitter, position, move.offset, move.offset + move.extent), part, made)
+    assert made is not None
+    lowering.set(op.result, made, wanted)
+
+
+def _all_partial(lowering: Lowering, op: Op) -> tuple[Axes, str] | None:
+    """The axes over which every input is a partial sum that only this op uses."""
+    layouts = [lowering.layouts_of(value) for value in op.operands]
+    first = layouts[0][0]
+    same = all(len(have) == 1 and have[0].partial == first.partial for have in layouts)
+    if first.partial and same and all(lowering.uses.get(value, 0) == 1 for value in op.operands):
+        return first.partial, first.reduction
+    return None
+
+
+def _concatenate_partial(lowering: Lowering, op: Op, rule: Rule, partial: tuple[Axes, str]) -> None:
+    axes, reduction = partial
+    assignment: Assignment = ((),) * len(rule.sizes)
+    layout = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=axes, reduction=reduction)
+    operands = [lowering.get(value, layout) for value in op.operands]
+    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
+
+
+class _Input:
+    """One input of a concatenation on a cut dimension, or the value that it is a slice of."""
+
+    def __init__(self, lowering: Lowering, value: Value, op: Op, index: int, wanted: Sharding, axes: Axes) -> None:
+        self.lowering, self.axes = lowering, axes
+        self.dimension = op["dimension"]
+        shapes = [operand.tensor.static_shape[self.dimension] for operand in op.operands]
+        self.offset, self.extent = sum(shapes[:index]), shapes[index]
+        self.source, begin = _origin(lowering, value, self.dimension)
+        self.layout = Sharding(lowering.mesh, wanted.dimensions)
+        size = self.source.tensor.static_shape[self.dimension]
+        blocks = lowering.mesh.count(axes)
+        block = -(-op.result.tensor.static_shape[self.dimension] // blocks)
+        starts = tuple(index * block - self.offset + begin for index in range(blocks))
+        self.window = Window(size, blocks, starts, block, begin, begin + self.extent)
+        whole = self.layout.with_dimension(self.dimension, ())
+        self.whole = whole
+        row = _row_bytes(self.source, self.layout, self.dimension)
+        self.by_window = lowering.price(self.source, self.layout) + win.price(self.window, row)
+        self.by_whole = lowering.price(self.source, whole)
+
+    def price(self) -> float:
+        return min(self.by_window, self.by_whole)
+
+    def take(self) -> Value:
+        lowering, emitter = self.lowering, self.lowering.emitter
+        if self.by_whole <= self.by_window:
+            return win.own(emitter, lowering.get(self.source, self.whole), self.dimension, self.axes, self.window, None)
+        return win.take(emitter, lowering.get(self.source, self.layout), self.dimension, self.axes, self.window)
+
+
+def _origin(lowering: Lowering, value: Value, dimension: int) -> tuple[Value, int]:
+    """What `value` is a slice of along one dimension alone, and where it begins there."""
+    op = value.defining_op
+    if op is None or op.name != "stablehlo.slice":
+        return value, 0
+    source = op.operands[0]
+    for other, size in enumerate(source.tensor.static_shape):
+        whole = (op["start_indices"][other], op["limit_indices"][other]) == (0, size)
+        if op["strides"][other] != 1 or (other != dimension and not whole):
+            return value, 0
+    return source, op["start_indices"][dimension]
+
+

@@ -1,0 +1,309 @@
+"""Local forms of ops at run-time places: each process reads or writes what lies in its block.
+
+A read from a cut dimension gives zeros on all processes but the one that has the element, and so a partial sum. A
+write to a cut dimension is done by whoever holds the place; it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from partitioner import window as win
+from partitioner.emit import Emitter
+from partitioner.lowering.assign import Assignment, reduced, sharding_of
+from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.mesh import Axes
+from partitioner.monoid import identity, monoid_of
+from partitioner.rules.core import PASS, REDUCE, Rule, RuleBuilder, rule_of
+from partitioner.sharding import Sharding
+from spmd.ir import Op, Value
+from spmd.types import I1, I32, ElementType, TensorType
+
+
+def _summable(value: Value) -> bool:
+    """Whether elements of this type can be added up with zeros without a change."""
+    element = value.tensor.element_type
+    return isinstance(element, ElementType)
+
+
+def _reduction(value: Value) -> str:
+    element = value.tensor.element_type
+    return "stablehlo.or" if isinstance(element, ElementType) and element.is_boolean else "stablehlo.add"
+
+
+def _as_index(emitter: Emitter, value: Value) -> Value:
+    """An index as i32, in which all places of a tensor that fits a process are to be had."""
+    return emitter.convert(value, TensorType(value.tensor.shape, I32))
+
+
+def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
+    """A scalar index within [0, limit]."""
+    low, high = emitter.index(0), emitter.index(limit)
+    return emitter.one("clamp", [low, _as_index(emitter, index), high], TensorType((), I32))
+
+
+# --- dynamic_slice, dynamic_update_slice -----------------------------------------------------------------------------
+
+
+@lowers("stablehlo.dynamic_slice")
+def dynamic_slice(lowering: Lowering, op: Op) -> None:
+    """A cut dimension that is sliced: the processes that hold elements of the slice place them, the sum is the slice."""
+    builder = RuleBuilder(op)
+    value = op.operands[0]
+    size, taken = value.tensor.static_shape, op.result.tensor.static_shape
+    for dimension, extent in enumerate(size):
+        if taken[dimension] == extent:
+            builder.factor([dimension], [dimension], extent)
+        else:
+            builder.factor([dimension], [], extent, REDUCE)
+    rule = builder.build()
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS or _summable(value))
+    pending = _linear_pending(lowering, value)
+    assignment = tuple(tuple(axis for axis in axes if axis not in pending[0]) for axes in assignment)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    layout = replace(layout, partial=pending[0], reduction=pending[1])
+    result = sharding_of(lowering.mesh, rule.results[0], assignment)
+    emitter = lowering.emitter
+    local = lowering.get(value, layout)
+    starts = [lowering.whole(start) for start in op.operands[1:]]
+    inside: list[Callable[[Value], Value]] = []
+    cut = [d for d in range(len(size)) if layout.dimensions[d] and taken[d] != size[d]]
+    for dimension in cut:
+        extent = taken[dimension]
+        block = local.tensor.static_shape[dimension]
+        begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
+        offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
+        place = emitter.binary("subtract", begin, offset)
+        # With as much padding as the slice is long, the slice of the block begins where it does in the whole.
+        local = emitter.pad(local, dimension, extent, extent)
+        shifted = emitter.binary("add", place, emitter.index(extent))
+        starts[dimension] = emitter.convert(shifted, starts[dimension].tensor)
+        inside.append(_inside(emitter, dimension, place, begin, block, size[dimension]))
+    for dimension in range(len(size)):
+        if dimension in cut and op.operands[1:][dimension].type is not starts[dimension].type:
+            starts[dimension] = emitter.convert(starts[dimension], op.operands[1:][dimension].tensor)
+    unsigned = starts and not _is_signed(starts[0])
+    if cut and unsigned:
+        starts = [_as_index(emitter, start) for start in starts]
+    shape = result.local_shape(taken)
+    made = lowering.clone(op, [local, *starts], [result], {"slice_sizes": shape})[0]
+    for test in inside:
+        made = emitter.select(test(made), made, emitter.splat(0, made.tensor))
+    axes = reduced(rule, assignment)
+    partial = tuple(sorted((*axes, *pending[0])))
+    lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
+
+
+def _is_signed(value: Value) -> bool:
+    element = value.tensor.element_type
+    return isinstance(element, ElementType) and element.is_signed
+
+
+def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
+    layouts = lowering.layouts_of(value)
+    if len(layouts) == 1 and layouts[0].partial and lowering.uses.get(value) == 1:
+        if layouts[0].reduction == _reduction(value):
+            return layouts[0].partial, layouts[0].reduction
+    return (), "stablehlo.add"
+
+
+def _inside(
+    emitter: Emitter, dimension: int, place: Value, begin: Value, block: int, size: int
+) -> Callable[[Value], Value]:
+    """The test whether an element of a slice that begins at `place` of the block lies in the block's true part."""
+
+    def test(made: Value) -> Value:
+        position = win.positions(emitter, made, dimension, place)
+        whole = win.positions(emitter, made, dimension, begin)
+        limit = emitter.broadcast(emitter.index(size), made.tensor.shape)
+        return emitter.binary("and", win.within(emitter, position, 0, block), emitter.compare(whole, limit, "LT"))
+
+    return test
+
+
+@lowers("stablehlo.dynamic_update_slice")
+def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
+    """The update is at hand whole along cut dimensions; each process writes what of it falls into its block."""
+    rule = rule_of(op)
+    assignment = lowering.choose(op, rule)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    other = sharding_of(lowering.mesh, rule.operands[1], assignment)
+    emitter = lowering.emitter
+    local, update = lowering.get(op.operands[0], layout), lowering.get(op.operands[1], other)
+    size, updated = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
+    starts = [lowering.whole(start) for start in op.operands[2:]]
+    cut = [d for d in range(len(size)) if layout.dimensions[d] and updated[d] != size[d]]
+    for dimension in cut:
+        extent, block = updated[dimension], local.tensor.static_shape[dimension]
+        begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
+        offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block - extent)
+        place = emitter.binary("subtract", begin, offset)
+        # An update that misses the block is clamped into the margins on either side of it.
+        starts[dimension] = place
+        local = emitter.pad(local, dimension, extent, extent)
+    if cut:
+        starts = [_as_index(emitter, start) for start in starts]
+    made = lowering.clone(op, [local, update, *starts], [layout], None, [local.tensor])[0]
+    for dimension in cut:
+        extent = updated[dimension]
+        made = emitter.slice(made, dimension, extent, made.tensor.static_shape[dimension] - extent)
+    lowering.set(op.result, made, layout)
+
+
+# --- gather, scatter -------------------------------------------------------------------------------------------------
+
+
+@lowers("stablehlo.gather")
+def gather(lowering: Lowering, op: Op) -> None:
+    """Indices outside of a process's block of a cut indexed dimension read zeros."""
+    rule = rule_of(op)
+    value = op.operands[0]
+    numbers = op["dimension_numbers"]
+    mapped = set(numbers.start_index_map)
+
+    def allowed(factor: int) -> bool:
+        return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and _summable(value))
+
+    assignment = lowering.choose(op, rule, allowed)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    other = sharding_of(lowering.mesh, rule.operands[1], assignment)
+    result = sharding_of(lowering.mesh, rule.results[0], assignment)
+    local, indices = lowering.get(value, layout), lowering.get(op.operands[1], other)
+    sizes = list(op["slice_sizes"])
+    cut = []
+    for dimension, size in enumerate(value.tensor.static_shape):
+        if layout.dimensions[dimension]:
+            if sizes[dimension] == size and size > 1:
+                sizes[dimension] = local.tensor.static_shape[dimension]
+            elif dimension in mapped and dimension not in numbers.operand_batching_dims:
+                cut.append(dimension)
+    emitter = lowering.emitter
+    test: Value | None = None
+    if cut:
+        indices, test = _own_indices(lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, cut, True)
+    made = lowering.clone(op, [local, indices], [result], {"slice_sizes": tuple(sizes)})[0]
+    if test is not None:
+        batch = [d for d in range(made.tensor.rank) if d not in numbers.offset_dims]
+        spread = emitter.one(
+            "broadcast_in_dim", [test], TensorType(made.tensor.shape, I1), broadcast_dimensions=tuple(batch)
+        )
+        made = emitter.select(spread, made, emitter.splat(0, made.tensor))
+    partial = reduced(rule, assignment)
+    lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
+
+
+def _own_indices(
+    lowering: Lowering,
+    indices: Value,
+    index_map: tuple[int, ...],
+    vector: int,
+    layout: Sharding,
+    value: Value,
+    cut: list[int],
+    clamp: bool,
+) -> tuple[Value, Value]:
+    """Indices relative to this process's block, and whether each index vector is in it.
+
+    With `clamp` (gather) indices are first brought into the whole operand, as the op does. Without (scatter) those
+    outside of the whole stay outside of every block.
+    """
+    emitter = lowering.emitter
+    wide = _as_index(emitter, indices)
+    shape = wide.tensor.static_shape
+    has_vector = vector < len(shape)
+    batch = tuple(size for d, size in enumerate(shape) if d != vector)
+    columns: list[Value] = []
+    test: Value | None = None
+    for position, dimension in enumerate(index_map):
+        column = emitter.slice(wide, vector, position, position + 1) if has_vector else wide
+        column = emitter.reshape(column, batch)
+        if dimension in cut:
+            size = value.tensor.static_shape[dimension]
+            block = -(-size // layout.count(dimension))
+            if clamp:
+                low, high = emitter.index(0), emitter.index(size - 1)
+                column = emitter.one("clamp", [low, column, high], column.tensor)
+            offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
+            mine = emitter.binary("subtract", column, emitter.broadcast(offset, batch))
+            inside = win.within(emitter, mine, 0, block)
+            inside = emitter.binary("and", inside, win.within(emitter, column, 0, size))
+            test = inside if test is None else emitter.binary("and", test, inside)
+            column = mine
+        columns.append(column)
+    assert test is not None
+    if has_vector:
+        unit = tuple(1 if d == vector else size for d, size in enumerate(shape))
+        made = emitter.concatenate([emitter.reshape(column, unit) for column in columns], vector)
+    else:
+        made = columns[0]
+    return made, test
+
+
+@lowers("stablehlo.scatter")
+def scatter(lowering: Lowering, op: Op) -> None:
+    """Updates whose place is not in a process's block are sent out of range, where a scatter drops them."""
+    rule = rule_of(op)
+    count = len(op.operand_group("inputs"))
+    numbers = op["scatter_dimension_numbers"]
+    name = monoid_of(op.region("update_computation").block) if count == 1 else None
+    zero = identity(name, op.operands[0].type) if name else None
+    foldable = zero is not None
+
+    def allowed(factor: int) -> bool:
+        return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and foldable)
+
+    assignment = lowering.choose(op, rule, allowed)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    other = sharding_of(lowering.mesh, rule.operands[count], assignment)
+    updates = sharding_of(lowering.mesh, rule.operands[count + 1], assignment)
+    emitter = lowering.emitter
+    inputs = [lowering.get(value, layout) for value in op.operands[:count]]
+    indices = lowering.get(op.operands[count], other)
+    given = [lowering.get(value, updates) for value in op.operands[count + 1 :]]
+    mapped = [d for d in numbers.scatter_dims_to_operand_dims if layout.dimensions[d]]
+    windows = set(range(inputs[0].tensor.rank)) - set(numbers.inserted_window_dims) - set(numbers.input_batching_dims)
+    cut = [d for d in mapped if d not in windows]
+    vector = numbers.index_vector_dim
+    wide = mapped and [d for d in mapped if d in windows]
+    if wide:
+        _scatter_whole(lowering, op, rule, assignment, wide)
+        return
+    if cut:
+        indices, _ = _own_indices(
+            lowering, indices, numbers.scatter_dims_to_operand_dims, vector, layout, op.operands[0], cut, False
+        )
+    indices = _without_padding(lowering, indices, op.operands[count], other, vector)
+    partial = reduced(rule, assignment)
+    if partial:
+        assert name is not None and zero is not None
+        first = emitter.flag(lowering.mesh.block_index(partial) == 0)
+        inputs = [
+            emitter.select(emitter.broadcast(first, v.tensor.shape), v, emitter.splat(zero, v.tensor)) for v in inputs
+        ]
+    results = [
+        replace(sharding_of(lowering.mesh, mapping, assignment), partial=partial, reduction=name or "stablehlo.add")
+        for mapping in rule.results
+    ]
+    for value, local, have in zip(
+        op.results, lowering.clone(op, [*inputs, indices, *given], results), results, strict=True
+    ):
+        lowering.set(value, local, have)
+
+
+def _scatter_whole(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, dimensions: list[int]) -> None:
+    """A scatter whose windows lie along a cut dimension at run-time places: that dimension is made whole."""
+    lost = {rule.operands[0][dimension][0] for dimension in dimensions}
+    emit_plain(lowering, op, rule, tuple(() if factor in lost or rule.kinds[factor] == REDUCE else axes for factor, axes in enumerate(assignment)))
+
+
+def _without_padding(lowering: Lowering, indices: Value, value: Value, layout: Sharding, vector: int) -> Value:
+    """Indices with those in the padding of cut batch dimensions sent out of range."""
+    emitter = lowering.emitter
+    for dimension, size in enumerate(value.tensor.static_shape):
+        if dimension != vector and layout.is_padded(dimension, size):
+            outside = emitter.splat(-(1 << 30), TensorType((), I32))
+            indices = _as_index(emitter, indices)
+            axes = layout.dimensions[dimension]
+            indices = win.mask_padding(emitter, indices, dimension, axes, size, outside)
+    return indices

@@ -1,0 +1,25 @@
+"""Local forms of random number generation: every process makes the bits of the whole and keeps its block."""
+
+from __future__ import annotations
+
+from partitioner.lowering.core import Lowering, lowers
+from partitioner.sharding import replicated
+from spmd.ir import Op
+from spmd.types import TensorType
+
+
+@lowers("stablehlo.rng_bit_generator", "stablehlo.rng")
+def rng(lowering: Lowering, op: Op) -> None:
+    """`rng` draws afresh on every process: the first process's draw is taken by all, cut at no cost later."""
+    operands = [lowering.whole(value) for value in op.operands]
+    layouts = [replicated(lowering.mesh, value.tensor.rank) for value in op.results]
+    for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
+        if op.name == "stablehlo.rng" and isinstance(value.type, TensorType):
+            axes = tuple(range(len(lowering.mesh.atoms)))
+            emitter = lowering.emitter
+            first = emitter.flag(lowering.mesh.block_index(axes) == 0)
+            zero = emitter.splat(0, local.tensor)
+            local = emitter.select(emitter.broadcast(first, local.tensor.shape), local, zero)
+            name = "stablehlo.or" if str(local.tensor.element_type) == "i1" else "stablehlo.add"
+            local = emitter.all_reduce(local, axes, name)
+        lowering.set(value, local, layout)

@@ -1,0 +1,318 @@
+"""Local forms of ops that fold: partial results, scans of block totals, windows with halos."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from partitioner import window as win
+from partitioner.lowering.assign import Assignment, reduced, sharding_of
+from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.mesh import Axes
+from partitioner.monoid import identity, monoid_of
+from partitioner.reshard import LATENCY
+from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
+from partitioner.rules.reduction import is_window_whole
+from partitioner.sharding import Sharding
+from partitioner.window import Window
+from spmd.attributes import DenseAttr
+from spmd.ir import Op, Value
+
+
+def is_constant(value: Value, wanted: Any) -> bool:
+    """Whether `value` is known to be `wanted`, a 0-d array, everywhere."""
+    op = value.defining_op
+    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "sdy.sharding_constraint"):
+        op = op.operands[0].defining_op
+    if op is None or op.name != "stablehlo.constant" or not isinstance(op["value"], DenseAttr):
+        return False
+    return bool((op["value"].array == wanted).all())
+
+
+@lowers("stablehlo.reduce")
+def reduce(lowering: Lowering, op: Op) -> None:
+    count = len(op.operands) // 2
+    name = monoid_of(op.region("body").block) if count == 1 else None
+    zero = identity(name, op.operands[0].type) if name else None
+    rule = rule_of(op)
+    if name is None or zero is None:
+        _reduce_candidates(lowering, op, rule, count)
+        return
+    pending = _pending(lowering, op.operands[0], name)
+    plain = is_constant(op.operands[1], zero)
+    assignment = lowering.choose(op, rule)
+    assignment = tuple(tuple(axis for axis in axes if axis not in pending) for axes in assignment)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    local = lowering.get(op.operands[0], replace(layout, partial=pending, reduction=name))
+    emitter = lowering.emitter
+    axes = tuple(sorted((*reduced(rule, assignment), *pending)))
+    unit = emitter.constant(zero, op.operands[0].tensor.with_shape(())) if axes and not plain else None
+    init = unit or lowering.whole(op.operands[1])
+    for dimension in op["dimensions"]:
+        size = op.operands[0].tensor.static_shape[dimension]
+        if layout.is_padded(dimension, size):
+            fill = emitter.constant(zero, op.operands[0].tensor.with_shape(()))
+            local = win.mask_padding(emitter, local, dimension, layout.dimensions[dimension], size, fill)
+    result = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=axes, reduction=name)
+    made = lowering.clone(op, [local, init], [result])[0]
+    if unit is not None:
+        made = emitter.all_reduce(made, axes, name)
+        start = emitter.broadcast(lowering.whole(op.operands[1]), made.tensor.shape)
+        made = emitter.op(name, [made, start], [made.type]).results[0]
+        result = result.whole()
+    lowering.set(op.result, made, result)
+
+
+def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
+    """The atoms over which an operand may stay partial, since it is folded by the same op."""
+    layouts = lowering.layouts_of(value)
+    if len(layouts) == 1 and layouts[0].partial and layouts[0].reduction == name and lowering.uses.get(value) == 1:
+        return layouts[0].partial
+    return ()
+
+
+def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> None:
+    """Any fold: each process folds its blocks, gathers what the others have found, and folds that."""
+    loose = replace(rule, kinds=(PASS,) * len(rule.kinds))
+
+    def extra(assignment: Assignment) -> float:
+        blocks = lowering.mesh.count(reduced(rule, assignment))
+        if blocks == 1:
+            return 0.0
+        layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
+        sizes = [layout.local_type(v.tensor).nbytes for v, layout in zip(op.results, layouts, strict=True)]
+        return sum(size * (blocks - 1) + LATENCY for size in sizes)
+
+    assignment = lowering.choose(op, loose, None, extra)
+    axes = reduced(rule, assignment)
+    emitter = lowering.emitter
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    inits = [lowering.whole(value) for value in op.operands[count:]]
+    locals_ = []
+    for value, init in zip(op.operands[:count], inits, strict=True):
+        local = lowering.get(value, layout)
+        for dimension in op["dimensions"]:
+            size = value.tensor.static_shape[dimension]
+            local = win.mask_padding(emitter, local, dimension, layout.dimensions[dimension], size, init)
+        locals_.append(local)
+    results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
+    made = lowering.clone(op, [*locals_, *inits], results)
+    if axes:
+        gathered = []
+        for value in made:
+            one = emitter.reshape(value, (1, *value.tensor.static_shape))
+            gathered.append(emitter.all_gather(one, 0, axes))
+        types = [value.tensor for value in made]
+        made = lowering.clone(op, [*gathered, *inits], results, {"dimensions": (0,)}, types)
+    for value, local, have in zip(op.results, made, results, strict=True):
+        lowering.set(value, local, have)
+
+
+@lowers("stablehlo.reduce_window")
+def reduce_window(lowering: Lowering, op: Op) -> None:
+    rule = rule_of(op)
+    scan = _scanned(op)
+    count = len(op.operands) // 2
+    name = monoid_of(op.region("body").block) if count == 1 else None
+    zero = identity(name, op.operands[0].type) if name else None
+    moved = [d for d in range(op.result.tensor.rank if count == 1 else op.results[0].tensor.rank) if not is_window_whole(op, d)]
+    can_scan = scan is not None and zero is not None
+
+    def extra(assignment: Assignment) -> float:
+        layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+        spent = 0.0
+        for dimension in moved:
+            blocks = layout.count(dimension)
+            if blocks > 1:
+                rows = _row_bytes(op.operands[0], layout, dimension) * count
+                if can_scan:
+                    spent += rows * (blocks - 1) + LATENCY
+                else:
+                    window = _window(op, dimension, blocks)
+                    spent += float("inf") if window is None else win.price(window[0], rows)
+        return spent
+
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    cut = [dimension for dimension in moved if layout.dimensions[dimension]]
+    if not cut:
+        emit_plain(lowering, op, rule, assignment)
+    elif can_scan:
+        assert scan is not None and name is not None and zero is not None
+        _scan(lowering, op, layout, scan, name, zero)
+    else:
+        _windows(lowering, op, rule, assignment, cut, count)
+
+
+def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
+    total = value.tensor.dtype.itemsize
+    for index, size in enumerate(layout.local_shape(value.tensor.static_shape)):
+        total *= 1 if index == dimension else size
+    return total
+
+
+def _attributes(op: Op, rank: int) -> tuple[list[int], list[int], list[int], list[int], list[tuple[int, int]]]:
+    """Extents, strides, base dilations, window dilations and padding of a reduce_window, defaults filled in."""
+    ones = [1] * rank
+    padding = op["padding"]
+    return (
+        list(op["window_dimensions"]),
+        list(op["window_strides"] or ones),
+        list(op["base_dilations"] or ones),
+        list(op["window_dilations"] or ones),
+        [(0, 0)] * rank if padding is None else [(int(low), int(high)) for low, high in padding],
+    )
+
+
+def _scanned(op: Op) -> tuple[int, bool] | None:
+    """(dimension, whether from the end) of a reduce_window that is a cumulative fold of one dimension."""
+    shape = op.operands[0].tensor.static_shape
+    extents, strides, bases, dilations, padding = _attributes(op, len(shape))
+    found = [d for d in range(len(shape)) if not is_window_whole(op, d)]
+    if len(found) != 1 or strides[found[0]] != 1 or bases[found[0]] != 1 or dilations[found[0]] != 1:
+        return None
+    dimension = found[0]
+    size = shape[dimension]
+    if extents[dimension] != size or size < 2:
+        return None
+    if padding[dimension] == (size - 1, 0):
+        return dimension, False
+    return (dimension, True) if padding[dimension] == (0, size - 1) else None
+
+
+def _scan(
+    lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], name: str, zero: np.ndarray[Any, Any]
+) -> None:
+    """A cumulative fold on a cut dimension: each process scans its block, then adds the totals of those before it."""
+    dimension, backward = scan
+    emitter = lowering.emitter
+    axes = layout.dimensions[dimension]
+    local = lowering.get(op.operands[0], layout)
+    scalar = op.operands[0].tensor.with_shape(())
+    unit = emitter.constant(zero, scalar)
+    size = op.operands[0].tensor.static_shape[dimension]
+    local = win.mask_padding(emitter, local, dimension, axes, size, unit)
+    made = scan_block(lowering, op, local, unit, dimension, backward)
+    block = local.tensor.static_shape[dimension]
+    edge = 0 if backward else block - 1
+    totals = emitter.all_gather(emitter.slice(made, dimension, edge, edge + 1), dimension, axes)
+    place = emitter.iota(totals.tensor.static_shape, dimension)
+    mine = emitter.broadcast(emitter.coordinate(axes), totals.tensor.shape)
+    before = emitter.compare(place, mine, "GT" if backward else "LT")
+    others = emitter.select(before, totals, emitter.broadcast(unit, totals.tensor.shape))
+    carry = emitter.reduce(name, others, unit, (dimension,))
+    kept = tuple(d for d in range(made.tensor.rank) if d != dimension)
+    spread = emitter.one("broadcast_in_dim", [carry], made.type, broadcast_dimensions=kept)
+    made = emitter.op(name, [spread, made] if not backward else [made, spread], [made.type]).results[0]
+    init = op.operands[1]
+    if not is_constant(init, zero):
+        start = emitter.broadcast(lowering.whole(init), made.tensor.shape)
+        made = emitter.op(name, [made, start], [made.type]).results[0]
+    lowering.set(op.result, made, layout)
+
+
+def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension: int, backward: bool) -> Value:
+    """The same cumulative fold of one block."""
+    rank = local.tensor.rank
+    block = local.tensor.static_shape[dimension]
+    extents = tuple(block if d == dimension else 1 for d in range(rank))
+    padding = np.zeros((rank, 2), np.int64)
+    padding[dimension] = (0, block - 1) if backward else (block - 1, 0)
+    attributes = {"window_dimensions": extents, "padding": padding}
+    return lowering.clone(op, [local, unit], [None], attributes, [local.tensor])[0]
+
+
+def _window(op: Op, dimension: int, blocks: int) -> tuple[Window, int, int] | None:
+    """The window of one dimension, where its first element lies in the dilated block, and the extent there.
+
+    None where the places differ between processes.
+    """
+    size = op.operands[0].tensor.static_shape[dimension]
+    out = op.results[0].tensor.static_shape[dimension]
+    extents, strides, bases, dilations, padding = _attributes(op, op.results[0].tensor.rank)
+    reach = (extents[dimension] - 1) * dilations[dimension] + 1
+    return spatial_window(size, out, blocks, reach, strides[dimension], bases[dimension], padding[dimension][0])
+
+
+def spatial_window(
+    size: int, out: int, blocks: int, reach: int, stride: int, dilation: int, low: int
+) -> tuple[Window, int, int] | None:
+    """The elements that block i of a windowed op's result sees, of an input that is dilated and padded.
+
+    Returns the window, the place of its first element in the dilated extent, and that extent; None where the place
+    differs between blocks.
+    """
+    block = -(-out // blocks)
+    extent = (block - 1) * stride + reach
+    first = [index * block * stride - low for index in range(blocks)]
+    starts = [-(-start // dilation) for start in first]
+    places = {element * dilation - start for element, start in zip(starts, first, strict=True)}
+    if len(places) != 1:
+        return None
+    (place,) = places
+    width = max(1, -(-(extent - place) // dilation))
+    return Window(size, blocks, tuple(starts), width, 0, size), place, extent
+
+
+def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut: list[int], count: int) -> None:
+    """A windowed fold on cut dimensions: every process gets what its windows see; padding is in it already."""
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    emitter = lowering.emitter
+    inits = [lowering.whole(value) for value in op.operands[count:]]
+    rank = layout.rank
+    padding = np.array(_attributes(op, rank)[4], np.int64).reshape(rank, 2)
+    bases = _attributes(op, rank)[2]
+    locals_ = []
+    for value, init in zip(op.operands[:count], inits, strict=True):
+        local = lowering.get(value, layout)
+        for dimension in cut:
+            found = _window(op, dimension, layout.count(dimension))
+            assert found is not None
+            window, place, extent = found
+            local = win.take(emitter, local, dimension, layout.dimensions[dimension], window, init)
+            padding[dimension] = place, extent - place - ((window.width - 1) * bases[dimension] + 1)
+        locals_.append(local)
+    results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
+    made = lowering.clone(op, [*locals_, *inits], results, {"padding": padding})
+    for value, local, have in zip(op.results, made, results, strict=True):
+        lowering.set(value, local, have)
+
+
+@lowers("stablehlo.select_and_scatter")
+def select_and_scatter(lowering: Lowering, op: Op) -> None:
+    """Windows that lie in one block each are a block's own; anything else on a cut dimension is done whole."""
+    rule = rule_of(op)
+    operand, source = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
+    strides = op["window_strides"] or (1,) * len(operand)
+    extents = op["window_dimensions"] or (1,) * len(operand)
+    padding = op["padding"]
+    sizes, kinds = list(rule.sizes), list(rule.kinds)
+    mappings = [list(mapping) for mapping in rule.tensors]
+    for dimension in range(len(operand)):
+        aligned = (
+            extents[dimension] <= strides[dimension]
+            and source[dimension] * strides[dimension] == operand[dimension]
+            and (padding is None or not padding[dimension].any())
+        )
+        if aligned and kinds[mappings[0][dimension][0]] == PERMUTE:
+            factor = len(sizes)
+            sizes.append(source[dimension])
+            kinds.append(PASS)
+            for mapping in (mappings[0], mappings[1], mappings[3]):
+                mapping[dimension] = (factor,)
+    made = Rule(
+        tuple(sizes), tuple(map(tuple, mappings[:3])), tuple(map(tuple, mappings[3:])), tuple(kinds)
+    )
+
+    def allowed(factor: int) -> bool:
+        return kinds[factor] == PASS
+
+    assignment = lowering.choose(op, made, allowed)
+    trimmed = tuple(
+        axes if made.sizes[factor] % lowering.mesh.count(axes) == 0 else () for factor, axes in enumerate(assignment)
+    )
+    emit_plain(lowering, op, made, trimmed)
+
+

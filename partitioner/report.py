@@ -1,0 +1,87 @@
+"""What a per-process program sends: a table of its collectives, and their totals.
+
+Bytes are what one process sends with the usual algorithms on k processes: all_gather (k - 1) blocks, all_reduce
+2 (k - 1) / k of the value, reduce_scatter and all_to_all (k - 1) / k, collective_permute the value where it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from spmd.ir import Module, Op
+from spmd.types import TensorType
+
+_KINDS = frozenset(
+    "stablehlo." + name
+    for name in ("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "reduce_scatter")
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One collective: `bytes` is what a process sends each time, `in_loop` whether that may be many times."""
+
+    kind: str
+    groups: str
+    bytes: int
+    place: str
+    in_loop: bool
+
+
+def collectives(module: Module) -> list[Row]:
+    """The collectives of a per-process module, in program order."""
+    return [row for function in module.functions for op in function.body.ops for row in _rows(op, False)]
+
+
+def _rows(op: Op, in_loop: bool) -> Iterator[Row]:
+    if op.name in _KINDS:
+        yield Row(op.name.removeprefix("stablehlo."), _groups(op), sent_bytes(op), str(op.location), in_loop)
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                yield from _rows(inner, in_loop or op.name == "stablehlo.while")
+
+
+def _groups(op: Op) -> str:
+    if op.name == "stablehlo.collective_permute":
+        pairs = op["source_target_pairs"]
+        return f"{len(pairs)} pairs"
+    groups = op["replica_groups"]
+    return f"{groups.shape[0]}x{groups.shape[1]}" if isinstance(groups, np.ndarray) else str(groups)
+
+
+def sent_bytes(op: Op) -> int:
+    """Bytes that a process sends in one collective."""
+    size = sum(value.type.nbytes for value in op.operands if isinstance(value.type, TensorType))
+    if op.name == "stablehlo.collective_permute":
+        pairs = op["source_target_pairs"]
+        return size if (pairs[:, 0] != pairs[:, 1]).any() else 0
+    groups = op["replica_groups"]
+    count = groups.shape[1] if isinstance(groups, np.ndarray) and groups.size else 1
+    if op.name == "stablehlo.all_gather":
+        return size * (count - 1)
+    if op.name == "stablehlo.collective_broadcast":
+        return size
+    return size * (count - 1) * (2 if op.name == "stablehlo.all_reduce" else 1) // count
+
+
+def total_bytes(module: Module) -> int:
+    """Bytes that a process sends in all collectives, those in loops counted once."""
+    return sum(row.bytes for row in collectives(module))
+
+
+def format_table(module: Module) -> str:
+    """The collectives as a table with totals by kind."""
+    rows = collectives(module)
+    lines = [f"{'collective':20} {'groups':>10} {'bytes/process':>14}  source"]
+    for row in rows:
+        loop = " (in a loop)" if row.in_loop else ""
+        lines.append(f"{row.kind:20} {row.groups:>10} {row.bytes:>14,}  {row.place}{loop}")
+    for kind in sorted({row.kind for row in rows}):
+        mine = [row for row in rows if row.kind == kind]
+        lines.append(f"{'total ' + kind:20} {len(mine):>9}x {sum(row.bytes for row in mine):>14,}")
+    lines.append(f"{'total':20} {len(rows):>9}x {sum(row.bytes for row in rows):>14,}")
+    return "\n".join(lines)
