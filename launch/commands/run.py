@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from launch import parallel
+
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
     from spmd.ir import Module
@@ -24,9 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "{rank} in a name stands for the process's rank",
     )
     parser.add_argument("--function", default="main", help="default: %(default)s")
-    parser.add_argument("--grid", metavar="RxP", help="replicas by partitions, as processes inside this one")
+    parser.add_argument(
+        "--grid",
+        metavar="RxP",
+        help="replicas by partitions: of the MPI ranks, or without MPI as processes inside this one",
+    )
     parser.add_argument("--random", type=int, metavar="SEED", help="make the arguments from the function's signature")
     parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
+    parallel.add_arguments(parser)
     watching = parser.add_mutually_exclusive_group()
     watching.add_argument("--check-nans", action="store_true", help="stop at the first op that gives NaN or infinity")
     watching.add_argument("--print-each", action="store_true", help="print what each op gives")
@@ -35,16 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import spmd
+    from spmd.runtime.world import under_mpi
 
+    parallel.set_timeout(args)
     module = spmd.load(args.program)
     if args.random is not None and args.arguments:
         raise spmd.ExecutionError("--random makes the arguments: give either it or array files")
     watcher = _watcher(args)
+    grid = None if args.grid is None else _parse_grid(args.grid)
     results: list[tuple[Any, ...]] | None
-    if args.grid is not None:
-        results = _in_this_process(args, module, _parse_grid(args.grid), watcher)
+    if grid is not None and not under_mpi():
+        results = _in_this_process(args, module, grid, watcher)
     else:
-        results = _as_this_rank(args, module, watcher)
+        results = _as_this_rank(args, module, grid, watcher)
     if results is not None:
         _tell(args, results)
     return 0
@@ -77,28 +87,30 @@ def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[An
     return arguments.load(args.arguments, module.function(args.function), rank)
 
 
-def _as_this_rank(args: argparse.Namespace, module: "Module", watcher: Any) -> list[tuple[Any, ...]] | None:
+def _as_this_rank(
+    args: argparse.Namespace, module: "Module", grid: "ProcessGrid | None", watcher: Any
+) -> list[tuple[Any, ...]] | None:
     """Run as the process that this rank is; rank 0 gets the results of all, or the one global result."""
     import spmd
 
-    executable = spmd.compile(module, function=args.function, watch=watcher)
-    rank = executable.process.rank
-    results = executable(*executable.shard(*_arguments(args, module, rank)))
+    options = parallel.compile_options(args)
+    plan = parallel.Ranks.meet(module, args.function)
+    if plan.different:
+        options["combine_threshold"] = 0
+    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
+    process = executable.process
+    plan.connect(process)
+    inputs = executable.shard(*_arguments(args, module, process.rank))
+    with parallel.streams(args, process):
+        if args.profile:
+            watcher.began = plan.common_time()
+        results = executable(*inputs)
     if args.profile:
-        _tell_profile(args, watcher, _gather(watcher.trace_events(rank), executable.grid))
+        _tell_profile(args, watcher, plan.gather(watcher.trace_events(process.rank)))
     if executable.out_shardings is not None:
         whole = executable.unshard(*results)
-        return [whole] if rank == 0 else None
-    return _gather(results, executable.grid)
-
-
-def _gather(value: Any, grid: "ProcessGrid") -> list[Any] | None:
-    """Each rank's value, on rank 0."""
-    if grid.size == 1:
-        return [value]
-    from mpi4py import MPI
-
-    return MPI.COMM_WORLD.gather(value)
+        return [whole] if process.rank == 0 else None
+    return plan.gather(results)
 
 
 def _in_this_process(
@@ -107,9 +119,10 @@ def _in_this_process(
     """Run every process of the grid; without shardings, the results of each."""
     import spmd
 
-    executable = spmd.compile(module, grid, function=args.function)
+    options = parallel.compile_options(args)
+    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
     inputs = [_shard(executable, _arguments(args, module, rank), rank) for rank in range(grid.size)]
-    results = spmd.run_parallel(module, grid, inputs, function=args.function, watch=watcher)
+    results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:
         _tell_profile(args, watcher, [watcher.trace_events()])
     if executable.out_shardings is None:

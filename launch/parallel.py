@@ -1,0 +1,122 @@
+"""What ``spmd run`` asks of processes that run together: options, streams, and ranks that run different programs."""
+
+import argparse
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectives.communicator import Communicator
+    from spmd.ir import Module
+    from spmd.runtime.process import Process
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("processes that run together")
+    group.add_argument(
+        "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
+    )
+    group.add_argument(
+        "--check-collectives", action="store_true", help="processes compare what they do at each collective"
+    )
+    group.add_argument(
+        "--collective-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
+    )
+    group.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
+    group.add_argument(
+        "--combine-threshold", type=int, metavar="BYTES", help="combine small all_reduces up to this size; 0: never"
+    )
+    group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
+    group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
+
+
+def set_timeout(args: argparse.Namespace) -> None:
+    """Tell the ranks' watcher, which starts with MPI, by its environment variables."""
+    if args.collective_timeout is not None:
+        os.environ["COLLECTIVE_TIMEOUT"] = str(args.collective_timeout)
+    if args.collective_abort:
+        os.environ["COLLECTIVE_ABORT"] = "1"
+
+
+def compile_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of ``spmd.compile`` that were given."""
+    options: dict[str, Any] = {"reproducible": args.reproducible, "check_collectives": args.check_collectives}
+    if args.combine_threshold is not None:
+        options["combine_threshold"] = args.combine_threshold
+    return options
+
+
+def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:
+    """What ``spmd.run_parallel`` is given beside the program and its inputs."""
+    given: dict[str, Any] = {"abort": args.collective_abort}
+    if args.collective_timeout is not None:
+        given["timeout"] = args.collective_timeout or float("inf")
+    for name in ("infeed", "outfeed"):
+        path = getattr(args, name)
+        if path is not None:
+            given[name] = [path.replace("{rank}", str(rank)) for rank in range(size)]
+    return given
+
+
+@contextlib.contextmanager
+def streams(args: argparse.Namespace, process: "Process") -> Iterator[None]:
+    """Give ``process`` its infeed and outfeed; a file of the outfeed is written at the end, or at the failure."""
+    from spmd.runtime.streams import OutfeedFile, infeed_from, outfeed_to
+
+    rank = str(process.rank)
+    process.infeed = infeed_from(args.infeed and args.infeed.replace("{rank}", rank))
+    process.outfeed = outfeed_to(args.outfeed and args.outfeed.replace("{rank}", rank))
+    try:
+        yield
+    finally:
+        if isinstance(process.outfeed, OutfeedFile):
+            process.outfeed.close()
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What the ranks of a job know of each other's programs before they run them."""
+
+    world: "Communicator | None"
+    different: bool = False
+    sends: tuple[set[int], ...] = ()
+    receives: tuple[set[int], ...] = ()
+
+    @classmethod
+    def meet(cls, module: "Module", function: str) -> "Ranks":
+        """Exchange what matters of each rank's program. Alone: nothing."""
+        from spmd.kernels.communication import endpoints
+        from spmd.runtime.world import ranks, under_mpi
+
+        if not under_mpi():
+            return cls(None)
+        world = ranks()
+        digest = hashlib.sha256(module.to_string(generic=True).encode()).hexdigest() + function
+        heard = world.exchange((digest, *endpoints(module, function)))
+        digests, sends, receives = zip(*heard, strict=True)
+        return cls(world, len(set(digests)) > 1, sends, receives)
+
+    def connect(self, process: "Process") -> None:
+        """Tell ``process`` who is at the other end of its channels."""
+        from spmd.kernels.communication import connect
+
+        if any(self.sends) or any(self.receives):
+            connect(process, self.sends, self.receives)
+
+    def common_time(self) -> float:
+        """The same moment on all ranks, by each rank's own clock."""
+        if self.world is not None:
+            self.world.barrier("the start of the profile")
+        return time.perf_counter()
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """Each rank's value, on rank 0."""
+        values = [value] if self.world is None else self.world.exchange(value)
+        return values if self.world is None or self.world.rank == 0 else None
