@@ -139,7 +139,7 @@ class XlaBuilder:
         if self._depth:
             return function(self, *args, **kwargs)
         if any(not operand.is_valid for operand in _operands([*args, *kwargs.values()])):
-            return self._nothing()
+            return self._nothing()  # type: ignore[no-any-return]
         if self._location is UNKNOWN:
             with self.at(self._caller()):
                 return self.perform(name, function, args, kwargs)
@@ -153,12 +153,12 @@ class XlaBuilder:
             if self.die_immediately_on_error:
                 raise wrong from None
             self.note(wrong.diagnostics)
-            return self._nothing()
+            return self._nothing()  # type: ignore[no-any-return]
         finally:
             self._depth -= 1
 
     def _nothing(self) -> Any:
-        """What an operation that failed returns where errors are kept."""
+        """What an operation that failed returns where errors are kept: an XlaOp, whatever it was to return."""
         return XlaOp(self, None)
 
     def _note_result(self, result: R) -> R:
