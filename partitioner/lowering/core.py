@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -62,10 +63,11 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
     return add
 
 
+@cache
 def handlers() -> dict[str, Handler]:
-    if not _HANDLERS:
-        for family in _FAMILIES:
-            import_module(f"partitioner.lowering.{family}")
+    """Who lowers the ops that do not follow their rule alone."""
+    for family in _FAMILIES:
+        import_module(f"partitioner.lowering.{family}")
     return _HANDLERS
 
 

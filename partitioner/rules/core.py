@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 
 from spmd.dialects import sdy_attributes as sdy
@@ -214,10 +214,14 @@ def replicated_rule(op: Op) -> Rule:
 
 def rules() -> dict[str, Maker]:
     """All rules by op name."""
-    if not _RULES:
-        for family in _FAMILIES:
-            import_module(f"partitioner.rules.{family}")
+    _load()
     return _RULES
+
+
+@cache
+def _load() -> None:
+    for family in _FAMILIES:
+        import_module(f"partitioner.rules.{family}")
 
 
 def custom_call_rule(op: Op) -> Rule:
