@@ -180,8 +180,6 @@ def _all_to_all(body: Body, op: Op) -> None:
     """HLO exchanges blocks in place; they are then moved to where they are to be joined."""
     split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
     attributes = _common(op)
-    if not op["replica_groups"].size:  # HLO text does not tell the group's size otherwise
-        attributes[-1] = f"replica_groups={{{integers(range(count))}}}"
     operand = op.operands[0].tensor
     made = body.add(
         "all-to-all", operand, [body.name_of(op.operands[0])], [*attributes, "dimensions=" + integers([split])]

@@ -148,6 +148,8 @@ def AllToAll(
     if value.tensor.static_shape[split] % count:
         size = value.tensor.static_shape[split]
         raise ArgumentError("split_count", f"{count} does not divide the size {size} of dimension {split}")
+    if not attributes["replica_groups"].size:  # all replicas, of which there are split_count
+        attributes["replica_groups"] = np.arange(count, dtype=np.int64).reshape(1, count)
     attributes |= {"split_dimension": split, "concat_dimension": concat, "split_count": count}
     sizes = list(value.tensor.static_shape)
     sizes[split] //= count

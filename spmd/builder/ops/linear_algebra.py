@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
@@ -131,7 +133,7 @@ def _normalized(
             count = value.tensor.shape[number]
             raise ArgumentError(argument, f"must be a vector of {count} features, got {Shape.of(vector.type)}")
         values.append(vector)
-    return values, {"epsilon": float(epsilon), "feature_index": number}
+    return values, {"epsilon": float(np.float32(epsilon)), "feature_index": number}
 
 
 @operation
