@@ -1,4 +1,4 @@
-"""Reductions over sliding windows: StableHLO specification, "reduce_window", "select_and_scatter".
+"""Reductions over sliding windows: StableHLO specification, "reduce_window".
 
 A window that holds everything up to its element is a running total and costs one pass. A monoid is reduced one
 dimension after another, and along each by doubling, so that a window of w elements costs log2(w) passes. Any other
@@ -18,7 +18,7 @@ from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
 from spmd.kernels.reduction import is_identity
-from spmd.kernels.regions import Monoid, binary_of, monoids_of
+from spmd.kernels.regions import Monoid, monoids_of
 
 Array = np.ndarray[Any, Any]
 #: A region on whole arrays.
@@ -308,78 +308,3 @@ def scan(combine: Combine, stacks: tuple[Array, ...], captured: Sequence[Array])
         result[0], result[1::2], result[2::2] = stack[0], at_odd, at_even
         results.append(result)
     return tuple(results)
-
-
-# --- select_and_scatter ----------------------------------------------------------------------------------------------
-
-_COMPARISONS = {
-    "GE": np.greater_equal,
-    "GT": np.greater,
-    "LE": np.less_equal,
-    "LT": np.less,
-}
-
-
-@kernel("stablehlo.select_and_scatter")
-def select_and_scatter(op: Op, context: Context) -> Kernel:
-    """Each window of the operand selects an element; the source's element of the window goes to its place.
-
-    Padding is never selected. Places of one number within their windows are different for different windows: all of
-    them are scattered to at once, number after number.
-    """
-    shape = op.operands[0].tensor.static_shape
-    windows = windows_of(op, shape)
-    select, combine = _selection(op, context), _scattering(op, context)
-    places = windows.places()
-    inner = tuple(slice(low, low + size) for (low, _), size in zip(windows.padding, shape, strict=True))
-    padded_shape, counts = windows.padded_shape, windows.counts
-    valid = None
-    if windows.is_padded:
-        mask = np.zeros(padded_shape, np.bool_)
-        mask[inner] = True
-        valid = [mask[place] for place in places]
-    pad = windows.pad()
-    number_type = np.uint8 if len(places) < 256 else np.int64
-
-    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Array:
-        padded = pad(operand, operand.dtype.type(0))
-        chosen = np.zeros(counts, number_type)
-        best = padded[places[0]]
-        seen = None if valid is None else valid[0]
-        for number, place in enumerate(places[1:], 1):
-            here = padded[place]
-            moves = ~select(best, here, *captured)
-            if valid is not None:
-                assert seen is not None
-                moves = (moves | ~seen) & valid[number]
-                seen = seen | valid[number]
-            np.copyto(chosen, number, where=moves, casting="unsafe")
-            best = np.where(moves, here, best)
-        result = np.full(padded_shape, init, source.dtype)
-        for number, place in enumerate(places):
-            hit = chosen == number
-            if valid is not None:
-                hit &= valid[number]
-            target = result[place]
-            np.copyto(target, combine(target, source, *captured), where=hit)
-        return result[inner] if valid is not None else result
-
-    return Kernel(call)
-
-
-def _selection(op: Op, context: Context) -> Callable[..., Array]:
-    """The select region as a function on arrays that gives booleans."""
-    if binary_of(op.regions[0]) == "compare":
-        compare = op.regions[0].block.terminator.operands[0].defining_op
-        if compare is not None and compare["comparison_direction"] in _COMPARISONS:
-            dtype = op.operands[0].tensor.dtype
-            if dtype.kind in "fiu" and compare["compare_type"] != "TOTALORDER":
-                ufunc = _COMPARISONS[compare["comparison_direction"]]
-                return lambda selected, here, *_: ufunc(selected, here)
-    function = context.vectorized(op, 0)
-    return lambda *arrays: function(*arrays)[0]
-
-
-def _scattering(op: Op, context: Context) -> Callable[..., Array]:
-    function = context.vectorized(op, 1)
-    return lambda *arrays: function(*arrays)[0]
