@@ -1,5 +1,6 @@
 """Running one job: its signals, its messages, its exit status."""
 
+import contextlib
 import ctypes
 import os
 import select
@@ -8,11 +9,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
 from launch.banners import BannerFilter
+from launch.mpirun import ALLOCATION_VARIABLES
 from spmd.runtime.failure import REPORTS_VARIABLE
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
@@ -20,6 +22,8 @@ ENDING = frozenset(FORWARDED[:3])
 PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
 PR_SET_PDEATHSIG = 1
+SHARED_MEMORY = Path("/dev/shm")
+SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 
 def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
@@ -28,16 +32,35 @@ def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
     The status is the launcher's (for Open MPI that of the first rank that failed), or 128 + N after signal N. Signals
     that reach this process go on to the job. The message of a rank that failed comes last on stderr.
     """
-    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports:
-        environment = {**os.environ, **added_environment, REPORTS_VARIABLE: reports}
+    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _shared_memory() as shared:
+        environment = {**os.environ, **added_environment, **shared, REPORTS_VARIABLE: reports}
         try:
+            # Signals are not restored, so that SIGPIPE stays ignored: should this process die, mpirun must outlive the
+            # loss of its stderr for as long as it takes to end the ranks.
             process = subprocess.Popen(
-                command, env=environment, stderr=subprocess.PIPE, preexec_fn=_ending_with_this_process()
+                command,
+                env=environment,
+                stderr=subprocess.PIPE,
+                restore_signals=False,
+                preexec_fn=_ending_with_this_process(),
             )
         except OSError as error:
             print(f"spmd launch: {command[0]}: {error.strerror}", file=sys.stderr)
             return 126
         return _Job(process, Path(reports)).finish()
+
+
+@contextlib.contextmanager
+def _shared_memory() -> Iterator[dict[str, str]]:
+    """A place of the job's own for Open MPI's shared memory: what killed ranks leave there goes with it.
+
+    Only for jobs of this machine alone; in an allocation the folder would be missing elsewhere.
+    """
+    if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ or ALLOCATION_VARIABLES & os.environ.keys():
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="spmd-launch-", dir=SHARED_MEMORY, ignore_cleanup_errors=True) as folder:
+        yield {SHARED_VARIABLE: folder}
 
 
 class _Job:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from collectives.channels import Channels
-from collectives.errors import CollectiveError, GroupError
+from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
-from spmd.errors import CompileError, Diagnostic, ExecutionError
+from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.process_groups import channel_id

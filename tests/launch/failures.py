@@ -1,0 +1,180 @@
+"""The matrix of failures: one rank of a job goes wrong just before a collective, and the job must end well.
+
+``python -m tests.launch.failures --runs 100`` draws faults, collectives and numbers of ranks at random; a few fixed
+ones are tests of their own. A job ends well when it ends in time with a status that is not zero, the first cause is
+the last on the screen, and neither processes nor files in shared memory stay behind.
+"""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SHARED = Path("/dev/shm")
+MOST_SECONDS = 30.0
+
+REGION = """({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %s = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %s : tensor<f32>
+  })"""
+COLLECTIVES = {
+    "all_reduce": (REGION, "replica_groups = dense<GROUP> : tensor<1xNxi64>", "tensor<8xf32>"),
+    "reduce_scatter": (REGION, "scatter_dimension = 0 : i64, replica_groups = dense<GROUP> : tensor<1xNxi64>", "PART"),
+    "all_gather": ("", "all_gather_dim = 0 : i64, replica_groups = dense<GROUP> : tensor<1xNxi64>", "WHOLE"),
+    "all_to_all": (
+        "",
+        "split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = N : i64, "
+        "replica_groups = dense<GROUP> : tensor<1xNxi64>",
+        "tensor<8xf32>",
+    ),
+    "collective_broadcast": ("", "replica_groups = dense<GROUP> : tensor<1xNxi64>", "tensor<8xf32>"),
+    "collective_reduce": (REGION, "replica_groups = dense<GROUP> : tensor<1xNxi64>", "tensor<8xf32>"),
+    "collective_permute": ("", "source_target_pairs = dense<RING> : tensor<Nx2xi64>", "tensor<8xf32>"),
+}
+
+WORKER = """
+import os, signal, sys, time
+import numpy as np
+import spmd
+text, other, fault, victim = sys.argv[1:5]
+exe = spmd.compile(spmd.parse(text, name="program.mlir"), check_collectives=fault == "mismatch")
+wrong = spmd.compile(spmd.parse(other, name="other.mlir"), check_collectives=True) if fault == "mismatch" else None
+x = np.ones(8, np.float32)
+for step in range(20):
+    if step == 10 and exe.process.rank == int(victim):
+        print("going wrong", flush=True)
+        if fault == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault == "raise":
+            raise ValueError("out of cheese")
+        elif fault == "exit":
+            sys.exit(3)
+        elif fault == "hang":
+            time.sleep(600)
+        elif fault == "mismatch":
+            wrong(x)
+    exe(x)
+"""
+
+#: What the last lines on the screen must say.
+WORDS = {
+    "kill": ("rank {victim} ", "was killed by signal 9 (SIGKILL)"),
+    "raise": ("rank {victim} of {ranks}", "ValueError: out of cheese"),
+    "exit": ("rank {victim} of {ranks}", "exited with status 3"),
+    "hang": ("has waited", "waits", "stablehlo.{name}", "process {victim}: computes"),
+    "mismatch": ("different collectives", "{name}", "program.mlir:3", "other.mlir:3"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    fault: str
+    collective: str
+    ranks: int
+    victim: int
+
+    def program(self, name: str) -> str:
+        region, attributes, result = COLLECTIVES[name]
+        n = self.ranks
+        group = str([list(range(n))])
+        ring = str([[i, (i + 1) % n] for i in range(n)])
+        result = result.replace("PART", f"tensor<{8 // n}xf32>").replace("WHOLE", f"tensor<{8 * n}xf32>")
+        attributes = attributes.replace("GROUP", group).replace("RING", ring).replace("N", str(n))
+        return f"""module attributes {{mhlo.num_replicas = {n} : i32}} {{
+func.func @main(%x: tensor<8xf32>) -> {result} {{
+  %0 = "stablehlo.{name}"(%x) {region} {{{attributes}}} : (tensor<8xf32>) -> {result}
+  return %0 : {result}
+}}
+}}"""
+
+    def faults(self) -> list[str]:
+        """Runs the job; what was not as it should be."""
+        marker = uuid.uuid4().hex
+        other = "all_gather" if self.collective != "all_gather" else "all_to_all"
+        command = [sys.executable, "-m", "launch", "launch", "-n", str(self.ranks), "--", sys.executable, "-c", WORKER]
+        command += [self.program(self.collective), self.program(other), self.fault, str(self.victim)]
+        environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT)}
+        if self.fault == "hang":
+            environment |= {"COLLECTIVE_TIMEOUT": "1", "COLLECTIVE_ABORT": "1"}
+        before = _unused_shared_files()
+        start = time.monotonic()
+        job = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        try:
+            _, screen = job.communicate(timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            return [f"did not end in {MOST_SECONDS:.0f} s"]
+        seconds, found = time.monotonic() - start, []
+        if job.returncode == 0:
+            found.append("status 0")
+        last = "\n".join(screen.rstrip().splitlines()[-25:])
+        for word in WORDS[self.fault]:
+            word = word.format(victim=self.victim, ranks=self.ranks, name=self.collective)
+            if word.replace("stablehlo.", "") not in last:
+                found.append(f"the screen does not end with {word!r} after {seconds:.1f} s:\n{screen}")
+                break
+        if left := _left(marker):
+            found.append(f"processes stay behind: {left}")
+        if files := _unused_shared_files() - before:
+            found.append(f"shared memory stays behind: {sorted(map(str, files))}")
+        return found
+
+
+def _unused_shared_files() -> set[Path]:
+    """Files in shared memory that no process has mapped; those of other jobs that run meanwhile are mapped."""
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            mapped.update(line.split(None, 5)[-1] for line in maps.read_text().splitlines() if str(SHARED) in line)
+        except OSError:
+            continue
+    return {path for path in SHARED.rglob("*") if path.is_file() and str(path) not in mapped}
+
+
+def _left(marker: str) -> list[str]:
+    """Processes of the job that still run after a moment's grace."""
+    deadline = time.monotonic() + 5
+    while True:
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                alive = "State:\tZ" not in (folder / "status").read_text()
+                if alive and f"MARKER={marker}".encode() in (folder / "environ").read_bytes():
+                    found.append(folder.name)
+            except OSError:
+                continue
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    bad = 0
+    for number in range(options.runs):
+        ranks = rng.choice([2, 4, 8])
+        case = Case(rng.choice(sorted(WORDS)), rng.choice(sorted(COLLECTIVES)), ranks, rng.randrange(ranks))
+        start = time.monotonic()
+        faults = case.faults()
+        bad += bool(faults)
+        seconds = time.monotonic() - start
+        print(f"{number + 1:4d} {seconds:5.1f} s  {case}  {'; '.join(faults) or 'ended well'}", flush=True)
+    print(f"{options.runs - bad} of {options.runs} ended well")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""One case of each kind of failure; `python -m tests.launch.failures` runs many."""
+
+import pytest
+
+from tests.launch.failures import WORDS, Case
+
+
+@pytest.mark.parametrize("fault", WORDS)
+def test_a_failure_ends_the_job_well(fault: str) -> None:
+    assert Case(fault, "all_reduce", ranks=2, victim=1).faults() == []
