@@ -1,8 +1,9 @@
-"""Windows on a cut dimension: each process gets the elements it needs that lie on its neighbours.
+"""Windows on a cut dimension: each process gets the elements it needs that lie on other processes.
 
-What a slice, a pad, a reverse, a concatenation, a convolution or a reduce_window needs of a cut dimension is, for block
-i, the elements [start(i), start(i) + width). They come from the blocks that hold them by one collective_permute for
-each distance between blocks, each as wide as needed, or, when that is less, by gathering the dimension.
+What a slice, a pad, a reverse, a concatenation, a convolution or a reduce_window needs of a cut dimension is, for each
+block, runs of elements that land at given places. They come from the blocks that hold them in rounds of
+collective_permute, in each of which a block sends to at most one and receives from at most one, or, when that is
+less, by gathering the dimension.
 """
 
 from __future__ import annotations
@@ -19,112 +20,160 @@ from partitioner.mesh import Axes, DeviceMesh
 from partitioner.reshard import LATENCY
 from spmd.ir import Value
 
-
-@dataclass(frozen=True)
-class Piece:
-    """Elements [start, stop) of the block `distance` blocks on, for `receivers`; `places`: where they begin, by block."""
-
-    distance: int
-    start: int
-    stop: int
-    receivers: tuple[int, ...]
-    places: tuple[int, ...]
+#: (place in the window, place in the whole dimension, length)
+Run = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Window:
-    """What block i of a dimension gets: `width` elements from `starts[i]` on, of those in [low, high)."""
+    """What block i gets of a dimension of `size` cut in `blocks`: `runs[i]`, in a window of `width` elements."""
 
     size: int
     blocks: int
-    starts: tuple[int, ...]
     width: int
-    low: int
-    high: int
+    runs: tuple[tuple[Run, ...], ...]
 
     @property
     def block(self) -> int:
         return -(-self.size // self.blocks)
 
+    @property
+    def is_straight(self) -> bool:
+        """Whether every block has one run at most: then places in the window and in the whole differ by a constant."""
+        return all(len(runs) <= 1 for runs in self.runs)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the runs fill every window."""
+        return all(sum(length for _, _, length in runs) == self.width for runs in self.runs)
+
+
+def straight(size: int, blocks: int, starts: Sequence[int], width: int, low: int = 0, high: int | None = None) -> Window:
+    """Block i gets elements [starts[i], starts[i] + width), those of them that lie in [low, high)."""
+    last = size if high is None else min(size, high)
+    runs = []
+    for start in starts:
+        first, end = max(start, low, 0), min(start + width, last)
+        runs.append(((first - start, first, end - first),) if end > first else ())
+    return Window(size, blocks, width, tuple(runs))
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Elements [start, start + length) of block `sender` land at `place` of block `receiver`'s window."""
+
+    sender: int
+    receiver: int
+    start: int
+    length: int
+    place: int
+
 
 @lru_cache(maxsize=1 << 14)
-def pieces(window: Window) -> tuple[Piece, ...]:
-    """The pieces that a window is made of."""
-    block, found = window.block, []
-    by_distance: dict[int, list[tuple[int, int, int]]] = {}
-    for index, start in enumerate(window.starts):
-        low, high = max(start, window.low, 0), min(start + window.width, window.high, window.size)
-        for owner in range(low // block, -(-high // block) if high > low else low // block):
-            first, last = max(low, owner * block), min(high, (owner + 1) * block)
-            if last > first:
-                by_distance.setdefault(owner - index, []).append((index, first - owner * block, last - owner * block))
-    for distance, parts in sorted(by_distance.items()):
-        first, last = min(part[1] for part in parts), max(part[2] for part in parts)
-        places = tuple(
-            (index + distance) * block + first - start for index, start in enumerate(window.starts)
-        )
-        found.append(Piece(distance, first, last, tuple(part[0] for part in parts), places))
-    return tuple(found)
+def rounds(window: Window) -> tuple[tuple[Transfer, ...], tuple[tuple[Transfer, ...], ...]]:
+    """What stays on each block, and what travels, dealt out to rounds."""
+    local: list[Transfer] = []
+    moving: list[Transfer] = []
+    for receiver, runs in enumerate(window.runs):
+        for place, source, length in runs:
+            while length > 0:
+                sender = source // window.block
+                part = min(length, (sender + 1) * window.block - source)
+                made = Transfer(sender, receiver, source - sender * window.block, part, place)
+                (local if sender == receiver else moving).append(made)
+                source, place, length = source + part, place + part, length - part
+    found: list[list[Transfer]] = []
+    for transfer in sorted(moving, key=lambda t: (-t.length, t.receiver - t.sender)):
+        for round in found:
+            if all(t.sender != transfer.sender and t.receiver != transfer.receiver for t in round):
+                round.append(transfer)
+                break
+        else:
+            found.append([transfer])
+    return tuple(local), tuple(map(tuple, found))
 
 
-def sent(window: Window) -> int:
-    """Elements along the dimension that a process sends at most, by the cheaper way."""
-    return min(_by_pieces(window), _by_gather(window))
-
-
-def messages(window: Window) -> int:
-    """How many collectives it takes."""
-    if _by_gather(window) < _by_pieces(window):
-        return 1
-    return sum(piece.distance != 0 for piece in pieces(window))
-
-
-def price(window: Window, row_bytes: int) -> float:
-    """Bytes sent and a little for each message; `row_bytes` is one element along the dimension."""
-    return float(sent(window) * row_bytes + messages(window) * LATENCY)
-
-
-def _by_pieces(window: Window) -> int:
-    return sum(piece.stop - piece.start for piece in pieces(window) if piece.distance)
+def _by_rounds(window: Window) -> int:
+    return sum(max(transfer.length for transfer in round) for round in rounds(window)[1])
 
 
 def _by_gather(window: Window) -> int:
     return window.block * (window.blocks - 1)
 
 
-def row_bytes(local: Value, dimension: int) -> int:
-    shape = local.tensor.static_shape
-    return local.tensor.dtype.itemsize * prod(size for index, size in enumerate(shape) if index != dimension)
+def price(window: Window, row_bytes: int) -> float:
+    """Bytes that a process sends, and a little for each message; `row_bytes` is one element along the dimension."""
+    apart, gathered = _by_rounds(window), _by_gather(window)
+    if gathered < apart:
+        return float(gathered * row_bytes + LATENCY)
+    return float(apart * row_bytes + LATENCY * len(rounds(window)[1]))
 
 
-def take(
-    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
+def take(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None) -> Value:
+    """The window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
+    if _by_gather(window) < _by_rounds(window):
+        whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
+        return own(emitter, whole, dimension, axes, window, fill)
+    made = _exchanged(emitter, local, dimension, axes, window)
+    return _filled(emitter, made, dimension, axes, window, fill)
+
+
+def own(
+    emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
 ) -> Value:
-    """The window of this process's block. Elements outside of [low, high) are `fill`, a scalar; anything if None."""
-    if _by_gather(window) < _by_pieces(window):
-        made = _gathered(emitter, local, dimension, axes, window)
-    else:
-        made = _exchanged(emitter, local, dimension, axes, window)
-    return made if fill is None else _filled(emitter, made, dimension, axes, window, fill)
-
-
-def own(emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window, fill: Value | None) -> Value:
     """The window of a dimension that every process holds whole."""
-    made = _cut(emitter, whole, dimension, axes, window)
-    return made if fill is None else _filled(emitter, made, dimension, axes, window, fill)
+    margin = window.width
+    padded = emitter.pad(whole, dimension, margin, margin)
+    made: Value | None = None
+    for index in range(max(1, max(len(runs) for runs in window.runs))):
+        runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
+        starts = [source - place + margin for place, source, _ in runs]
+        start = emitter.table(by_device(emitter.mesh, axes, starts))
+        part = emitter.dynamic_slice(padded, dimension, start, window.width)
+        made = part if made is None else _laid_over(emitter, made, part, dimension, axes, runs)
+    assert made is not None
+    return _filled(emitter, made, dimension, axes, window, fill)
 
 
-def _gathered(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window) -> Value:
-    whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
-    return _cut(emitter, whole, dimension, axes, window)
+def _laid_over(
+    emitter: Emitter, under: Value, over: Value, dimension: int, axes: Axes, runs: Sequence[Run]
+) -> Value:
+    """`over` where each block's run lies, `under` elsewhere."""
+    inside = _covered(emitter, under, dimension, axes, [(place, place + length) for place, _, length in runs])
+    return emitter.select(inside, over, under)
 
 
-def _cut(emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window) -> Value:
-    before = max(0, -min(window.starts))
-    after = max(0, max(window.starts) + window.width - window.size)
-    padded = emitter.pad(whole, dimension, before, after)
-    start = emitter.table(np.array(by_device(emitter.mesh, axes, window.starts)) + before)
-    return emitter.dynamic_slice(padded, dimension, start, window.width)
+def _covered(
+    emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: Sequence[tuple[int, int]]
+) -> Value:
+    """Whether each element lies in its block's span."""
+    shape = like.tensor.static_shape
+    place = emitter.iota(shape, dimension)
+    low = emitter.table(by_device(emitter.mesh, axes, [span[0] for span in spans]))
+    high = emitter.table(by_device(emitter.mesh, axes, [span[1] for span in spans]))
+    above = emitter.compare(place, emitter.broadcast(low, shape), "GE")
+    below = emitter.compare(place, emitter.broadcast(high, shape), "LT")
+    return emitter.binary("and", above, below)
+
+
+def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: Window) -> Value:
+    """Whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
+    made: Value | None = None
+    for index in range(max(1, max(len(runs) for runs in window.runs))):
+        runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
+        part = _covered(emitter, like, dimension, axes, [(place, place + length) for place, _, length in runs])
+        made = part if made is None else emitter.binary("or", made, part)
+    assert made is not None
+    return made
+
+
+def _filled(
+    emitter: Emitter, made: Value, dimension: int, axes: Axes, window: Window, fill: Value | None
+) -> Value:
+    if fill is None or window.is_full:
+        return made
+    inside = covered(emitter, made, dimension, axes, window)
+    return emitter.select(inside, made, emitter.broadcast(fill, made.tensor.shape))
 
 
 def by_device(mesh: DeviceMesh, axes: Axes, entries: Sequence[int]) -> list[int]:
@@ -132,55 +181,85 @@ def by_device(mesh: DeviceMesh, axes: Axes, entries: Sequence[int]) -> list[int]
     return [entries[block] for block in mesh.block_index(axes)]
 
 
-def shifted(emitter: Emitter, local: Value, axes: Axes, receivers: Sequence[int], distance: int) -> Value:
-    """What the block `distance` blocks on holds, at `receivers`; zeros elsewhere."""
-    pairs = [
-        (int(group[block + distance]), int(group[block])) for group in emitter.mesh.groups(axes) for block in receivers
-    ]
-    return emitter.permute(local, pairs)
+@dataclass(frozen=True)
+class _Slab:
+    """A piece that every process has, at its own place: `places` by block; only `spans` of it is of use."""
+
+    value: Value
+    places: tuple[int, ...]
+    spans: tuple[tuple[int, int], ...]
 
 
 def _exchanged(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window) -> Value:
-    parts = []
-    for piece in pieces(window):
-        slab = emitter.slice(local, dimension, piece.start, piece.stop)
-        if piece.distance:
-            slab = shifted(emitter, slab, axes, piece.receivers, piece.distance)
-        parts.append((piece, slab))
+    stays, moves = rounds(window)
+    slabs = []
+    for group, travels in [(stays, False), *((round, True) for round in moves)]:
+        if group:
+            slabs.append(_slab(emitter, local, dimension, axes, window, group, travels))
     shape = list(local.tensor.static_shape)
     shape[dimension] = window.width
     whole = local.tensor.with_shape(tuple(shape))
-    if not parts:
+    if not slabs:
         return emitter.splat(0, whole)
-    if all(len(set(piece.places)) == 1 for piece, _ in parts):
-        return _joined(emitter, dimension, window, [(piece.places[0], slab) for piece, slab in parts])
-    margin = max(slab.tensor.static_shape[dimension] for _, slab in parts)
-    shape[dimension] += 2 * margin
-    made = emitter.splat(0, whole.with_shape(tuple(shape)))
-    for piece, slab in parts:
-        # A slab that this process has no use for lands where nothing of use is: in the margins, or out of range.
-        places = np.array(by_device(emitter.mesh, axes, piece.places)) + margin
-        places = np.clip(places, 0, window.width + 2 * margin - (piece.stop - piece.start))
-        made = emitter.dynamic_update(made, slab, dimension, emitter.table(places))
-    return emitter.slice(made, dimension, margin, margin + window.width)
+    joined = _joined(emitter, dimension, window, slabs)
+    return joined if joined is not None else _overlaid(emitter, dimension, axes, window, slabs, whole.shape)  # type: ignore[arg-type]
 
 
-def _joined(emitter: Emitter, dimension: int, window: Window, parts: list[tuple[int, Value]]) -> Value:
-    """Slabs that lie in the same places on every process, with zeros in the gaps."""
-    pieces_in_order: list[Value] = []
+def _slab(
+    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, group: Sequence[Transfer], travels: bool
+) -> _Slab:
+    width = max(transfer.length for transfer in group)
+    block = local.tensor.static_shape[dimension]
+    starts, nowhere = [-1] * window.blocks, window.width
+    places: list[int] = [nowhere] * window.blocks
+    spans = [(0, 0)] * window.blocks
+    for transfer in group:
+        start = min(transfer.start, block - width)
+        starts[transfer.sender] = start
+        places[transfer.receiver] = transfer.place - (transfer.start - start)
+        spans[transfer.receiver] = (transfer.place, transfer.place + transfer.length)
+    known = {start for start in starts if start >= 0}
+    if len(known) == 1:
+        (start,) = known
+        value = emitter.slice(local, dimension, start, start + width)
+    else:
+        table = by_device(emitter.mesh, axes, [max(start, 0) for start in starts])
+        value = emitter.dynamic_slice(local, dimension, emitter.table(table), width)
+    if travels:
+        pairs = [
+            (int(devices[transfer.sender]), int(devices[transfer.receiver]))
+            for devices in emitter.mesh.groups(axes)
+            for transfer in group
+        ]
+        value = emitter.permute(value, pairs)
+    return _Slab(value, tuple(places), tuple(spans))
+
+
+def _joined(emitter: Emitter, dimension: int, window: Window, slabs: list[_Slab]) -> Value | None:
+    """Slabs that lie at the same places on every process that has a use for them; None when they do not."""
+    if not window.is_straight:
+        return None
+    placed: list[tuple[int, Value]] = []
+    for slab in slabs:
+        known = {place for place in slab.places if place != window.width}
+        if len(known) != 1:
+            return None
+        placed.append((known.pop(), slab.value))
+    parts: list[Value] = []
     at = 0
-    for place, slab in sorted(parts, key=lambda part: part[0]):
-        extent = slab.tensor.static_shape[dimension]
-        first, last = max(0, -place), min(extent, window.width - place)
+    for place, value in sorted(placed, key=lambda entry: entry[0]):
+        first, last = max(0, -place), min(value.tensor.static_shape[dimension], window.width - place)
         if last <= first:
             continue
+        if place + first < at:
+            return None
         if place + first > at:
-            pieces_in_order.append(_zeros(emitter, slab, dimension, place + first - at))
-        pieces_in_order.append(emitter.slice(slab, dimension, first, last))
+            parts.append(_zeros(emitter, value, dimension, place + first - at))
+        parts.append(emitter.slice(value, dimension, first, last))
         at = place + last
     if at < window.width:
-        pieces_in_order.append(_zeros(emitter, parts[0][1], dimension, window.width - at))
-    return emitter.concatenate(pieces_in_order, dimension)
+        parts.append(_zeros(emitter, placed[0][1], dimension, window.width - at))
+    return emitter.concatenate(parts, dimension)
 
 
 def _zeros(emitter: Emitter, like: Value, dimension: int, extent: int) -> Value:
@@ -189,14 +268,29 @@ def _zeros(emitter: Emitter, like: Value, dimension: int, extent: int) -> Value:
     return emitter.splat(0, like.tensor.with_shape(tuple(shape)))
 
 
-def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: Window, fill: Value) -> Value:
-    starts = np.array(window.starts)
-    low, high = max(0, window.low), min(window.size, window.high)
-    if starts.min() >= low and starts.max() + window.width <= high:
-        return made
-    position = positions(emitter, made, dimension, emitter.table(by_device(emitter.mesh, axes, window.starts)))
-    inside = within(emitter, position, low, high)
-    return emitter.select(inside, made, emitter.broadcast(fill, made.tensor.shape))
+def _overlaid(
+    emitter: Emitter, dimension: int, axes: Axes, window: Window, slabs: list[_Slab], shape: tuple[int, ...]
+) -> Value:
+    """Slabs written one over the other, each where its process has it; where it has none, into the margins."""
+    margin = max(slab.value.tensor.static_shape[dimension] for slab in slabs)
+    wide = list(shape)
+    wide[dimension] += 2 * margin
+    made = emitter.splat(0, slabs[0].value.tensor.with_shape(tuple(wide)))
+    for slab in slabs:
+        width = slab.value.tensor.static_shape[dimension]
+        places = [min(max(place + margin, 0), window.width + 2 * margin - width) for place in slab.places]
+        under = made
+        made = emitter.dynamic_update(
+            under, slab.value, dimension, emitter.table(by_device(emitter.mesh, axes, places))
+        )
+        if not window.is_straight:
+            # What lies beside the run is of another run: it must not be written over.
+            spans = [(low + margin, high + margin) for low, high in slab.spans]
+            made = emitter.select(_covered(emitter, made, dimension, axes, spans), made, under)
+    return emitter.slice(made, dimension, margin, margin + window.width)
+
+
+# --- places ----------------------------------------------------------------------------------------------------------
 
 
 def positions(emitter: Emitter, like: Value, dimension: int, start: Value) -> Value:
@@ -225,3 +319,8 @@ def mask_padding(emitter: Emitter, local: Value, dimension: int, axes: Axes, siz
     limit = emitter.broadcast(emitter.index(size), position.tensor.shape)
     inside = emitter.compare(position, limit, "LT")
     return emitter.select(inside, local, emitter.broadcast(fill, local.tensor.shape))
+
+
+def row_bytes(itemsize: int, shape: Sequence[int], dimension: int) -> int:
+    """Bytes of one element along `dimension` of a block of `shape`."""
+    return itemsize * prod(size for index, size in enumerate(shape) if index != dimension)

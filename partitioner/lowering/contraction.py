@@ -13,7 +13,7 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.reduction import spatial_window
 from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, rule_of
 from partitioner.sharding import Sharding
-from partitioner.window import Window
+from partitioner.window import Window, straight
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType
 
@@ -76,7 +76,7 @@ class _Space:
         block = -(-extent // blocks)
         width = (self.out - 1) * self.stride + (block - 1) * self.step + 1
         starts = tuple(index * block * self.step - self.low for index in range(blocks))
-        return Window(self.size, blocks, starts, width, 0, self.size), 0, width
+        return straight(self.size, blocks, starts, width), 0, width
 
 
 @lowers("stablehlo.convolution")

@@ -14,7 +14,7 @@ from partitioner.lowering.core import Lowering, emit_plain, lowers
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
 from partitioner.sharding import Sharding
-from partitioner.window import Window
+from partitioner.window import Run, Window, straight
 from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
 
@@ -118,7 +118,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
         block = -(-out[dimension] // blocks)
         step = strides[dimension]
         first = tuple(starts[dimension] + index * block * step for index in range(blocks))
-        return Window(size[dimension], blocks, first, (block - 1) * step + 1, 0, size[dimension])
+        return straight(size[dimension], blocks, first, (block - 1) * step + 1)
 
     def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
         shape = local.tensor.static_shape
@@ -137,7 +137,7 @@ def reverse(lowering: Lowering, op: Op) -> None:
     def windows(_: int, dimension: int, blocks: int) -> Window:
         block = -(-size[dimension] // blocks)
         first = tuple(size[dimension] - (index + 1) * block for index in range(blocks))
-        return Window(size[dimension], blocks, first, block, 0, size[dimension])
+        return straight(size[dimension], blocks, first, block)
 
     _exchange(lowering, op, windows, lambda local, moved, layout: lowering.clone(op, [local], [layout])[0], None)
 
@@ -153,8 +153,11 @@ def pad(lowering: Lowering, op: Op) -> None:
 
     def windows(_: int, dimension: int, blocks: int) -> Window:
         block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
-        first = tuple(-(-(index * block - lows[dimension]) // step) for index in range(blocks))
-        return Window(size[dimension], blocks, first, -(-block // step), 0, size[dimension])
+        return straight(size[dimension], blocks, first_elements(dimension, blocks), -(-block // step))
+
+    def first_elements(dimension: int, blocks: int) -> list[int]:
+        block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
+        return [-(-(index * block - lows[dimension]) // step) for index in range(blocks)]
 
     def local_form(local: Value, moved: list[int], layout: Sharding) -> Value:
         low, high, inner = list(lows), list(highs), list(interiors)
@@ -165,9 +168,10 @@ def pad(lowering: Lowering, op: Op) -> None:
             window = windows(0, dimension, blocks)
             spread = (window.width - 1) * step + 1
             offsets[dimension] = [
-                step - 1 - (lows[dimension] + start * step - index * block) for index, start in enumerate(window.starts)
+                step - 1 - (lows[dimension] + start * step - index * block)
+                for index, start in enumerate(first_elements(dimension, blocks))
             ]
-            low[dimension], high[dimension] = step - 1, block - spread + step - 1
+            low[dimension], high[dimension] = step - 1, block - spread
         shape = list(layout.local_shape(out))
         for dimension in moved:
             shape[dimension] += interiors[dimension]
@@ -204,20 +208,18 @@ def concatenate(lowering: Lowering, op: Op) -> None:
         emit_plain(lowering, op, plain, assignment)
         return
     spent = lowering._assignment_cost(op, plain, assignment)
-    moves = [_Input(lowering, value, op, index, wanted, axes) for index, value in enumerate(op.operands)]
-    if sum(move.price() for move in moves) >= spent:
+    sources = _sources(lowering, op, wanted, axes)
+    if sum(source.price() for source in sources) >= spent:
         emit_plain(lowering, op, plain, assignment)
         return
     emitter = lowering.emitter
     made: Value | None = None
-    for move in moves:
-        part = move.take()
+    for source in sources:
+        part = source.take()
         if made is None:
             made = part
-            continue
-        starts = lowering.mesh.block_index(axes) * part.tensor.static_shape[joined]
-        position = win.positions(emitter, part, joined, emitter.table(starts))
-        made = emitter.select(win.within(emitter, position, move.offset, move.offset + move.extent), part, made)
+        else:
+            made = emitter.select(win.covered(emitter, part, joined, axes, source.window), part, made)
     assert made is not None
     lowering.set(op.result, made, wanted)
 
@@ -240,38 +242,57 @@ def _concatenate_partial(lowering: Lowering, op: Op, rule: Rule, partial: tuple[
     lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
 
 
-class _Input:
-    """One input of a concatenation on a cut dimension, or the value that it is a slice of."""
+def _sources(lowering: Lowering, op: Op, wanted: Sharding, axes: Axes) -> list[_Source]:
+    """The values that a concatenation on a cut dimension is made of, slices of one value taken together."""
+    joined = op["dimension"]
+    blocks = lowering.mesh.count(axes)
+    block = -(-op.result.tensor.static_shape[joined] // blocks)
+    runs: dict[Value, list[list[Run]]] = {}
+    offset = 0
+    for value in op.operands:
+        extent = value.tensor.static_shape[joined]
+        source, begin = _origin(value, joined)
+        for index, mine in enumerate(runs.setdefault(source, [[] for _ in range(blocks)])):
+            low, high = max(offset, index * block), min(offset + extent, (index + 1) * block)
+            if high > low:
+                mine.append((low - index * block, begin + low - offset, high - low))
+        offset += extent
+    return [
+        _Source(
+            lowering,
+            source,
+            joined,
+            wanted,
+            Window(source.tensor.static_shape[joined], blocks, block, tuple(map(tuple, found))),
+        )
+        for source, found in runs.items()
+    ]
 
-    def __init__(self, lowering: Lowering, value: Value, op: Op, index: int, wanted: Sharding, axes: Axes) -> None:
-        self.lowering, self.axes = lowering, axes
-        self.dimension = op["dimension"]
-        shapes = [operand.tensor.static_shape[self.dimension] for operand in op.operands]
-        self.offset, self.extent = sum(shapes[:index]), shapes[index]
-        self.source, begin = _origin(lowering, value, self.dimension)
+
+class _Source:
+    """One value that a concatenation takes elements of: from its blocks, or from the whole where that is at hand."""
+
+    def __init__(self, lowering: Lowering, source: Value, dimension: int, wanted: Sharding, window: Window) -> None:
+        self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window
         self.layout = Sharding(lowering.mesh, wanted.dimensions)
-        size = self.source.tensor.static_shape[self.dimension]
-        blocks = lowering.mesh.count(axes)
-        block = -(-op.result.tensor.static_shape[self.dimension] // blocks)
-        starts = tuple(index * block - self.offset + begin for index in range(blocks))
-        self.window = Window(size, blocks, starts, block, begin, begin + self.extent)
-        whole = self.layout.with_dimension(self.dimension, ())
-        self.whole = whole
-        row = _row_bytes(self.source, self.layout, self.dimension)
-        self.by_window = lowering.price(self.source, self.layout) + win.price(self.window, row)
-        self.by_whole = lowering.price(self.source, whole)
+        self.whole = self.layout.with_dimension(dimension, ())
+        row = _row_bytes(source, self.layout, dimension)
+        self.by_window = lowering.price(source, self.layout) + win.price(window, row)
+        self.by_whole = lowering.price(source, self.whole)
 
     def price(self) -> float:
         return min(self.by_window, self.by_whole)
 
     def take(self) -> Value:
-        lowering, emitter = self.lowering, self.lowering.emitter
+        lowering, axes = self.lowering, self.layout.dimensions[self.dimension]
         if self.by_whole <= self.by_window:
-            return win.own(emitter, lowering.get(self.source, self.whole), self.dimension, self.axes, self.window, None)
-        return win.take(emitter, lowering.get(self.source, self.layout), self.dimension, self.axes, self.window)
+            whole = lowering.get(self.source, self.whole)
+            return win.own(lowering.emitter, whole, self.dimension, axes, self.window)
+        local = lowering.get(self.source, self.layout)
+        return win.take(lowering.emitter, local, self.dimension, axes, self.window)
 
 
-def _origin(lowering: Lowering, value: Value, dimension: int) -> tuple[Value, int]:
+def _origin(value: Value, dimension: int) -> tuple[Value, int]:
     """What `value` is a slice of along one dimension alone, and where it begins there."""
     op = value.defining_op
     if op is None or op.name != "stablehlo.slice":

@@ -16,7 +16,7 @@ from partitioner.reshard import LATENCY
 from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
 from partitioner.rules.reduction import is_window_whole
 from partitioner.sharding import Sharding
-from partitioner.window import Window
+from partitioner.window import Window, straight
 from spmd.attributes import DenseAttr
 from spmd.ir import Op, Value
 
@@ -253,7 +253,7 @@ def spatial_window(
         return None
     (place,) = places
     width = max(1, -(-(extent - place) // dilation))
-    return Window(size, blocks, tuple(starts), width, 0, size), place, extent
+    return straight(size, blocks, starts, width), place, extent
 
 
 def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut: list[int], count: int) -> None:
