@@ -9,6 +9,7 @@ import numpy as np
 
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
+from spmd.kernels.data_movement import padder
 from spmd.kernels.elementwise import selection
 from spmd.kernels.regions import binary_of
 from spmd.kernels.window import windows_of
@@ -34,7 +35,6 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     windows = windows_of(op, shape)
     select, combine = _selection(op, context), _scattering(op, context)
     places = windows.places()
-    inner = tuple(slice(low, low + size) for (low, _), size in zip(windows.padding, shape, strict=True))
     covered = all(
         stride == size and count * size == extent
         for stride, size, count, extent in zip(
@@ -44,9 +44,11 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     padded_shape, counts = windows.padded_shape, windows.counts
     valid = None
     if windows.is_padded:
-        mask = np.zeros(padded_shape, np.bool_)
-        mask[inner] = True
+        mask = windows.pad()(np.ones(shape, np.bool_), np.asarray(False))
         valid = [mask[place] for place in places]
+    unpad = padder(
+        padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
+    ).call
     pad, blend_best = windows.pad(), selection(op.operands[0].tensor.dtype)
     dtype = op.operands[1].tensor.dtype
     blend = selection(dtype)
@@ -71,7 +73,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
             best = blend_best(moves, here, best)
         return chosen
 
-    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Array:
+    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Any:
         chosen = choose(operand, captured)
         start = np.asarray(init, dtype)
         result = np.empty(padded_shape, dtype)
@@ -87,7 +89,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
                 target[...] = blend(hit, added, start)
             else:
                 target[...] = blend(hit, combine(target, source, *captured), target)
-        return result[inner] if valid is not None else result
+        return result if valid is None else unpad(result, start)
 
     return Kernel(call)
 
