@@ -223,11 +223,11 @@ def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
     for constraint in definition.constraints:
         if not constraint.on_results and (fault := constraint.fault(op)) is not None:
             yield constraint.label, fault
-    if definition.rule is not None:
-        yield from _inference_faults(op, definition)
     for constraint in definition.constraints:
         if constraint.on_results and (fault := constraint.fault(op)) is not None:
             yield constraint.label, fault
+    if definition.rule is not None:
+        yield from _inference_faults(op, definition)
 
 
 def _count_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:

@@ -173,7 +173,7 @@ class OpDef:
         """Decorator: the function checks the constraint `label` of the specification.
 
         Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
-        the earlier ones. `on_results` ones come after inference.
+        the earlier ones. `on_results` ones come after the others, before the results are compared with what follows.
         """
 
         def add(check: Check) -> Check:

@@ -396,7 +396,7 @@ TRANSPOSE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
 )
 def _(op: Op) -> str | None:
     given, found = per_axis(op.operands[0].type), per_axis(op.result.type)
-    if given is None or found is None or found.quantization_dimension is None:
+    if given is None or found is None or found.quantization_dimension not in range(len(op["permutation"])):
         return None
     return equal(given.quantization_dimension, op["permutation"][found.quantization_dimension])
 

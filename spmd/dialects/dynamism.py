@@ -138,7 +138,7 @@ DYNAMIC_CONV = define(
     "stablehlo.dynamic_conv",
     operands=[
         operand("lhs"),
-        operand("rhs"),
+        operand("rhs", kinds.TENSOR_OR_PER_AXIS),
         operand("padding", tensor_of_kinds("signed", "unsigned", rank=2, static=True)),
     ],
     attributes=[
@@ -151,7 +151,7 @@ DYNAMIC_CONV = define(
         attribute("batch_group_count", kinds.I64),
         attribute("precision_config", PRECISION_CONFIG, optional=True),
     ],
-    results=[result("result")],
+    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     traits=["pure", "reads_context"],
 )
 

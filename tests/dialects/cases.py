@@ -1,0 +1,97 @@
+"""Programs of one op that keep all its constraints, and the smallest change that breaks each of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+#: A change of a sound program: all places where the first text stands become the second.
+Change = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Unbreakable:
+    """Why no program can break a constraint where it is verified."""
+
+    reason: str
+
+
+#: How a constraint is broken, by its label.
+Breaks = Mapping[str, Change | list[Change] | Unbreakable]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sound op: `body` is what stands in the generic form after its operands.
+
+    Operands are the function's arguments, whose types are those of the op, unless `arguments` and `operands` say
+    otherwise. `prelude` stands before the op, `functions` beside the program's function.
+    """
+
+    op: str
+    body: str
+    breaks: Breaks = field(default_factory=dict)
+    arguments: str | None = None
+    operands: str | None = None
+    prelude: str = ""
+    functions: str = ""
+
+    @property
+    def text(self) -> str:
+        types = _operand_types(self.body)
+        names = [f"%a{index}" for index in range(len(types))]
+        arguments, operands = self.arguments, self.operands
+        if arguments is None:
+            arguments = ", ".join(f"{name}: {type}" for name, type in zip(names, types, strict=True))
+        if operands is None:
+            operands = ", ".join(names)
+        results = _result_count(self.body)
+        bound = f"%r:{results} = " if results > 1 else "%r = " if results else ""
+        return (
+            f"{self.functions}\nfunc.func @program({arguments}) {{\n{self.prelude}\n"
+            f'{bound}"stablehlo.{self.op}"({operands}) {self.body}\nfunc.return\n}}\n'
+        )
+
+    def broken(self, label: str) -> str:
+        """The program that breaks constraint `label`."""
+        change = self.breaks[label]
+        assert not isinstance(change, Unbreakable)
+        changes = change if isinstance(change, list) else [change]
+        parts = {name: getattr(self, name) for name in ("body", "arguments", "operands", "prelude", "functions")}
+        for old, new in changes:
+            found = [name for name, text in parts.items() if text and old in text]
+            assert found, f"{self.op} {label}: {old!r} is nowhere in the program"
+            parts.update({name: parts[name].replace(old, new) for name in found})
+        return Case(self.op, **parts).text
+
+
+def _signature(body: str) -> str:
+    """The function type after the last ` : (` outside of braces."""
+    depth, last = 0, -1
+    for match in re.finditer(r"[{}]|: \(", body):
+        text = match.group()
+        depth += {"{": 1, "}": -1}.get(text, 0)
+        if text == ": (" and depth == 0:
+            last = match.start() + 2
+    return body[last:]
+
+
+def _operand_types(body: str) -> list[str]:
+    return _split(_signature(body).rpartition(" -> ")[0].strip()[1:-1])
+
+
+def _result_count(body: str) -> int:
+    results = _signature(body).rpartition(" -> ")[2].strip()
+    return len(_split(results[1:-1])) if results.startswith("(") else 1
+
+
+def _split(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for character in text:
+        depth += {"<": 1, "{": 1, ">": -1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]

@@ -1,0 +1,157 @@
+"""Cases of collectives and of communication."""
+
+from __future__ import annotations
+
+from tests.dialects.cases import Case, Change, Unbreakable
+
+_ADD = (
+    "({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %s = stablehlo.add %x, %y : tensor<f32>\n "
+    "stablehlo.return %s : tensor<f32>})"
+)
+_THREE = ("(%x: tensor<f32>, %y: tensor<f32>)", "(%x: tensor<f32>, %y: tensor<f32>, %z: tensor<f32>)")
+_GROUPS = "replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>"
+_GLOBAL = f"{_GROUPS}, channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, use_global_device_ids"
+_TWICE = ("[0, 2], [1, 3]", "[0, 2], [1, 2]")
+_OUTSIDE = ("[0, 2], [1, 3]", "[0, 2], [1, 4]")
+_NO_CHANNEL = ("handle = 1", "handle = 0")
+_GRID = Unbreakable("the grid is not known before a program is compiled for one")
+_VALUE = Unbreakable("the root is a run-time value")
+
+
+def _pairs(prefix: str) -> dict[str, Change]:
+    """What breaks `source_target_pairs = dense<[[0, 1], [1, 0]]>`."""
+    return {
+        f"{prefix}1": ("dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>", "dense<[[0], [1]]> : tensor<2x1xi64>"),
+        f"{prefix}2": ("[[0, 1], [1, 0]]", "[[0, 1], [0, 2]]"),
+        f"{prefix}3": ("[[0, 1], [1, 0]]", "[[0, 1], [1, 1]]"),
+        f"{prefix}4": ("[[0, 1], [1, 0]]", "[[0, 1], [-1, 0]]"),
+    }
+
+
+_PAIRS = "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"
+
+CASES = [
+    Case(
+        "all_gather",
+        f"{{all_gather_dim = 1 : i64, {_GLOBAL}}} : (tensor<2x3xf32>) -> tensor<2x6xf32>",
+        {
+            "C1": ("all_gather_dim = 1", "all_gather_dim = 2"),
+            "C2": _TWICE,
+            "C3": _GRID,
+            "C4": _OUTSIDE,
+            "C5": _NO_CHANNEL,
+            "C6": ("-> tensor<2x6xf32>", "-> tensor<3x6xf32>"),
+        },
+    ),
+    Case(
+        "all_reduce",
+        f"{_ADD} {{{_GLOBAL}}} : (tensor<2xf32>) -> tensor<2xf32>",
+        {
+            "C1": _TWICE,
+            "C2": _GRID,
+            "C3": _OUTSIDE,
+            "C4": _NO_CHANNEL,
+            "C5": _THREE,
+            "C6": ("-> tensor<2xf32>", "-> tensor<3xf32>"),
+            "C7": ("-> tensor<2xf32>", "-> tensor<2xf64>"),
+        },
+    ),
+    Case(
+        "all_to_all",
+        f"{{split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, {_GROUPS}}} : "
+        "(tensor<2x4xf32>) -> tensor<4x2xf32>",
+        {
+            "C1": ("split_dimension = 1", "split_dimension = 2"),
+            "C2": ("(tensor<2x4xf32>)", "(tensor<2x3xf32>)"),
+            "C3": ("concat_dimension = 0", "concat_dimension = -1"),
+            "C4": ("split_count = 2", "split_count = 0"),
+            "C5": _TWICE,
+            "C6": _GRID,
+            "C7": _OUTSIDE,
+            "C8": ("split_count = 2", "split_count = 4"),
+            "C9": ("-> tensor<4x2xf32>", "-> tensor<4x4xf32>"),
+        },
+    ),
+    Case(
+        "reduce_scatter",
+        f"{_ADD} {{scatter_dimension = 0 : i64, {_GLOBAL}}} : (tensor<4x3xf32>) -> tensor<2x3xf32>",
+        {
+            "C1": [("(tensor<4x3xf32>)", "(tensor<5x3xf32>)"), ("-> tensor<2x3xf32>", "-> tensor<5x3xf32>")],
+            "C2": ("scatter_dimension = 0", "scatter_dimension = 2"),
+            "C3": _TWICE,
+            "C4": _GRID,
+            "C5": _OUTSIDE,
+            "C6": _NO_CHANNEL,
+            "C7": _THREE,
+            "C8": ("-> tensor<2x3xf32>", "-> tensor<2x4xf32>"),
+            "C9": ("-> tensor<2x3xf32>", "-> tensor<2x3xf64>"),
+        },
+    ),
+    Case(
+        "collective_broadcast",
+        f"{{{_GROUPS}}} : (tensor<2xf32>) -> tensor<2xf32>",
+        {
+            "C1": _TWICE,
+            "C2": ("[0, 2], [1, 3]", "[0, 2], [1, -1]"),
+            "C3": ("-> tensor<2xf32>", "-> tensor<3xf32>"),
+        },
+    ),
+    Case(
+        "collective_broadcast",
+        f"{{{_GROUPS}, has_dynamic_root}} : (tensor<2xf32>, tensor<f32>, tensor<2xi32>) -> "
+        "(tensor<2xf32>, tensor<f32>)",
+        {
+            "C4": ("tensor<2xi32>) ->", "tensor<3xi32>) ->"),
+            "C5": ("-> (tensor<2xf32>, tensor<f32>)", "-> tensor<2xf32>"),
+            "C6": _VALUE,
+        },
+    ),
+    Case(
+        "collective_permute",
+        f"{{{_PAIRS}}} : (tensor<2xf32>) -> tensor<2xf32>",
+        {**_pairs("C"), "C5": ("-> tensor<2xf32>", "-> tensor<3xf32>")},
+    ),
+    Case(
+        "collective_reduce",
+        f"{_ADD} {{{_GROUPS}}} : (tensor<2xf32>) -> tensor<2xf32>",
+        {"C1": _TWICE, "C2": _OUTSIDE, "C3": ("-> tensor<2xf32>", "-> tensor<3xf32>"), "C4": _THREE},
+    ),
+    Case(
+        "async_start",
+        f'({{^bb0(%x: tensor<2xf32>):\n %g = "stablehlo.collective_permute"(%x) {{{_PAIRS}}} : (tensor<2xf32>) -> '
+        "tensor<2xf32>\n stablehlo.return %g : tensor<2xf32>}) : (tensor<2xf32>) -> "
+        "!stablehlo.future<tensor<2xf32>>",
+        {
+            "C1": (" stablehlo.return %g", " %h = stablehlo.negate %g : tensor<2xf32>\n stablehlo.return %g"),
+            "C2": (f'"stablehlo.collective_permute"(%x) {{{_PAIRS}}}', '"stablehlo.negate"(%x)'),
+            "C3": (": (tensor<2xf32>) -> !stablehlo", ": (tensor<2xf64>) -> !stablehlo"),
+            "C4": ("future<tensor<2xf32>>", "future<tensor<3xf32>>"),
+        },
+    ),
+    Case(
+        "async_done",
+        ": (!stablehlo.future<tensor<2xf32>>) -> tensor<2xf32>",
+        {"C1": ("-> tensor<2xf32>", "-> tensor<3xf32>")},
+    ),
+    Case(
+        "send",
+        f"{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, {_PAIRS}}} : "
+        "(tensor<2xf32>, !stablehlo.token) -> !stablehlo.token",
+        {**_pairs("C"), "C5": ("type = 1", "type = 2")},
+    ),
+    Case(
+        "recv",
+        f"{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, {_PAIRS}}} : "
+        "(!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)",
+        {**_pairs("C"), "C5": ("type = 1", "type = 3")},
+    ),
+    Case(
+        "infeed",
+        ": (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)",
+        {
+            "C1": ("-> (tensor<2xf32>, !stablehlo.token)", "-> ()"),
+            "C2": ("-> (tensor<2xf32>, !stablehlo.token)", "-> (!stablehlo.token, !stablehlo.token)"),
+            "C3": ("-> (tensor<2xf32>, !stablehlo.token)", "-> (tensor<2xf32>, tensor<2xf32>)"),
+        },
+    ),
+]

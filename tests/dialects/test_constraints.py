@@ -1,0 +1,113 @@
+"""Every constraint that the StableHLO specification labels is checked, and reported with its label.
+
+`LABELS` counts the constraints of each op's section of the specification (C1, C2, ... up to the number).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import spmd
+from spmd.dialects import OPS
+from spmd.dialects.structs import DotAlgorithm
+from spmd.errors import SpmdError
+from spmd.types import BF16, F32
+from tests.dialects import (
+    collective_cases,
+    contraction_cases,
+    control_flow_cases,
+    data_movement_cases,
+    dynamism_cases,
+    elementwise_cases,
+    indexing_cases,
+    reduction_cases,
+)
+from tests.dialects.cases import Case, Unbreakable
+
+LABELS = {
+    "abs": 2, "add": 7, "all_gather": 6, "all_reduce": 7, "all_to_all": 9, "and": 1, "async_done": 1,
+    "async_start": 4, "atan2": 1, "batch_norm_grad": 5, "batch_norm_inference": 7, "batch_norm_training": 7,
+    "bitcast_convert": 2, "broadcast_in_dim": 6, "case": 4, "cbrt": 1, "ceil": 1, "cholesky": 3, "clamp": 4,
+    "collective_broadcast": 6, "collective_permute": 5, "collective_reduce": 4, "compare": 3, "complex": 3,
+    "composite": 4, "concatenate": 6, "constant": 1, "convert": 1, "convolution": 34, "cosine": 1,
+    "count_leading_zeros": 1, "divide": 1, "dot_general": 24, "dynamic_broadcast_in_dim": 10, "dynamic_conv": 34,
+    "dynamic_gather": 14, "dynamic_iota": 2, "dynamic_pad": 4, "dynamic_reshape": 4, "dynamic_slice": 5,
+    "dynamic_update_slice": 6, "exponential": 1, "exponential_minus_one": 1, "fft": 5, "floor": 1, "gather": 23,
+    "get_dimension_size": 1, "get_tuple_element": 2, "if": 3, "imag": 2, "infeed": 3, "iota": 1, "is_finite": 1,
+    "log": 1, "log_plus_one": 1, "logistic": 1, "map": 4, "maximum": 1, "minimum": 1, "multiply": 1, "negate": 1,
+    "not": 1, "optimization_barrier": 1, "or": 1, "pad": 4, "popcnt": 1, "power": 1, "real": 2, "recv": 5,
+    "reduce": 8, "reduce_precision": 3, "reduce_scatter": 9, "reduce_window": 16, "remainder": 1, "reshape": 3,
+    "reverse": 3, "rng": 3, "rng_bit_generator": 2, "round_nearest_afz": 1, "round_nearest_even": 1, "rsqrt": 1,
+    "scatter": 25, "select": 2, "select_and_scatter": 12, "send": 5, "shift_left": 1, "shift_right_arithmetic": 1,
+    "shift_right_logical": 1, "sign": 1, "sine": 1, "slice": 5, "sort": 5, "sqrt": 1, "subtract": 1, "tan": 1,
+    "tanh": 1, "transpose": 4, "triangular_solve": 4, "tuple": 1, "uniform_dequantize": 2, "uniform_quantize": 2,
+    "while": 3, "xor": 1,
+}  # fmt: skip
+
+CASES: list[Case] = [
+    *elementwise_cases.CASES,
+    *data_movement_cases.CASES,
+    *indexing_cases.CASES,
+    *reduction_cases.CASES,
+    *contraction_cases.CASES,
+    *dynamism_cases.CASES,
+    *control_flow_cases.CASES,
+    *collective_cases.CASES,
+]
+#: Constraints that an attribute states of itself (spmd/dialects/structs.py).
+OF_ATTRIBUTES = {"dot_general": ("C22", "C23", "C24")}
+BREAKS = [
+    (case, label) for case in CASES for label, change in case.breaks.items() if not isinstance(change, Unbreakable)
+]
+
+
+def _name(entry: tuple[Case, str]) -> str:
+    return f"{entry[0].op}-{entry[1]}"
+
+
+def test_every_label_is_broken_by_one_program_or_by_none() -> None:
+    expected = Counter(f"{op} C{number}" for op, count in LABELS.items() for number in range(1, count + 1))
+    assert Counter(f"{case.op} {label}" for case in CASES for label in case.breaks) == expected
+
+
+def test_every_label_is_checked_where_the_op_is_declared() -> None:
+    excused = {(case.op, label) for case in CASES for label, why in case.breaks.items() if isinstance(why, Unbreakable)}
+    unchecked = [
+        f"{op} C{number}"
+        for op, count in LABELS.items()
+        for number in range(1, count + 1)
+        if f"C{number}" not in (*OPS[f"stablehlo.{op}"].labels, *OF_ATTRIBUTES.get(op, ()))
+        and (op, f"C{number}") not in excused
+    ]
+    assert unchecked == []
+
+
+def test_no_check_has_a_label_that_the_specification_does_not_have() -> None:
+    for op, count in LABELS.items():
+        known = {f"C{number}" for number in range(1, count + 1)}
+        assert {label for label in OPS[f"stablehlo.{op}"].labels if label[0] == "C"} <= known, op
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
+def test_a_sound_op_is_accepted(case: Case) -> None:
+    spmd.parse(case.text)
+
+
+@pytest.mark.parametrize("entry", BREAKS, ids=_name)
+def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[Case, str]) -> None:
+    case, label = entry
+    with pytest.raises(SpmdError) as refused:
+        spmd.parse(case.broken(label))
+    first = refused.value.diagnostics[0]
+    if label in OF_ATTRIBUTES.get(case.op, ()):
+        assert f"({label})" in first.headline
+        return
+    assert first.op == f"stablehlo.{case.op}"
+    assert label in first.label.split(", "), first.headline
+
+
+def test_algorithm_of_dot_general_is_judged_without_text_too() -> None:
+    assert DotAlgorithm(BF16, BF16, F32, 1, 1, 3, False).fault() is None
+    assert DotAlgorithm(BF16, BF16, F32, 1, 1, 2, False).fault() is not None
