@@ -159,7 +159,7 @@ def _all_gather(call: Call) -> XlaOp:
     operand, number = call.operand(), call.integers("dimensions")[0]
     groups = _groups(call)
     size = operand.shape.sizes[number]
-    count = call.shape.sizes[number] // size if size else len(groups[0]) if groups else call.group_size()
+    count = call.shape.sizes[number] // size if size else call.group_size(groups)
     return ops.AllGather(operand, number, count, groups, _channel(call), call.flag("use_global_device_ids"))
 
 
@@ -168,7 +168,7 @@ def _reduce_scatter(call: Call) -> XlaOp:
     operand, number = _tupled(call), call.integers("dimensions")[0]
     whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
     flag, groups = call.flag("use_global_device_ids"), _groups(call)
-    count = whole // part if part else len(groups[0]) if groups else call.group_size()
+    count = whole // part if part else call.group_size(groups)
     return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, _channel(call), flag)
 
 
@@ -177,7 +177,7 @@ def _all_to_all(call: Call) -> XlaOp:
     operands, groups, channel = call.operands(), _groups(call), _channel(call)
     if call.has("dimensions"):
         number = call.integers("dimensions")[0]
-        count = len(groups[0]) if groups else call.group_size()
+        count = call.group_size(groups)
         return ops.AllToAll(operands[0], number, number, count, groups, channel)
     shape = operands[0].shape.sizes  # operand i goes to process i of the group
     stacked = ops.Concatenate([ops.Reshape(one, (1, *shape)) for one in operands], 0)

@@ -119,11 +119,15 @@ class _Scope:
             raise instruction.fail(f"there is no computation {name}")
         return self._reader.computation(name)
 
-    def group_size(self) -> int:
-        """How many processes a collective without groups joins, as far as the header says."""
+    def group_size(self, instruction: Instruction, *, partitions: bool) -> int:
+        """How many processes a collective without groups joins: what the header says, 1 where it says nothing else."""
         given = self._reader.module.attributes
-        counts = [int(given[name].text) for name in ("replica_count", "num_partitions") if name in given]
-        return max(counts, default=1)
+        counts = {name: int(given[name].text) for name in ("replica_count", "num_partitions") if name in given}
+        if not counts:
+            raise instruction.fail(
+                "replica_groups is empty, and the header has neither replica_count nor num_partitions"
+            )
+        return counts.get("num_partitions" if partitions else "replica_count", 1)
 
 
 class Call:
@@ -136,7 +140,6 @@ class Call:
         self.shape: Shape = instruction.shape
         self.text = instruction.operands
         self.read: set[str] = set()
-        self.group_size = scope.group_size
 
     def has(self, name: str) -> bool:
         return name in self.instruction.attributes
@@ -180,6 +183,12 @@ class Call:
     def operand(self) -> XlaOp:
         (one,) = self.operands(1)
         return one
+
+    def group_size(self, groups: Sequence[Sequence[int]]) -> int:
+        """How many processes take part in a collective of these groups."""
+        if groups:
+            return len(groups[0])
+        return self._scope.group_size(self.instruction, partitions=self.has("channel_id"))
 
     def fail(self, message: str) -> ParseError:
         return self.instruction.fail(message)
