@@ -2,8 +2,8 @@
 
 A group is a set of pointwise steps of one shape, connected by values or shared inputs. It is run in the place of its
 last member: for each block of the arrays every member's kernel runs once, over scratch blocks that are reused. Only
-values needed outside of the group are written out whole. A single step is a group when its kernel is more than one ufunc,
-for it then has temporary arrays of its own.
+values needed outside of the group are written out whole. A single step is a group when its kernel is more than one
+ufunc, for it then has temporary arrays of its own.
 """
 
 from __future__ import annotations

@@ -7,25 +7,15 @@ Inputs of the op that takes each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from spmd.attributes import ArrayAttr, Attribute, DenseAttr, SymbolRefAttr
 from spmd.types import Type
 
 #: Struct classes by (dialect, mnemonic).
 STRUCTS: dict[tuple[str, str], type[Attribute]] = {}
-
-
-def struct_attribute(dialect: str, mnemonic: str):  # type: ignore[no-untyped-def]
-    """Class decorator: registers the dataclass as attribute `#dialect.mnemonic<...>`."""
-
-    def register(cls):  # type: ignore[no-untyped-def]
-        cls.DIALECT, cls.MNEMONIC, cls.SPELLING = dialect, mnemonic, f"#{dialect}.{mnemonic}<...>"
-        STRUCTS[dialect, mnemonic] = cls
-        return cls
-
-    return register
 
 
 class StructAttribute(Attribute):
@@ -38,6 +28,20 @@ class StructAttribute(Attribute):
     def fault(self) -> tuple[str, str] | None:
         """(constraint label, what is wrong) of an attribute that breaks constraints by itself; None otherwise."""
         return None
+
+
+S = TypeVar("S", bound=StructAttribute)
+
+
+def struct_attribute(dialect: str, mnemonic: str) -> Callable[[type[S]], type[S]]:
+    """Class decorator: registers the dataclass as attribute `#dialect.mnemonic<...>`."""
+
+    def register(cls: type[S]) -> type[S]:
+        cls.DIALECT, cls.MNEMONIC, cls.SPELLING = dialect, mnemonic, f"#{dialect}.{mnemonic}<...>"
+        STRUCTS[dialect, mnemonic] = cls
+        return cls
+
+    return register
 
 
 @struct_attribute("stablehlo", "dot")
