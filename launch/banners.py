@@ -28,9 +28,13 @@ class BannerFilter:
         self.cause = ""
         self._held = b""
         self._at_line_start = True
+        self._ends_a_banner = False
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes in; return those to be passed on now."""
+        if self._ends_a_banner and data:
+            data = data.removeprefix(b"\n")
+            self._ends_a_banner = False
         self._held += data
         passed = b""
         while self._held:
@@ -44,6 +48,8 @@ class BannerFilter:
                     return passed
                 end = len(RULE)
             if self._is_ending(self._held[:end]):
+                # The newline of the closing rule may still be on its way.
+                self._ends_a_banner = self._held[end - 1 :] == b"-"
                 self._held = self._held[end:]
             else:
                 passed += self._pass(end)

@@ -34,20 +34,23 @@ def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _shared_memory() as shared:
         environment = {**os.environ, **added_environment, **shared, REPORTS_VARIABLE: reports}
+        messages, writing = os.pipe()
         try:
-            # Signals are not restored, so that SIGPIPE stays ignored: should this process die, mpirun must outlive the
-            # loss of its stderr for as long as it takes to end the ranks.
+            # The job keeps the reading end too: should this process die, Open MPI's launcher would meet a broken pipe
+            # at its first word, and leave without ending the ranks.
             process = subprocess.Popen(
                 command,
                 env=environment,
-                stderr=subprocess.PIPE,
-                restore_signals=False,
+                stderr=writing,
+                pass_fds=(messages,),
                 preexec_fn=_ending_with_this_process(),
             )
         except OSError as error:
             print(f"spmd launch: {command[0]}: {error.strerror}", file=sys.stderr)
             return 126
-        return _Job(process, Path(reports)).finish()
+        finally:
+            os.close(writing)
+        return _Job(process, messages, Path(reports)).finish()
 
 
 @contextlib.contextmanager
@@ -64,8 +67,9 @@ def _shared_memory() -> Iterator[dict[str, str]]:
 
 
 class _Job:
-    def __init__(self, process: subprocess.Popen[bytes], reports: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], messages: int, reports: Path) -> None:
         self._process = process
+        self._pipe = messages
         self._reports = reports
         self._ended_by: int | None = None
         self._filter = BannerFilter()
@@ -105,14 +109,12 @@ class _Job:
         self._process.send_signal(number)
 
     def _pass_messages(self) -> None:
-        pipe = self._process.stderr
-        assert pipe is not None
         while True:
-            ready, _, _ = select.select([pipe], [], [], QUIET_SECONDS)
+            ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
             if not ready:
                 _write_to_stderr(self._filter.flush())
                 continue
-            data = os.read(pipe.fileno(), 65536)
+            data = os.read(self._pipe, 65536)
             if not data:
                 break
             # Open MPI ends its banners with a NUL.

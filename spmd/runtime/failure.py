@@ -19,6 +19,8 @@ from typing import Any, NoReturn
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
+_LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
+_PR_SET_PDEATHSIG = 1
 
 _installed = False
 _exit_status = 0
@@ -30,6 +32,7 @@ def install() -> None:
     if _installed:
         return
     _installed = True
+    _end_with_launcher()
     previous_hook, previous_exit = sys.excepthook, sys.exit
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -56,6 +59,20 @@ def come_first() -> None:
     """Let a failing exit end the job before other exit handlers, which may wait for other ranks."""
     atexit.unregister(_end_job_that_exited_early)
     atexit.register(_end_job_that_exited_early)
+
+
+def _end_with_launcher() -> None:
+    """Have the system end this rank when the launcher that started it dies without ending its ranks (Linux only)."""
+    try:
+        with open(f"/proc/{os.getppid()}/comm") as stream:
+            parent = stream.read().strip()
+    except OSError:
+        return
+    if parent in _LAUNCHERS:
+        import ctypes
+        import signal
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def fail(message: str, status: int = EXIT_FAILURE) -> None:

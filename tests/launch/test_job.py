@@ -131,6 +131,15 @@ def test_a_killed_launcher_takes_its_ranks_along(start: Start) -> None:
     job.wait(timeout=10)
 
 
+def test_a_killed_mpirun_takes_its_ranks_along(start: Start) -> None:
+    program = "world.Barrier()\nif world.rank == 0: print(os.getppid(), flush=True)\ntime.sleep(60)"
+    job = start(program)
+    assert job.stdout is not None
+    os.kill(int(job.stdout.readline()), signal.SIGKILL)
+    status, _, _ = finish(job)
+    assert status == 128 + signal.SIGKILL
+
+
 def test_without_mpi_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,110 @@
+"""``spmd explain``: what a program's processes say to each other: groups, bytes, algorithms."""
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectives.grid import Groups, ProcessGrid
+    from spmd.ir import Block, Op
+    from spmd.kernels.collective import Collective
+
+HELP = "show the process grid, and each collective's groups, bytes and algorithm"
+
+_MOST_GROUPS = 8
+_LOOPS = ("stablehlo.while",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument("--function", default="main", help="default: %(default)s")
+    parser.add_argument("--grid", metavar="RxP", help="replicas by partitions (default: the module's own)")
+    parser.add_argument("--reproducible", action="store_true", help="as for run")
+    parser.add_argument("--combine-threshold", type=int, metavar="BYTES", help="as for run")
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+    from launch.commands.run import parse_grid
+    from spmd.compiler.compile import prepare
+    from spmd.compiler.lower import Lowering
+
+    options: dict[str, Any] = {"reproducible": args.reproducible}
+    if args.combine_threshold is not None:
+        options["combine_threshold"] = args.combine_threshold
+    grid = None if args.grid is None else parse_grid(args.grid)
+    prepared = prepare(spmd.load(args.program), grid, args.function, **options)
+    lowering = Lowering(prepared.module, prepared.options)
+    flat = lowering.flatten(prepared.function)
+    print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False)))))
+    return 0
+
+
+def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tuple["Op", "Collective | None", bool]]:
+    """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it."""
+    from spmd.kernels.collective import DESCRIPTIONS
+
+    for op in block.ops:
+        if op.name in DESCRIPTIONS:
+            yield op, DESCRIPTIONS[op.name](op, lowering), repeated
+            continue
+        if op.name in ("stablehlo.send", "stablehlo.recv", "stablehlo.infeed", "stablehlo.outfeed"):
+            yield op, None, repeated
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from _collectives(lowering, inner, repeated or op.name in _LOOPS)
+
+
+def _report(grid: "ProcessGrid", found: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
+    lines = [
+        f"process grid {grid}: {grid.num_replicas} replicas by {grid.num_partitions} partitions, "
+        f"{grid.size} process{'es' * (grid.size > 1)}; rank = replica_id * {grid.num_partitions} + partition_id"
+    ]
+    sent = received = 0
+    for op, collective, repeated in found:
+        lines.append("")
+        if collective is None:
+            lines.append(f"{op.location}: {op.name}{', in a loop' * repeated}")
+            continue
+        told, out, back = _tell(grid, op, collective, repeated)
+        lines += told
+        sent, received = sent + out, received + back
+    if not found:
+        lines.append("no collectives: the processes do not talk to each other")
+    else:
+        lines.append("")
+        lines.append(f"once through, a process sends up to {_bytes(sent)} and receives up to {_bytes(received)}")
+    return lines
+
+
+def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: bool) -> tuple[list[str], int, int]:
+    from collectives.explain import cost
+    from collectives.operations import describe
+
+    groups = collective.groups if collective.groups is not None else (tuple(range(grid.size)),)
+    size = max(map(len, groups))
+    lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(groups, collective)}"]
+    sent = received = 0
+    for operation in collective.messages:
+        price = cost(operation, size)
+        sent, received = sent + price.sent, received + price.received
+        lines.append(f"  {describe(operation)}: sends {_bytes(price.sent)}, receives {_bytes(price.received)}")
+        lines.append(f"    {price.algorithm}")
+    if len(collective.messages) < len(collective.operations):
+        lines.append(f"    {len(collective.operations)} operands travel as one message")
+    return lines, sent, received
+
+
+def _groups(groups: "Groups", collective: "Collective") -> str:
+    if collective.groups is None:
+        return "pairs of processes, by rank"
+    shown = ", ".join(str(list(group)) for group in groups[:_MOST_GROUPS])
+    rest = f", ... {len(groups)} in all" if len(groups) > _MOST_GROUPS else ""
+    return f"{len(groups)} group{'s' * (len(groups) > 1)}: {shown}{rest}"
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
