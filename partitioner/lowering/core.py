@@ -82,12 +82,15 @@ class Lowering:
         self.mesh: DeviceMesh = reader.mesh
         self.notes: list[str] = []
         self.uses: dict[Value, int] = {}
+        self.users: dict[Value, list[Op]] = {}
+        self._deferred: dict[Value, tuple[Op, int]] = {}
         self._locals: dict[Value, list[Local]] = {}
         self._scopes: list[Scope] = []
         for op in program.block.ops:
             for inner in op.walk():
                 for operand in inner.operands:
                     self.uses[operand] = self.uses.get(operand, 0) + 1
+                    self.users.setdefault(operand, []).append(inner)
 
     # --- values
 
@@ -98,10 +101,30 @@ class Lowering:
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
         """The layouts in which `value` is at hand, the first made first."""
-        return tuple(entry.sharding for entry in self._locals[value])
+        return tuple(entry.sharding for entry in self._entries(value))
 
     def have(self, value: Value) -> Sharding:
-        return self._locals[value][0].sharding
+        return self._entries(value)[0].sharding
+
+    def defer(self, op: Op) -> None:
+        """Leaves `op` until somebody asks for its result, which maybe nobody will."""
+        self._deferred[op.result] = op, len(self._scopes) - 1
+
+    def is_deferred(self, value: Value) -> bool:
+        return value in self._deferred
+
+    def _entries(self, value: Value) -> list[Local]:
+        entries = self._locals.get(value)
+        if entries:
+            return entries
+        op, depth = self._deferred[value]
+        ops, location = self.emitter.ops, self.emitter.location
+        inner, self._scopes = self._scopes[depth + 1 :], self._scopes[: depth + 1]
+        self.emitter.ops, self.emitter.location = self._scopes[-1].ops, op.location
+        handlers()[op.name](self, op)
+        self._scopes += inner
+        self.emitter.ops, self.emitter.location = ops, location
+        return self._locals[value]
 
     def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
         """Says that `local` is `value` in layout `sharding` (None: not a tensor)."""
@@ -116,7 +139,7 @@ class Lowering:
 
     def get(self, value: Value, sharding: Sharding) -> Value:
         """`value` in layout `sharding`, resharded unless it is at hand."""
-        entries = self._locals[value]
+        entries = self._entries(value)
         if not isinstance(value.type, TensorType):
             return entries[0].value
         for entry in entries:
@@ -168,7 +191,7 @@ class Lowering:
     def whole(self, value: Value) -> Value:
         """`value` whole on every process (those of a manual computation: on every one that shares its block)."""
         if not isinstance(value.type, TensorType):
-            return self._locals[value][0].value
+            return self._entries(value)[0].value
         return self.get(value, replicated(self.mesh, value.tensor.rank))
 
     # --- blocks
@@ -250,19 +273,29 @@ class Lowering:
         extra: Callable[[Assignment], float] | None = None,
     ) -> Assignment:
         """The cheapest assignment of atoms to the factors of `op`: operands in, results out, least work if equal."""
+        return self.choose_priced(op, rule, allowed, extra)[0]
+
+    def choose_priced(
+        self,
+        op: Op,
+        rule: Rule,
+        allowed: Callable[[int], bool] | None = None,
+        extra: Callable[[Assignment], float] | None = None,
+    ) -> tuple[Assignment, float]:
+        """The cheapest assignment, and what it costs."""
         usable = allowed or (lambda factor: rule.kinds[factor] in (PASS, REDUCE))
         best: tuple[tuple[float, float], Assignment] | None = None
         for assignment in candidates(self.mesh, rule, self.known(op), usable):
-            spent = self._assignment_cost(op, rule, assignment) + (extra(assignment) if extra else 0.0)
+            spent = self.assignment_cost(op, rule, assignment) + (extra(assignment) if extra else 0.0)
             work = -float(sum(len(axes) for axes in assignment))
             if best is None or (spent, work) < best[0]:
                 best = ((spent, work), assignment)
             if spent == 0.0 and best[1] is assignment and not extra:
                 break
         assert best is not None
-        return best[1]
+        return best[1], best[0][0]
 
-    def _assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
+    def assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
         spent = 0.0
         for value, mapping in zip(op.operands, rule.operands, strict=True):
             if isinstance(value.type, TensorType) and mapping:

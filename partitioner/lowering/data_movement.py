@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from partitioner import window as win
-from partitioner.lowering.assign import Assignment, sharding_of
+from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.core import Lowering, emit_plain, lowers
 from partitioner.mesh import Axes
-from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
+from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, rule_of
 from partitioner.sharding import Sharding
 from partitioner.window import Run, Window, straight
 from spmd.attributes import DenseAttr, is_splat
@@ -64,8 +64,8 @@ def _moves_nothing(rule: Rule, assignment: Assignment) -> bool:
     return not any(assignment[factor] for factor in rule.of_kind(PERMUTE))
 
 
-def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment]:
-    """An assignment of a one-operand op that may cut the dimensions whose elements move."""
+def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
+    """An assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
     rule = rule_of(op)
     (value,) = op.operands[:1]
 
@@ -79,7 +79,7 @@ def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assig
                 spent += win.price(windows(0, dimension, blocks), row)
         return spent
 
-    return rule, lowering.choose(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
+    return rule, *lowering.choose_priced(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
 
 
 def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
@@ -94,7 +94,7 @@ def _exchange(
     lowering: Lowering, op: Op, windows: Windows, local_form: Callable[[Value, list[int], Sharding], Value], fill: Value | None
 ) -> None:
     """Brings the windows of all permuted dimensions together, then does the op on them."""
-    rule, assignment = _permuted(lowering, op, windows)
+    rule, assignment, _ = _permuted(lowering, op, windows)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     local = lowering.get(op.operands[0], layout)
     moved = []
@@ -127,7 +127,69 @@ def slice_(lowering: Lowering, op: Op) -> None:
         attributes = {"start_indices": tuple(begin), "limit_indices": tuple(limit)}
         return lowering.clone(op, [local], [layout], attributes)[0]
 
-    _exchange(lowering, op, windows, local_form, None)
+    if _waits(lowering, op):
+        lowering.defer(op)
+    elif not _sum_of_parts(lowering, op, _permuted(lowering, op, windows)[2]):
+        _exchange(lowering, op, windows, local_form, None)
+
+
+def _waits(lowering: Lowering, op: Op) -> bool:
+    """Whether a slice is only asked for by concatenations that will look through it."""
+    if lowering.is_deferred(op.result):
+        return False
+    source, _ = _origin(op.result, _sliced_dimension(op))
+    users = lowering.users.get(op.result, [])
+    return source is not op.result and all(
+        user.name == "stablehlo.concatenate" and user["dimension"] == _sliced_dimension(op) for user in users
+    )
+
+
+def _sliced_dimension(op: Op) -> int:
+    """The first dimension that a slice cuts; 0 when it cuts none."""
+    shape = op.operands[0].tensor.static_shape
+    return next((d for d, size in enumerate(op.result.tensor.static_shape) if size != shape[d]), 0)
+
+
+def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
+    """A slice of cut dimensions as a sum: each process gives what it has of it. False where that is no cheaper."""
+    value = op.operands[0]
+    size, taken = value.tensor.static_shape, op.result.tensor.static_shape
+    if otherwise == 0 or any(step != 1 for step in op["strides"]) or value.tensor.is_quantized:
+        return False
+    builder = RuleBuilder(op)
+    for dimension, extent in enumerate(size):
+        if taken[dimension] == extent:
+            builder.factor([dimension], [dimension], extent)
+        else:
+            builder.factor([dimension], [], extent, REDUCE)
+    rule = builder.build()
+    assignment, spent = lowering.choose_priced(op, rule)
+    axes = reduced(rule, assignment)
+    if spent >= otherwise or not axes:
+        return False
+    layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
+    result = sharding_of(lowering.mesh, rule.results[0], assignment)
+    local, emitter = lowering.get(value, layout), lowering.emitter
+    zero = emitter.splat(0, value.tensor.with_shape(()))
+    starts, limits = list(op["start_indices"]), list(op["limit_indices"])
+    for dimension, extent in enumerate(taken):
+        blocks = layout.count(dimension)
+        if blocks == 1:
+            continue
+        if extent != size[dimension]:
+            block, begin = local.tensor.static_shape[dimension], op["start_indices"][dimension]
+            runs = []
+            for index in range(blocks):
+                low, high = max(begin, index * block), min(begin + extent, (index + 1) * block)
+                runs.append(((low - begin, low, high - low),) if high > low else ())
+            window = Window(size[dimension], blocks, extent, tuple(runs))
+            local = win.take(emitter, local, dimension, layout.dimensions[dimension], window, zero)
+        starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
+    attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
+    name = "stablehlo.or" if str(value.tensor.element_type) == "i1" else "stablehlo.add"
+    made = replace(result, partial=axes, reduction=name)
+    lowering.set(op.result, lowering.clone(op, [local], [made], attributes)[0], made)
+    return True
 
 
 @lowers("stablehlo.reverse")
@@ -207,7 +269,7 @@ def concatenate(lowering: Lowering, op: Op) -> None:
     if not axes:
         emit_plain(lowering, op, plain, assignment)
         return
-    spent = lowering._assignment_cost(op, plain, assignment)
+    spent = lowering.assignment_cost(op, plain, assignment)
     sources = _sources(lowering, op, wanted, axes)
     if sum(source.price() for source in sources) >= spent:
         emit_plain(lowering, op, plain, assignment)
