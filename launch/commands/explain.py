@@ -57,14 +57,14 @@ def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tupl
 
 def _report(grid: "ProcessGrid", found: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
     lines = [
-        f"process grid {grid}: {grid.num_replicas} replicas by {grid.num_partitions} partitions, "
-        f"{grid.size} process{'es' * (grid.size > 1)}; rank = replica_id * {grid.num_partitions} + partition_id"
+        f"process grid {grid} (replicas by partitions): {grid.size} process{'es' * (grid.size > 1)}, "
+        f"rank = replica_id * {grid.num_partitions} + partition_id"
     ]
     sent = received = 0
     for op, collective, repeated in found:
         lines.append("")
         if collective is None:
-            lines.append(f"{op.location}: {op.name}{', in a loop' * repeated}")
+            lines.append(f"{op.location}: {op.name}{_channel(op)}{', in a loop' * repeated}")
             continue
         told, out, back = _tell(grid, op, collective, repeated)
         lines += told
@@ -93,6 +93,11 @@ def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: boo
     if len(collective.messages) < len(collective.operations):
         lines.append(f"    {len(collective.operations)} operands travel as one message")
     return lines, sent, received
+
+
+def _channel(op: "Op") -> str:
+    handle = op.attributes.get("channel_handle")
+    return "" if handle is None else f", channel {handle.handle}"
 
 
 def _groups(groups: "Groups", collective: "Collective") -> str:

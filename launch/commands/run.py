@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.random is not None and args.arguments:
         raise spmd.ExecutionError("--random makes the arguments: give either it or array files")
     watcher = _watcher(args)
-    grid = None if args.grid is None else _parse_grid(args.grid)
+    grid = None if args.grid is None else parse_grid(args.grid)
     results: list[tuple[Any, ...]] | None
     if grid is not None and not under_mpi():
         results = _in_this_process(args, module, grid, watcher)
@@ -70,7 +70,8 @@ def _watcher(args: argparse.Namespace) -> Any:
     return watch.print_each if args.print_each else None
 
 
-def _parse_grid(text: str) -> "ProcessGrid":
+def parse_grid(text: str) -> "ProcessGrid":
+    """``4x2``: replicas by partitions. ExecutionError for anything else."""
     import spmd
 
     match = re.fullmatch(r"(\d+)x(\d+)", text)

@@ -45,6 +45,9 @@ class _Combiner:
                 op.operands = [self._replaced.get(value, value) for value in op.operands]
                 kept.append(op)
                 continue
+            if _bytes(op) > self._threshold and not awaited.intersection(op.operands):
+                kept.append(op)  # too large to be combined, and in nobody's way
+                continue
             if pending and not self._joins(op, pending, awaited):
                 self._flush(pending, awaited, kept)
                 op.operands = [self._replaced.get(value, value) for value in op.operands]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from collectives.grid import ProcessGrid
@@ -10,6 +12,17 @@ from spmd.compiler.options import Options
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable, borrowed, grid_of
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The program of one process, before its kernels are made."""
+
+    module: Module
+    function: Function
+    options: Options
+    in_shardings: Sequence[Any] | None = None
+    out_shardings: Sequence[Any] | None = None
 
 
 def compile(
@@ -21,21 +34,36 @@ def compile(
     partitioned first, unless `partition` is False. `options` are the fields of spmd.compiler.options.Options. Raises
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs.
     """
+    prepared = prepare(module, grid, function, partition=partition, **options)
+    program, plan = Lowering(prepared.module, prepared.options).entry(prepared.function)
+    lent = {*plan.parameters, *plan.constants}
+    lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
+    copied = borrowed(plan.results, plan.roots, lent)
+    return Executable(
+        prepared.module,
+        prepared.function,
+        program,
+        prepared.options,
+        copied,
+        prepared.in_shardings,
+        prepared.out_shardings,
+    )
+
+
+def prepare(
+    module: Module, grid: ProcessGrid | None = None, function: str = "main", *, partition: bool = True, **options: Any
+) -> Prepared:
+    """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings."""
     chosen = Options(grid=grid_of(module) if grid is None else grid, **options)
-    _find(module, function)
-    in_shardings = out_shardings = None
+    found = _find(module, function)
     if partition:
         import partitioner
 
         if partitioner.is_sharded(module):
             split = partitioner.partition(module, chosen.grid, function)
-            module, in_shardings, out_shardings = split.module, split.in_shardings, split.out_shardings
-    found = _find(module, function)
-    program, plan = Lowering(module, chosen).entry(found)
-    lent = {*plan.parameters, *plan.constants}
-    lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
-    copied = borrowed(plan.results, plan.roots, lent)
-    return Executable(module, found, program, chosen, copied, in_shardings, out_shardings)
+            found = _find(split.module, function)
+            return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings)
+    return Prepared(module, found, chosen)
 
 
 def _find(module: Module, name: str) -> Function:

@@ -75,12 +75,17 @@ class Lowering:
 
     def entry(self, function: Function) -> tuple[Program, Plan]:
         """The program of a function with everything it calls inlined."""
+        flat = self.flatten(function)
+        plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
+        return emit(plan, self.options.watch), plan
+
+    def flatten(self, function: Function) -> Function:
+        """The function as it will run: calls inlined, constants folded, all_reduces combined."""
         flat = inline(self.module, function)
         simplify(flat.body, self._evaluate)
         exchange_operands(flat.body)
         combine(flat.body, self.options.combine_threshold)
-        plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
-        return emit(plan, self.options.watch), plan
+        return flat
 
     def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int]) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})

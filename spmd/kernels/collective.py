@@ -54,6 +54,7 @@ class Collective:
 
     `groups` are the process groups, or None for an op on the whole grid. A process in no group gets what
     `outsider(index)` makes, or an error where that is None. `convert` is the dtype to which operands are promoted.
+    All_reduces of up to `pack_limit` bytes in all travel as one message.
     """
 
     op: Op
@@ -61,6 +62,7 @@ class Collective:
     groups: Groups | None
     outsider: Callable[[int], Array] | None = None
     convert: tuple[np.dtype[Any] | None, ...] = ()
+    pack_limit: int = 0
 
     def communicator(self, process: Process, context: Context) -> Communicator | None:
         """The process's end of its group; None for a process in no group."""
@@ -75,6 +77,22 @@ class Collective:
         if self.outsider is None:
             raise CollectiveError(f"process {process.id} is in none of the process groups {[*map(list, self.groups)]}")
         return None
+
+    @cached_property
+    def packed(self) -> AllReduce | None:
+        """The one message as which the operands of a variadic all_reduce travel together, if they do."""
+        first = self.operations[0]
+        if not isinstance(first, AllReduce) or len({operation.dtype for operation in self.operations}) > 1:
+            return None
+        count = sum(prod(operation.shape) for operation in self.operations)
+        if len(self.operations) == 1 or count * first.dtype.itemsize > self.pack_limit:
+            return None
+        return AllReduce((count,), first.dtype, first.reduction, first.reproducible)
+
+    @property
+    def messages(self) -> tuple[Operation, ...]:
+        """The operations that are carried out."""
+        return self.operations if self.packed is None else (self.packed,)
 
     @cached_property
     def where(self) -> str:
@@ -109,7 +127,8 @@ def _all_reduce(op: Op, context: Context) -> Collective:
     reduction = ADD if op.name == "stablehlo.cross-replica-sum" else _reduction(op, context)
     reproducible = context.options.reproducible
     operations = tuple(AllReduce(_shape(value), value.tensor.dtype, reduction, reproducible) for value in op.results)
-    return Collective(op, operations, _groups(op, context), convert=_promotions(op))
+    limit = context.options.combine_threshold
+    return Collective(op, operations, _groups(op, context), convert=_promotions(op), pack_limit=limit)
 
 
 def _reduce_scatter(op: Op, context: Context) -> Collective:
@@ -238,8 +257,8 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
         return [_promoting(call, dtype) for call, dtype in zip(calls, _conversions(collective), strict=True)]
 
     if len(collective.operations) > 1:
-        if _packs(collective, context):
-            return _packed(collective, context)
+        if collective.packed is not None:
+            return _packed(collective, collective.packed, context)
 
         def several(process: Process, *arrays: Array) -> tuple[Array, ...]:
             calls = process.bound.get(key)
@@ -262,25 +281,11 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
     return Kernel(call, needs_process=True, accepts_out=True, reuses=(0,) if in_place else ())
 
 
-def _packs(collective: Collective, context: Context) -> bool:
-    """Whether the operands of a variadic all_reduce travel as one message."""
-    operations = collective.operations
-    if not all(isinstance(operation, AllReduce) for operation in operations):
-        return False
-    if len({operation.dtype for operation in operations}) > 1:
-        return False
-    size = sum(prod(operation.shape) * operation.dtype.itemsize for operation in operations)
-    return size <= int(context.options.combine_threshold)
-
-
-def _packed(collective: Collective, context: Context) -> Kernel:
+def _packed(collective: Collective, operation: AllReduce, context: Context) -> Kernel:
     """One all_reduce of all operands end to end; the results are the parts of its result."""
-    first = collective.operations[0]
-    assert isinstance(first, AllReduce)
     shapes = [operation.shape for operation in collective.operations]
     ends = np.cumsum([0, *map(prod, shapes)]).tolist()
     parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
-    operation = AllReduce((ends[-1],), first.dtype, first.reduction, first.reproducible)
     key = object()
 
     def bind(process: Process) -> Call:

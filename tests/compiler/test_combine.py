@@ -46,6 +46,15 @@ def test_what_is_larger_than_the_threshold_stays_apart() -> None:
     assert sizes(program(*TWO), threshold=0) == [1, 1]
 
 
+def test_a_large_one_between_does_not_keep_small_ones_apart() -> None:
+    small = "%s = stablehlo.slice %y [0:1] : (tensor<3xf32>) -> tensor<1xf32>"
+    lines = [small, f"%m = {reduce('%s', 1)}", f"%p = {reduce('%x', 4)}", f"%q = {reduce('%y', 3)}", RETURN]
+    assert sizes(program(*lines), threshold=15) == [1, 1, 1]
+    module = program(small, f"%m = {reduce('%s', 1)}", f"%p = {reduce('%x', 4)}", f"%n = {reduce('%s', 1)}",
+                     f"%q = {reduce('%y', 3)}", RETURN)  # fmt: skip
+    assert sizes(module, threshold=12) == [1, 2, 1]
+
+
 def test_one_that_needs_the_other_waits_for_it() -> None:
     first, second = f"%m = {reduce('%x', 4)}", f"%p = {reduce('%m', 4)}"
     assert sizes(program(first, second, f"%q = {reduce('%y', 3)}", RETURN)) == [1, 2]
