@@ -47,10 +47,10 @@ def test_what_is_larger_than_the_threshold_stays_apart() -> None:
 
 
 def test_a_large_one_between_does_not_keep_small_ones_apart() -> None:
-    small = "%s = stablehlo.slice %y [0:1] : (tensor<3xf32>) -> tensor<1xf32>"
-    lines = [small, f"%m = {reduce('%s', 1)}", f"%p = {reduce('%x', 4)}", f"%q = {reduce('%y', 3)}", RETURN]
+    small = "%one = stablehlo.slice %y [0:1] : (tensor<3xf32>) -> tensor<1xf32>"
+    lines = [small, f"%m = {reduce('%one', 1)}", f"%p = {reduce('%x', 4)}", f"%q = {reduce('%y', 3)}", RETURN]
     assert sizes(program(*lines), threshold=15) == [1, 1, 1]
-    module = program(small, f"%m = {reduce('%s', 1)}", f"%p = {reduce('%x', 4)}", f"%n = {reduce('%s', 1)}",
+    module = program(small, f"%m = {reduce('%one', 1)}", f"%p = {reduce('%x', 4)}", f"%n = {reduce('%one', 1)}",
                      f"%q = {reduce('%y', 3)}", RETURN)  # fmt: skip
     assert sizes(module, threshold=12) == [1, 2, 1]
 

@@ -1,0 +1,134 @@
+"""A pytest plugin: run a StableHLO snippet on a grid of processes, and compare a value a process.
+
+``pytest_plugins = ["spmd.testing"]`` in a conftest.py, or ``python -m pytest -p spmd.testing``, brings the fixture
+``spmd_run``:
+
+    def test_sum(spmd_run):
+        run = spmd_run('''
+            func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+              %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}
+                : (tensor<2xf32>) -> tensor<2xf32>
+              return %0 : tensor<2xf32>
+            }''', grid=(2, 1), inputs=lambda rank: [np.full(2, rank, np.float32)])
+        run.expect(lambda rank: [np.full(2, 1, np.float32)])
+
+Processes are threads of the test's own. Under ``mpirun -n 2 python -m pytest --with-mpi`` (pytest-mpi), they are the
+ranks, where there are as many as the grid has processes; each rank then compares its own values, and a test fails on
+all ranks when it fails on one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import spmd
+
+Array = npt.NDArray[Any]
+#: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
+PerProcess = Sequence[Sequence[Any]] | Callable[[int], Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the processes that this Python process has seen returned: all of them, or its own rank's."""
+
+    grid: spmd.ProcessGrid
+    results: dict[int, tuple[Any, ...]]
+    agree: Callable[[str], Sequence[str]]
+
+    def __getitem__(self, rank: int) -> tuple[Any, ...]:
+        """The results of the process of rank `rank`; KeyError when it ran elsewhere."""
+        return self.results[rank]
+
+    def expect(self, expected: PerProcess, *, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Compares each process's results, types and shapes included; NaN is equal to NaN.
+
+        Exactly, unless `rtol` or `atol` is given. AssertionError tells every process that differs.
+        """
+        faults = [
+            f"process {rank} {self.grid.process_id(rank)}, result {index}: {fault}"
+            for rank, results in self.results.items()
+            for index, fault in enumerate(_faults(results, _of(expected, rank), rtol, atol))
+            if fault
+        ]
+        told = [text for text in self.agree("\n".join(faults)) if text]
+        assert not told, "\n" + "\n".join(told)
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def spmd_run() -> Iterator[Run]:
+    """`spmd_run(program, grid=None, inputs=(), **options) -> Outcome`.
+
+    `program` is StableHLO text or a Module, `grid` a ProcessGrid or (replicas, partitions), by default the module's
+    own; `inputs` the arguments a process; `options` those of spmd.run_parallel (on ranks, those of spmd.compile).
+    """
+    yield _run
+
+
+def _run(
+    program: str | spmd.Module,
+    grid: spmd.ProcessGrid | tuple[int, int] | None = None,
+    inputs: PerProcess = (),
+    **options: Any,
+) -> Outcome:
+    module = spmd.parse(inspect.cleandoc(program), name="snippet") if isinstance(program, str) else program
+    chosen = _grid(module, grid)
+    given = [_of(inputs, rank) if inputs else () for rank in range(chosen.size)]
+    world = _ranks(chosen)
+    if world is None:
+        results = spmd.run_parallel(module, chosen, given, **options)
+        return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
+    executable = spmd.compile(module, chosen, **options)
+    return Outcome(chosen, {world.rank: executable(*given[world.rank])}, world.exchange)
+
+
+def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
+    from spmd.runtime.executable import grid_of
+
+    if grid is None:
+        return grid_of(module)
+    return grid if isinstance(grid, spmd.ProcessGrid) else spmd.ProcessGrid(*grid)
+
+
+def _ranks(grid: spmd.ProcessGrid) -> Any:
+    """All MPI ranks, when they are as many as the grid has processes."""
+    from spmd.runtime.world import ranks, under_mpi
+
+    if grid.size == 1 or not under_mpi():
+        return None
+    world = ranks()
+    return world if world.size == grid.size else None
+
+
+def _of(values: PerProcess, rank: int) -> Sequence[Any]:
+    return values(rank) if callable(values) else values[rank]
+
+
+def _faults(results: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> Iterator[str]:
+    if len(results) != len(expected):
+        yield f"there are {len(results)} results, {len(expected)} are expected"
+        return
+    for actual, wanted in zip(results, expected, strict=True):
+        try:
+            _compare(np.asarray(actual), np.asarray(wanted), rtol, atol)
+            yield ""
+        except AssertionError as error:
+            yield str(error).strip()
+
+
+def _compare(actual: Array, wanted: Array, rtol: float, atol: float) -> None:
+    if (actual.dtype, actual.shape) != (wanted.dtype, wanted.shape):
+        raise AssertionError(f"{actual.dtype} of shape {actual.shape}, expected {wanted.dtype} of {wanted.shape}")
+    if actual.dtype.isbuiltin != 1:
+        actual, wanted = actual.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=atol)

@@ -1,0 +1,48 @@
+"""The plugin for users' tests, on in-process ranks."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.testing import Run
+
+pytest_plugins = ["spmd.testing"]
+
+SUM = """
+    func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}
+        : (tensor<2xf32>) -> tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }"""
+
+
+def operand(rank: int) -> list[np.ndarray]:
+    return [np.full(2, rank, np.float32)]
+
+
+def test_a_value_a_process(spmd_run: Run) -> None:
+    run = spmd_run(SUM, (4, 1), operand)
+    run.expect(lambda rank: [np.full(2, 6, np.float32)])
+    run.expect([[np.full(2, 6, np.float32)]] * 4)
+    assert run[3][0][0] == 6
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (np.full(2, 7, np.float32), r"process 2 \(2, 0\), result 0:(.|\n)*Mismatched elements: 2 / 2"),
+        (np.full(2, 6, np.float64), r"result 0: float32 of shape \(2,\), expected float64 of \(2,\)"),
+    ],
+)
+def test_a_difference_is_told_with_its_process(spmd_run: Run, wrong: np.ndarray, words: str) -> None:
+    run = spmd_run(SUM, (4, 1), operand)
+    with pytest.raises(AssertionError, match=words) as caught:
+        run.expect(lambda rank: [wrong if rank == 2 else np.full(2, 6, np.float32)])
+    assert "process 1 " not in str(caught.value)
+
+
+def test_tolerances_and_options(spmd_run: Run) -> None:
+    run = spmd_run(SUM, spmd.ProcessGrid(4, 1), operand, reproducible=True)
+    run.expect(lambda rank: [np.full(2, 6.01, np.float32)], rtol=0.01)
+    with pytest.raises(AssertionError, match="there are 1 results, 2 are expected"):
+        run.expect(lambda rank: [1, 2])
