@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from partitioner.manual import copy_local
 from partitioner.reading import SHARDING_CALL, Reader
 from partitioner.sharding import Annotation
 from spmd.dialects.core import OPS
@@ -16,6 +17,8 @@ from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
 
 _CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
+#: Ops whose regions are part of the global program; those of all others work on elements.
+_CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation"))
 CONSTRAINT = "sdy.sharding_constraint"
 
 
@@ -106,9 +109,13 @@ class _Importer:
 
     def _plain(self, op: Op, values: dict[Value, Value], block: Block) -> None:
         operands = [self.use(operand, values, block) for operand in op.operands]
-        regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
+        if op.name in _CONTROL:
+            regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
+        else:
+            regions = copy_local(op, values).regions if op.regions else []
         if op.name == "sdy.reshard" or _is_sharding_call(op):
             made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
+            made.discardable = dict(op.discardable)
         else:
             made = op.clone(operands, regions=regions)
         values.update(zip(op.results, made.results, strict=True))

@@ -155,8 +155,7 @@ class _Graph:
         elif op.name == "sdy.manual_computation":
             self._manual(op, manual)
         elif op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL):
-            for value in op.results:
-                self.spec(value, manual)
+            self._manual_call(op, manual)
         else:
             self._ruled(op, manual)
 
@@ -220,6 +219,16 @@ class _Graph:
         for result, value, given in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
             self.edge([self._boundary(result, value, given, inner, outer)], self.spec(result, outer))
 
+    def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
+        """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
+        into = op["call_target_name"] == TO_SHARD_CALL
+        whole, part = (op.operands[0], op.result) if into else (op.result, op.operands[0])
+        spec, local = self.spec(whole, outer), self.spec(part, outer)
+        manual = self.reader.manual_call(op)
+        local.fixed |= manual
+        if spec.is_asked:
+            self._boundary_step(spec, local, manual)
+
     def _boundary(
         self, whole: Value, part: Value, given: object, inner: frozenset[int], outer: frozenset[int]
     ) -> Spec:
@@ -236,7 +245,7 @@ class _Graph:
 
     def _boundary_step(self, spec: Spec, local: Spec, inner: frozenset[int]) -> None:
         """Ties the free part of each dimension: the manual part is a factor of its own in the whole alone."""
-        if not spec.shape:
+        if not spec.shape or len(spec.shape) != len(local.shape):
             return
         mesh = self.reader.mesh
         sizes: list[int] = []

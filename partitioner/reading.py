@@ -131,8 +131,19 @@ class Reader:
             return Annotation(Sharding(self.mesh, ((),) * rank), closed, (0,) * rank), frozenset()
         if tile.rank != rank:
             raise MeshError(f"a sharding of rank {tile.rank} on a tensor of rank {rank}")
-        dimensions, manual = tile_axes(tile, self._grid_axes(tile.tile_grid()))
+        dimensions, manual = tile_axes(tile, self._grid_axes(tile.grid()))
         return Annotation(Sharding(self.mesh, dimensions), closed, (0,) * rank), manual
+
+    def manual_call(self, op: Op) -> frozenset[int]:
+        """The atoms over which the value inside of a call into or out of manual code is manual."""
+        text = op.discardable.get(GSPMD_NAME) if op["call_target_name"] == TO_SHARD_CALL else None
+        if not isinstance(text, StringAttr):
+            source = op.operands[0].defining_op
+            text = None if source is None else source.discardable.get(GSPMD_NAME)
+        if not isinstance(text, StringAttr):
+            return frozenset(range(len(self.mesh.atoms)))
+        part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
+        return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
     def of_attributes(self, entries: dict[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
         """What the attributes of a value or an op say of its values, sdy's form before GSPMD's."""

@@ -75,30 +75,21 @@ def _end(made: Block, results: list[Value], source: Block) -> None:
 @lowers("stablehlo.custom_call")
 def custom_call(lowering: Lowering, op: Op) -> None:
     target = op["call_target_name"]
-    if target == TO_SHARD_CALL:
-        asked = lowering.program.asked.get(op.operands[0])
-        layout = lowering.wanted(op.operands[0]) if asked is None else asked.sharding
-        local = lowering.get(op.operands[0], layout)
-        lowering.set(op.result, local, _free(lowering, layout, local, op.result))
-    elif target == TO_FULL_CALL:
-        (asked,) = lowering.reader.of_attributes(op.discardable, op.result_types, op)
-        layout = lowering.wanted(op.result) if asked is None else asked.sharding
-        free = _free(lowering, layout, None, op.operands[0], whole=op.result)
-        lowering.set(op.result, lowering.get(op.operands[0], free), layout)
-    else:
+    if target not in (TO_SHARD_CALL, TO_FULL_CALL):
         by_rule(lowering, op)
+        return
+    manual = lowering.reader.manual_call(op)
+    if target == TO_SHARD_CALL:
+        free = lowering.wanted(op.result)
+        layout = _with_manual(lowering.wanted(op.operands[0]), free, manual)
+        lowering.set(op.result, lowering.get(op.operands[0], layout), free)
+    else:
+        free = lowering.wanted(op.operands[0]).whole()
+        layout = _with_manual(lowering.wanted(op.result), free, manual)
+        lowering.set(op.result, lowering.get(op.operands[0], free), layout)
 
 
-def _free(lowering: Lowering, layout: Sharding, local: Value | None, part: Value, whole: Value | None = None) -> Sharding:
-    """What of a layout is left for the part of a value inside manual code: the atoms that cut it there."""
-    dimensions = []
-    outer = whole.tensor.static_shape if whole is not None else None
-    for index, axes in enumerate(layout.dimensions):
-        inside = part.tensor.static_shape[index]
-        total = outer[index] if outer is not None else local.tensor.static_shape[index] * lowering.mesh.count(axes)  # type: ignore[union-attr]
-        manual = -(-total // inside)
-        kept: tuple[int, ...] = axes
-        while kept and lowering.mesh.count(axes) // lowering.mesh.count(kept) < manual:
-            kept = kept[1:]
-        dimensions.append(kept)
-    return Sharding(lowering.mesh, tuple(dimensions))
+def _with_manual(asked: Sharding, free: Sharding, manual: frozenset[int]) -> Sharding:
+    """The layout of a whole value: its manual atoms lead each dimension, the free ones of its part follow."""
+    pairs = zip(asked.dimensions, free.dimensions, strict=True)
+    return Sharding(asked.mesh, tuple(tuple(a for a in axes if a in manual) + rest for axes, rest in pairs))

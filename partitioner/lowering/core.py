@@ -322,10 +322,19 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     if pending is not None:
         _through(lowering, op, rule, pending)
         return
-    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS)
+    shared = _shared(rule) if rule.is_custom or op.name == "stablehlo.custom_call" else None
+    assignment = lowering.choose(
+        op, rule, lambda factor: rule.kinds[factor] == PASS and (shared is None or factor in shared)
+    )
     if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
         lowering.note(op, "nobody knows how to split it: every process does all of it")
     emit_plain(lowering, op, rule, assignment)
+
+
+def _shared(rule: Rule) -> set[int]:
+    """Factors of both an operand and a result: all that a block of an unknown computation can be cut along."""
+    operands, results = ({f for m in side for dimension in m for f in dimension} for side in (rule.operands, rule.results))
+    return operands & results
 
 
 def _is_tensor(value: Value) -> bool:

@@ -32,7 +32,8 @@ def kept_partial(lowering: Lowering, op: Op) -> Pending | None:
     if not partial:
         return None
     first = lowering.have(op.operands[min(partial)])
-    if any(lowering.have(op.operands[index]).partial != first.partial for index in partial):
+    sums = {(lowering.have(op.operands[index]).partial, lowering.have(op.operands[index]).reduction) for index in partial}
+    if len(sums) > 1:
         return None
     if any(lowering.uses.get(op.operands[index], 0) > 1 for index in partial):
         return None
