@@ -27,9 +27,7 @@ _BINARY = {
     F32: "add subtract multiply divide maximum minimum power remainder atan2",
     I32: "and or xor shift_left shift_right_arithmetic shift_right_logical",
 }
-_CHLO_UNARY = (
-    "acos acosh asin asinh atan atanh bessel_i1e cosh sinh square tan digamma erf erf_inv erfc lgamma constant_like"
-)
+_CHLO_UNARY = "acos acosh asin asinh atan atanh bessel_i1e cosh sinh square tan digamma erf erf_inv erfc lgamma"
 _CHLO_BROADCAST = {
     F32: "add maximum minimum multiply atan2 divide next_after polygamma power remainder subtract zeta",
     I32: "shift_left shift_right_arithmetic shift_right_logical and or xor",
