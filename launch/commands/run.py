@@ -107,7 +107,7 @@ def _as_this_rank(
             watcher.began = plan.common_time()
         results = executable(*inputs)
     if args.profile:
-        _tell_profile(args, watcher, plan.gather(watcher.trace_events(process.rank)))
+        _tell_profile(args, watcher, executable, plan.gather(watcher.trace_events(process.rank)))
     if executable.out_shardings is not None:
         whole = executable.unshard(*results)
         return [whole] if process.rank == 0 else None
@@ -125,7 +125,7 @@ def _in_this_process(
     inputs = [_shard(executable, _arguments(args, module, rank), rank) for rank in range(grid.size)]
     results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:
-        _tell_profile(args, watcher, [watcher.trace_events()])
+        _tell_profile(args, watcher, executable, [watcher.trace_events()])
     if executable.out_shardings is None:
         return list(results)
     from partitioner import join_blocks
@@ -143,13 +143,16 @@ def _shard(executable: "Executable", arrays: Sequence[Any], rank: int) -> list[A
     return [shard_array(array, sharding, rank) for array, sharding in zip(arrays, executable.in_shardings, strict=True)]
 
 
-def _tell_profile(args: argparse.Namespace, watcher: Any, events: list[list[dict[str, Any]]] | None) -> None:
+def _tell_profile(
+    args: argparse.Namespace, watcher: Any, executable: "Executable", events: list[list[dict[str, Any]]] | None
+) -> None:
     """On rank 0, which has the events of all: its own table on the screen, and one trace."""
     if events is None:
         return
-    from spmd.runtime.watch import write_trace
+    from spmd.runtime.trace import merged, write_trace
 
-    write_trace(args.profile, [event for of_rank in events for event in of_rank])
+    together = [event for of_rank in events for event in of_rank]
+    write_trace(args.profile, merged(together, executable.module, executable.grid))
     print(watcher.table(), file=sys.stderr)
 
 

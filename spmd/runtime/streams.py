@@ -38,7 +38,7 @@ def infeed_from(source: InfeedSource | None) -> Infeed | None:
         return None
     if callable(source):
         return source
-    iterator = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
+    iterator: Iterator[Any] = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
     return lambda: next(iterator)
 
 

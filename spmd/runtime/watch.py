@@ -5,13 +5,11 @@ Each watcher is a `Watch` for spmd.compile(..., watch=...): it is called around 
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
@@ -57,7 +55,7 @@ class _Event:
     start: float
     seconds: float
     own: float
-    thread: int
+    thread: str
     nbytes: int
 
 
@@ -80,7 +78,8 @@ class Profile:
             seconds = time.perf_counter() - start
             own = seconds - inner.pop()
             inner[-1] += seconds
-            self.events.append(_Event(op, start - self.began, seconds, own, threading.get_ident(), _traffic(op)))
+            thread = threading.current_thread().name
+            self.events.append(_Event(op, start - self.began, seconds, own, thread, _traffic(op)))
 
     def table(self, limit: int = 40) -> str:
         """The profile as text, the most expensive line first: seconds, share, calls, megabytes, op and place."""
@@ -103,7 +102,10 @@ class Profile:
         return "\n".join(lines)
 
     def trace_events(self, rank: int = 0) -> list[dict[str, Any]]:
-        """The events in the trace event format, times in microseconds; the process of the trace is the rank."""
+        """The events in the trace event format, times in microseconds.
+
+        The process of the trace is the rank; for in-process ranks, that of the thread.
+        """
         return [
             {
                 "name": event.op.name,
@@ -111,17 +113,17 @@ class Profile:
                 "ph": "X",
                 "ts": event.start * 1e6,
                 "dur": event.seconds * 1e6,
-                "pid": rank,
-                "tid": event.thread,
+                "pid": _rank_of_thread(event.thread, rank),
+                "tid": 0,
                 "args": {"place": str(event.op.location), "bytes": event.nbytes},
             }
             for event in self.events
         ]
 
 
-def write_trace(path: str | Path, events: Iterable[dict[str, Any]]) -> None:
-    """Writes trace events as a file that Perfetto (ui.perfetto.dev) and Chrome open."""
-    Path(path).write_text(json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}))
+def _rank_of_thread(name: str, otherwise: int) -> int:
+    kind, _, number = name.partition("-")
+    return int(number) if kind == "process" and number.isdigit() else otherwise
 
 
 def _arrays(results: Any) -> list[Any]:

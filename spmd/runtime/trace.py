@@ -1,0 +1,75 @@
+"""One trace of all processes, for Perfetto: a track a process, in which waits at collectives show.
+
+A process waits at a collective from its own arrival until the last process of its group arrives. That is told by the
+traces of all together: the events of one collective are those of the same op and group, counted in each process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from collectives.grid import Groups, ProcessGrid, find_group
+from spmd.ir import Module
+from spmd.kernels.process_groups import process_groups
+
+Event = dict[str, Any]
+
+#: Collectives for all of whose processes there is a time when the last one has come.
+_MEETINGS = (
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast", "collective_reduce",
+    "cross-replica-sum",
+)  # fmt: skip
+
+
+def merged(events: Iterable[Event], module: Module, grid: ProcessGrid) -> list[Event]:
+    """`events` of all processes on one clock, with names for their tracks, and the waits inside collectives."""
+    events = list(events)
+    names = [
+        {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank} {grid.process_id(rank)}"}}
+        for rank in sorted({event["pid"] for event in events})
+    ]
+    return [*names, *events, *_waits(events, _groups(module, grid))]
+
+
+def write_trace(path: str | Path, events: Iterable[Event]) -> None:
+    """Writes trace events as a file that Perfetto (ui.perfetto.dev) and Chrome open."""
+    Path(path).write_text(json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}))
+
+
+def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
+    """The groups of each collective by its place in the source."""
+    return {
+        str(op.location): process_groups(op, grid, module)
+        for op in module.walk()
+        if op.name.removeprefix("stablehlo.") in _MEETINGS
+    }
+
+
+def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
+    counts: dict[tuple[int, str, str], int] = defaultdict(int)
+    meetings: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: event["ts"]):
+        name, place, rank = event["name"], event["args"]["place"], event["pid"]
+        group = find_group(groups.get(place, ()), rank)
+        if group is not None and name.removeprefix("stablehlo.") in _MEETINGS:
+            meetings[name, place, group, counts[rank, name, place]].append(event)
+            counts[rank, name, place] += 1
+    found = []
+    for present in meetings.values():
+        last = present[-1]
+        found += [_wait(event, last) for event in present if event["ts"] < last["ts"]]
+    return found
+
+
+def _wait(event: Event, last: Event) -> Event:
+    return {
+        **event,
+        "name": f"wait for rank {last['pid']}",
+        "cat": "wait",
+        "dur": min(last["ts"] - event["ts"], event["dur"]),
+        "args": {"place": event["args"]["place"]},
+    }
