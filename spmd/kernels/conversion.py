@@ -99,7 +99,8 @@ def bitcast_convert(op: Op, context: Context) -> Kernel:
     from_bits, to_bits = _bit_width(source.element_type), _bit_width(target.element_type)
     from_dtype, to_dtype, shape = source.dtype, target.dtype, target.static_shape
     if from_bits == to_bits:
-        return Kernel(lambda x: x.view(to_dtype), aliases=(0,))
+        call = lambda x, out=None: keep(x.view(to_dtype), out)  # noqa: E731
+        return Kernel(call, accepts_out=True, aliases=(0,), pointwise=True)
     if from_bits == 8 * from_dtype.itemsize and to_bits == 8 * to_dtype.itemsize:
         if from_bits < to_bits:
             joined_shape = (*shape, to_bits // from_bits)

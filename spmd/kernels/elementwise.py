@@ -205,10 +205,12 @@ def shift(op: Op, context: Context) -> Kernel:
     if not element.is_integer:
         raise unsupported(op)
     function = np.left_shift if op.name == "stablehlo.shift_left" else np.right_shift
-    signed = op.name != "stablehlo.shift_right_logical"
-    if not is_sub_byte(element):
-        return pointwise(op, on_integer.shift_as(function, element.dtype, signed=signed))
-    return pointwise(op, _sub_byte_shift(function, element, signed=signed))
+    signed = op.name == "stablehlo.shift_right_arithmetic"
+    if is_sub_byte(element):
+        return pointwise(op, _sub_byte_shift(function, element, signed=signed))
+    if function is np.left_shift:
+        return pointwise(op, np.left_shift)
+    return pointwise(op, on_integer.shift_as(np.right_shift, element.dtype, signed=signed))
 
 
 def _sub_byte_shift(function: Call, element: t.ElementType, *, signed: bool) -> Call:

