@@ -10,14 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel
 from spmd.kernels.custom_call import call_attributes, target
+from spmd.kernels.late import Late
 from spmd.kernels.linear_algebra import solve_triangular
 
 Array = np.ndarray[Any, Any]
+lapack = Late("scipy.linalg.lapack")
 #: The options of a call: letters and numbers by name.
 Options = dict[str, Any]
 #: One matrix (and what goes with it) -> one array a result.

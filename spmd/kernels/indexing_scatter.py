@@ -7,15 +7,16 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.indexing import Placement
+from spmd.kernels.late import Late
 from spmd.kernels.regions import Monoid, binary_of, compute_dtype, monoid_of, returned_argument
 from spmd.types import ElementType
 
 Array = np.ndarray[Any, Any]
+sparse = Late("scipy.sparse")
 #: Applies updates (rows, payload) at row numbers to a table (row count, payload), in place.
 Apply = Callable[[Array, Array, Array], None]
 

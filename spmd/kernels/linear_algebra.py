@@ -10,16 +10,16 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from scipy import fft as scipy_fft
-from scipy.linalg import blas
 
 from spmd.ir import Op, Value
 from spmd.kernels.core import Context, Kernel, kernel
+from spmd.kernels.late import Late
 from spmd.kernels.reduction_plans import reducer
 from spmd.kernels.regions import Monoid, compute_dtype
 from spmd.types import ElementType, element_type_of
 
 Array = np.ndarray[Any, Any]
+scipy_fft, blas = Late("scipy.fft"), Late("scipy.linalg.blas")
 
 #: Batches of at least this many systems are solved row by row, all systems at once.
 _MANY_SYSTEMS = 16

@@ -19,10 +19,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import scipy.special as scipy_special
 
+from spmd.kernels.late import Late
 from spmd.kernels.pointwise import Array, Call, keep, write
 
+scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
 
 
@@ -142,9 +143,9 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
     return keep(result, out) if out is x else result
 
 
-erf = by_width(erf_single, scipy_special.erf)
+erf = by_width(erf_single, lambda x, out=None: scipy_special.erf(x, out=out))
 erfc = by_width(erfc_single, erfc_double)
-erf_inv = by_width(erf_inv_single, scipy_special.erfinv)
+erf_inv = by_width(erf_inv_single, lambda x, out=None: scipy_special.erfinv(x, out=out))
 
 
 # --- hyperbolic functions as XLA computes them in f32 ----------------------------------------------------------------

@@ -1,0 +1,18 @@
+"""Modules loaded when a program first needs them: SciPy's take longer to load than everything else together."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class Late:
+    """A module by its name, loaded at the first use of one of its attributes."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(import_module(self.__name__), attribute)
+        setattr(self, attribute, value)
+        return value
