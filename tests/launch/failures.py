@@ -133,14 +133,14 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
 
 
 def _unused_shared_files() -> set[Path]:
-    """Files in shared memory that no process has mapped; those of other jobs that run meanwhile are mapped."""
+    """Jobs' files in shared memory that no process has mapped; those of jobs that run meanwhile are mapped."""
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             mapped.update(line.split(None, 5)[-1] for line in maps.read_text().splitlines() if str(SHARED) in line)
         except OSError:
             continue
-    return {path for path in SHARED.rglob("*") if path.is_file() and str(path) not in mapped}
+    return {path for path in SHARED.glob("spmd-launch-*/*") if path.is_file() and str(path) not in mapped}
 
 
 def _left(marker: str) -> list[str]:
