@@ -56,6 +56,7 @@ BROKEN: list[tuple[str, str, Callable[[Values], Any], str]] = [
     ("AllReduce", "computation", lambda v: ops.AllReduce(v.s32_2, ADD), "parameters must be"),
     ("AllReduce", "operand", lambda v: ops.AllReduce(v.tuple(), ADD), "at least one array"),
     ("AllReduce", "use_global_device_ids", lambda v: ops.AllReduce(v.f32, ADD, (), None, True), "channel_id"),
+    ("AllReduce", "replica_groups", lambda v: ops.AllReduce(v.f32, ADD, (), 1, True), "needed"),
     ("AllToAll", "split_count", lambda v: ops.AllToAll(v.f32_4_16, 1, 0, 3), "does not divide"),
     ("AllToAll", "operand", lambda v: ops.AllToAll(v.tuple(v.f32_4), 0, 0, 2), "an array is needed"),
     ("AllToAll", "split_dimension", lambda v: ops.AllToAll(v.f32_4, 1, 0, 2), r"not in \[0, 1\)"),

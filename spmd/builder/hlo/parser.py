@@ -97,7 +97,7 @@ class _Scope:
         call = Call(self, instruction)
         try:
             result = make(call)
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise instruction.fail(str(error)) from None
         unknown = set(instruction.attributes) - call.read - IGNORED
         if unknown:

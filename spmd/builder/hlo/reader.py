@@ -16,7 +16,7 @@ from spmd.errors import Diagnostic, Location, ParseError, Source
 
 _NAME = r"%?([A-Za-z_][\w.\-]*)"
 _COMPUTATION = re.compile(rf"\s*(ENTRY\s+)?{_NAME}\s*(?=[({{])")
-_INSTRUCTION = re.compile(rf"\s*(ROOT\s+)?{_NAME}\s*=\s*")
+_INSTRUCTION = re.compile(rf"\s*(ROOT\s+)?(?!ROOT\s){_NAME}\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)=")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*|[{}()\[\],\n]', re.S)

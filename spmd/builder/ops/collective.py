@@ -34,6 +34,8 @@ def _common(replica_groups: Any, channel_id: Channel, use_global_device_ids: boo
     if use_global_device_ids:
         if not attributes.get("channel_handle"):
             raise ArgumentError("use_global_device_ids", "needs a channel_id")
+        if not attributes["replica_groups"].size:
+            raise ArgumentError("replica_groups", "are needed with use_global_device_ids")
         attributes["use_global_device_ids"] = True
     return attributes
 
