@@ -42,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import spmd
-    from spmd.runtime.world import under_mpi
 
     parallel.set_timeout(args)
     module = spmd.load(args.program)
@@ -51,13 +50,24 @@ def run(args: argparse.Namespace) -> int:
     watcher = _watcher(args)
     grid = None if args.grid is None else parse_grid(args.grid)
     results: list[tuple[Any, ...]] | None
-    if grid is not None and not under_mpi():
+    if grid is not None and not _on_ranks():
         results = _in_this_process(args, module, grid, watcher)
     else:
         results = _as_this_rank(args, module, grid, watcher)
     if results is not None:
         _tell(args, results)
     return 0
+
+
+def _on_ranks() -> bool:
+    """Whether MPI runs this command with more than one rank."""
+    from spmd.runtime.world import under_mpi
+
+    if not under_mpi():
+        return False
+    from mpi4py import MPI
+
+    return bool(MPI.COMM_WORLD.size > 1)
 
 
 def _watcher(args: argparse.Namespace) -> Any:
