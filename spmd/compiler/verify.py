@@ -267,7 +267,8 @@ def _type_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
                 if not entry.types.admits(value.type):
                     labelled = kind == "operand" and definition.dialect == "stablehlo"
                     label = (entry.label or f"I{position}") if labelled else ""
-                    yield label, f"{kind} {entry.name} is a {entry.types.text}, got {value.type}"
+                    name = kind if entry.name == kind else f"{kind} {entry.name}"
+                    yield label, f"{name} is a {entry.types.text}, got {value.type}"
 
 
 def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
@@ -275,6 +276,8 @@ def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         return
     for index, region in enumerate(op.regions):
         declared = definition.regions[min(index, len(definition.regions) - 1)]
+        if declared.free:
+            continue
         name = f"{declared.name}[{index}]" if declared.variadic else declared.name
         if len(region.blocks) != 1:
             yield "", f"region {name} has one block, got {len(region.blocks)}"

@@ -258,39 +258,48 @@ UNARY_EINSUM = define(
 )
 
 def einsum_terms(config: str) -> tuple[list[str], str] | None:
-    """Index letters of each operand and of the result in `ab,bc->ac`; None when it is not of that form."""
+    """Index letters of each operand and of the result in `ab,bc->ac`; None when it is not of that form.
+
+    A term may begin with `...`, which stands for leading dimensions that are broadcast.
+    """
     inputs, arrow, output = config.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    letters = set("".join(terms))
-    sound = arrow and all(term.replace("...", "").isalpha() or not term for term in (*terms, output))
-    return (terms, output) if sound and set(output) <= letters and "..." not in config else None
+    bare = [term.removeprefix("...") for term in (*terms, output)]
+    sound = arrow and all(term.isalpha() or not term for term in bare) and set(bare[-1]) <= set("".join(bare[:-1]))
+    return (terms, output) if sound else None
 
 
-def _einsum_fault(op: Op) -> str | None:
-    parsed = einsum_terms(op["einsum_config"])
-    types = tensors(op.operands)
+def _einsum_sizes(op: Op) -> dict[str, int | None] | None:
+    """The size of each letter; None when the operands' dimensions do not fit the config."""
+    parsed, types = einsum_terms(op["einsum_config"]), tensors(op.operands)
     if parsed is None or len(parsed[0]) != len(types):
-        return f'"{op["einsum_config"]}"'
+        return None
     sizes: dict[str, int | None] = {}
     for term, type in zip(parsed[0], types, strict=True):
-        if len(term) != type.rank:
-            return f'"{op["einsum_config"]}" for {listed(types)}'
-        for letter, size in zip(term, type.shape, strict=True):
-            if not compatible_dims(sizes.setdefault(letter, size), size):
-                return f'"{op["einsum_config"]}" for {listed(types)}'
-    return None
+        letters = term.removeprefix("...")
+        if len(letters) > type.rank or (len(letters) < type.rank and letters == term):
+            return None
+        for letter, size in zip(letters, type.shape[type.rank - len(letters) :], strict=True):
+            if not compatible_dims(sizes.get(letter), size):
+                return None
+            sizes[letter] = size if sizes.get(letter) is None else sizes[letter]
+    return sizes
 
 
 def _einsum_result(op: Op) -> list[Type]:
-    parsed = einsum_terms(op["einsum_config"])
-    assert parsed is not None
-    sizes: dict[str, int | None] = {}
-    for term, type in zip(parsed[0], tensors(op.operands), strict=True):
-        for letter, size in zip(term, type.shape, strict=True):
-            sizes[letter] = size if sizes.get(letter) is None else sizes[letter]
-    return [TensorType(tuple(sizes[letter] for letter in parsed[1]), contraction_element(op))]
+    parsed, sizes = einsum_terms(op["einsum_config"]), _einsum_sizes(op)
+    assert parsed is not None and sizes is not None
+    letters = parsed[1].removeprefix("...")
+    leading: Sequence[int | None] = ()
+    if letters != parsed[1]:  # as many as the operand with most of them has
+        pairs = zip(parsed[0], tensors(op.operands), strict=True)
+        counts = [type.rank - len(term.removeprefix("...")) for term, type in pairs]
+        leading = (None,) * max(counts)
+    return [TensorType((*leading, *(sizes[letter] for letter in letters)), contraction_element(op))]
 
 
 for _einsum in (EINSUM, UNARY_EINSUM):
-    _einsum.constraint("", "einsum_config names each dimension of the operands, with one size a letter")(_einsum_fault)
+    _einsum.constraint("", "einsum_config names each dimension of the operands, with one size a letter")(
+        lambda op: None if _einsum_sizes(op) is not None else f'"{op["einsum_config"]}" for {listed(op.operand_types)}'
+    )
     _einsum.infer(_einsum_result)

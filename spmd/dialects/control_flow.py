@@ -173,7 +173,7 @@ COMPOSITE = define(
         attribute("version", kinds.I32, default=0),
     ],
     results=[result("results", kinds.VALUE_OR_TUPLE, variadic=True)],
-    regions=[region("composite_regions", variadic=True)],
+    regions=[region("composite_regions", variadic=True, free=True)],
     assembly="$name operands (` ` `(` $composite_regions^ `)`)? " + TYPED,
 )
 

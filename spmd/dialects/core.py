@@ -67,8 +67,11 @@ class AttributeDef:
 
 @dataclass(frozen=True)
 class RegionDef:
+    """A region. `free` ones may have any blocks, ended by any terminator."""
+
     name: str
     variadic: bool = False
+    free: bool = False
 
 
 #: A constraint's check: None when it holds, else the actual values that break it.
@@ -277,8 +280,8 @@ def attribute(name: str, kind: AttributeKind[Any], *, default: Any = _REQUIRED, 
     return AttributeDef(name, kind, default, optional)
 
 
-def region(name: str, *, variadic: bool = False) -> RegionDef:
-    return RegionDef(name, variadic)
+def region(name: str, *, variadic: bool = False, free: bool = False) -> RegionDef:
+    return RegionDef(name, variadic, free)
 
 
 def define(

@@ -27,7 +27,8 @@ CASES = [
     ),
     Case(
         "while",
-        "({^bb0(%x: tensor<f32>):\n %t = stablehlo.constant dense<true> : tensor<i1>\n stablehlo.return %t : tensor<i1>}"
+        "({^bb0(%x: tensor<f32>):\n %t = stablehlo.constant dense<true> : tensor<i1>\n "
+        "stablehlo.return %t : tensor<i1>}"
         ", {^bb0(%x: tensor<f32>):\n stablehlo.return %x : tensor<f32>}) : (tensor<f32>) -> tensor<f32>",
         {
             "C1": ("stablehlo.return %t : tensor<i1>", "stablehlo.return %t, %t : tensor<i1>, tensor<i1>"),
