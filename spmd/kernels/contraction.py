@@ -127,7 +127,10 @@ def arithmetic(
         if algorithm.accumulation_type.is_float and algorithm.accumulation_type.numpy is not None:
             computed = np.result_type(computed, compute_dtype(algorithm.accumulation_type))
         rounding = [
-            precision if isinstance(precision, ElementType) and count == 1 else None
+            # Several products of parts of an operand keep all of its digits.
+            precision
+            if isinstance(precision, ElementType) and count * algorithm.num_primitive_operations == 1
+            else None
             for precision, count in (
                 (algorithm.lhs_precision_type, algorithm.lhs_component_count),
                 (algorithm.rhs_precision_type, algorithm.rhs_component_count),

@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 Stage = Callable[[Array], Array]
 
 _WIDE = 2048  # elements in a row that make calls by row cheap
-_PIECE = 4096  # the longest row that is summed in one piece
+_PIECE = 512  # the longest part of a row that is summed in one piece
+_LONG = 4096  # the longest row that is, when it has no even parts
 _FEW = 8  # columns that are cheapest taken one by one
 _SHORT = 128  # rows so short that they are worth transposing
 _BLOCK = 512  # short rows transposed at a time
@@ -94,18 +95,24 @@ def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
 
 def _summed_rows(dtype: np.dtype[Any], outer: int, size: int) -> Stage:
     """Products with ones, which BLAS does at the speed of memory; long rows in pieces, then the pieces."""
-    if size <= _PIECE:
+    piece = next((part for part in range(_PIECE, _PIECE // 8, -1) if size % part == 0), 0) if size > _PIECE else size
+    if not piece and size <= _LONG:
+        piece = size
+    if piece == size:
         ones = np.ones(size, dtype)
         return lambda array: array[:, :, 0] @ ones
-    pieces, rest = divmod(size, _PIECE)
-    ones, ones_rest = np.ones(_PIECE, dtype), np.ones(rest, dtype)
+    pieces, rest = divmod(size, piece or _PIECE)
+    piece = piece or _PIECE
+    ones, ones_rest = np.ones(piece, dtype), np.ones(rest, dtype)
     gather = _summed_rows(dtype, outer, pieces)
 
     def call(array: Array) -> Array:
+        if not rest:
+            return gather((array.reshape(-1, piece) @ ones).reshape(outer, pieces, 1))
         rows = array[:, :, 0]
-        parts = rows[:, : pieces * _PIECE].reshape(outer, pieces, _PIECE) @ ones
-        total = gather(parts[:, :, None])
-        return total + rows[:, pieces * _PIECE :] @ ones_rest if rest else total
+        parts = rows[:, : pieces * piece].reshape(outer, pieces, piece) @ ones
+        total: Array = gather(parts[:, :, None]) + rows[:, pieces * piece :] @ ones_rest
+        return total
 
     return call
 
