@@ -57,7 +57,7 @@ class Layout:
             )
         if self.padded_dimensions and len(self.padded_dimensions) != rank:
             raise ValueError(f"layout: {len(self.padded_dimensions)} padded_dimensions for a shape of rank {rank}")
-        if self.padding_value is not None and not self.padded_dimensions:
+        if self.padding_value is not None and rank and not self.padded_dimensions:
             raise ValueError("layout: padding_value without padded_dimensions")
 
     @classmethod
@@ -109,7 +109,7 @@ class Layout:
         if flat.size != int(np.prod(shape, dtype=np.int64)):
             raise ValueError(f"layout {self}: memory of {flat.size} elements for padded sizes {list(shape)}")
         kept = flat.reshape(shape)[tuple(slice(0, dimensions[d]) for d in self.major_to_minor)]
-        return np.ascontiguousarray(kept.transpose(np.argsort(self.major_to_minor)))
+        return np.array(kept.transpose(np.argsort(self.major_to_minor)), order="C")
 
     def _fill(self, dtype: np.dtype[Any]) -> Any:
         value = self.padding_value

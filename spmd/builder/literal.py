@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmd.builder.layout import Array, Layout, extreme
-from spmd.builder.shape import ElementLike, PrimitiveType, Shape, parse_shape
+from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 
 
 class Literal:
@@ -102,9 +102,16 @@ class Literal:
 
     @classmethod
     def parse(cls, text: str) -> Literal:
-        """Reads `s32[3] {0, 5, 6}`; ValueError for anything else."""
-        shape, end = parse_shape(text, 0)
-        return cls(parse_values(text[end:], shape), shape)
+        """Reads `s32[3] {0, 5, 6}`, also with a layout before the values; ValueError for anything else."""
+        match = _TEXT.fullmatch(text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is no literal such as s32[3] {{0, 5, 6}}")
+        shape = Shape.parse(match["type"] + (match["layout"] or ""))
+        return cls(parse_values(match["values"], shape), shape)
+
+
+#: A brace that only numbers and something else follow is a layout.
+_TEXT = re.compile(r"(?P<type>\w+\[[^\]]*\])\s*(?P<layout>\{[\d,\s]*\}(?=\s*\S))?\s*(?P<values>.*)", re.S)
 
 
 def as_array(value: Any, type: ElementLike | None = None) -> Array:
