@@ -1,0 +1,38 @@
+"""The benchmarks run from the command line and write what they measured."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOFTMAX = str(ROOT / "benchmarks" / "peers" / "softmax.mlir")
+
+
+def benchmark(folder: Path, *arguments: str) -> tuple[str, dict]:
+    command = [sys.executable, "-m", "benchmarks", *arguments, "--json", str(folder / "out.json")]
+    answer = subprocess.run(
+        command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout, json.loads((folder / "out.json").read_text())
+
+
+def test_programs(tmp_path: Path) -> None:
+    table, content = benchmark(tmp_path, SOFTMAX, "--seconds", "0.01")
+    (result,) = content["programs"]
+    assert "softmax" in table
+    assert result["spmd"]["median"] > 0
+    assert result["memory"] is None or result["memory"]["peak"] > result["memory"]["start"]
+    if result["xla"] is not None:
+        assert result["ratio"] == pytest.approx(result["spmd"]["median"] / result["xla"]["median"])
+        assert result["difference"] < 1e-5
+
+
+def test_ops(tmp_path: Path) -> None:
+    table, content = benchmark(tmp_path, "ops", "stablehlo.add", "--seconds", "0.001")
+    assert "stablehlo.add" in table
+    assert content["ops"][0]["nanoseconds"] > 0
