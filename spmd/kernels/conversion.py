@@ -65,7 +65,7 @@ def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:
 
     def call(x: Any, out: Array | None = None) -> Any:
         inside = (x > floor) & (x < above)
-        if np.all(inside):
+        if np.count_nonzero(inside) == inside.size:
             return write(x, dtype, out)
         result = np.where(inside, x, 0).astype(dtype)
         result = np.where(x >= above, np.array(highest).astype(dtype), result)

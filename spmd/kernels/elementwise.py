@@ -132,7 +132,7 @@ BINARY: dict[str, Function] = {
     ),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
-    "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, on_integer.power_unsigned),
+    "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, np.power),
     "stablehlo.remainder": Function(
         np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True
     ),

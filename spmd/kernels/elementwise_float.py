@@ -13,6 +13,11 @@ import numpy as np
 from spmd.kernels.pointwise import Array, keep
 
 _BITS = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
+#: Constants by dtype: a Python number would be converted at every call.
+_ZERO = {dtype: dtype.type(0) for dtype in _BITS}
+_ONE = {dtype: dtype.type(1) for dtype in _BITS}
+#: Up to this many elements it is quicker to look for zeros than to settle their signs.
+_SMALL = 1024
 
 
 def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
@@ -22,29 +27,30 @@ def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
     where `and` of the bits is +0.
     """
     one = np.maximum(x, y)
-    bits = _BITS[one.dtype]
-    other = np.maximum(y, x).view(bits)
-    return _combine(np.bitwise_and, one, other, bits, out)
+    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
+        return keep(one, out)
+    return _combine(np.bitwise_and, one, np.maximum(y, x), out)
 
 
 def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
     """IEEE-754 minimum: NaN propagates and -0 is below +0 (f16, f32, f64)."""
     one = np.minimum(x, y)
+    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
+        return keep(one, out)
+    return _combine(np.bitwise_or, one, np.minimum(y, x), out)
+
+
+def _combine(function: np.ufunc, one: Any, other: Any, out: Array | None) -> Any:
     bits = _BITS[one.dtype]
-    other = np.minimum(y, x).view(bits)
-    return _combine(np.bitwise_or, one, other, bits, out)
-
-
-def _combine(function: np.ufunc, one: Any, other: Any, bits: type, out: Array | None) -> Any:
     if out is None:
-        return function(one.view(bits), other).view(one.dtype)
-    function(one.view(bits), other, out=out.view(bits))
+        return function(one.view(bits), other.view(bits)).view(one.dtype)
+    function(one.view(bits), other.view(bits), out=out.view(bits))
     return out
 
 
 def maximum_with_zero(x: Any, y: Any, out: Array | None = None) -> Any:
     """`maximum` where one operand is +0 throughout: the result is never -0."""
-    return np.add(np.maximum(x, y, out=out), 0.0, out=out)
+    return np.add(np.maximum(x, y, out=out), _ZERO[x.dtype], out=out)
 
 
 def clamp(low: Any, x: Any, high: Any, out: Array | None = None) -> Any:
@@ -65,10 +71,9 @@ def rsqrt(x: Any, out: Array | None = None) -> Any:
 def logistic(x: Any, out: Array | None = None) -> Any:
     """1 / (1 + exp(-x))."""
     result = np.negative(x, out=out)
-    if out is None:
-        out = result if isinstance(result, np.ndarray) else None
-    result = np.add(np.exp(result, out=out), 1, out=out)
-    return np.reciprocal(result, out=out)
+    if out is None and result.ndim:
+        out = result
+    return np.reciprocal(np.add(np.exp(result, out=out), _ONE[x.dtype], out=out), out=out)
 
 
 def round_half_away(x: Any, out: Array | None = None) -> Any:

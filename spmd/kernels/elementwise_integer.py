@@ -18,26 +18,30 @@ _SIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.int8, np.int16, 
 _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64))}
 
 
+#: Up to this many elements the number of calls counts for more than the work in them.
+_SMALL = 1024
+
+
 def divide_unsigned(x: Any, y: Any, out: Array | None = None) -> Any:
     """x / y rounded down; all ones where y = 0."""
-    zero = y == 0
-    if not np.any(zero):
+    if np.count_nonzero(y) == y.size:
         return np.floor_divide(x, y, out=out)
     quotient = np.floor_divide(x, y)
-    return keep(np.where(zero, ~np.zeros((), quotient.dtype), quotient), out)
+    return keep(np.where(y == 0, ~np.zeros((), quotient.dtype), quotient), out)
 
 
 def divide_signed(x: Any, y: Any, out: Array | None = None) -> Any:
     """x / y rounded towards zero; -1 where y = 0; the smallest integer by -1 is itself."""
-    zero = y == 0
+    if np.count_nonzero(y) == y.size:
+        return truncated_quotient(x, y, out)
     quotient = truncated_quotient(x, y)
-    if not np.any(zero):
-        return keep(quotient, out)
-    return keep(np.where(zero, np.array(-1, quotient.dtype), quotient), out)
+    return keep(np.where(y == 0, np.array(-1, quotient.dtype), quotient), out)
 
 
 def truncated_quotient(x: Any, y: Any, out: Array | None = None) -> Any:
     """x / y rounded towards zero, for y that holds no zero."""
+    if x.size <= _SMALL:
+        return np.floor_divide(np.subtract(x, np.fmod(x, y)), y, out=out)
     quotient = np.floor_divide(x, y)
     inexact = np.multiply(quotient, y) != x
     inexact &= np.bitwise_xor(x, y) < 0
@@ -46,30 +50,18 @@ def truncated_quotient(x: Any, y: Any, out: Array | None = None) -> Any:
 
 def remainder(x: Any, y: Any, out: Array | None = None) -> Any:
     """The remainder of division towards zero, with the sign of x; x where y = 0."""
-    zero = y == 0
-    if not np.any(zero):
+    if np.count_nonzero(y) == y.size:
         return np.fmod(x, y, out=out)
-    return keep(np.where(zero, x, np.fmod(x, y)), out)
-
-
-def power_unsigned(x: Any, y: Any, out: Array | None = None) -> Any:
-    """x to the power y modulo 2^bits, by repeated squaring."""
-    result = np.ones(np.broadcast_shapes(np.shape(x), np.shape(y)), x.dtype)
-    base, exponent = np.array(x), np.array(y)
-    while np.any(exponent):
-        np.multiply(result, base, out=result, where=(exponent & 1).astype(np.bool_))
-        base = base * base
-        exponent = exponent >> 1
-    return keep(result, out)
+    return keep(np.where(y == 0, x, np.fmod(x, y)), out)
 
 
 def power_signed(x: Any, y: Any, out: Array | None = None) -> Any:
     """x to the power y, wrapped; for negative y: 1 and -1 keep their powers, any other x gives 0."""
     negative = y < 0
-    if not np.any(negative):
-        return power_unsigned(x, y, out)
+    if not np.count_nonzero(negative):
+        return np.power(x, y, out=out)
     unit = (x == 1) | (x == -1)
-    result = power_unsigned(x, np.where(negative, y & 1, y))
+    result = np.power(x, np.where(negative, y & 1, y))
     return keep(np.where(negative & ~unit, np.zeros((), result.dtype), result), out)
 
 

@@ -28,7 +28,12 @@ Array = np.ndarray[Any, Any]
 #: A pointwise call: `call(*operands, out=None)`.
 Call = Callable[..., Any]
 
-_VIEWS: dict[int, np.dtype[Any]] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_VIEWS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
 _PASS_THROUGH = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape", "stablehlo.transpose")
 
 
@@ -183,6 +188,22 @@ def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
     return call
 
 
+#: Up to this many elements ml_dtypes' own loops, slower an element but one call, are quicker.
+_SMALL = 512
+
+
+def _bf16_arithmetic(function: Call) -> Call:
+    """Arithmetic of which ml_dtypes has a bf16 loop that also rounds once."""
+    wide = widened(function, t.BF16, 2)
+
+    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        if x.size <= _SMALL and y.size <= _SMALL:
+            return function(x, y, out=out)
+        return wide(x, y, out=out)
+
+    return call
+
+
 def real_unary(function: Call, element: t.ElementType) -> Call:
     """`function` of one float operand, in whichever way its type is best computed."""
     return tabulated(function, element) if element.bits <= 16 else function
@@ -192,6 +213,8 @@ def real_binary(function: Call, element: t.ElementType, *, native_half: bool = F
     """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once."""
     if element.bits <= 8:
         return tabulated_pairs(function, element)
+    if element is t.BF16 and function in (np.add, np.subtract, np.multiply, np.divide):
+        return _bf16_arithmetic(function)
     if element is t.BF16 or (element is t.F16 and not native_half):
         return widened(function, element, 2)
     return function

@@ -107,7 +107,7 @@ def erfc_double(x: Any, out: Array | None = None) -> Any:
     """erfc in f64: beyond 1 the scaled function times exp(-x^2), the square split so that none of it is rounded off."""
     tail = x > 1
     result = np.asarray(scipy_special.erfc(x))
-    if np.any(tail):
+    if np.count_nonzero(tail):
         beyond = np.asarray(x)[tail]
         head = beyond.astype(_F32).astype(np.float64)
         scale = np.exp(-head * head) * np.exp((head - beyond) * (head + beyond))
@@ -130,7 +130,7 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
     w = np.negative(np.log1p(x * -x))
     inner = polynomial(w - 2.5, _ERF_INV_CENTER)
     tails = ~(w < 5)
-    if np.any(tails):
+    if np.count_nonzero(tails):
         outer = polynomial(np.sqrt(w[tails]) - 3, _ERF_INV_TAIL)
         if isinstance(inner, np.ndarray):
             inner[tails] = outer
@@ -138,7 +138,7 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
             inner = outer[0]
     result = np.multiply(inner, x, out=None if out is x else out)
     ends = np.abs(x) == 1
-    if np.any(ends):
+    if np.count_nonzero(ends):
         return keep(np.where(ends, x * np.float32(np.inf), result), out)
     return keep(result, out) if out is x else result
 
@@ -209,7 +209,7 @@ def digamma(x: Any, out: Array | None = None) -> Any:
     result = np.empty_like(positive)
     result[small] = _digamma_below_4(positive[small])
     result[~small] = _digamma_from_4(positive[~small])
-    if np.any(left):
+    if np.count_nonzero(left):
         fraction = x - np.rint(x)  # exact, and tan has its period
         result = np.where(left, result - np.pi / np.tan(np.pi * fraction), result)
     return keep(np.where((x <= 0) & (x == np.floor(x)), np.nan, result), out)
@@ -242,7 +242,7 @@ def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
     for even x, NaN for odd.
     """
     result = scipy_special.zeta(x, q)
-    if np.any(q <= 0):
+    if np.count_nonzero(q <= 0):
         pole = (q <= 0) & (q == np.floor(q))
         result = np.where(pole, np.where(np.fmod(x, 2) == 0, np.inf, np.nan), result)
     result = np.where(x == 1, np.inf, np.where(x < 1, np.nan, result))
@@ -253,7 +253,7 @@ def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
     """The n-th derivative of digamma; NaN unless n is a natural number."""
     factor = np.where(np.fmod(n, 2) == 0, -1.0, 1.0) * scipy_special.gamma(n + 1)
     result = factor * zeta(n + 1, x)
-    if np.any(n == 0):
+    if np.count_nonzero(n == 0):
         result = np.where(n == 0, digamma(x), result)
     result = np.where((n < 0) | (n != np.floor(n)), np.nan, result)
     return keep(result.astype(np.result_type(x), copy=False), out)
