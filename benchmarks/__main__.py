@@ -12,7 +12,7 @@ from benchmarks import threads
 
 COMMANDS = {
     "programs": "benchmarks.programs",
-    "peers": "benchmarks.peers_run",
+    "peers": "benchmarks.peers.run",
     "ops": "benchmarks.ops",
     "train": "benchmarks.train",
     "collectives": "benchmarks.collectives",

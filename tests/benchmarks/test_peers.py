@@ -9,7 +9,7 @@ from scipy import special
 import spmd
 from benchmarks.op_programs import WITHOUT, programs
 from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_block
-from benchmarks.peers_run import OWN_PROGRAMS
+from benchmarks.peers.run import OWN_PROGRAMS
 from launch import arguments
 from spmd.dialects import OPS
 

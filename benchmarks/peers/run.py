@@ -14,7 +14,7 @@ from benchmarks.peers import elementwise_chain, mlp_train, softmax, transformer_
 from benchmarks.programs import DEFAULT_FOLDER, difference
 from launch import arguments
 
-OWN_PROGRAMS = Path(__file__).parent / "peers"
+OWN_PROGRAMS = Path(__file__).parent
 PEERS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "mlp_train": mlp_train.step,
     "transformer_block": transformer_block.block,
