@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
+from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import ParseError
 from spmd.ir import Module
@@ -19,9 +20,10 @@ def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> 
 
     Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint.
     """
-    module = _parse_hlo(text, name) or _parse(text, name=name)
-    if verify:
-        _verify(module)
+    with no_collection():
+        module = _parse_hlo(text, name) or _parse(text, name=name)
+        if verify:
+            _verify(module)
     return module
 
 

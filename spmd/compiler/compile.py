@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from collectives.grid import ProcessGrid
+from spmd.collecting import no_collection
 from spmd.compiler.lower import Lowering
 from spmd.compiler.options import Options
 from spmd.errors import CompileError, Diagnostic
@@ -35,7 +36,8 @@ def compile(
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs.
     """
     prepared = prepare(module, grid, function, partition=partition, **options)
-    program, plan = Lowering(prepared.module, prepared.options).entry(prepared.function)
+    with no_collection():
+        program, plan = Lowering(prepared.module, prepared.options).entry(prepared.function)
     lent = {*plan.parameters, *plan.constants}
     lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
     copied = borrowed(plan.results, plan.roots, lent)

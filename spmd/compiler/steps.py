@@ -48,41 +48,43 @@ class Plan:
 
 def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
     """Fills in `roots`, `frees`, `out` and `overwrites`. `donated`: parameters whose buffers may be overwritten."""
-    roots = _find_roots(plan)
-    plan.roots = roots
     given = {value for index, value in enumerate(plan.parameters) if index in donated}
     fresh = fresh_values(plan) | given
-    last_use = _last_uses(plan, roots)
+    last_use = _last_uses(plan, _roots_without_reuse(plan))
+    roots = _roots_of_given(plan)
     written: set[Value] = set()
     for index, step in enumerate(plan.steps):
         step.out = _reusable(step, index, roots, fresh, last_use)
-        if step.out is not None:
-            # The result now stands on the operand's buffer.
-            taken = roots[step.out]
-            result = step.outputs[0]
-            _replace_root(roots, result, taken)
-            for root in taken:
-                last_use[root] = max(last_use[root], last_use.get(result, index))
-                if root in given:
-                    written.add(root)
+        if step.out is None:
+            _add_roots(step, roots)
+            continue
+        # The result stands on the operand's buffer, and so does all that will be a view of it.
+        (result,) = step.outputs
+        roots[result] = roots[step.out]
+        for root in roots[result]:
+            last_use[root] = max(last_use[root], last_use.get(result, index))
+        written |= roots[result] & given
+    plan.roots = roots
     _find_frees(plan)
     plan.overwrites = frozenset(index for index, value in enumerate(plan.parameters) if value in written)
 
 
-def _find_roots(plan: Plan) -> dict[Value, frozenset[Value]]:
-    roots: dict[Value, frozenset[Value]] = {value: frozenset((value,)) for value in plan.parameters}
-    roots.update((value, frozenset((value,))) for value in plan.constants)
+def _roots_of_given(plan: Plan) -> dict[Value, frozenset[Value]]:
+    return {value: frozenset((value,)) for value in (*plan.parameters, *plan.constants)}
+
+
+def _roots_without_reuse(plan: Plan) -> dict[Value, frozenset[Value]]:
+    roots = _roots_of_given(plan)
     for step in plan.steps:
-        shared = frozenset().union(*(roots[step.inputs[index]] for index in step.kernel.aliases))
-        for value in step.outputs:
-            roots[value] = shared or frozenset((value,))
+        _add_roots(step, roots)
     return roots
 
 
-def _replace_root(roots: dict[Value, frozenset[Value]], old: Value, new: frozenset[Value]) -> None:
-    for value, standing_on in roots.items():
-        if old in standing_on:
-            roots[value] = (standing_on - {old}) | new
+def _add_roots(step: Step, roots: dict[Value, frozenset[Value]]) -> None:
+    """The memory that the results of `step` stand on when none is written over an operand."""
+    shared = frozenset().union(*(roots[step.inputs[index]] for index in step.kernel.aliases))
+    for value in step.outputs:
+        roots[value] = shared or frozenset((value,))
 
 
 def fresh_values(plan: Plan) -> set[Value]:
