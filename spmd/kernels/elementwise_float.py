@@ -12,7 +12,11 @@ import numpy as np
 
 from spmd.kernels.pointwise import Array, keep
 
-_BITS = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32, np.dtype(np.float64): np.uint64}
+_BITS: dict[np.dtype[Any], type] = {
+    np.dtype(np.float16): np.uint16,
+    np.dtype(np.float32): np.uint32,
+    np.dtype(np.float64): np.uint64,
+}
 #: Constants by dtype: a Python number would be converted at every call.
 _ZERO = {dtype: dtype.type(0) for dtype in _BITS}
 _ONE = {dtype: dtype.type(1) for dtype in _BITS}
