@@ -116,6 +116,11 @@ class _Importer:
         if op.name == "sdy.reshard" or _is_sharding_call(op):
             made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
             made.discardable = dict(op.discardable)
+        elif _only_adds_units(op):
+            # As a reshape it hands shardings on early: JAX writes x[:, None] so.
+            name = "stablehlo.reshape"
+            made = new_op(name, operands, op.result_types, definition=OPS[name], location=op.location)
+            made.discardable = dict(op.discardable)
         else:
             made = op.clone(operands, regions=regions)
         values.update(zip(op.results, made.results, strict=True))
@@ -208,6 +213,15 @@ class _Importer:
         made.results = [made.results[index] for index in keep]
         for index, result in enumerate(made.results):
             result.index = index
+
+
+def _only_adds_units(op: Op) -> bool:
+    """Whether a broadcast only puts dimensions of size 1 in between."""
+    if op.name != "stablehlo.broadcast_in_dim" or not op.result.tensor.is_static or op.result.tensor.is_quantized:
+        return False
+    dimensions = op["broadcast_dimensions"]
+    is_ordered = all(first < second for first, second in zip(dimensions, dimensions[1:], strict=False))
+    return is_ordered and op.operands[0].tensor.is_static and op.operands[0].tensor.size == op.result.tensor.size
 
 
 def _is_sharding_call(op: Op) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,24 @@ from spmd.ir import Op, Value
 from spmd.types import QuantizedType
 
 
+#: Operations that take as long as sending a byte: what doing work twice costs beside what it saves in bytes.
+OPERATIONS_PER_BYTE = 64
+
+
+def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
+    """The operations of one process, as bytes that could be sent meanwhile."""
+    total = 2 * prod(rule.sizes)
+    for axes in assignment:
+        total //= lowering.mesh.count(axes)
+    return total / OPERATIONS_PER_BYTE
+
+
 @lowers("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum", "stablehlo.unary_einsum")
 def dot(lowering: Lowering, op: Op) -> None:
     rule = rule_of(op)
     if any(isinstance(value.tensor.element_type, QuantizedType) for value in op.operands):
         rule = replace(rule, kinds=tuple(REPLICATE if kind == REDUCE else kind for kind in rule.kinds))
-    assignment = lowering.choose(op, rule)
+    assignment = lowering.choose(op, rule, None, lambda found: _work(lowering, rule, found))
     operands = [_contracted(lowering, value, rule, index, assignment) for index, value in enumerate(op.operands)]
     layout = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=reduced(rule, assignment))
     lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
@@ -89,7 +102,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
 
     def extra(assignment: Assignment) -> float:
         layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
-        spent = 0.0
+        spent = _work(lowering, rule, assignment)
         for space in spaces:
             blocks = layout.count(space.source)
             if blocks > 1:
