@@ -24,6 +24,7 @@ from collectives.communicator import Call, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
+from collectives.mpi_large import Transfer, piece_by_piece, within_limits
 from collectives.mpi_request import MpiRequest
 from collectives.mpi_types import Message, as_is, native_reduction
 from collectives.mpi_watch import Watcher
@@ -47,23 +48,6 @@ Array = npt.NDArray[Any]
 _worlds: dict[int, MpiCommunicator] = {}
 _PERMUTE_TAG = 0
 _FIRST_CHANNEL_TAG = 1
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """A collective on its way through MPI.
-
-    ``encode(array)`` gives the send buffer and ``receive_into(out)`` the receive buffer; ``post`` and ``start`` are
-    MPI's call, blocking and not; ``decode(received, out)`` completes ``out`` where the receive buffer is another.
-    ``in_place`` is the blocking call on a result that holds the operand already.
-    """
-
-    encode: Callable[[Array], Message]
-    receive_into: Callable[[Array], Message]
-    post: Callable[[Message, Message], object]
-    start: Callable[[Message, Message], Sequence[MPI.Request]]
-    decode: Callable[[Message, Array], None] | None = None
-    in_place: Callable[[Array], object] | None = None
 
 
 class MpiCommunicator(Communicator):
@@ -132,7 +116,7 @@ class MpiCommunicator(Communicator):
             return _local(operation, shape)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
-        transfer = self._transfer(operation)
+        transfer = within_limits(self._transfer(operation), operation, self.size)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label = self.label(operation, where)
@@ -167,7 +151,7 @@ class MpiCommunicator(Communicator):
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
             transfer = self._gathered_fold(operation)
         else:
-            transfer = self._transfer(operation)
+            transfer = within_limits(self._transfer(operation), operation, self.size)
         label, activity = self.label(operation, where), self.activity
 
         def start(array: Array) -> MpiRequest:
@@ -373,32 +357,35 @@ class MpiCommunicator(Communicator):
         comm, root = self.comm, operation.root
         wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
         plain = layout.wire_dtype(operation.dtype)
-        in_place = None if layout.is_packed(operation.dtype) else lambda out: comm.Bcast(out.view(plain), root)
+        bcast = piece_by_piece(lambda buffer: comm.Bcast(buffer, root), operation)
+        ibcast = piece_by_piece(lambda buffer: comm.Ibcast(buffer, root), operation)
+        in_place = None if layout.is_packed(operation.dtype) else lambda out: bcast(out.view(plain))
         if self.rank == root:
 
             def broadcast_mine(send: tuple[Array, Message], out: Array) -> None:
-                comm.Bcast(send[1], root)
+                bcast(send[1])
                 np.copyto(out, send[0])
 
             return Transfer(
                 lambda array: (array, wire.encode(array)),
                 _pass,
                 broadcast_mine,
-                lambda s, r: [*_copied(s[0], r), comm.Ibcast(s[1], root)],
+                lambda s, r: [*_copied(s[0], r), *ibcast(s[1])],
                 in_place=in_place,
             )
         return Transfer(
             _pass,
             wire.receive_into,
-            lambda s, r: comm.Bcast(r, root),
-            lambda s, r: [comm.Ibcast(r, root)],
+            lambda s, r: bcast(r),
+            lambda s, r: ibcast(r),
             wire.decode,
             in_place=in_place,
         )
 
     def _gathered_fold(self, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
         """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
-        gather = self._all_gather(AllGather((1, *operation.shape), operation.dtype, 0))
+        gathering = AllGather((1, *operation.shape), operation.dtype, 0)
+        gather = within_limits(self._all_gather(gathering), gathering, self.size)
         stacked, rank = (self.size, *operation.shape), self.rank
 
         def decode(received: Array, out: Array) -> None:

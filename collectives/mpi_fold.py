@@ -8,6 +8,7 @@ processes, as in the best of MPI's own all-reduces.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout
+from collectives import layout, mpi_large
 from collectives.communicator import Call
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter, Shape
 
@@ -30,6 +31,8 @@ def bind_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | Collec
     match operation:
         case ReduceScatter():
             steps = _scattered(comm, operation)
+        case _ if prod(operation.shape) > mpi_large.MOST:
+            steps = _in_pieces(comm, operation)
         case _ if prod(operation.shape) * operation.dtype.itemsize * comm.size <= _SMALL:
             steps = _gathered(comm, operation)
         case _:
@@ -47,6 +50,20 @@ def bind_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | Collec
         return out
 
     return call
+
+
+def _in_pieces(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:
+    """Counts and displacements beyond MPI's integers: the reduction is elementwise, so that parts go one by one."""
+    parts = mpi_large.slices(prod(operation.shape))
+    pieces = [_by_parts(comm, replace(operation, shape=(part.stop - part.start,))) for part in parts]
+
+    def steps(array: Array) -> Array:
+        flat, total = array.reshape(-1), np.empty(array.size, operation.dtype)
+        for part, piece in zip(parts, pieces, strict=True):
+            total[part] = piece(flat[part])
+        return total
+
+    return steps
 
 
 def _gathered(comm: MPI.Intracomm, operation: AllReduce | CollectiveReduce) -> Callable[[Array], Array]:

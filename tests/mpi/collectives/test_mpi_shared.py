@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collectives import Reduction
+from collectives import Reduction, mpi_large
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
 from collectives.threads import run
@@ -25,6 +25,19 @@ def world() -> MpiCommunicator:
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(cases(most=4))
 def test_collectives_mean_what_the_specification_says(case: Case) -> None:
+    check(case)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(cases(most=4))
+def test_so_do_operands_too_large_for_one_call(case: Case) -> None:
+    """As if MPI could count to five only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mpi_large, "MOST", 5)
+        check(case)
+
+
+def check(case: Case) -> None:
     """Ranks agree on each outcome, so that all of them see a failure at the same example."""
     fault = ""
     if world().rank < case.grid.size:

@@ -1,0 +1,152 @@
+"""Counts beyond what MPI's integers hold: operands of 2^31 elements and more.
+
+What is reduced elementwise, or goes from one process to others whole, is passed in pieces. What is gathered or
+exchanged by chunks is passed as one element of a datatype that is as large as the chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+from mpi4py.util import dtlib
+
+from collectives.mpi_types import Message
+from collectives.operations import AllGather, AllToAll, CollectiveBroadcast, Operation, ReduceScatter
+
+Array = npt.NDArray[Any]
+T = TypeVar("T")
+
+#: The largest count of a call.
+MOST = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A collective on its way through MPI.
+
+    ``encode(array)`` gives the send buffer and ``receive_into(out)`` the receive buffer; ``post`` and ``start`` are
+    MPI's call, blocking and not; ``decode(received, out)`` completes ``out`` where the receive buffer is another.
+    ``in_place`` is the blocking call on a result that holds the operand already.
+    """
+
+    encode: Callable[[Array], Message]
+    receive_into: Callable[[Array], Message]
+    post: Callable[[Message, Message], object]
+    start: Callable[[Message, Message], Sequence[MPI.Request]]
+    decode: Callable[[Message, Array], None] | None = None
+    in_place: Callable[[Array], object] | None = None
+
+
+def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transfer:
+    """``transfer``, in calls whose counts MPI can hold."""
+    if prod(operation.shape) <= MOST or isinstance(operation, CollectiveBroadcast):
+        return transfer  # a broadcast sees to it itself, by piece_by_piece
+    if isinstance(operation, AllGather | AllToAll):
+        return _by_large_elements(transfer, 1 if isinstance(operation, AllGather) else size, size)
+    if isinstance(operation, ReduceScatter):
+        return _scattered_in_pieces(transfer, size)
+    return _in_pieces(transfer)
+
+
+def piece_by_piece(call: Callable[[Array], T], operation: Operation) -> Callable[[Array], list[T]]:
+    """``call`` on the parts of a buffer that is too large for one; what the calls return."""
+    if prod(operation.shape) <= MOST:
+        return lambda buffer: [call(buffer)]
+    return lambda buffer: [call(buffer.reshape(-1)[part]) for part in slices(buffer.size)]
+
+
+def _in_pieces(whole: Transfer) -> Transfer:
+    def post(send: Message, receive: Message) -> None:
+        for part in _parts(send, receive):
+            whole.post(_cut(send, part), _cut(receive, part))
+
+    def start(send: Message, receive: Message) -> list[MPI.Request]:
+        parts = _parts(send, receive)
+        return [r for part in parts for r in whole.start(_cut(send, part), _cut(receive, part))]
+
+    def in_place(out: Array) -> None:
+        flat = out.reshape(-1)
+        assert whole.in_place is not None
+        for part in slices(flat.size):
+            whole.in_place(flat[part])
+
+    return replace(whole, post=post, start=start, in_place=whole.in_place and in_place)
+
+
+def _scattered_in_pieces(whole: Transfer, size: int) -> Transfer:
+    """Each piece takes the same part of every process's chunk."""
+
+    def pieces(send: Message, receive: Message) -> list[tuple[Message, Message]]:
+        chunks = _array(send).reshape(size, -1)
+        # The piece of all chunks together must be small enough as well.
+        parts = slices(chunks.shape[1], max(1, MOST // size))
+        return [(_with(send, np.ascontiguousarray(chunks[:, part])), _cut(receive, part)) for part in parts]
+
+    def post(send: Message, receive: Message) -> None:
+        for piece in pieces(send, receive):
+            whole.post(*piece)
+
+    def start(send: Message, receive: Message) -> list[MPI.Request]:
+        return [request for piece in pieces(send, receive) for request in whole.start(*piece)]
+
+    return replace(whole, post=post, start=start)
+
+
+def _by_large_elements(whole: Transfer, sent: int, received: int) -> Transfer:
+    def send_as(message: Message) -> Message:
+        return _large(message, sent)
+
+    def receive_as(message: Message) -> Message:
+        return _large(message, received)
+
+    return replace(
+        whole,
+        post=lambda s, r: whole.post(send_as(s), receive_as(r)),
+        start=lambda s, r: whole.start(send_as(s), receive_as(r)),
+    )
+
+
+def _large(message: Array, chunks: int) -> Message:
+    return [message, 1, _large_datatype(message.dtype, message.size // chunks)]  # mpi4py counts for one process
+
+
+@cache
+def _large_datatype(dtype: np.dtype[Any], count: int) -> MPI.Datatype:
+    """One element that is ``count`` of ``dtype``, side by side."""
+    element = dtlib.from_numpy_dtype(dtype)
+    blocks, rest = divmod(count, MOST)
+    block = element.Create_contiguous(MOST)
+    made = MPI.Datatype.Create_struct([blocks, rest], [0, blocks * MOST * dtype.itemsize], [block, element])
+    return made.Commit()
+
+
+def _array(message: Message) -> Array:
+    found = message[0] if isinstance(message, list) else message
+    assert isinstance(found, np.ndarray)
+    return found
+
+
+def _with(message: Message, array: Array) -> Message:
+    """``message`` about another array."""
+    return [array, *message[1:]] if isinstance(message, list) else array
+
+
+def _cut(message: Message, part: slice) -> Message:
+    return None if message is None else _with(message, _array(message).reshape(-1)[part])
+
+
+def _parts(send: Message, receive: Message) -> list[slice]:
+    return slices(_array(send if receive is None else receive).size)
+
+
+def slices(count: int, most: int | None = None) -> list[slice]:
+    """Parts of a flat buffer of ``count`` elements, of at most ``most`` each."""
+    step = most or MOST
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
