@@ -128,9 +128,15 @@ class _Job:
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
         if not reports:
             return self._filter.cause
-        others = ", ".join(path.stem.removeprefix("rank-") for path in reports[1:])
-        first = reports[0].read_text().rstrip("\n")
-        return f"(after the rank below failed, so did: {others})\n{first}" if others else first
+        header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
+        same: list[str] = []
+        other: list[str] = []
+        for path in reports[1:]:
+            alike = path.read_text().rstrip("\n").partition("\n")[2] == reason
+            (same if alike else other).append(path.stem.removeprefix("rank-"))
+        lines = [f"(rank {', '.join(same)} failed in the same way)"] if same else []
+        lines += [f"(rank {', '.join(other)} failed too, after this)"] if other else []
+        return "\n".join([*lines, header, *([reason] if reason else [])])
 
 
 def _write_to_stderr(data: bytes) -> None:

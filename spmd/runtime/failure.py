@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import os
 import sys
+import threading
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -22,8 +23,13 @@ EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
 _PR_SET_PDEATHSIG = 1
 
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+
 _installed = False
 _exit_status = 0
+_exit_message = ""
+#: This rank, as the launcher that started this very process numbers it: known before MPI is.
+_launched_rank: int | None = None
 
 
 def install() -> None:
@@ -32,21 +38,23 @@ def install() -> None:
     if _installed:
         return
     _installed = True
-    _end_with_launcher()
+    _meet_launcher()
     previous_hook, previous_exit = sys.excepthook, sys.exit
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if _world() is None:
+        world = _world()
+        if world is None and not _reported_before_mpi():
             previous_hook(kind, error, trace)
         elif issubclass(kind, KeyboardInterrupt):
-            _end_job(EXIT_INTERRUPTED)
+            if world is not None:
+                _end_job(EXIT_INTERRUPTED)
         else:
             import traceback
 
             fail("".join(traceback.format_exception(kind, error, trace)))
 
     def exit_program(status: Any = None, /) -> NoReturn:
-        if _world() is None:
+        if _world() is None or threading.current_thread() is not threading.main_thread():
             previous_exit(status)
         raise _ProgramExit(status)
 
@@ -61,8 +69,12 @@ def come_first() -> None:
     atexit.register(_end_job_that_exited_early)
 
 
-def _end_with_launcher() -> None:
-    """Have the system end this rank when the launcher that started it dies without ending its ranks (Linux only)."""
+def _meet_launcher() -> None:
+    """When a launcher started this process: know the rank, and end if the launcher dies without ending its ranks.
+
+    Linux only: elsewhere the parent does not tell its name.
+    """
+    global _launched_rank
     try:
         with open(f"/proc/{os.getppid()}/comm") as stream:
             parent = stream.read().strip()
@@ -73,6 +85,12 @@ def _end_with_launcher() -> None:
         import signal
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _launched_rank = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
+
+
+def _reported_before_mpi() -> bool:
+    """Whether a failure before MPI has started goes to the launcher, which ends the job and tells it once."""
+    return _launched_rank is not None and os.path.isdir(os.environ.get(REPORTS_VARIABLE, ""))
 
 
 def fail(message: str, status: int = EXIT_FAILURE) -> None:
@@ -81,31 +99,38 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
     :param message: text for the user, of one line or many.
     :param status: exit status of the job.
     """
-    world = _world()
-    if world is None:
-        print(message.rstrip("\n"), file=sys.stderr, flush=True)
-        return
-    _tell(world.rank, f"{_name(world)} failed:\n" + message.rstrip("\n") + "\n")
-    _end_job(status)
+    world, text = _world(), message.rstrip("\n") + "\n"
+    if world is not None:
+        _tell(world.rank, f"{_name(world)} failed:\n{text}")
+        _end_job(status)
+    elif _launched_rank is not None and _reported_before_mpi():
+        _tell(_launched_rank, f"rank {_launched_rank} on {os.uname().nodename} failed:\n{text}")
+    else:
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 class _ProgramExit(SystemExit):
-    """What ``sys.exit`` raises under several ranks; notices whether it really ended the program.
+    """What ``sys.exit`` raises under several ranks; notices whether it really ends the program.
 
-    The interpreter drops an uncaught ``SystemExit`` before the exit handlers run, with no Python frame left on the
-    stack. One that was caught is dropped from a running frame. That is the only trace it leaves of the status.
+    The interpreter reads ``code`` of an uncaught ``SystemExit`` when no Python frame is left on the stack; a program
+    that catches one reads it from a running frame. There is no other trace of the status for exit handlers to find.
     """
 
-    def __del__(self) -> None:
-        global _exit_status
-        if sys is not None and sys._getframe().f_back is None:
-            _exit_status = self.code if isinstance(self.code, int) else EXIT_FAILURE if self.code is not None else 0
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        global _exit_status, _exit_message
+        given = self.args[0] if self.args else None
+        if sys._getframe().f_back is not None or given is None:
+            return given
+        _exit_status, _exit_message = (given, "") if isinstance(given, int) else (EXIT_FAILURE, f":\n{given}")
+        return _exit_status
 
 
 def _end_job_that_exited_early() -> None:
     world = _world()
     if _exit_status and world is not None:
-        _tell(world.rank, f"{_name(world)} exited with status {_exit_status}\n")
+        _tell(world.rank, f"{_name(world)} exited with status {_exit_status}{_exit_message}\n")
         _end_job(_exit_status)
 
 

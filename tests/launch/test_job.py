@@ -40,9 +40,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     marker = uuid.uuid4().hex
     environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT)}
 
-    def start(program: str, command: list[str] = LAUNCH) -> subprocess.Popen[str]:
+    def start(program: str, command: list[str] = LAUNCH, prelude: str = PRELUDE) -> subprocess.Popen[str]:
         script = tmp_path / "program.py"
-        script.write_text(PRELUDE + program)
+        script.write_text(prelude + program)
         return subprocess.Popen(
             [*command, sys.executable, str(script)],
             cwd=ROOT,
@@ -97,6 +97,26 @@ def test_a_rank_that_leaves_with_a_status_ends_the_job_with_it(start: Start, lea
     status, _, err = finish(start(f"if world.rank == 2: {leaving}\nworld.Barrier()"))
     assert status == 3
     assert "rank 2" in err and "status 3" in err
+
+
+def test_what_all_ranks_say_is_told_once(start: Start) -> None:
+    for program in ("sys.exit('no cheese')", "raise ValueError('no cheese')"):
+        status, _, err = finish(start(f"world.Barrier()\n{program}"))
+        assert status == 1
+        assert err.rstrip().endswith("no cheese")
+        assert err.count("no cheese") == (1 if "exit" in program else 2)  # a traceback shows the line too
+
+
+def test_a_failure_before_mpi_starts_is_told_once(start: Start) -> None:
+    status, _, err = finish(start("raise ValueError('no cheese')", prelude="import spmd\n"))
+    assert status == 1
+    assert err.count("Traceback") == 1
+    assert err.rstrip().endswith("ValueError: no cheese")
+
+
+def test_an_exit_of_a_thread_ends_the_thread_alone(start: Start) -> None:
+    program = "import threading\nthread = threading.Thread(target=sys.exit, args=(3,))\nthread.start()\nthread.join()"
+    assert finish(start(f"{program}\nworld.Barrier()")) == (0, "", "")
 
 
 def test_a_caught_exit_is_no_failure(start: Start) -> None:
