@@ -39,6 +39,10 @@ from spmd.builder.options import (
     ReplicaGroup,
     ScatterDimensionNumbers,
     Transpose,
+    make_convolution_dimension_numbers,
+    make_dot_dimension_numbers,
+    make_padding_config,
+    make_replica_groups,
 )
 from spmd.builder.shape import (
     BF16,
@@ -122,5 +126,9 @@ __all__ = [
     "XlaBuilder",
     "XlaComputation",
     "XlaOp",
+    "make_convolution_dimension_numbers",
+    "make_dot_dimension_numbers",
+    "make_padding_config",
+    "make_replica_groups",
     "ops",
-]  # fmt: skip
+]

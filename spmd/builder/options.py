@@ -228,3 +228,45 @@ def make_padding(
 
 
 MakePadding = make_padding
+
+
+def make_padding_config(padding_config: PaddingConfig | Iterable[Sequence[int]]) -> PaddingConfig:
+    """A PaddingConfig from (low, high, interior) triples."""
+    return padding_config if isinstance(padding_config, PaddingConfig) else PaddingConfig(padding_config)
+
+
+def make_replica_groups(replica_groups: Iterable[Iterable[int]] | None) -> list[ReplicaGroup]:
+    """ReplicaGroups from sequences of ids; none at all for one group of all replicas."""
+    return [ReplicaGroup(list(group)) for group in replica_groups or ()]
+
+
+Pairs = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+
+
+def make_dot_dimension_numbers(dimension_numbers: DotDimensionNumbers | Pairs) -> DotDimensionNumbers:
+    """DotDimensionNumbers from ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
+    if isinstance(dimension_numbers, DotDimensionNumbers):
+        return dimension_numbers
+    (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = dimension_numbers
+    return DotDimensionNumbers(list(lhs_contracting), list(rhs_contracting), list(lhs_batch), list(rhs_batch))
+
+
+def make_convolution_dimension_numbers(
+    dimension_numbers: ConvolutionDimensionNumbers | tuple[str, str, str] | None, num_spatial_dimensions: int
+) -> ConvolutionDimensionNumbers:
+    """ConvolutionDimensionNumbers from labels such as ("NHWC", "HWIO", "NHWC"); NCHW, OIHW where none are given.
+
+    N is the batch, C the features, I and O the kernel's input and output features; all other letters are spatial
+    dimensions, in the order in which the input's labels have them.
+    """
+    if dimension_numbers is None:
+        return ConvolutionDimensionNumbers.default(num_spatial_dimensions)
+    if isinstance(dimension_numbers, ConvolutionDimensionNumbers):
+        return dimension_numbers
+    lhs, rhs, out = dimension_numbers
+    space = [letter for letter in lhs if letter not in "NC"]
+    places = [[labels.index(letter) for letter in space] for labels in dimension_numbers]
+    return ConvolutionDimensionNumbers(
+        lhs.index("N"), lhs.index("C"), places[0], rhs.index("O"), rhs.index("I"), places[1], out.index("N"),
+        out.index("C"), places[2],
+    )  # fmt: skip

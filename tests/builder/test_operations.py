@@ -21,16 +21,21 @@ from spmd.builder import (
     PaddingConfig,
     PaddingConfigDimension,
     PrecisionConfig,
+    ReplicaGroup,
     ScatterDimensionNumbers,
     Shape,
     XlaBuilder,
     XlaOp,
+    make_convolution_dimension_numbers,
+    make_padding_config,
+    make_replica_groups,
     ops,
 )
 from spmd.builder.operation import OPERATIONS
 from tests.builder.support import Array, build, equal, evaluate, f32, run, run_replicas, s32, scalars
 from tests.kernels.programs import run_reference
 
+ADD = scalars("add", ["f32", "f32"], ops.Add)
 NUMBERS = f32([-2.5, -1.5, -0.5, 0.0, 0.5, 0.75, 1.5, 2.5])
 UNIT = f32([-0.9, -0.5, 0.0, 0.25, 0.9])
 POSITIVE = f32([0.25, 0.5, 1.0, 2.0, 3.75])
@@ -307,6 +312,44 @@ def test_gather_and_scatter_with_dimension_numbers() -> None:
     equal(evaluate(body, table, rows, updates), want)
 
 
+def test_arguments_in_the_order_of_xla_client() -> None:
+    rows, table, updates = s32([[0], [2]]), f32(np.arange(12).reshape(4, 3)), f32([[10, 20, 30], [40, 50, 60]])
+    gather = GatherDimensionNumbers([1], [0], [0], 1)
+    scatter = ScatterDimensionNumbers([1], [0], [0], 1)
+    built = build(lambda _, x, i: ops.Gather(x, i, gather, [1, 3], True), table, rows)
+    assert [op["indices_are_sorted"] for op in built.block.ops] == [True]
+    equal(run(built, table, rows), table[[0, 2]])
+    built = build(lambda _, x, i, u: ops.Scatter(x, i, u, ADD, scatter, True, True), table, rows, updates)
+    (op,) = built.block.ops
+    assert (op["indices_are_sorted"], op["unique_indices"]) == (True, True)
+    want = table.copy()
+    want[[0, 2]] += updates
+    equal(run(built, table, rows, updates), want)
+    assert make_padding_config([(1, 2, 3)]).dimensions == [PaddingConfigDimension(1, 2, 3)]
+    assert make_replica_groups([[0, 1]]) == [ReplicaGroup([0, 1])]
+    assert make_replica_groups(None) == []
+    labels = ("NHWC", "HWIO", "CNHW")
+    numbers = ConvolutionDimensionNumbers(0, 3, [1, 2], 3, 2, [0, 1], 1, 0, [2, 3])
+    assert make_convolution_dimension_numbers(labels, 2) == numbers
+    image, kernel = f32(np.arange(50).reshape(1, 5, 5, 2)), f32(np.arange(8).reshape(2, 2, 2, 1))
+    one, two = (build(lambda b, n=n: ops.ConvGeneralDilated(b.Constant(image), b.Constant(kernel), dimension_numbers=n))
+                for n in (labels, numbers))  # fmt: skip
+    equal(run(one), run(two))
+
+
+def test_conditional_with_keywords() -> None:
+    one = build(lambda _, x: x + 1.0, Shape("f32[]"), name="one")
+    two = build(lambda _, x: x + 2.0, Shape("f32[]"), name="two")
+
+    def body(b: XlaBuilder, x: XlaOp) -> XlaOp:
+        yes = {"true_operand": x, "true_computation": one, "false_operand": x, "false_computation": two}
+        first = ops.Conditional(b.ConstantR0(False), **yes)
+        index = {"branch_index": b.ConstantR0(0), "branch_computations": [one, two], "branch_operands": [x, x]}
+        return ops.Tuple([first, b.Conditional(**index)])
+
+    equal(evaluate(body, f32(1)), [f32(3), f32(2)])
+
+
 def test_variadic_scatter_and_reduce_window() -> None:
     def both(b: XlaBuilder, x: XlaOp, y: XlaOp, u: XlaOp, v: XlaOp) -> XlaOp:
         return ops.Tuple([ops.Add(x, u), ops.Mul(y, v)])
@@ -322,9 +365,6 @@ def test_variadic_scatter_and_reduce_window() -> None:
 
     x, y = f32([1, 2, 3]), s32([4, 5, 6])
     equal(evaluate(body, x, y), [f32([1, 5, 3]), s32([4, 30, 6]), f32([3, 5]), s32([20, 30])])
-
-
-ADD = scalars("add", ["f32", "f32"], ops.Add)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,14 @@ from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import OPERATIONS, operation
 from spmd.builder.ops.reduction import PaddingLike, dilated, window_padding
-from spmd.builder.options import ConvolutionDimensionNumbers, DotDimensionNumbers, Padding, PrecisionConfig
+from spmd.builder.options import (
+    ConvolutionDimensionNumbers,
+    DotDimensionNumbers,
+    Padding,
+    PrecisionConfig,
+    make_convolution_dimension_numbers,
+    make_dot_dimension_numbers,
+)
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.ir import Value
 
@@ -84,10 +91,7 @@ def DotGeneral(
     DotDimensionNumbers, or ((lhs contracting, rhs contracting), (lhs batch, rhs batch)). Source: "DotGeneral".
     """
     left, right = _both(builder, lhs, rhs, preferred_element_type)
-    numbers = dimension_numbers
-    if not isinstance(numbers, DotDimensionNumbers):
-        (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch) = numbers
-        numbers = DotDimensionNumbers(list(lhs_contracting), list(rhs_contracting), list(lhs_batch), list(rhs_batch))
+    numbers = make_dot_dimension_numbers(dimension_numbers)
     return dot_general(builder, left, right, numbers, precision_config, preferred_element_type)
 
 
@@ -134,7 +138,7 @@ def ConvGeneralDilated(
     padding: PaddingLike = Padding.VALID,
     lhs_dilation: Sequence[int] | None = None,
     rhs_dilation: Sequence[int] | None = None,
-    dimension_numbers: ConvolutionDimensionNumbers | None = None,
+    dimension_numbers: ConvolutionDimensionNumbers | tuple[str, str, str] | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
     precision_config: Precision = None,
@@ -144,7 +148,8 @@ def ConvGeneralDilated(
     """The kernel `rhs` moved over the input `lhs`: the sum of products at each place. All convolutions are this one.
 
     Both have rank n + 2 for n spatial dimensions: (batch, feature, space...) and (output feature, input feature,
-    space...) unless `dimension_numbers` says otherwise. A dilation of d puts d - 1 zeros between entries.
+    space...) unless `dimension_numbers`, also as labels ("NHWC", "HWIO", "NHWC"), says otherwise. A dilation of d
+    puts d - 1 zeros between entries.
     `feature_group_count` and `batch_group_count` split features or batch into groups convolved apart.
     Source: "ConvWithGeneralPadding".
     """
@@ -155,7 +160,7 @@ def ConvGeneralDilated(
     if right.tensor.rank != rank:
         raise ArgumentError("rhs", f"must have the rank {rank} of lhs, got {Shape.of(right.type)}")
     spatial = rank - 2
-    numbers = dimension_numbers or ConvolutionDimensionNumbers.default(spatial)
+    numbers = make_convolution_dimension_numbers(dimension_numbers, spatial)
     _check_numbers(numbers, rank)
     strides = checks.per_dimension(window_strides, spatial, "window_strides")
     left_spread = checks.per_dimension(lhs_dilation, spatial, "lhs_dilation")

@@ -106,31 +106,45 @@ def _attribute(key: str, value: Any) -> Any:
 
 
 @operation
-def Conditional(builder: XlaBuilder, pred: XlaOp, *branches: Any) -> XlaOp:
+def Conditional(
+    builder: XlaBuilder,
+    pred: XlaOp | None = None,
+    true_operand: XlaOp | Sequence[XlaComputation] | None = None,
+    true_computation: XlaComputation | Sequence[XlaOp] | None = None,
+    false_operand: XlaOp | None = None,
+    false_computation: XlaComputation | None = None,
+    *,
+    branch_index: XlaOp | None = None,
+    branch_computations: Sequence[XlaComputation] | None = None,
+    branch_operands: Sequence[XlaOp] | None = None,
+) -> XlaOp:
     """One of several computations, each with its operand; only the chosen one runs. Source: "Conditional".
 
     Conditional(pred, true_operand, true_computation, false_operand, false_computation), `pred` a PRED scalar; or
     Conditional(branch_index, branch_computations, branch_operands), `branch_index` an S32 scalar: outside of [0, N)
     the last branch runs. All computations take one parameter and return the same shape.
     """
-    if len(branches) == 4:
-        chooser = checks.scalar(builder, pred, "pred")
-        checks.kind(chooser, "pred", "of element type PRED", "i1")
-        names = [("true_operand", "true_computation"), ("false_operand", "false_computation")]
-        operands, computations = branches[0::2], branches[1::2]
-        return _branch(builder, "stablehlo.if", chooser, computations, operands, names)
-    if len(branches) != 2:
-        raise ArgumentError(
-            "branches", "give two operands and computations, or sequences of computations and of operands"
-        )
-    chooser = checks.scalar(builder, pred, "branch_index")
+    if false_operand is None and false_computation is None:
+        computations = true_operand if branch_computations is None else branch_computations
+        operands = true_computation if branch_operands is None else branch_operands
+        return _case(builder, pred if branch_index is None else branch_index, computations, operands)
+    chooser = checks.scalar(builder, pred, "pred")
+    checks.kind(chooser, "pred", "of element type PRED", "i1")
+    names = [("true_operand", "true_computation"), ("false_operand", "false_computation")]
+    sides = [true_computation, false_computation], [true_operand, false_operand]
+    return _branch(builder, "stablehlo.if", chooser, *sides, names)
+
+
+def _case(builder: XlaBuilder, index: Any, computations: Any, operands: Any) -> XlaOp:
+    chooser = checks.scalar(builder, index, "branch_index")
     if chooser.tensor.element_type is not t.I32:
         raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type)}")
-    computations, operands = branches
-    if not len(computations) or len(computations) != len(operands):
-        raise ArgumentError(
-            "branch_operands", f"{len(operands)} for {len(computations)} branch_computations, at least one"
-        )
+    for argument, given in (("branch_computations", computations), ("branch_operands", operands)):
+        if not isinstance(given, (list, tuple)):
+            raise ArgumentError(argument, f"a sequence is needed, got {type(given).__name__}")
+    if not computations or len(computations) != len(operands):
+        message = f"{len(operands)} for {len(computations)} branch_computations, at least one"
+        raise ArgumentError("branch_operands", message)
     names = [(f"branch_operands[{i}]", f"branch_computations[{i}]") for i in range(len(operands))]
     return _branch(builder, "stablehlo.case", chooser, computations, operands, names)
 

@@ -86,7 +86,7 @@ def Gather(
     start_indices: XlaOp,
     offset_dims: Sequence[int] | GatherDimensionNumbers = (),
     collapsed_slice_dims: Sequence[int] = (),
-    slice_sizes: Sequence[int] = (),
+    slice_sizes: Sequence[int] | bool = (),
     start_index_map: Sequence[int] = (),
     index_vector_dim: int | None = None,
     indices_are_sorted: bool = False,
@@ -98,11 +98,13 @@ def Gather(
     `index_vector_dim` is the dimension of `start_indices` that holds an index vector (its rank: an implicit last
     dimension of size 1); the last dimension unless given. `start_index_map[i]` is the operand's dimension that entry i
     indexes. `collapsed_slice_dims`, of slice size 1, are left out of the result; the others become `offset_dims` of it.
-    Also Gather(operand, start_indices, dimension_numbers, slice_sizes), as xla_client has it.
+    Also Gather(operand, start_indices, dimension_numbers, slice_sizes, indices_are_sorted), as xla_client has it.
     """
     value, indices = checks.array(builder, operand, "operand"), checks.array(builder, start_indices, "start_indices")
     checks.kind(indices, "start_indices", "of an integer type", "signed", "unsigned")
     if isinstance(offset_dims, GatherDimensionNumbers):
+        if isinstance(slice_sizes, bool):  # (dimension_numbers, slice_sizes, indices_are_sorted)
+            indices_are_sorted, slice_sizes = slice_sizes, ()
         dimension_numbers, slice_sizes = offset_dims, slice_sizes or collapsed_slice_dims
     rank = value.tensor.rank
     if dimension_numbers is None:
@@ -143,8 +145,8 @@ def Scatter(
     updates: XlaOp | Sequence[XlaOp],
     update_computation: XlaComputation,
     index_vector_dim: int | ScatterDimensionNumbers | None = None,
-    update_window_dims: Sequence[int] = (),
-    inserted_window_dims: Sequence[int] = (),
+    update_window_dims: Sequence[int] | bool = (),
+    inserted_window_dims: Sequence[int] | bool = (),
     scatter_dims_to_operand_dims: Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
@@ -155,7 +157,7 @@ def Scatter(
 
     The computation takes the current value of each operand, then each update, and returns the new values. Several
     operands, all of one shape, give a tuple. Also Scatter(operands, scatter_indices, updates, computation,
-    dimension_numbers).
+    dimension_numbers, indices_are_sorted, unique_indices), as xla_client has it.
     """
     values = checks.arrays(builder, operands, "operands")
     indices = checks.array(builder, scatter_indices, "scatter_indices")
@@ -169,6 +171,10 @@ def Scatter(
         checks.same_element_type(change, value, f"updates[{i}]")
     if isinstance(index_vector_dim, ScatterDimensionNumbers):
         dimension_numbers = index_vector_dim
+        if isinstance(update_window_dims, bool):
+            indices_are_sorted = update_window_dims
+        if isinstance(inserted_window_dims, bool):
+            unique_indices = inserted_window_dims
     elif dimension_numbers is None:
         vector = indices.tensor.rank - 1 if index_vector_dim is None else index_vector_dim
         rank = values[0].tensor.rank
