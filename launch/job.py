@@ -1,7 +1,6 @@
 """Running one job: its signals, its messages, its exit status."""
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -15,13 +14,12 @@ from types import FrameType
 
 from launch.banners import BannerFilter
 from launch.mpirun import ALLOCATION_VARIABLES
-from spmd.runtime.failure import REPORTS_VARIABLE
+from spmd.runtime.failure import REPORTS_VARIABLE, end_with_parent
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
 PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
-PR_SET_PDEATHSIG = 1
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
@@ -43,7 +41,7 @@ def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
                 env=environment,
                 stderr=writing,
                 pass_fds=(messages,),
-                preexec_fn=_ending_with_this_process(),
+                preexec_fn=end_with_parent,
             )
         except OSError as error:
             print(f"spmd launch: {command[0]}: {error.strerror}", file=sys.stderr)
@@ -150,11 +148,3 @@ def _in_foreground() -> bool:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):
         return False
-
-
-def _ending_with_this_process() -> Callable[[], None] | None:
-    """What makes the launcher end when this process dies without a word (SIGKILL), where the system offers it."""
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None)
-    return lambda: library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

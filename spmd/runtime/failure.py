@@ -81,11 +81,17 @@ def _meet_launcher() -> None:
     except OSError:
         return
     if parent in _LAUNCHERS:
+        end_with_parent()
+        _launched_rank = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
+
+
+def end_with_parent() -> None:
+    """Have the system send this process SIGTERM when its parent dies, where the system offers it (Linux)."""
+    if sys.platform.startswith("linux"):
         import ctypes
         import signal
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        _launched_rank = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
 
 
 def _reported_before_mpi() -> bool:
