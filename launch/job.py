@@ -127,13 +127,13 @@ class _Job:
         if not reports:
             return self._filter.cause
         header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
-        same: list[str] = []
-        other: list[str] = []
+        same: list[int] = []
+        other: list[int] = []
         for path in reports[1:]:
             alike = path.read_text().rstrip("\n").partition("\n")[2] == reason
-            (same if alike else other).append(path.stem.removeprefix("rank-"))
-        lines = [f"(rank {', '.join(same)} failed in the same way)"] if same else []
-        lines += [f"(rank {', '.join(other)} failed too, after this)"] if other else []
+            (same if alike else other).append(int(path.stem.removeprefix("rank-")))
+        lines = [f"(rank {', '.join(map(str, sorted(same)))} failed in the same way)"] if same else []
+        lines += [f"(rank {', '.join(map(str, sorted(other)))} failed too, after this)"] if other else []
         return "\n".join([*lines, header, *([reason] if reason else [])])
 
 
