@@ -25,6 +25,7 @@ from spmd.kernels.pointwise import Array, Call, keep, write
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
+_F32_ONE = np.float32(1)
 
 
 @cache
@@ -126,8 +127,11 @@ _ERF_INV_TAIL = (
 
 
 def erf_inv_single(x: Any, out: Array | None = None) -> Any:
-    """The inverse of erf in f32: x P(-log(1 - x^2)), by one polynomial in the centre and one in the tails."""
-    w = np.negative(np.log1p(x * -x))
+    """The inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails.
+
+    P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
+    """
+    w = np.negative(np.log(_F32_ONE - x * x))
     inner = polynomial(w - 2.5, _ERF_INV_CENTER)
     tails = ~(w < 5)
     if np.count_nonzero(tails):
