@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from partitioner.emit import Emitter
-from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
+from partitioner.lowering.assign import Assignment, Known, candidates, reduced, repair, sharding_of
 from partitioner.lowering.partial import kept_partial
 from partitioner.manual import copy_local
 from partitioner.mesh import DeviceMesh
@@ -322,7 +322,8 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     if pending is not None:
         _through(lowering, op, rule, pending)
         return
-    shared = _shared(rule) if rule.is_custom or op.name == "stablehlo.custom_call" else None
+    is_strict = rule.is_custom or op.name in ("stablehlo.custom_call", "stablehlo.reshape")
+    shared = _shared(rule) if is_strict else None
     assignment = lowering.choose(
         op, rule, lambda factor: rule.kinds[factor] == PASS and (shared is None or factor in shared)
     )
@@ -332,7 +333,7 @@ def by_rule(lowering: Lowering, op: Op) -> None:
 
 
 def _shared(rule: Rule) -> set[int]:
-    """Factors of both an operand and a result: all that a block of an unknown computation can be cut along."""
+    """Factors of both an operand and a result: all that a reshape or an unknown computation can be cut along."""
     operands, results = ({f for m in side for dimension in m for f in dimension} for side in (rule.operands, rule.results))
     return operands & results
 
@@ -358,8 +359,11 @@ def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, .
     """An op on partial sums, which it hands on: its operands `positions` stay partial over `axes`."""
     axes, positions, kind = pending
     free = frozenset(axes)
-    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS)
-    assignment = tuple(tuple(axis for axis in have if axis not in free) for have in assignment)
+    shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS and factor in shared)
+    assignment = repair(
+        lowering.mesh, rule, [tuple(axis for axis in have if axis not in free) for have in assignment]
+    )
     operands = []
     for index, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
         layout = sharding_of(lowering.mesh, mapping, assignment)

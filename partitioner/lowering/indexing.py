@@ -58,7 +58,8 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         else:
             builder.factor([dimension], [], extent, REDUCE)
     rule = builder.build()
-    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS or _summable(value))
+    kinds = (PASS, REDUCE) if _summable(value) else (PASS,)
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in kinds)
     pending = _linear_pending(lowering, value)
     assignment = tuple(tuple(axis for axis in axes if axis not in pending[0]) for axes in assignment)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)

@@ -71,8 +71,8 @@ def reshape(op: Op) -> Rule:
             builder.factor([None], [o], 1)
             o += 1
             continue
-        left_in = inner[i] if left_in == 1 else left_in
-        left_out = outer[o] if left_out == 1 else left_out
+        left_in = inner[i] if left_in == 1 and i < len(inner) else left_in
+        left_out = outer[o] if left_out == 1 and o < len(outer) else left_out
         common = gcd(left_in, left_out)
         if done_in == done_out and common > 1:
             builder.factor([i], [o], common)
@@ -87,8 +87,8 @@ def reshape(op: Op) -> Rule:
                 builder.factor([None], [o], take_out)
             done_in, done_out = done_in * take_in, done_out * take_out
             left_in, left_out = left_in // take_in, left_out // take_out
-        i += left_in == 1
-        o += left_out == 1
+        i += left_in == 1 and i < len(inner)
+        o += left_out == 1 and o < len(outer)
     return builder.build()
 
 
