@@ -22,9 +22,9 @@ from spmd.kernels.core import Kernel
 from spmd.types import TensorType
 
 #: Elements of one block: its handful of scratch arrays fit a core's second-level cache.
-BLOCK = 32768
-#: Smaller arrays stay in cache anyway; blocking them would only add calls.
-SMALLEST = 1 << 17
+BLOCK = 1 << 16
+#: Smaller arrays stay in the last-level cache anyway; blocking them would only add calls.
+SMALLEST = 1 << 21
 
 
 def fuse(steps: list[Step], results: list[Value]) -> list[Step]:
@@ -125,7 +125,16 @@ def _fusible_shape(step: Step) -> tuple[int, ...] | None:
     shape = _shape(step.outputs[0])
     if shape is None or prod(shape) < SMALLEST:
         return None
-    return shape if all(_shape(value) in (shape, ()) for value in step.inputs) else None
+    return shape if all(_spreads(_shape(value), shape) for value in step.inputs) else None
+
+
+def _spreads(shape: tuple[int, ...] | None, whole: tuple[int, ...]) -> bool:
+    """Whether an operand of `shape` broadcasts to `whole` (rank 0, or 1 in some dimensions)."""
+    if shape is None:
+        return False
+    return shape == () or (
+        len(shape) == len(whole) and all(size in (1, full) for size, full in zip(shape, whole, strict=True))
+    )
 
 
 def _fused_step(group: _Group, needed: list[Value]) -> Step:
@@ -134,7 +143,12 @@ def _fused_step(group: _Group, needed: list[Value]) -> Step:
     whole = tuple(index for index, value in enumerate(inputs) if _shape(value) == group.shape)
     block, scratch = _emit_block(group, inputs, needed)
     dtypes = [value.tensor.dtype for value in needed]
-    call = _blocked(block, group.shape, whole, dtypes, scratch)
+    narrow = {
+        index: shape
+        for index, value in enumerate(inputs)
+        if (shape := _shape(value)) is not None and shape not in ((), group.shape)
+    }
+    call = _blocked(block, group.shape, whole, narrow, dtypes, scratch)
     kernel = Kernel(call, accepts_out=len(needed) == 1, reuses=whole if len(needed) == 1 else ())
     last = group.steps[-1].op
     return Step(last if len(needed) != 1 else _defining(needed[0], last), kernel, inputs, needed)
@@ -197,30 +211,39 @@ def _blocked(
     block: Callable[..., None],
     shape: tuple[int, ...],
     whole: tuple[int, ...],
+    narrow: dict[int, tuple[int, ...]],
     dtypes: list[np.dtype[Any]],
     scratch: list[np.dtype[Any]],
 ) -> Callable[..., Any]:
-    """The closure over whole arrays: runs `block` over all blocks of `shape`."""
+    """The closure over whole arrays: runs `block` over all blocks of `shape`.
+
+    Inputs at `whole` have that shape, inputs at `narrow` have 1 in some dimensions, the others are scalars.
+    """
     size = prod(shape)
-    flat_cuts = list(_cuts((size,)))
-    cuts = list(_cuts(shape))
+    flat_cuts = [(cut, extents, ()) for cut, extents in _cuts((size,))]
+    cuts = [
+        (cut, extents, tuple((index, _narrow_cut(cut, sizes)) for index, sizes in narrow.items()))
+        for cut, extents in _cuts(shape)
+    ]
     flat_largest, shaped_largest = _largest((size,)), _largest(shape)
     one = len(dtypes) == 1
 
     def call(*inputs: Any, out: Any = None) -> Any:
         outputs = [np.empty(shape, dtype) for dtype in dtypes] if out is None else [out]
         operands = list(inputs)
-        if all(inputs[k].flags.c_contiguous for k in whole) and outputs[0].flags.c_contiguous:
+        if not narrow and all(inputs[k].flags.c_contiguous for k in whole) and outputs[0].flags.c_contiguous:
             for k in whole:
                 operands[k] = inputs[k].reshape(size)
             targets, taken, largest = [array.reshape(size) for array in outputs], flat_cuts, flat_largest
         else:
             targets, taken, largest = outputs, cuts, shaped_largest
         spare = [np.empty(largest, dtype) for dtype in scratch]
-        for cut, block_shape in taken:
+        for cut, block_shape, narrow_cuts in taken:
             arguments = operands[:]
             for k in whole:
                 arguments[k] = operands[k][cut]
+            for k, narrow_cut in narrow_cuts:
+                arguments[k] = operands[k][narrow_cut]
             arguments += [target[cut] for target in targets]
             count = prod(block_shape)
             arguments += [buffer[:count].reshape(block_shape) for buffer in spare]
@@ -239,6 +262,14 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[int, 
         for start in range(0, shape[axis], step):
             stop = min(start + step, shape[axis])
             yield (*lead, slice(start, stop)), (stop - start, *inner)
+
+
+def _narrow_cut(cut: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
+    """The part of an array of `sizes` that broadcasts to block `cut`: all of a dimension of size 1."""
+    return tuple(
+        index if size != 1 else 0 if isinstance(index, int) else slice(None)
+        for index, size in zip(cut, sizes, strict=False)
+    )
 
 
 def _largest(shape: tuple[int, ...]) -> int:

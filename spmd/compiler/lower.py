@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
+from spmd.compiler.broadcasts import leave_broadcasts
 from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
@@ -95,7 +96,7 @@ class Lowering:
             else:
                 plan.steps.append(self._step(op))
         if self.options.fuse and self.options.watch is None:
-            plan.steps = fuse(plan.steps, plan.results)
+            plan.steps = fuse(leave_broadcasts(plan.steps, plan.results), plan.results)
         plan_buffers(plan, donated)
         return plan
 

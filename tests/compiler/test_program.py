@@ -204,3 +204,25 @@ func.func @main(%x: tensor<?x3xf32>) -> tensor<?xf32> {
     exe = spmd.compile(spmd.parse(text))
     for rows in (1, 5, 0, 5):
         np.testing.assert_array_equal(exe(np.ones((rows, 3), np.float32))[0], np.full(rows, 6, np.float32))
+
+
+def test_broadcasts_are_left_to_pointwise_ops() -> None:
+    text = """
+func.func @main(%x: tensor<600x4096xf32>, %row: tensor<4096xf32>, %column: tensor<600xf32>, %s: tensor<f32>)
+    -> (tensor<600x4096xf32>, tensor<600x4096xf32>) {
+  %r = stablehlo.broadcast_in_dim %row, dims = [1] : (tensor<4096xf32>) -> tensor<600x4096xf32>
+  %c = stablehlo.broadcast_in_dim %column, dims = [0] : (tensor<600xf32>) -> tensor<600x4096xf32>
+  %t = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<600x4096xf32>
+  %a = stablehlo.add %x, %r : tensor<600x4096xf32>
+  %b = stablehlo.multiply %a, %c : tensor<600x4096xf32>
+  %d = stablehlo.subtract %b, %t : tensor<600x4096xf32>
+  %both = stablehlo.add %r, %c : tensor<600x4096xf32>
+  return %d, %both : tensor<600x4096xf32>, tensor<600x4096xf32>
+}"""
+    rng = np.random.default_rng(0)
+    x, row, column = (rng.standard_normal(shape, np.float32) for shape in ((600, 4096), (4096,), (600,)))
+    s = np.float32(0.5)
+    for fuse in (True, False):
+        d, both = compile_module(spmd.parse(text), fuse=fuse)(x, row, column, s)
+        np.testing.assert_array_equal(d, (x + row) * column[:, None] - s)
+        np.testing.assert_array_equal(both, row + column[:, None])

@@ -1,0 +1,81 @@
+"""Broadcasts left to NumPy.
+
+Pointwise kernels take operands of any shapes that broadcast together, so a pointwise step can read the operand of a
+broadcast_in_dim itself, with 1 for each new dimension. The broadcast then costs nothing, or a reshape, where a view of
+the whole shape costs some microseconds to make. At least one operand keeps the whole shape, which is the result's.
+"""
+
+from __future__ import annotations
+
+from spmd.compiler.steps import Step
+from spmd.ir import Op, Value
+from spmd.kernels.core import Kernel
+from spmd.types import TensorType
+
+_BROADCAST = "stablehlo.broadcast_in_dim"
+
+
+def leave_broadcasts(steps: list[Step], results: list[Value]) -> list[Step]:
+    """The same program in which pointwise steps read narrow operands, without the broadcasts nobody reads any more."""
+    narrow: dict[Value, Value] = {}
+    made: list[Step] = []
+    for step in steps:
+        if step.op.name == _BROADCAST and len(step.inputs) == 1:
+            made += _narrowed(step, narrow)
+        elif step.kernel.pointwise and len(step.outputs) == 1:
+            step.inputs = _narrow_inputs(step, narrow)
+        made.append(step)
+    return _without_unread(made, results)
+
+
+def _narrowed(step: Step, narrow: dict[Value, Value]) -> list[Step]:
+    """Finds what may stand for the broadcast; the step that makes it where it is no value of the program yet."""
+    source, result = step.inputs[0], step.outputs[0]
+    shape = _narrow_shape(step.op)
+    if shape is None:
+        return []
+    known = narrow.get(source, source)
+    if known.tensor.shape in (shape, ()):
+        narrow[result] = known
+        return []
+    if source.tensor.shape == shape:
+        narrow[result] = source
+        return []
+    value = Value(source.tensor.with_shape(shape), step.op, name=result.name)
+    narrow[result] = value
+    return [Step(step.op, Kernel(lambda array: array.reshape(shape), aliases=(0,)), [source], [value])]
+
+
+def _narrow_shape(op: Op) -> tuple[int | None, ...] | None:
+    """The operand's shape with 1 for each new dimension; None where dimensions change places or are unknown."""
+    operand, result = op.operands[0].type, op.results[0].type
+    if not isinstance(operand, TensorType) or not isinstance(result, TensorType):
+        return None
+    dimensions = list(op["broadcast_dimensions"])
+    if not operand.is_static or not result.is_static or dimensions != sorted(dimensions) or operand.is_quantized:
+        return None
+    if not dimensions:
+        return ()
+    shape = [1] * result.rank
+    for dimension, size in zip(dimensions, operand.static_shape, strict=True):
+        shape[dimension] = size
+    return tuple(shape)
+
+
+def _narrow_inputs(step: Step, narrow: dict[Value, Value]) -> list[Value]:
+    shape = step.outputs[0].tensor.shape
+    if not any(value not in narrow and value.tensor.shape == shape for value in step.inputs):
+        return step.inputs
+    return [narrow.get(value, value) for value in step.inputs]
+
+
+def _without_unread(steps: list[Step], results: list[Value]) -> list[Step]:
+    """Without broadcasts, and what was made for them, that nobody reads."""
+    read = set(results)
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if step.op.name == _BROADCAST and not read.intersection(step.outputs):
+            continue
+        read.update(step.inputs)
+        kept.append(step)
+    return kept[::-1]
