@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spmd.kernels.elementwise import BINARY, UNARY
+from spmd.kernels.elementwise import BINARY, COMPARISONS, UNARY
 from spmd.types import ELEMENT_TYPES, ElementType
 from tests.kernels.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
 
@@ -82,6 +82,54 @@ def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) 
         # A complex power is an exponential of a product, whose error grows with its size.
         ulps = 100 if element.is_complex and name == "stablehlo.power" else 4
         check_against_reference(name, operands, element, ulps if element.is_float or element.is_complex else 0)
+
+
+@pytest.mark.parametrize("direction", COMPARISONS)
+@settings(max_examples=3, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+def test_compare_against_reference(direction: str, shape: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    attribute = f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+    for element in ELEMENTS:
+        if element.is_complex and direction not in ("EQ", "NE"):
+            continue
+        operands = [values_of(element, rng, shape) for _ in range(2)]
+        operands[1] = np.where(rng.random(shape) < 0.5, *operands)
+        text = one_op("stablehlo.compare", operands, ("i1", shape), attribute)
+        np.testing.assert_array_equal(run_here(text)[0], run_reference(text)[0])
+
+
+@settings(max_examples=5, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1), scalar=st.booleans())
+def test_select_and_clamp_against_reference(shape: tuple[int, ...], seed: int, scalar: bool) -> None:
+    rng = np.random.default_rng(seed)
+    for element in ELEMENTS:
+        chosen = rng.integers(0, 2, () if scalar else shape).astype(np.bool_)
+        operands = [chosen, *(values_of(element, rng, shape) for _ in range(2))]
+        check_against_reference("stablehlo.select", operands, element, 0)
+        if not element.is_complex:
+            bounds = () if scalar else shape
+            operands = [
+                values_of(element, rng, bounds),
+                values_of(element, rng, shape),
+                values_of(element, rng, bounds),
+            ]
+            text = one_op("stablehlo.clamp", operands, (element.name, shape))
+            assert_close(decoded(run_here(text), element.name), decoded(run_reference(text), element.name), 0)
+
+
+@settings(max_examples=5, deadline=None)
+@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+def test_bits_against_reference(shape: tuple[int, ...], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for element in ELEMENTS:
+        if not element.is_integer:
+            continue
+        operand, amount = (values_of(element, rng, shape) for _ in range(2))
+        for name in ("shift_left", "shift_right_logical", "shift_right_arithmetic"):
+            within = (amount.astype(np.int64) % element.bits).astype(element.dtype)
+            check_against_reference("stablehlo." + name, [operand, within], element, 0)
+        check_against_reference("stablehlo.popcnt", [operand], element, 0)
 
 
 # --- integers at their edges -----------------------------------------------------------------------------------------
