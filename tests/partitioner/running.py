@@ -1,0 +1,43 @@
+"""Running a program whole and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import partitioner
+import spmd
+
+Array = np.ndarray[Any, Any]
+
+
+def run_whole(text: str, arguments: Sequence[Array]) -> tuple[Array, ...]:
+    """The results of a program without shardings, as one process."""
+    return spmd.compile(spmd.parse(text), spmd.ProcessGrid(1, 1))(*arguments)
+
+
+def run_parts(text: str, arguments: Sequence[Array], devices: int, **options: Any) -> list[Array]:
+    """The global results of a program with shardings, on in-process ranks; its per-process program is verified."""
+    module = spmd.parse(text)
+    grid = spmd.ProcessGrid(1, devices)
+    parts = partitioner.partition(module, grid, **options)
+    spmd.verify(parts.module)
+    inputs = [
+        [partitioner.shard_array(a, layout, rank) for a, layout in zip(arguments, parts.in_shardings, strict=True)]
+        for rank in range(devices)
+    ]
+    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    return [
+        partitioner.join_blocks([results[index] for results in found], layout)
+        for index, layout in enumerate(parts.out_shardings)
+    ]
+
+
+def collective_kinds(text: str, devices: int, **options: Any) -> list[str]:
+    """The kinds of the collectives of a program's per-process program, in order."""
+    from partitioner.report import collectives
+
+    parts = partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, devices), **options)
+    return [row.kind for row in collectives(parts.module)]
