@@ -6,7 +6,6 @@ told in one go: `error.diagnostics` lists them.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,35 +18,32 @@ _MOST_SHOWN = 20
 class Source:
     """A text and its name; turns offsets into lines and columns."""
 
-    __slots__ = ("_starts", "name", "text")
+    __slots__ = ("_known", "name", "text")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
-        self._starts: list[int] | None = None
+        self._known = (0, 1)  # an offset and its line: lines are counted from there
 
     def position(self, offset: int) -> tuple[int, int]:
         """(line, column), both from 1."""
-        if self._starts is None:
-            starts = [0]
-            find = self.text.find
-            end = find("\n")
-            while end >= 0:
-                starts.append(end + 1)
-                end = find("\n", end + 1)
-            self._starts = starts
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
+        known, line = self._known
+        if offset >= known:
+            line += self.text.count("\n", known, offset)
+        else:
+            line -= self.text.count("\n", offset, known)
+        self._known = (offset, line)
+        return line, offset - self.text.rfind("\n", 0, offset)
 
-    def line_text(self, line: int) -> str:
-        if self._starts is None:
-            self.position(0)
-        assert self._starts is not None
-        if not 1 <= line <= len(self._starts):
-            return ""
-        start = self._starts[line - 1]
-        end = self.text.find("\n", start)
-        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+    def around(self, offset: int, width: int) -> tuple[str, int, bool]:
+        """Up to `width` characters of the line that has `offset`: text, where it starts, whether the line goes on."""
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        end = len(self.text) if end < 0 else end
+        if end > start and self.text[end - 1] == "\r":
+            end -= 1
+        first = max(start, offset - width // 2) if end - start > width else start
+        return self.text[first : min(end, first + width)], first, first + width < end
 
 
 class Location:
@@ -73,13 +69,11 @@ class Location:
 
     def quote(self) -> str:
         """The source line, shortened around the place, and a caret below it; what cannot be printed is replaced."""
-        line, column = self.source.position(self.offset)
-        text = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in self.source.line_text(line))
-        start = max(0, column - 1 - _QUOTED_WIDTH // 2) if len(text) > _QUOTED_WIDTH else 0
-        shown = text[start : start + _QUOTED_WIDTH]
-        before, after = ("..." if start else ""), ("..." if start + _QUOTED_WIDTH < len(text) else "")
-        lead = "".join("\t" if c == "\t" else " " for c in before + shown[: column - 1 - start])
-        return f"  {before}{shown}{after}\n  {lead}^"
+        text, start, goes_on = self.source.around(self.offset, _QUOTED_WIDTH)
+        shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in text)
+        before = "..." if start and self.source.text[start - 1] != "\n" else ""
+        lead = "".join("\t" if c == "\t" else " " for c in before + shown[: self.offset - start])
+        return f"  {before}{shown}{'...' if goes_on else ''}\n  {lead}^"
 
     def __str__(self) -> str:
         line, column = self.source.position(self.offset)

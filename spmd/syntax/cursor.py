@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn
 from spmd import types as t
 from spmd.attributes import Attribute
 from spmd.dialects.type_rules import type_fault
-from spmd.syntax.lexer import part_offsets, split_parts
+from spmd.syntax.lexer import END, part_offsets, split_parts
 
 #: How deep types, attributes and regions may nest.
 DEEPEST = 64
@@ -36,7 +36,7 @@ class Names:
 
 
 class Cursor:
-    """Reads tokens from `tokens[position]` on; the last token is empty."""
+    """Reads tokens from `tokens[position]` on; empty ones end the list."""
 
     inner: ClassVar[type[Cursor]]
 
@@ -79,7 +79,7 @@ class Cursor:
 
     def split(self) -> None:
         """Takes the next token apart, if it is composite."""
-        parts = split_parts(self.tokens[self.position])[:-1]
+        parts = split_parts(self.tokens[self.position])
         if len(parts) > 1:
             self.tokens[self.position : self.position + 1] = parts
 
@@ -184,7 +184,7 @@ class Cursor:
     def _between(self, start: int, end: int) -> str:
         """The text of the tokens from `start` up to `end`: as it stands inside a composite token, else respaced."""
         offsets = part_offsets(self.text) if self.text else []
-        if len(offsets) == len(self.tokens):
+        if len(offsets) == len(self.tokens) - len(END) + 1:
             return self.text[offsets[start] : offsets[end - 1] + len(self.tokens[end - 1])]
         return " ".join(self.tokens[start:end])
 
@@ -215,7 +215,7 @@ class Cursor:
             # Written over several lines: the outermost text's tokens are read only as a whole.
             inner = self.inside("")
             self.position += 1
-            inner.tokens = split_parts(token + self.balanced())
+            inner.tokens = split_parts(token + self.balanced()) + END
             return inner.whole_type()
         else:
             return self._type_of_parts()
@@ -225,7 +225,7 @@ class Cursor:
 
     def inside(self, text: str) -> Any:
         """A cursor over the parts of the next token, which is composite; its errors have their places in it."""
-        return self.inner(split_parts(text), self.names, text, self)
+        return self.inner(split_parts(text) + END, self.names, text, self)
 
     def whole_type(self) -> t.Type:
         """The type that all of the text is."""
@@ -324,21 +324,18 @@ class Cursor:
         found: list[int | None] = []
         while True:
             token = self.tokens[self.position]
-            if token[:1].isdigit() or token == "?" or token[:2] == "?x":
-                if token[-1] == "x":
-                    found += [self._dimension(part) for part in token[:-1].split("x")]
-                    self.position += 1
-                    continue
-                if not token.isdigit() and token != "?":
-                    self.expected("a dimension")
-                found.append(self._dimension(token))
-                self.position += 1
+            if not (token[:1].isdigit() or token == "?" or token[:2] == "?x"):
+                return tuple(found)
+            several = token[-1] == "x"
+            if not several and not token.isdigit() and token != "?":
+                self.expected("a dimension")
+            rank = len(found) + (token.count("x") if several else 1)
+            if rank > _LARGEST_RANK:
+                self.fail(f"more than {_LARGEST_RANK} dimensions")
+            found += [self._dimension(part) for part in token.removesuffix("x").split("x")]
+            self.position += 1
+            if not several:
                 self._cross()
-                continue
-            break
-        if len(found) > _LARGEST_RANK:
-            self.fail(f"{len(found)} dimensions; at most {_LARGEST_RANK} are supported", self.position - 1)
-        return tuple(found)
 
     def _cross(self) -> None:
         """The `x` between dimensions, which may be stuck to what follows."""

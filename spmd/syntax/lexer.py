@@ -80,17 +80,21 @@ class LongHex(str):
         return self._source[self._start : self._end]
 
 
+#: What ends every list of tokens: as many as the parser ever looks ahead.
+END = [""] * 4
+
+
 def split_parts(text: str) -> list[str]:
-    """The tokens of a composite token's text, none of them composite, with an empty one at the end."""
-    tokens = _PART.findall(text)
-    if len(tokens) > 1 and not tokens[-2]:
+    """The tokens of a composite token's text, none of them composite."""
+    tokens: list[str] = _PART.findall(text)
+    while tokens and not tokens[-1]:
         tokens.pop()
     return tokens
 
 
 def part_offsets(text: str) -> list[int]:
-    """Where each token of `split_parts(text)` starts."""
-    return [match.start(1) for match in _PART.finditer(text)]
+    """Where each token of `split_parts(text)` starts, and where the text ends."""
+    return [*(match.start(1) for match in _PART.finditer(text) if match[1]), len(text)]
 
 
 class OutOfTokens(Exception):
@@ -98,7 +102,7 @@ class OutOfTokens(Exception):
 
 
 class Tokens:
-    """The tokens of a text: `list` holds those at hand, the last one empty; `base` is the number of `list[0]`."""
+    """The tokens of a text: `list` holds those at hand, then the END; `base` is the number of `list[0]`."""
 
     __slots__ = ("_end", "_pieces", "_splits", "base", "list", "piece", "ready", "source")
 
@@ -106,7 +110,7 @@ class Tokens:
         self.source = source
         self.piece = piece
         self.ready = _READY
-        self.list: list[str] = [""]
+        self.list: list[str] = list(END)
         self.base = 0
         self._end = 0
         self._pieces: list[tuple[int, int, int]] = []  # number of the first token, start and end in the text
@@ -121,13 +125,13 @@ class Tokens:
         """Forgets the tokens before `position`, takes more text, and returns the position of the same token."""
         kept = self.list[position:]
         self.base += position
-        kept.pop()
+        del kept[-len(END) :]
         while len(kept) < self.ready and not self.at_end:
             start, end = self._end, self._piece_end()
             self._pieces.append((self.base + len(kept), start, end))
             kept += self._take(start, end)
             self._end = end
-        kept.append("")
+        kept += END
         self.list = kept
         return 0
 
@@ -162,9 +166,15 @@ class Tokens:
             return following
         last = prior = start
         for match in _TOKEN.finditer(text, start, min(len(text), end + self.piece)):
-            prior, last = last, match.end()
+            token = match[1]
+            if token == '"':
+                # A string that ends behind what was looked at.
+                prior = match.start(1)
+                break
+            if token:
+                prior, last = last, match.end()
         # The last token may go on beyond what was looked at.
-        return len(text) if last >= len(text) else prior if prior > start else len(text)
+        return len(text) if last >= len(text) or prior <= start else prior
 
     def _take(self, start: int, end: int) -> list[str]:
         text = self.source.text
@@ -177,7 +187,7 @@ class Tokens:
 
     def split(self, position: int) -> None:
         """Replaces the composite token at `position` by its parts."""
-        parts = split_parts(self.list[position])[:-1]
+        parts = split_parts(self.list[position])
         if len(parts) > 1:
             self._splits.append(self.base + position)
             self.list[position : position + 1] = parts

@@ -62,7 +62,7 @@ def float_array(values: Array, texts: Callable[[], list[str]], element: ElementT
     below = _round(np.nextafter(values, -np.inf), element.dtype)
     above = _round(np.nextafter(values, np.inf), element.dtype)
     width = bit_dtype(element)
-    doubtful = np.flatnonzero(below.view(width) != above.view(width))
+    doubtful = np.flatnonzero((below.view(width) != above.view(width)) & (values != 0) & np.isfinite(values))
     if doubtful.size:
         _settle(rounded, doubtful, below, above, texts())
     return rounded

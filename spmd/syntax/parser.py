@@ -61,7 +61,7 @@ class Parser(AttributeCursor):
     def __init__(self, source: Source, *, all_at_once: bool = False) -> None:
         self.stream = Tokens(source)
         if all_at_once:
-            self.stream.ready = len(source.text) + 1
+            self.stream.ready = self.stream.piece = len(source.text) + 1
         super().__init__(self.stream.list, Names())
         self.source = source
         self.values: dict[str, Value] = {}
@@ -74,7 +74,7 @@ class Parser(AttributeCursor):
     # --- tokens and errors ---
 
     def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
-        if position >= len(self.tokens) - 1 and not self.stream.at_end:
+        if not (self.tokens[self.position] and self.tokens[position]) and not self.stream.at_end:
             raise OutOfTokens
         place = self.stream.offset(self.stream.base + position) + offset
         found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), message)]
@@ -123,7 +123,7 @@ class Parser(AttributeCursor):
         self.ready()
         location = TokenLocation(self.stream, 0)
         while True:
-            if len(self.tokens) - self.position == 1 and not self.stream.at_end:
+            if not self.tokens[self.position] and not self.stream.at_end:
                 raise OutOfTokens  # what was read last may go on
             self.ready()
             token = self.tokens[self.position]
@@ -602,7 +602,7 @@ class Parser(AttributeCursor):
         append = block.ops.append
         while True:
             if len(self.tokens) - self.position < 1024:
-                if len(self.tokens) - self.position == 1 and not self.stream.at_end:
+                if not self.tokens[self.position] and not self.stream.at_end:
                     raise OutOfTokens  # what was read last may go on
                 self.ready()
             token = self.tokens[self.position]
