@@ -6,6 +6,7 @@ from spmd import types as t
 from spmd.dialects import kinds
 from spmd.dialects.core import attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet
+from spmd.ir import Op
 
 
 def _like(text: str, *element_kinds: str) -> TypeSet:
@@ -85,6 +86,13 @@ CMPI = define(
     assembly="$predicate `,` $lhs `,` $rhs attr-dict `:` type($lhs)",
     traits=["pure", "elementwise"],
 )
+
+
+@CMPI.infer
+def _(op: Op) -> list[t.Type]:
+    type = op.operands[0].type
+    return [type.with_element_type(t.I1) if isinstance(type, t.TensorType) else t.I1]
+
 
 SELECT = define(
     "arith.select",

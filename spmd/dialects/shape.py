@@ -6,7 +6,7 @@ Shapes are `!shape.shape` or `tensor<?xindex>`, sizes `!shape.size` or `index`, 
 from __future__ import annotations
 
 from spmd.dialects import kinds
-from spmd.dialects.core import OpDef, attribute, define, operand, region, result
+from spmd.dialects.core import Infer, OpDef, attribute, define, operand, region, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
 from spmd.types import I1, INDEX, OpaqueType, TensorType, Type
 
@@ -179,3 +179,24 @@ ASSUMING_YIELD = define(
     assembly="attr-dict ($operands^ `:` type($operands))?",
     traits=["pure", "terminator"],
 )
+
+
+def _always(type: Type) -> Infer:
+    return lambda op: [type]
+
+
+for _declared, _type in (
+    (CSTR_BROADCASTABLE, WITNESS_TYPE),
+    (CSTR_EQ, WITNESS_TYPE),
+    (CSTR_REQUIRE, WITNESS_TYPE),
+    (CONST_WITNESS, WITNESS_TYPE),
+    (ASSUMING_ALL, WITNESS_TYPE),
+    (IS_BROADCASTABLE, I1),
+    (SHAPE_EQ, I1),
+    (FROM_EXTENTS, SHAPE_TYPE),
+    (FROM_EXTENT_TENSOR, SHAPE_TYPE),
+    (INDEX_TO_SIZE, SIZE_TYPE),
+    (CONST_SIZE, SIZE_TYPE),
+    (SIZE_TO_INDEX, INDEX),
+):
+    _declared.infer(_always(_type))

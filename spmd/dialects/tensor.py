@@ -49,3 +49,7 @@ CAST = define(
     assembly="$source attr-dict `:` type($source) `to` type($dest)",
     traits=["pure"],
 )
+
+DIM.infer(lambda op: [INDEX])
+RANK.infer(lambda op: [INDEX])
+EXTRACT.infer(lambda op: [op.operands[0].tensor.element_type])
