@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from spmd import types as t
-from spmd.builder.computation import XlaComputation, element_of, make, pack, unpack
+from spmd.attributes import DenseAttr, StringAttr
+from spmd.builder.computation import SHARDING, XlaComputation, element_of, make, pack, unpack
 from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.op import XlaOp
 from spmd.builder.operation import OPERATIONS
@@ -51,6 +52,8 @@ class XlaBuilder:
         self._last: Value | None = None
         self._return: Value | None = None
         self._token: Value | None = None
+        self._sharding: str | None = None
+        self._parameter_shardings: dict[int, str] = {}
         self._location: Location = UNKNOWN
         self._depth = 0
 
@@ -69,6 +72,16 @@ class XlaBuilder:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *OPERATIONS]
+
+    # --- shardings ---------------------------------------------------------------------------------------------------
+
+    def set_sharding(self, sharding: str) -> None:
+        """Values added from here on are laid out as GSPMD's `sharding` says (`{devices=[2,1]<=[2]}`)."""
+        self._sharding = sharding
+
+    def clear_sharding(self) -> None:
+        """Values added from here on have no sharding of their own."""
+        self._sharding = None
 
     # --- building ----------------------------------------------------------------------------------------------------
 
@@ -108,7 +121,8 @@ class XlaBuilder:
             value.owner, value.index = finished, index
         names = tuple(name for _, name, _ in entries)
         shape = ProgramShape(tuple(shape for _, _, shape in entries), Shape.of(result.type), names)
-        return XlaComputation(self._name, finished, result, shape, dict(self.called))
+        shardings = [self._parameter_shardings.get(number) for number in numbers]
+        return XlaComputation(self._name, finished, result, shape, dict(self.called), shardings)
 
     build = Build
 
@@ -164,6 +178,9 @@ class XlaBuilder:
     def _note_result(self, result: R) -> R:
         if isinstance(result, XlaOp):
             self._last = result.value
+            origin = result.value.defining_op if result.value is not None else None
+            if self._sharding is not None and origin is not None:
+                origin.discardable[SHARDING] = StringAttr(self._sharding.encode())
         return result
 
     def _error(self, name: str, message: str, location: Location) -> BuilderError:
@@ -195,6 +212,8 @@ class XlaBuilder:
             raise ArgumentError("parameter_number", f"parameter {number} is there already")
         value = Value(shape.ir_type, self.block, number, name or None)
         self._parameters[number] = (value, name or f"p{number}", shape)
+        if self._sharding is not None:
+            self._parameter_shardings[number] = self._sharding
         return XlaOp(self, value)
 
     def value(self, operand: Any, argument: str) -> Value:
@@ -252,8 +271,6 @@ class XlaBuilder:
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
         """A constant; a broadcast view of one element stays one."""
-        from spmd.attributes import DenseAttr
-
         kind = t.tensor_of(array)
         (value,) = self.emit("stablehlo.constant", [], {"value": DenseAttr(array, kind)}, [kind])
         return value

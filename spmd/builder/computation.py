@@ -19,22 +19,33 @@ if TYPE_CHECKING:
 _SERIAL = itertools.count()
 #: Attributes that name a computation.
 CALLEES = ("callee", "decomposition")
+#: The attribute that carries a GSPMD sharding.
+SHARDING = "mhlo.sharding"
 
 
 class XlaComputation:
     """A computation: parameters, ops and a result. `Build` of a builder makes one; it does not change any more.
 
-    `called` holds the computations that its ops call by name, by that name.
+    `called` holds the computations that its ops call by name, by that name; `parameter_shardings` GSPMD's text for
+    each parameter that has one, `result_shardings` for each result (none, or all).
     """
 
     def __init__(
-        self, name: str, block: Block, result: Value, shape: ProgramShape, called: dict[str, XlaComputation]
+        self,
+        name: str,
+        block: Block,
+        result: Value,
+        shape: ProgramShape,
+        called: dict[str, XlaComputation],
+        parameter_shardings: Sequence[str | None] = (),
     ) -> None:
         self._name = name
         self.block = block
         self.result = result
         self._shape = shape
         self.called = called
+        self.parameter_shardings = tuple(parameter_shardings)
+        self.result_shardings: tuple[str, ...] = ()
         self.symbol = f"{name}.{next(_SERIAL)}"
         self.loaded: dict[object, LoadedComputation] = {}
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 from spmd import types as t
-from spmd.builder.computation import CALLEES, XlaComputation, drop_unused_tuples, inline, leaf_types, make, unpack
+from spmd.attributes import DictAttr, StringAttr
+from spmd.builder.computation import (
+    CALLEES,
+    SHARDING,
+    XlaComputation,
+    drop_unused_tuples,
+    inline,
+    leaf_types,
+    make,
+    unpack,
+)
 from spmd.dialects.core import OPS
 from spmd.ir import Block, Function, Module, Region
 
@@ -52,6 +62,9 @@ def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Func
     kind = t.FunctionType(tuple(computation.parameter_types), tuple(leaf_types(computation.result.type)))
     attributes: dict[str, object] = {"sym_name": symbol, "function_type": kind}
     attributes["sym_visibility"] = "public" if public else "private"
+    for name, texts in (("arg_attrs", computation.parameter_shardings), ("res_attrs", computation.result_shardings)):
+        if any(texts):
+            attributes[name] = tuple(DictAttr({SHARDING: StringAttr(s.encode())} if s else {}) for s in texts)
     return Function("func.func", (), (), attributes, [Region([block])], definition=OPS.get("func.func"))
 
 

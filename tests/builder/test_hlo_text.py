@@ -11,9 +11,10 @@ import pytest
 
 import spmd
 from collectives.grid import ProcessGrid
-from spmd.builder import Shape, ops
+from spmd.builder import Shape, XlaBuilder, ops
 from spmd.builder.hlo import looks_like_hlo, print_hlo
 from spmd.errors import ParseError, SpmdError
+from spmd.types import TensorType
 from tests.builder.support import build, equal, f32, scalars
 
 jax = pytest.importorskip("jax")
@@ -290,6 +291,49 @@ def test_errors_have_their_place(body: str, reason: str) -> None:
 def test_what_is_no_module_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         spmd.parse(text, "m.hlo")
+
+
+def test_fusions_are_calls() -> None:
+    text = """HloModule m
+fused { p = f32[2]{0} parameter(0)
+  ROOT n = f32[2]{0} negate(p) }
+ENTRY e {
+  x = f32[2]{0} parameter(0)
+  ROOT f = f32[2]{0} fusion(x), kind=kLoop, calls=fused
+}
+"""
+    equal(run_text(text, f32([1, 2]))[0], [-1, -2])
+
+
+@pytest.mark.parametrize("from_builder", [True, False])
+def test_shardings_are_kept(from_builder: bool) -> None:
+    """GSPMD's shardings of parameters, of values and of the root split the program over four processes."""
+    if from_builder:
+        b = XlaBuilder("sharded")
+        b.set_sharding("{devices=[4,1]<=[4]}")
+        x = b.Parameter(0, Shape("f32[8,3]"), "x")
+        b.clear_sharding()
+        w = b.Parameter(1, Shape("f32[3,2]"), "w")
+        b.set_sharding("{devices=[4,1]<=[4]}")
+        ops.CustomCall("Sharding", [ops.Dot(x, w)], Shape("f32[8,2]"))
+        module = b.Build().to_stablehlo()
+    else:
+        module = spmd.parse("""HloModule sharded, num_partitions=4
+ENTRY main {
+  x = f32[8,3]{1,0} parameter(0), sharding={devices=[4,1]<=[4]}
+  w = f32[3,2]{1,0} parameter(1), sharding={replicated}
+  ROOT y = f32[8,2]{1,0} dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sharding={devices=[4,1]<=[4]}
+}
+""")
+    x_array, w_array = X[:, :3].repeat(2, 0), X[:3, :2]
+    for program in (module, spmd.parse(print_hlo(module))):
+        spmd.verify(program)
+        executable = spmd.compile(program, ProcessGrid(num_partitions=4))
+        assert [type.shape for type in executable.in_types if isinstance(type, TensorType)] == [(2, 3), (3, 2)]
+        parts = [[x_array[2 * rank : 2 * rank + 2], w_array] for rank in range(4)]
+        got = spmd.run_parallel([[executable] * 4], ProcessGrid(num_partitions=4), parts)
+        whole = np.concatenate([result[0] for result in got]) if got[0][0].shape[0] == 2 else got[0][0]
+        np.testing.assert_allclose(whole, x_array @ w_array, rtol=1e-6)
 
 
 def test_ops_that_hlo_text_has_not_are_refused() -> None:

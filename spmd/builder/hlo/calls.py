@@ -79,6 +79,13 @@ def _unquoted(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] == '"' else text
 
 
+@instruction("fusion")
+def _fusion(call: Call) -> XlaOp:
+    """What was fused is a computation like any other: how it is run is not part of its meaning."""
+    call.attribute("kind", "")
+    return ops.Call(call.computation("calls"), call.operands(), builder=call.builder)  # type: ignore[call-arg]
+
+
 @instruction("conditional")
 def _conditional(call: Call) -> XlaOp:
     chooser, *operands = call.operands()
@@ -108,6 +115,8 @@ def _custom_call(call: Call) -> XlaOp:
     version = versions.get(call.attribute("api_version", ""), 1)
     config = call.attribute("backend_config", "{}") if version == _TYPED else call.string("backend_config")
     target = call.string("custom_call_target")
+    if target == "xla.sdy.FuncResultSharding":  # says where a result lies, as the root's sharding does
+        return call.operand()
     return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
 
 

@@ -86,7 +86,13 @@ class _Scope:
                 self._values[instruction.name] = self._instruction(instruction)
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
-            return self.builder.Build(self._values[root.name])
+            computation = self.builder.Build(self._values[root.name])
+        given = root.attributes.get("sharding")
+        if given is not None:
+            texts = split(given.text) if given.text.startswith("{{") else [given.text]
+            leaves = len(computation.result_leaves)
+            computation.result_shardings = tuple(texts) if len(texts) == leaves else (given.text,) * leaves
+        return computation
 
     def _instruction(self, instruction: Instruction) -> XlaOp:
         make = INSTRUCTIONS.get(instruction.opcode)
@@ -95,10 +101,15 @@ class _Scope:
         if instruction.name in self._values:
             raise instruction.fail(f"{instruction.name} is defined twice")
         call = Call(self, instruction)
+        sharding = instruction.attributes.get("sharding")
         try:
+            if sharding is not None and not sharding.text.startswith("{{"):
+                self.builder.set_sharding(sharding.text)
             result = make(call)
         except (ValueError, KeyError, TypeError) as error:
             raise instruction.fail(str(error)) from None
+        finally:
+            self.builder.clear_sharding()
         unknown = set(instruction.attributes) - call.read - IGNORED
         if unknown:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")

@@ -7,9 +7,11 @@ one of its parameters, since HLO computations are closed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spmd import types as t
+from spmd.attributes import Attribute, StringAttr
+from spmd.builder.computation import SHARDING
 from spmd.builder.literal import literal_text
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.errors import Diagnostic, VerificationError
@@ -39,7 +41,9 @@ def print_hlo(module: Module, name: str | None = None) -> str:
     entry = printer.function_body(main)
     parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
     layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
-    header = [f"HloModule {_clean(name or module.symbol or 'module')}", f"entry_computation_layout={layout}"]
+    title = _clean(name or module.symbol or "module")
+    title += "_" * (title in _TYPES)
+    header = [f"HloModule {title}", f"entry_computation_layout={layout}"]
     for symbol, attribute in (("mhlo.num_replicas", "replica_count"), ("mhlo.num_partitions", "num_partitions")):
         count = getattr(module.discardable.get(symbol), "value", 1)
         if count != 1:
@@ -59,12 +63,17 @@ def _result(types: Sequence[t.Type]) -> t.Type:
 
 
 def _clean(name: str) -> str:
-    """`name` as a name of HLO text, whose element types are no names."""
-    cleaned = re.sub(r"[^\w.-]", "_", name)
-    return cleaned + "_" if cleaned in _TYPES else cleaned
+    return re.sub(r"[^\w.-]", "_", name)
 
 
+#: Words that are no names.
 _TYPES = frozenset(primitive.value for primitive in PrimitiveType)
+
+
+def _sharding(attributes: Mapping[str, Attribute], prefix: str = "sharding=") -> list[str]:
+    """The sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is none."""
+    given = attributes.get(SHARDING)
+    return [prefix + given.value] if isinstance(given, StringAttr) else []
 
 
 class _Printer:
@@ -84,9 +93,13 @@ class _Printer:
 
     def function_body(self, function: Function) -> Body:
         body = Body(self)
-        for number, argument in enumerate(function.arguments):
-            body.name_value(argument, body.add("parameter", argument.type, [str(number)], stem=argument.name))
+        for number, (argument, given) in enumerate(zip(function.arguments, function.argument_attributes, strict=True)):
+            sharding = _sharding(given)
+            body.name_value(argument, body.add("parameter", argument.type, [str(number)], sharding, argument.name))
         body.fill(function.body)
+        results = [text for entry in function.result_attributes for text in _sharding(entry, "")]
+        if results and len(results) == len(function.type.results):
+            body.share_root(results[0] if len(results) == 1 else "{" + ", ".join(results) + "}")
         return body
 
     def function(self, symbol: str) -> str:
@@ -151,6 +164,7 @@ class Body:
         """The instruction for `op`: one result is its value, several (or `tupled`) are elements of a tuple."""
         names = [one if isinstance(one, str) else self.name_of(one) for one in operands]
         many = len(op.results) != 1 if tupled is None else tupled
+        attributes = [*attributes, *_sharding(op.discardable)]
         whole = t.TupleType(tuple(op.result_types)) if many else op.result.type
         made = self.add(opcode, whole, names, attributes)
         if many:
@@ -184,6 +198,12 @@ class Body:
                 raise VerificationError(Diagnostic(op.location, "HLO text cannot express this op", op.name))
             convert(self, op)
         self._root = self.joined(block.terminator.operands)
+
+    def share_root(self, sharding: str) -> None:
+        """Says how the root is laid out, where it does not say so itself."""
+        index = next(i for i, (name, _) in enumerate(self._lines) if name == self._root)
+        if ", sharding=" not in self._lines[index][1]:
+            self._lines[index] = (self._root, f"{self._lines[index][1]}, sharding={sharding}")
 
     def applied(self, region: Region, stem: str = "region") -> str:
         """The computation that a region on scalars is: its parameters are the block's arguments."""

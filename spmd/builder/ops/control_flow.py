@@ -210,12 +210,14 @@ def CustomCall(
         config = _dictionary(opaque if isinstance(opaque, Mapping) else _decoded(opaque) or "{}")
     else:
         config = _decoded(opaque)
-    attributes = {
-        "call_target_name": str(target_name),
+    given = {
         "has_side_effect": bool(has_side_effect),
         "backend_config": config,
         "api_version": checks.integer(api_version, "api_version", 0),
     }
+    defaults = {"has_side_effect": False, "backend_config": "", "api_version": 1}
+    attributes = {name: value for name, value in given.items() if value != defaults[name]}
+    attributes["call_target_name"] = str(target_name)
     return builder.pack(kind, builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind)))
 
 
