@@ -76,9 +76,13 @@ def propagate(
 
 
 def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] | None]:
+    """The atoms that may propagate, round by round; None: all of them."""
     rounds: list[frozenset[int] | None] = []
     done: frozenset[int] = frozenset()
+    known = {atom.name for atom in mesh.atoms}
     for name in names:
+        if name not in known:
+            raise CompileError(f'no axis "{name}" to propagate first; the mesh has {mesh.text}')
         done |= frozenset(index for index, atom in enumerate(mesh.atoms) if atom.name == name)
         rounds.append(done)
     return [*rounds, None]
