@@ -165,13 +165,15 @@ class MpiCommunicator(Communicator):
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         data = array.copy().view(layout.wire_dtype(array.dtype))
-        MpiRequest.detach(self.comm.Isend(data, target, _FIRST_CHANNEL_TAG + tag), data)
+        text = f"process {self.members[self.rank]} sends {_extent(array.shape, array.dtype)}"
+        text += (f" at {where}" if where else "") + f" to process {self.members[target]}, which does not receive it"
+        # Synchronous: it is complete when it has been received, so that one that nobody receives is noticed.
+        MpiRequest.detach(self.comm.Issend(data, target, _FIRST_CHANNEL_TAG + tag), data, text)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         out = np.empty(shape, dtype)
         peer, status, found = self.members[source], MPI.Status(), []
-        extent = "x".join(map(str, shape)) or "scalar"
-        label = f"receive of {extent} {out.dtype} from process {peer}" + (f" at {where}" if where else "")
+        label = f"receive of {_extent(shape, out.dtype)} from process {peer}" + (f" at {where}" if where else "")
 
         def arrived() -> bool:
             message = self.comm.Improbe(source, _FIRST_CHANNEL_TAG + tag, status)
@@ -474,6 +476,10 @@ def _native(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MP
     native = native_reduction(operation.arithmetic)
     assert native is not None
     return native
+
+
+def _extent(shape: Shape, dtype: np.dtype[Any]) -> str:
+    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"
 
 
 def _pass(array: Array) -> Message:

@@ -45,9 +45,9 @@ class MpiRequest:
         return cls((), None, out, None, Activity(), None)
 
     @staticmethod
-    def detach(request: MPI.Request, buffer: Array) -> None:
-        """Sees ``request`` to its end, keeping ``buffer`` until then; nobody waits for it."""
-        _progress.adopt(request, buffer)
+    def detach(request: MPI.Request, buffer: Array, text: str) -> None:
+        """Sees ``request`` to its end, keeping ``buffer`` until then; ``text`` says what it is if it has none."""
+        _progress.adopt(request, buffer, text)
 
     def wait(self) -> Array:
         if self._requests:
@@ -71,7 +71,7 @@ class _Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pending: dict[int, MPI.Request] = {}
-        self._buffers: dict[int, Array] = {}
+        self._detached: dict[int, tuple[Array, str]] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -85,15 +85,20 @@ class _Progress:
                 self._thread.start()
         self._wake.set()
 
-    def adopt(self, request: MPI.Request, buffer: Array) -> None:
+    def adopt(self, request: MPI.Request, buffer: Array, text: str) -> None:
         with self._lock:
-            self._buffers[id(request)] = buffer
+            self._detached[id(request)] = buffer, text
         self.add([request])
 
     def remove(self, requests: Sequence[MPI.Request]) -> None:
         with self._lock:
             for request in requests:
                 self._pending.pop(id(request), None)
+
+    def unfinished(self) -> list[str]:
+        """What detached requests are that have not ended."""
+        with self._lock:
+            return [text for _, text in self._detached.values()]
 
     def _run(self) -> None:
         while not MPI.Is_finalized():
@@ -102,10 +107,15 @@ class _Progress:
                 for key, request in list(self._pending.items()):
                     if request.Test():
                         del self._pending[key]
-                        self._buffers.pop(key, None)
+                        self._detached.pop(key, None)
                 if not self._pending:
                     self._wake.clear()
             time.sleep(_PERIOD)
 
 
 _progress = _Progress()
+
+
+def unfinished() -> list[str]:
+    """What sends of this rank nobody has received so far."""
+    return _progress.unfinished()

@@ -22,6 +22,7 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
+from collectives.mpi_request import unfinished
 from collectives.states import ranks_text, states_text
 
 log = logging.getLogger("collectives")
@@ -178,6 +179,12 @@ class Watcher:
         while not everyone.Test():
             self._serve()
             time.sleep(0.001)
+        # Nobody is left to receive anything; what is on its way has a moment to arrive.
+        end = time.monotonic() + _ANSWER
+        while unfinished() and time.monotonic() < end:
+            time.sleep(0.001)
+        if lost := unfinished():
+            self.end_job("\n".join(lost))
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:

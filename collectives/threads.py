@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,10 +28,13 @@ from collectives.states import mismatch_text, states_text
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
+#: What a transfer is for, the group, the positions of sender and receiver, the tag.
+_Key = tuple[str, tuple[int, ...], int, int, int]
 
 log = logging.getLogger("collectives")
 
 _TICK = 0.02  # seconds between two looks at whether anything moves
+_MOST_TOLD = 20
 _GRACE = 5.0  # seconds that processes are given to end after a failure
 
 
@@ -66,6 +70,15 @@ class _Group:
         return self.rounds[number - self.completed]
 
 
+@dataclass(frozen=True)
+class _Posted:
+    """An array on its way, what its receiver must expect, and where it was sent."""
+
+    array: Array
+    label: str
+    where: str
+
+
 class World:
     """What all processes of a grid share."""
 
@@ -75,8 +88,17 @@ class World:
         self.groups: dict[tuple[int, ...], _Group] = {}
         self._operations: dict[Operation, Operation] = {}
         self._known: dict[int, Operation] = {}
-        self.mail: dict[tuple[object, ...], deque[tuple[Array, str]]] = {}
-        self.expecting: dict[tuple[object, ...], int] = {}
+        self.mail: dict[_Key, deque[_Posted]] = {}
+        self.expecting: dict[_Key, int] = {}
+
+    def unreceived(self) -> list[str]:
+        """Transfers that nobody has received."""
+        return [
+            f"process {key[1][key[2]]} sends {posted.label}{_at(posted.where)} to process {key[1][key[3]]}, "
+            "which does not receive it"
+            for key, letters in self.mail.items()
+            for posted in letters
+        ]
 
     def same(self, operation: Operation) -> Operation:
         """The one object that stands for all operations equal to ``operation``."""
@@ -172,36 +194,36 @@ class ThreadCommunicator(Communicator):
 
     def _permute(self, operation: CollectivePermute, where: str) -> Start:
         source, target = operation.source(self.rank), operation.target(self.rank)
-        label = f"{describe(operation)} at {where}" if where else describe(operation)
+        label = describe(operation)
 
         def start(array: Array) -> _Letter | _Done:
             if target is not None:
-                self._post(("permute", self.members, self.rank, target), array.copy(), label)
+                self._post(("permute", self.members, self.rank, target, 0), _Posted(array.copy(), label, where))
             if source is None:
                 return _Done(filled(operation))
-            return _Letter(self, ("permute", self.members, source, self.rank), label)
+            return _Letter(self, ("permute", self.members, source, self.rank, 0), label, where)
 
         return start
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         label = f"a transfer of {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
-        self._post(("channel", self.members, self.rank, target, tag), array.copy(), label)
+        self._post(("channel", self.members, self.rank, target, tag), _Posted(array.copy(), label, where))
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
         return _Letter(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
-    def _post(self, key: tuple[object, ...], array: Array, label: str) -> None:
+    def _post(self, key: _Key, posted: _Posted) -> None:
         scheduler = self.world.scheduler
         with scheduler.lock:
             if scheduler.failure is not None:
                 raise Stopped
-            self.world.mail.setdefault(key, deque()).append((array, label))
+            self.world.mail.setdefault(key, deque()).append(posted)
             sleeper = self.world.expecting.pop(key, None)
             if sleeper is not None:
                 scheduler.wake((sleeper,))
 
-    def _collect(self, key: tuple[object, ...], label: str) -> tuple[Array, str]:
+    def _collect(self, key: _Key, label: str) -> _Posted:
         scheduler, rank = self.world.scheduler, self.world_rank
         scheduler.lock.acquire()
         letters = self.world.mail.setdefault(key, deque())
@@ -262,22 +284,20 @@ class _Letter:
 
     __slots__ = ("_communicator", "_key", "_label", "_where")
 
-    def __init__(
-        self, communicator: ThreadCommunicator, key: tuple[object, ...], label: str, where: str = ""
-    ) -> None:
+    def __init__(self, communicator: ThreadCommunicator, key: _Key, label: str, where: str) -> None:
         self._communicator, self._key, self._label, self._where = communicator, key, label, where
 
     def wait(self) -> Array:
         members = self._communicator.members
-        sender = members[int(self._key[2])]  # type: ignore[call-overload]
-        place = f" at {self._where}" if self._where else ""
-        array, sent = self._communicator._collect(self._key, f"{self._label}{place}, for process {sender}")
-        if sent != self._label:
+        sender, receiver = members[self._key[2]], self._communicator.world_rank
+        expected = f"{self._label}{_at(self._where)}"
+        posted = self._communicator._collect(self._key, f"{expected}, for process {sender}")
+        if posted.label != self._label:
             raise CollectiveError(
-                f"process {sender} sends what process {self._communicator.world_rank} does not expect:\n"
-                f"  process {sender}: {sent}\n  process {self._communicator.world_rank}: {self._label}{place}"
+                f"process {sender} sends what process {receiver} does not expect:\n"
+                f"  process {sender}: {posted.label}{_at(posted.where)}\n  process {receiver}: {expected}"
             )
-        return array
+        return posted.array
 
 
 class _Done:
@@ -290,6 +310,10 @@ class _Done:
 
     def wait(self) -> Array:
         return self._result
+
+
+def _at(where: str) -> str:
+    return f" at {where}" if where else ""
 
 
 def _own(result: Array, operand: Array) -> Array:
@@ -349,6 +373,9 @@ def run(
         if scheduler.failed_rank is not None:
             scheduler.failure.add_note(f"in process {scheduler.failed_rank}")
         raise scheduler.failure
+    lost = world.unreceived()
+    if lost:
+        raise CollectiveError("\n".join(lost[:_MOST_TOLD]))
     return results
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
-from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError
+from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.process_groups import channel_id
@@ -76,7 +76,7 @@ def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[i
     try:
         return permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)
     except GroupError as error:
-        raise CompileError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
 
 
 def _found_end(process: Process, channel: int, sending: bool) -> int:

@@ -16,12 +16,12 @@ from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs, 
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh
 from spmd.dialects.structs import AxisRef, Mesh, ReplicaGroupMeshAxes
-from spmd.errors import CompileError, Diagnostic
+from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
 
 
 def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
-    """The groups of ranks of `op`. CompileError for ids that the grid does not have, or that are given twice."""
+    """The groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given twice."""
     family = op.name.removeprefix("stablehlo.")
     try:
         ids = _ids(op, module)
@@ -31,15 +31,15 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
         return strategy(family, channel_id(op), global_ids)(grid, ids)
     except GroupError as error:
         text = f"replica_groups, on a {grid} process grid: {error}"
-        raise CompileError(Diagnostic(op.location, text, op.name)) from None
+        raise CollectiveError(Diagnostic(op.location, text, op.name)) from None
 
 
 def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
-    """The (source, target) ranks of `op`. CompileError for ids that the grid does not have, or that are given twice."""
+    """The (source, target) ranks of `op`. CollectiveError for ids that the grid does not have, or given twice."""
     try:
         return permute_pairs(grid, op["source_target_pairs"], channel_id(op))
     except GroupError as error:
-        raise CompileError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
 
 
 def channel_id(op: Op) -> int:

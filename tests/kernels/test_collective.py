@@ -29,13 +29,13 @@ def test_a_process_in_no_group_is_an_error() -> None:
 
 def test_groups_that_do_not_fit_the_grid_are_found_when_compiling() -> None:
     module = spmd.parse(all_reduce("replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"), name="test.mlir")
-    with pytest.raises(spmd.CompileError, match="on a 2x2 process grid: replica id 2 is out of range"):
+    with pytest.raises(spmd.CollectiveError, match="on a 2x2 process grid: replica id 2 is out of range"):
         spmd.compile(module, SQUARE)
 
 
 def test_pairs_that_do_not_fit_the_grid_are_found_when_compiling() -> None:
     module = spmd.parse(PROGRAMS["collective_permute: a ring, a self send, zeros"].text, name="test.mlir")
-    with pytest.raises(spmd.CompileError, match="on a 2x2 process grid: source_target_pairs, source: partition id 2"):
+    with pytest.raises(spmd.CollectiveError, match="on a 2x2 process grid: source_target_pairs, source: partition id 2"):
         spmd.compile(module, SQUARE)
 
 
