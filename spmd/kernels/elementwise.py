@@ -78,9 +78,9 @@ class Function:
         return widened(whole, element, arity) if whole is not None and is_sub_byte(element) else whole
 
 
-def _number(function: Call, **others: Any) -> Function:
+def _number(function: Call) -> Function:
     """A ufunc that serves every type as it is."""
-    return Function(function, function, function, function, function, function, native_half=True, **others)
+    return Function(function, function, function, function, function, function, native_half=True)
 
 
 def _integer(function: Call, boolean: Call | None = None) -> Function:
@@ -236,8 +236,7 @@ def _sub_byte_shift(function: Call, element: t.ElementType, *, signed: bool) -> 
 def popcnt(op: Op, context: Context) -> Kernel:
     element = element_of(op.operands[0])
     if is_sub_byte(element):
-        unsigned = t.ELEMENT_TYPES[f"ui{element.bits}"]
-        return pointwise(op, _bit_table(np.bitwise_count, unsigned, element))
+        return pointwise(op, _bit_table(np.bitwise_count, element))
     return pointwise(op, on_integer.population_count(element.dtype))
 
 
@@ -245,13 +244,12 @@ def popcnt(op: Op, context: Context) -> Kernel:
 def count_leading_zeros(op: Op, context: Context) -> Kernel:
     element = element_of(op.operands[0])
     if is_sub_byte(element):
-        unsigned = t.ELEMENT_TYPES[f"ui{element.bits}"]
         zeros = on_integer.leading_zeros(np.dtype(np.uint8))
-        return pointwise(op, _bit_table(lambda x: zeros(x) - (8 - element.bits), unsigned, element))
+        return pointwise(op, _bit_table(lambda x: zeros(x) - (8 - element.bits), element))
     return pointwise(op, on_integer.leading_zeros(element.dtype))
 
 
-def _bit_table(function: Call, unsigned: t.ElementType, element: t.ElementType) -> Call:
+def _bit_table(function: Call, element: t.ElementType) -> Call:
     """`function` of the bit pattern of a 2- or 4-bit integer, as a table."""
     mask = np.uint8(2**element.bits - 1)
     table = function(np.arange(2**element.bits, dtype=np.uint8)).astype(np.int8).astype(element.dtype).view(np.uint8)
@@ -310,7 +308,41 @@ _SMALL = 2048
 
 @kernel("stablehlo.select")
 def select(op: Op, context: Context) -> Kernel:
-    return pointwise(op, selection(op.result.tensor.dtype))
+    dtype = op.result.tensor.dtype
+    if _blends(dtype):
+        for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
+            if _has_no_bits(op.operands[position]):
+                return pointwise(op, _masking(dtype, dropped))
+    return pointwise(op, selection(dtype))
+
+
+def _blends(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of the dtype can be chosen by their bits."""
+    return dtype.itemsize <= 8 and dtype.kind != "c"
+
+
+def _has_no_bits(value: Value) -> bool:
+    """Whether `value` is a constant whose elements are all +0."""
+    constant = constant_of(value)
+    return constant is not None and not np.ascontiguousarray(constant).view(np.uint8).any()
+
+
+def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
+    """The selection in which the operand that the predicate's byte `dropped` chooses is +0: one conjunction."""
+    signed = np.dtype(f"i{dtype.itemsize}")
+
+    def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        values, zeros = (x, y) if dropped == 0 else (y, x)
+        if zeros.size > max(values.size, chosen.size):  # only they have the result's shape
+            return on_float.select(chosen, x, y, out)
+        mask = np.negative(chosen.view(np.int8)) if dropped == 0 else np.subtract(chosen.view(np.int8), dropped)
+        bits = values.view(signed)
+        if out is None:
+            return np.bitwise_and(bits, mask).view(dtype)
+        np.bitwise_and(bits, mask, out=out.view(signed))
+        return out
+
+    return call
 
 
 def selection(dtype: np.dtype[Any]) -> Call:
@@ -319,7 +351,7 @@ def selection(dtype: np.dtype[Any]) -> Call:
     np.where branches on every element, which an unpredictable predicate makes eight times slower than blending
     the bits.
     """
-    if dtype.itemsize > 8 or dtype.kind == "c":
+    if not _blends(dtype):
         return on_float.select
     signed = np.dtype(f"i{dtype.itemsize}")
 

@@ -145,7 +145,7 @@ def _unary_kernel(op: Op, call: Call) -> Kernel:
 
 def _is_uniform(type: t.TensorType) -> bool:
     """Whether every element is read in the same way."""
-    return not type.is_quantized or not (_quantized(type).is_per_axis or _quantized(type).block_sizes)
+    return not type.is_quantized or not _quantized(type).is_per_axis
 
 
 def _lookup(function: Call, source: np.dtype[Any], target: np.dtype[Any]) -> Call:
@@ -222,19 +222,8 @@ def _parameters(type: t.TensorType, expressed: np.dtype[Any]) -> tuple[Array, Ar
     quantized = _quantized(type)
     scales = np.array(quantized.scales, np.float64).astype(expressed)
     zero_points = np.array(quantized.zero_points, np.int64)
-    if quantized.block_sizes:
-        return _spread(scales, type), _spread(zero_points, type)
     if quantized.quantization_dimension is None:
         return scales.reshape(()), zero_points.reshape(())
     shape = [1] * type.rank
     shape[quantized.quantization_dimension] = -1
     return scales.reshape(shape), zero_points.reshape(shape)
-
-
-def _spread(parameters: Array, type: t.TensorType) -> Array:
-    """Parameters of blocks, one for each element along the dimensions that have blocks."""
-    quantized = _quantized(type)
-    spread = parameters.reshape(quantized.block_shape)
-    for dimension, size in quantized.block_sizes:
-        spread = np.repeat(spread, size, axis=dimension)
-    return spread
