@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spmd
 from spmd.kernels.elementwise import BINARY, COMPARISONS, UNARY
 from spmd.types import ELEMENT_TYPES, ElementType
 from tests.kernels.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
@@ -300,3 +301,26 @@ def test_narrow_floats_round_once() -> None:
                 else BINARY["stablehlo." + name].call(element, 2)(x, y)
             )
             np.testing.assert_array_equal(got.astype(np.float64), exact.astype(np.float64))
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "i1", "i64", "i4", "complex<f32>"])
+@pytest.mark.parametrize("zero_when", ["true", "false"])
+def test_select_between_values_and_zero_keeps_their_bits(element: str, zero_when: str) -> None:
+    choices = "%z, %x" if zero_when == "true" else "%x, %z"
+    tensor = f"tensor<5x1000x{element}>"
+    zero = {"f32": "0.0", "bf16": "0.0", "i1": "false", "complex<f32>": "(0.0, 0.0)"}.get(element, "0")
+    module = spmd.parse(f"""
+func.func @main(%p: tensor<5x1000xi1>, %x: {tensor}) -> {tensor} {{
+  %z = stablehlo.constant dense<{zero}> : {tensor}
+  %r = stablehlo.select %p, {choices} : tensor<5x1000xi1>, {tensor}
+  return %r : {tensor}
+}}""")
+    rng = np.random.default_rng(0)
+    dtype = module.function("main").type.inputs[1].dtype  # type: ignore[attr-defined]
+    x = rng.integers(-5, 5, (5, 1000)).astype(np.float32).astype(dtype)
+    if element == "f32":
+        x[0, :3] = np.nan, -0.0, np.inf
+    p = rng.random((5, 1000)) < 0.5
+    zeros = np.zeros_like(x)
+    expected = np.where(p, zeros, x) if zero_when == "true" else np.where(p, x, zeros)
+    assert spmd.compile(module)(p, x)[0].tobytes() == expected.tobytes()
