@@ -146,6 +146,16 @@ class Watcher:
         if own.waiting is None or own.seconds < self.timeout:
             return  # the wait ended while the others were asked
         text = f"process {self._comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
+        self._warn(text)
+
+    def _tell_of_others(self, waited: float) -> None:
+        """This rank has ended and cannot leave before the others; the lowest such rank says so."""
+        states = self._ask_all()
+        if min(rank for rank, state in states.items() if state.ended) == self._comm.rank:
+            text = f"process {self._comm.rank} has ended {waited:.0f} s ago and waits for the others to end\n"
+            self._warn(text + states_text(self._texts(states)))
+
+    def _warn(self, text: str) -> None:
         if self.abort:
             self.end_job(text)
         else:
@@ -176,8 +186,13 @@ class Watcher:
         self._thread.join()
         self._ended = True
         everyone = self._comm.Ibarrier()
+        since, told = time.monotonic(), 0.0
         while not everyone.Test():
             self._serve()
+            waited = time.monotonic() - since
+            if self.timeout and waited - told > self.timeout:
+                told = waited
+                self._tell_of_others(waited)
             time.sleep(0.001)
         # Nobody is left to receive anything; what is on its way has a moment to arrive.
         end = time.monotonic() + _ANSWER

@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SHARED = Path("/dev/shm")
-MOST_SECONDS = 30.0
+MOST_SECONDS = 15.0  # from the failure to the end of the job, on a machine that does other things too
+STARTING_SECONDS = 120.0
 
 REGION = """({
     ^bb0(%a: tensor<f32>, %b: tensor<f32>):
@@ -49,7 +50,7 @@ wrong = spmd.compile(spmd.parse(other, name="other.mlir"), check_collectives=Tru
 x = np.ones(8, np.float32)
 for step in range(20):
     if step == 10 and exe.process.rank == int(victim):
-        print("going wrong", flush=True)
+        print("going wrong at", time.time(), flush=True)
         if fault == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault == "raise":
@@ -68,7 +69,7 @@ WORDS = {
     "kill": ("rank {victim} ", "was killed by signal 9 (SIGKILL)"),
     "raise": ("rank {victim} of {ranks}", "ValueError: out of cheese"),
     "exit": ("rank {victim} of {ranks}", "exited with status 3"),
-    "hang": ("has waited", "waits", "stablehlo.{name}", "process {victim}: computes"),
+    "hang": ("wait", "process {victim}: computes"),
     "mismatch": ("different collectives", "{name}", "program.mlir:3", "other.mlir:3"),
 }
 
@@ -104,22 +105,25 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
         if self.fault == "hang":
             environment |= {"COLLECTIVE_TIMEOUT": "1", "COLLECTIVE_ABORT": "1"}
         before = _unused_shared_files()
-        start = time.monotonic()
         job = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         try:
-            _, screen = job.communicate(timeout=MOST_SECONDS)
+            said, screen = job.communicate(timeout=STARTING_SECONDS)
         except subprocess.TimeoutExpired:
             job.kill()
-            return [f"did not end in {MOST_SECONDS:.0f} s"]
-        seconds, found = time.monotonic() - start, []
+            return [f"did not end in {STARTING_SECONDS:.0f} s"]
+        if "going wrong at" not in said:
+            return [f"did not come to the failure:\n{screen}"]
+        seconds, found = time.time() - float(said.split()[-1]), []
+        if seconds > MOST_SECONDS:
+            found.append(f"ended {seconds:.1f} s after the failure")
         if job.returncode == 0:
             found.append("status 0")
         last = "\n".join(screen.rstrip().splitlines()[-25:])
         for word in WORDS[self.fault]:
             word = word.format(victim=self.victim, ranks=self.ranks, name=self.collective)
-            if word.replace("stablehlo.", "") not in last:
+            if word not in last:
                 found.append(f"the screen does not end with {word!r} after {seconds:.1f} s:\n{screen}")
                 break
         if left := _left(marker):
