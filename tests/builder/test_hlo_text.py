@@ -293,6 +293,24 @@ def test_what_is_no_module_is_refused(text: str) -> None:
         spmd.parse(text, "m.hlo")
 
 
+def test_collectives_of_several_operands() -> None:
+    text = """HloModule m
+ENTRY e {
+  p = f32[1]{0} parameter(0)
+  q = f32[1,2]{1,0} parameter(1)
+  g = (f32[2]{0}, f32[2,2]{1,0}) all-gather(p, q), replica_groups={{1,0}}, dimensions={0}
+  c = (f32[1]{0}, f32[1,2]{1,0}) collective-permute(p, q), source_target_pairs={{0,1}}
+  x = f32[2]{0} get-tuple-element(g), index=0
+  y = f32[1]{0} get-tuple-element(c), index=0
+  ROOT r = (f32[2]{0}, f32[1]{0}) tuple(x, y)
+}
+"""
+    inputs = [[f32([n]), f32([[n, n]])] for n in (1, 2)]
+    got = spmd.run_parallel(spmd.parse(text), ProcessGrid(2), inputs)
+    equal(got[0], [f32([2, 1]), f32([0])])
+    equal(got[1], [f32([2, 1]), f32([1])])
+
+
 def test_fusions_are_calls() -> None:
     text = """HloModule m
 fused { p = f32[2]{0} parameter(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from spmd.builder.hlo.instructions import Window, precision
 from spmd.builder.hlo.parser import Call, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
+from spmd.builder.shape import Shape
 
 
 @instruction("convolution")
@@ -165,11 +167,24 @@ def _all_reduce(call: Call) -> XlaOp:
 
 @instruction("all-gather")
 def _all_gather(call: Call) -> XlaOp:
-    operand, number = call.operand(), call.integers("dimensions")[0]
-    groups = _groups(call)
-    size = operand.shape.sizes[number]
-    count = call.shape.sizes[number] // size if size else call.group_size(groups)
-    return ops.AllGather(operand, number, count, groups, _channel(call), call.flag("use_global_device_ids"))
+    number, groups, channel = call.integers("dimensions")[0], _groups(call), _channel(call)
+    flag = call.flag("use_global_device_ids")
+
+    def gathered(operand: XlaOp, shape: Shape) -> XlaOp:
+        size = operand.shape.sizes[number]
+        count = shape.sizes[number] // size if size else call.group_size(groups)
+        return ops.AllGather(operand, number, count, groups, channel, flag)
+
+    return _each(call, gathered)
+
+
+def _each(call: Call, make: Callable[[XlaOp, Shape], XlaOp]) -> XlaOp:
+    """A collective on several operands is one on each of them; their results are a tuple."""
+    operands, shapes = call.operands(), call.shape.leaves()
+    if len(operands) != len(shapes):
+        raise call.fail(f"{len(operands)} operands give {len(operands)} results, there are {len(shapes)}")
+    made = [make(operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
+    return call.builder.Tuple(made) if call.shape.is_tuple() else made[0]
 
 
 @instruction("reduce-scatter")
@@ -196,12 +211,14 @@ def _all_to_all(call: Call) -> XlaOp:
 
 @instruction("collective-permute")
 def _collective_permute(call: Call) -> XlaOp:
-    return ops.CollectivePermute(call.operand(), _pairs(call), _channel(call))
+    pairs, channel = _pairs(call), _channel(call)
+    return _each(call, lambda operand, _: ops.CollectivePermute(operand, pairs, channel))
 
 
 @instruction("collective-broadcast")
 def _collective_broadcast(call: Call) -> XlaOp:
-    return ops.CollectiveBroadcast(call.operand(), _groups(call), _channel(call))
+    groups, channel = _groups(call), _channel(call)
+    return _each(call, lambda operand, _: ops.CollectiveBroadcast(operand, groups, channel))
 
 
 def _pairs(call: Call) -> list[tuple[int, int]]:

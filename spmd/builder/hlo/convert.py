@@ -19,6 +19,7 @@ for _opcode, (_name, _) in PLAIN.items():
     CONVERTERS[_name] = functools.partial(_plain, _opcode)
 for _opcode in ("convert", "bitcast-convert", "reshape", "tuple"):
     CONVERTERS["stablehlo." + _opcode.replace("-", "_")] = functools.partial(_plain, _opcode)
+CONVERTERS["chlo.tan"] = CONVERTERS["stablehlo.tan"]
 CONVERTERS["stablehlo.replica_id"] = functools.partial(_plain, "replica-id")
 CONVERTERS["stablehlo.partition_id"] = functools.partial(_plain, "partition-id")
 
@@ -145,7 +146,8 @@ def _scatter(body: Body, op: Op) -> None:
 
 
 def _precision(op: Op) -> list[str]:
-    given = op["precision_config"]
+    given = op["precision_config"] or ()
+    given = given * 2 if len(given) == 1 else given  # one for both
     return ["operand_precision={" + ",".join(map(str.lower, given)) + "}"] if given else []
 
 

@@ -38,9 +38,12 @@ def print_hlo(module: Module, name: str | None = None) -> str:
     """HLO text of `module`, whose @main is the entry. VerificationError for an op that HLO text cannot express."""
     printer = _Printer(module)
     main = module.function("main")
+    try:
+        parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
+        layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
+    except ValueError as error:
+        raise VerificationError(Diagnostic(main.location, f"HLO text: {error}", main.name)) from None
     entry = printer.function_body(main)
-    parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
-    layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
     title = _clean(name or module.symbol or "module")
     title += "_" * (title in _TYPES)
     header = [f"HloModule {title}", f"entry_computation_layout={layout}"]
@@ -196,7 +199,10 @@ class Body:
             convert = CONVERTERS.get(op.name)
             if convert is None:
                 raise VerificationError(Diagnostic(op.location, "HLO text cannot express this op", op.name))
-            convert(self, op)
+            try:
+                convert(self, op)
+            except ValueError as error:  # a type that has no shape
+                raise VerificationError(Diagnostic(op.location, f"HLO text: {error}", op.name)) from None
         self._root = self.joined(block.terminator.operands)
 
     def share_root(self, sharding: str) -> None:
