@@ -19,6 +19,7 @@ from spmd.types import ElementType, QuantizedType, TensorType, storage_range
 
 _BRACKETS = str.maketrans("", "", "[]()")
 _SPACES = str.maketrans("", "", " \t\r\n")
+_LEADING_BRACKETS = re.compile(r"[\[\s]*")
 _NO_BRACKETS_OR_COMMAS = re.compile(r"[^\[\](),]+")
 _SPOILT = re.compile(r"[^\s\d.eE+\-xa-fA-F,\[\]()]|\d\s+\d")
 _SPOILT_BOOLEANS = re.compile(r"[^\struefals01,\[\]\-]")
@@ -43,7 +44,7 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     if size > len(body):
         raise ValueError(f"inferred shape of elements literal does not match type {type}: it has too few elements")
     if _NO_BRACKETS_OR_COMMAS.sub("", body) != _pattern(shape, "(,)" if element.is_complex else ""):
-        raise ValueError(f"inferred shape of elements literal ({_shape_of(body)}) does not match type {type}")
+        raise ValueError(f"inferred shape of elements literal ({_shape_of(body, element)}) does not match type {type}")
     count = size * (2 if element.is_complex else 1)
     if not size:
         if body.translate(_BRACKETS).translate(_SPACES).strip(","):
@@ -114,10 +115,11 @@ def _pattern(shape: tuple[int, ...], leaf: str) -> str:
     return text
 
 
-def _shape_of(body: str) -> str:
-    """The shape that the first elements of a nested list suggest, for an error."""
-    depth = len(body) - len(body.replace(" ", "").lstrip("[")) if len(body) < 10_000 else 0
-    return f"nested {depth} deep" if depth else "nested otherwise"
+def _shape_of(body: str, element: ElementType) -> str:
+    """How many elements a nested list has, and how deep, for an error."""
+    depth = len(_LEADING_BRACKETS.match(body)[0].replace(" ", ""))  # type: ignore[index]
+    count = body.count("(") if element.is_complex else body.count(",") + 1
+    return f"{count} element{'s' if count != 1 else ''} in {depth} level{'s' if depth != 1 else ''} of brackets"
 
 
 def _shortened(text: str) -> str:
