@@ -117,7 +117,7 @@ def _pattern(shape: tuple[int, ...], leaf: str) -> str:
 
 def _shape_of(body: str, element: ElementType) -> str:
     """How many elements a nested list has, and how deep, for an error."""
-    depth = len(_LEADING_BRACKETS.match(body)[0].replace(" ", ""))  # type: ignore[index]
+    depth = _LEADING_BRACKETS.match(body)[0].count("[")  # type: ignore[index]
     count = body.count("(") if element.is_complex else body.count(",") + 1
     return f"{count} element{'s' if count != 1 else ''} in {depth} level{'s' if depth != 1 else ''} of brackets"
 
