@@ -18,7 +18,9 @@ def of_program(path: Path) -> dict[str, int] | None:
     if not Path("/proc/self/status").exists():
         return None
     command = [sys.executable, "-m", "benchmarks.memory", str(path)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode:
+        raise RuntimeError(f"the memory of {path.name} could not be measured:\n{answer.stderr}")
     return {name: int(value) for name, value in json.loads(answer.stdout).items()}
 
 
