@@ -40,6 +40,7 @@ class Spec:
     hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
     steps: list[Step] = field(default_factory=list)
     is_asked: bool = False
+    version: int = 0
 
     def sharding(self, mesh: DeviceMesh) -> Sharding:
         return Sharding(mesh, tuple(self.dimensions), self.partial, self.reduction)
@@ -58,6 +59,15 @@ class Step:
     is_single: bool = True  # no operand has another user
     spans: list[int] = field(default_factory=list)  # elements of each tensor
     queued: bool = False
+    seen: tuple[str, int] = ("", -1)  # the way it went last, and the versions of its specs then
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all tensors of an elementwise op agree already."""
+        if not self.is_elementwise:
+            return False
+        wanted = self.specs[-1].dimensions
+        return all(spec.dimensions == wanted or not spec.shape for spec in self.specs)
 
 
 def propagate(
@@ -70,6 +80,8 @@ def propagate(
         runner = _Runner(graph, reader.mesh)
         for allowed in _axis_rounds(reader.mesh, axis_priority):
             runner.allowed = allowed
+            for step in graph.steps:
+                step.seen = ("", -1)
             runner.run()
     mesh = reader.mesh
     return {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
@@ -340,10 +352,12 @@ class _Runner:
         while pending:
             step = pending.pop()
             step.queued = False
-            direction = _direction(step, round)
-            if all(not any(spec.dimensions) for spec in step.specs):
+            now = (_way(step, round), sum(spec.version for spec in step.specs))
+            if step.seen == now or step.is_settled or not any(map(_is_cut, step.specs)):
                 continue
-            for spec in self._step(step, direction):
+            grown = self._step(step, _direction(step, round))
+            step.seen = (now[0], sum(spec.version for spec in step.specs))
+            for spec in grown:
                 for other in spec.steps:
                     if not other.queued and self._is_live(other, round):
                         other.queued = True
@@ -460,7 +474,19 @@ def _project(spec: Spec, mapping: Mapping, sizes: tuple[int, ...], mesh: DeviceM
     return found
 
 
+def _is_cut(spec: Spec) -> bool:
+    return any(spec.dimensions)
+
+
+def _way(step: Step, round: int) -> str:
+    """Tells apart the rounds in which a step goes different ways."""
+    if step.is_elementwise or step.name in _EARLY:
+        return "early"
+    return str(min(round, 3)) if "broadcast" not in step.name else str(round)
+
+
 def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
+    spec.version += 1
     for dimension, factors in enumerate(mapping):
         joined: Axes = ()
         overflow: Axes = ()
@@ -521,6 +547,7 @@ def _reveal(spec: Spec, priority: int) -> None:
     for dimension, (at, axes, closed) in list(spec.hidden.items()):
         if at <= priority:
             del spec.hidden[dimension]
+            spec.version += 1
             spec.dimensions[dimension], spec.closed[dimension] = axes, closed
             spec.fixed -= frozenset(axes)
 

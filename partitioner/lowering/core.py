@@ -18,12 +18,14 @@ from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, Known, candidates, reduced, repair, sharding_of
 from partitioner.lowering.partial import kept_partial
 from partitioner.manual import copy_local
-from partitioner.mesh import DeviceMesh
+from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import Reader
 from partitioner.reshard import cost, reshard
 from partitioner.rules.core import PASS, REDUCE, Rule, is_known, rule_of
+from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Sharding, replicated
+from spmd.dialects.sdy_verify import RULE_NAME
 from spmd.ir import Block, Op, Region, Value, captured_values
 from spmd.types import TensorType
 
@@ -136,6 +138,13 @@ class Lowering:
             local.name = value.name
         self._locals.setdefault(value, []).append(entry)
         self._scopes[depth].made.append((value, entry))
+
+    def at_hand(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
+        """The local value laid out so and not partial, if there is one."""
+        for entry in self._entries(value):
+            if entry.sharding.dimensions == dimensions and not entry.sharding.partial:
+                return entry.value
+        return None
 
     def get(self, value: Value, sharding: Sharding) -> Value:
         """`value` in layout `sharding`, resharded unless it is at hand."""
@@ -317,6 +326,8 @@ def _span(value: Value) -> int:
 
 def by_rule(lowering: Lowering, op: Op) -> None:
     """The local form of an op that does to blocks what it does to whole arrays."""
+    if _agreed(lowering, op):
+        return
     rule = rule_of(op)
     pending = kept_partial(lowering, op)
     if pending is not None:
@@ -330,6 +341,24 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
         lowering.note(op, "nobody knows how to split it: every process does all of it")
     emit_plain(lowering, op, rule, assignment)
+
+
+def _agreed(lowering: Lowering, op: Op) -> bool:
+    """Appends an elementwise op whose operands are at hand in the layout wished for; False when that is not so."""
+    if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
+        return False
+    layout = lowering.wanted(op.result)
+    shape = op.result.tensor.shape
+    if layout.partial or not shape:
+        return False
+    operands = []
+    for value in op.operands:
+        found = lowering.at_hand(value, layout.dimensions if value.tensor.shape == shape else ())
+        if found is None:
+            return False
+        operands.append(found)
+    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
+    return True
 
 
 def _shared(rule: Rule) -> set[int]:

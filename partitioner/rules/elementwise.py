@@ -40,7 +40,8 @@ def bitcast_convert(op: Op) -> Rule:
 
 def is_elementwise(op: Op) -> bool:
     """Whether `op` acts element by element on tensors of one shape."""
-    return (op.name in ELEMENTWISE or op.name.startswith("chlo.")) and _one_shape(op)
+    is_chlo = op.name.startswith("chlo.") and op.name not in ("chlo.top_k", "chlo.ragged_dot", "chlo.scan", "chlo.constant")
+    return (op.name in ELEMENTWISE or is_chlo) and _one_shape(op)
 
 
 def _one_shape(op: Op) -> bool:
