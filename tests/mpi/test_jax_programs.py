@@ -1,0 +1,42 @@
+"""Programs that JAX lowers under shard_map, on MPI ranks: JAX's results."""
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import spmd
+from tests.jax_programs import NAMES, Exported, close, export
+
+pytestmark = pytest.mark.mpi
+
+
+@cache
+def exported() -> dict[str, Exported] | None:
+    """Rank 0 asks JAX, for all."""
+    from mpi4py import MPI
+
+    found = None
+    if MPI.COMM_WORLD.rank == 0:
+        try:
+            import jax  # noqa: F401
+        except ImportError:
+            pass
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                found = export(MPI.COMM_WORLD.size, Path(folder))
+    result: dict[str, Exported] | None = MPI.COMM_WORLD.bcast(found)
+    return result
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ranks_give_what_jax_gives(name: str) -> None:
+    programs = exported()
+    if programs is None:
+        pytest.skip("JAX is not installed")
+    program = programs[name]
+    executable = spmd.compile(spmd.parse(program.text, name=name))
+    results = executable.unshard(*executable(*executable.shard(*program.arguments)))
+    for actual, expected in zip(results, program.results, strict=True):
+        assert close(actual, expected)
