@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.attributes import DenseAttr, is_splat
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.kernels.core import Kernel
@@ -221,13 +222,15 @@ def real_binary(function: Call, element: t.ElementType, *, native_half: bool = F
 
 
 def constant_of(value: Value) -> Array | None:
-    """The constant that `value` is made of by broadcasting or reshaping, when it is one: its elements in some shape."""
+    """The constant that `value` is made of by broadcasting or reshaping, when it is one: its elements, a splat's once."""
     op = value.defining_op
     while op is not None and op.name in _PASS_THROUGH:
         op = op.operands[0].defining_op
-    if op is None or op.name != "stablehlo.constant":
+    attribute = op.attributes.get("value") if op is not None and op.name == "stablehlo.constant" else None
+    if not isinstance(attribute, DenseAttr):
         return None
-    return np.asarray(op.attributes["value"].array)
+    array = attribute.array
+    return array[(0,) * array.ndim].reshape(1) if is_splat(array) else array
 
 
 def never_zero(value: Value) -> bool:
