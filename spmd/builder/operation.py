@@ -49,6 +49,16 @@ def operation(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, 
     return call
 
 
+def operation_of(source: str) -> Callable[[Callable[Concatenate[XlaBuilder, P], R]], Callable[P, R]]:
+    """Decorator for operations that one section describes together: their docstrings name it."""
+
+    def add(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, R]:
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSource: {source}."
+        return operation(function)
+
+    return add
+
+
 def _builder_of(values: Iterable[Any]) -> XlaBuilder | None:
     from spmd.builder.builder import XlaOp
 

@@ -230,5 +230,5 @@ def ReplicaId(builder: XlaBuilder) -> XlaOp:
 
 @operation
 def PartitionId(builder: XlaBuilder) -> XlaOp:
-    """The id of this partition, a U32 scalar in [0, number of partitions)."""
+    """The id of this partition, a U32 scalar in [0, number of partitions). Source: "ReplicaId"."""
     return builder.emit_one("stablehlo.partition_id", [], None, t.TensorType((), t.UI32))

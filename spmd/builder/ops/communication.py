@@ -18,7 +18,7 @@ from spmd.attributes import ArrayAttr, IntegerAttr
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation, operation_of
 from spmd.builder.ops.source import array_shape_argument, shape_argument
 from spmd.builder.options import ChannelHandle, ChannelType
 from spmd.builder.shape import Shape
@@ -83,7 +83,7 @@ def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
     return builder.pack(given.ir_type, values)
 
 
-@operation
+@operation_of('"Infeed"')
 def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
     """Infeed after `token`: a tuple of the item and the token that comes after."""
     given = _streamed(shape, "shape")
@@ -102,7 +102,7 @@ def _outfeed(builder: XlaBuilder, operand: Any, token: Value, shape: Any, config
     return after
 
 
-@operation
+@operation_of('"Infeed"')
 def Outfeed(
     builder: XlaBuilder, operand: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
@@ -111,7 +111,7 @@ def Outfeed(
     return builder.tuple([])
 
 
-@operation
+@operation_of('"Infeed"')
 def OutfeedWithToken(
     builder: XlaBuilder, operand: XlaOp, token: XlaOp, shape_with_layout: Shape | None = None, outfeed_config: str = ""
 ) -> XlaOp:
@@ -210,7 +210,7 @@ def SendDone(builder: XlaBuilder, context: XlaOp) -> XlaOp:
     return builder.tuple([])
 
 
-@operation
+@operation_of('"Send" and "Recv"')
 def SendWithToken(
     builder: XlaBuilder,
     operand: XlaOp,
@@ -225,7 +225,7 @@ def SendWithToken(
     )
 
 
-@operation
+@operation_of('"Send" and "Recv"')
 def RecvWithToken(
     builder: XlaBuilder,
     token: XlaOp,

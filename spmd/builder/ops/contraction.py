@@ -15,7 +15,7 @@ from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.operation import OPERATIONS, operation, operation_of
 from spmd.builder.ops.reduction import PaddingLike, dilated, window_padding
 from spmd.builder.options import (
     ConvolutionDimensionNumbers,
@@ -247,7 +247,7 @@ def Conv(
     return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
 
 
-@operation
+@operation_of('"ConvWithGeneralPadding"')
 def ConvWithGeneralPadding(
     builder: XlaBuilder,
     lhs: XlaOp,
@@ -265,7 +265,7 @@ def ConvWithGeneralPadding(
     return _general(builder, lhs, rhs, window_strides, padding, *numbers)
 
 
-@operation
+@operation_of('"ConvWithGeneralPadding"')
 def ConvWithGeneralDimensions(
     builder: XlaBuilder,
     lhs: XlaOp,
@@ -282,7 +282,7 @@ def ConvWithGeneralDimensions(
     return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
 
 
-@operation
+@operation_of('"ConvWithGeneralPadding"')
 def ConvGeneral(
     builder: XlaBuilder,
     lhs: XlaOp,

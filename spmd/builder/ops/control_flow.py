@@ -227,7 +227,7 @@ def _decoded(opaque: str | bytes) -> str:
 
 @operation
 def CustomCallOp(builder: XlaBuilder, call_target_name: str, operands: Sequence[XlaOp], shape: Shape) -> XlaOp:
-    """CustomCall under its name in the first builder."""
+    """CustomCall under its name in the first builder. Source: "CustomCall"."""
     return CustomCall(call_target_name, operands, shape, builder=builder)  # type: ignore[call-arg]
 
 
@@ -250,5 +250,5 @@ def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
 
 @operation
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """A token that comes after nothing."""
+    """A token that comes after nothing. Source: "AfterAll"."""
     return builder.emit_one("stablehlo.create_token", [], None, t.TOKEN)

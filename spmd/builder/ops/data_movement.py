@@ -112,7 +112,10 @@ def _transpose(builder: XlaBuilder, value: Value, numbers: tuple[int, ...]) -> V
 
 @operation
 def Transpose(builder: XlaBuilder, operand: XlaOp, permutation: Sequence[int] | None = None) -> XlaOp:
-    """Dimension i of the result is dimension permutation[i] of `operand`; reversed order when none is given."""
+    """Dimension i of the result is dimension permutation[i] of `operand`; reversed order when none is given.
+
+    Source: "Transpose".
+    """
     value = checks.array(builder, operand, "operand")
     given = range(value.tensor.rank)[::-1] if permutation is None else permutation
     return XlaOp(builder, _transpose(builder, value, _permutation(given, value.tensor.rank, "permutation")))
@@ -155,7 +158,7 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
 
 @operation
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """Concatenate under its name in the builder."""
+    """Concatenate under its name in the builder. Source: "Concatenate"."""
     return OPERATIONS["Concatenate"](builder, operands, dimension)
 
 
@@ -190,7 +193,7 @@ def _padding_config(given: Any) -> PaddingConfig:
 
 @operation
 def PadInDim(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Pad of one dimension."""
+    """Pad of one dimension. Source: "Pad"."""
     rank = checks.array(builder, operand, "operand").tensor.rank
     number = checks.dimension(dimno, rank, "dimno")
     config = PaddingConfig([(pad_lo, pad_hi, 0) if d == number else (0, 0, 0) for d in range(rank)])
@@ -224,7 +227,7 @@ def Slice(
 def SliceInDim(
     builder: XlaBuilder, operand: XlaOp, start_index: int, limit_index: int, stride: int = 1, dimno: int = 0
 ) -> XlaOp:
-    """Slice of dimension `dimno` alone."""
+    """Slice of dimension `dimno` alone. Source: "Slice"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimno, value.tensor.rank, "dimno")
     starts, limits, steps = [0] * value.tensor.rank, list(value.tensor.static_shape), [1] * value.tensor.rank

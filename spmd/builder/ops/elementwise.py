@@ -16,7 +16,7 @@ from spmd.builder import checks
 from spmd.builder.broadcasting import broadcast_pair
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation, operation_of
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.ir import Value
 
@@ -59,79 +59,79 @@ def _binary(builder: XlaBuilder, op: str, lhs: Any, rhs: Any, dimensions: Sequen
     return builder.emit_one(f"stablehlo.{op}", [left, right])
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Add(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs + rhs; logical or for PRED. Operands of one element type, broadcast as the broadcasting semantics say."""
     return _binary(builder, "add", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Sub(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs - rhs."""
     return _binary(builder, "subtract", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Mul(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs * rhs; logical and for PRED."""
     return _binary(builder, "multiply", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Div(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs / rhs; integers round toward zero, and by zero give -1 (all bits set)."""
     return _binary(builder, "divide", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Rem(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """The remainder of lhs / rhs: the sign is the dividend's, the absolute value less than the divisor's."""
     return _binary(builder, "remainder", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Pow(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs to the power of rhs."""
     return _binary(builder, "power", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Max(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """The larger of both; NaN where one of them is NaN; logical or for PRED."""
     return _binary(builder, "maximum", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Min(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """The smaller of both; NaN where one of them is NaN; logical and for PRED."""
     return _binary(builder, "minimum", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def And(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Logical and of PRED, bitwise and of integers."""
     return _binary(builder, "and", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Or(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Logical or of PRED, bitwise or of integers."""
     return _binary(builder, "or", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Xor(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Logical exclusive or of PRED, bitwise exclusive or of integers."""
     return _binary(builder, "xor", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def ShiftLeft(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Integers lhs shifted left by rhs bits; 0 when rhs is the width or more."""
     return _binary(builder, "shift_left", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def ShiftRightArithmetic(
     builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()
 ) -> XlaOp:
@@ -139,7 +139,7 @@ def ShiftRightArithmetic(
     return _binary(builder, "shift_right_arithmetic", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def ShiftRightLogical(
     builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()
 ) -> XlaOp:
@@ -147,13 +147,13 @@ def ShiftRightLogical(
     return _binary(builder, "shift_right_logical", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Atan2(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """The angle of the point (rhs, lhs), in (-pi, pi]."""
     return _binary(builder, "atan2", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise binary arithmetic operations"')
 def Complex(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Real parts lhs and imaginary parts rhs, both F32 or F64, as C64 or C128."""
     return _binary(builder, "complex", lhs, rhs, broadcast_dimensions)
@@ -176,73 +176,73 @@ def _compare(
     return builder.emit_one("stablehlo.compare", [left, right], attributes)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Eq(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs == rhs as PRED; floats as IEEE 754 says: NaN is unequal to all."""
     return _compare(builder, "EQ", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Ne(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs != rhs as PRED."""
     return _compare(builder, "NE", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Ge(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs >= rhs as PRED."""
     return _compare(builder, "GE", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Gt(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs > rhs as PRED."""
     return _compare(builder, "GT", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Le(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs <= rhs as PRED."""
     return _compare(builder, "LE", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def Lt(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """lhs < rhs as PRED."""
     return _compare(builder, "LT", lhs, rhs, broadcast_dimensions)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def EqTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Eq in the total order -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN."""
     return _compare(builder, "EQ", lhs, rhs, broadcast_dimensions, total=True)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def NeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Ne in the total order of EqTotalOrder."""
     return _compare(builder, "NE", lhs, rhs, broadcast_dimensions, total=True)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def GeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Ge in the total order of EqTotalOrder."""
     return _compare(builder, "GE", lhs, rhs, broadcast_dimensions, total=True)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def GtTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Gt in the total order of EqTotalOrder."""
     return _compare(builder, "GT", lhs, rhs, broadcast_dimensions, total=True)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def LeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Le in the total order of EqTotalOrder."""
     return _compare(builder, "LE", lhs, rhs, broadcast_dimensions, total=True)
 
 
-@operation
+@operation_of('"Element-wise comparison operations"')
 def LtTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
     """Lt in the total order of EqTotalOrder."""
     return _compare(builder, "LT", lhs, rhs, broadcast_dimensions, total=True)

@@ -12,7 +12,7 @@ from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.operation import OPERATIONS, operation, operation_of
 from spmd.builder.ops.source import array_shape_argument
 from spmd.builder.options import RandomAlgorithm
 from spmd.builder.shape import Shape
@@ -29,7 +29,7 @@ def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tu
     return builder.emit_one("stablehlo.rng", [*parameters, sizes], attributes, given.tensor)
 
 
-@operation
+@operation_of('"RngNormal"')
 def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
     """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
     given = array_shape_argument(shape)
@@ -38,7 +38,7 @@ def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> Xla
     return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), given)
 
 
-@operation
+@operation_of('"RngUniform"')
 def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
     """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
     given = array_shape_argument(shape)
@@ -47,7 +47,7 @@ def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
     return _rng(builder, "UNIFORM", ("a", a), ("b", b), given)
 
 
-@operation
+@operation_of('"RngBernoulli"')
 def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
     """1 with probability `mean` (an F32 scalar), else 0, as U32."""
     given = array_shape_argument(shape)

@@ -76,7 +76,7 @@ def ReduceAll(
     init_values: XlaOp | Sequence[XlaOp],
     computation: XlaComputation,
 ) -> XlaOp:
-    """Reduce over all dimensions."""
+    """Reduce over all dimensions. Source: "Reduce"."""
     first = operands[0] if isinstance(operands, (list, tuple)) else operands
     rank = checks.array(builder, first, "operands").tensor.rank
     return OPERATIONS["Reduce"](builder, operands, init_values, computation, range(rank))
@@ -152,7 +152,10 @@ def ReduceWindowWithGeneralPadding(
     window_dilations: Sequence[int] | None = None,
     padding: Sequence[tuple[int, int]] = (),
 ) -> XlaOp:
-    """ReduceWindow with a (low, high) pair for each dimension, in xla_client's order of arguments."""
+    """ReduceWindow with a (low, high) pair for each dimension, in xla_client's order of arguments.
+
+    Source: "ReduceWindow".
+    """
     return OPERATIONS["ReduceWindow"](
         builder, operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
         window_dilations,
@@ -217,7 +220,7 @@ def SelectAndScatterWithGeneralPadding(
     init_value: XlaOp,
     scatter: XlaComputation,
 ) -> XlaOp:
-    """SelectAndScatter with a (low, high) pair for each dimension."""
+    """SelectAndScatter with a (low, high) pair for each dimension. Source: "SelectAndScatter"."""
     return OPERATIONS["SelectAndScatter"](
         builder, operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
     )

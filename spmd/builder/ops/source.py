@@ -15,7 +15,7 @@ from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
 from spmd.builder.literal import Literal, as_array
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation, operation_of
 from spmd.builder.shape import ElementLike, Shape
 
 
@@ -38,20 +38,20 @@ def array_shape_argument(shape: Any, argument: str = "shape") -> Shape:
     return given
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: str = "") -> XlaOp:
     """Argument number `parameter_number` of the computation, of `shape` (an array, a tuple or a token)."""
     return builder.parameter(checks.integer(parameter_number, "parameter_number"), shape_argument(shape), str(name))
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def Constant(builder: XlaBuilder, value: Any) -> XlaOp:
     """A constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
     literal = value if isinstance(value, Literal) else Literal(value)
     return _literal(builder, literal)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantLiteral(builder: XlaBuilder, literal: Literal) -> XlaOp:
     """A constant with the value of a Literal."""
     if not isinstance(literal, Literal):
@@ -73,13 +73,13 @@ def _ranked(builder: XlaBuilder, value: Any, rank: int, type: ElementLike | None
     return XlaOp(builder, builder.constant(array))
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR0(builder: XlaBuilder, value: Any, type: ElementLike | None = None) -> XlaOp:
     """A scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
     return _ranked(builder, value, 0, type)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, type: ElementLike | None = None) -> XlaOp:
     """A vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
     if value is not None:
@@ -91,25 +91,25 @@ def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, type: Elemen
     return _ranked(builder, values, 1, type)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR2(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
     """A matrix constant, from nested lists or an array."""
     return _ranked(builder, values, 2, type)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR2FromArray2D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
     """A matrix constant."""
     return _ranked(builder, values, 2, type)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR3FromArray3D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
     """A constant of rank 3."""
     return _ranked(builder, values, 3, type)
 
 
-@operation
+@operation_of('"C++ interface", and XlaBuilder')
 def ConstantR4FromArray4D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
     """A constant of rank 4."""
     return _ranked(builder, values, 4, type)

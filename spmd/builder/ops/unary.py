@@ -11,20 +11,25 @@ import numpy as np
 
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation_of
 
 _NUMBERS = ("signed", "float", "complex")
 _FLOATS = ("float", "complex")
 
 
-def _unary(name: str, op: str, text: str, kinds: tuple[str, ...], doc: str) -> Callable[[XlaOp], XlaOp]:
+_SECTION = '"Element-wise unary functions"'
+
+
+def _unary(
+    name: str, op: str, text: str, kinds: tuple[str, ...], doc: str, source: str = _SECTION
+) -> Callable[[XlaOp], XlaOp]:
     def function(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
         value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {text} type", *kinds)
         return builder.emit_one(op if "." in op else f"stablehlo.{op}", [value])
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} The operand is of {text} type; the result has its shape."
-    return operation(function)
+    return operation_of(source)(function)
 
 
 _ANY_FLOAT = "a floating-point or complex"
@@ -62,21 +67,27 @@ Sqrt = _unary("Sqrt", "sqrt", _ANY_FLOAT, _FLOATS, "The square root.")
 Tan = _unary("Tan", "tan", _ANY_FLOAT, _FLOATS, "The tangent.")
 Tanh = _unary("Tanh", "tanh", _ANY_FLOAT, _FLOATS, "The hyperbolic tangent.")
 
-Acos = _unary("Acos", "chlo.acos", _ANY_FLOAT, _FLOATS, "The arc cosine.")
-Acosh = _unary("Acosh", "chlo.acosh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic cosine.")
-Asin = _unary("Asin", "chlo.asin", _ANY_FLOAT, _FLOATS, "The arc sine.")
-Asinh = _unary("Asinh", "chlo.asinh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic sine.")
-Atan = _unary("Atan", "chlo.atan", _ANY_FLOAT, _FLOATS, "The arc tangent.")
-Atanh = _unary("Atanh", "chlo.atanh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic tangent.")
-Cosh = _unary("Cosh", "chlo.cosh", _ANY_FLOAT, _FLOATS, "The hyperbolic cosine.")
-Sinh = _unary("Sinh", "chlo.sinh", _ANY_FLOAT, _FLOATS, "The hyperbolic sine.")
-Erfc = _unary("Erfc", "chlo.erfc", _REAL_FLOAT, ("float",), "1 - erf(x).")
-ErfInv = _unary("ErfInv", "chlo.erf_inv", _REAL_FLOAT, ("float",), "The inverse of the error function.")
-Lgamma = _unary("Lgamma", "chlo.lgamma", _REAL_FLOAT, ("float",), "The logarithm of |gamma(x)|.")
-Digamma = _unary("Digamma", "chlo.digamma", _REAL_FLOAT, ("float",), "The derivative of lgamma.")
+
+def _beyond(name: str, op: str, text: str, kinds: tuple[str, ...], doc: str) -> Callable[[XlaOp], XlaOp]:
+    """A function that XLA has beyond the section."""
+    return _unary(name, op, text, kinds, doc, "XLA's math operations")
 
 
-@operation
+Acos = _beyond("Acos", "chlo.acos", _ANY_FLOAT, _FLOATS, "The arc cosine.")
+Acosh = _beyond("Acosh", "chlo.acosh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic cosine.")
+Asin = _beyond("Asin", "chlo.asin", _ANY_FLOAT, _FLOATS, "The arc sine.")
+Asinh = _beyond("Asinh", "chlo.asinh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic sine.")
+Atan = _beyond("Atan", "chlo.atan", _ANY_FLOAT, _FLOATS, "The arc tangent.")
+Atanh = _beyond("Atanh", "chlo.atanh", _ANY_FLOAT, _FLOATS, "The inverse hyperbolic tangent.")
+Cosh = _beyond("Cosh", "chlo.cosh", _ANY_FLOAT, _FLOATS, "The hyperbolic cosine.")
+Sinh = _beyond("Sinh", "chlo.sinh", _ANY_FLOAT, _FLOATS, "The hyperbolic sine.")
+Erfc = _beyond("Erfc", "chlo.erfc", _REAL_FLOAT, ("float",), "1 - erf(x).")
+ErfInv = _beyond("ErfInv", "chlo.erf_inv", _REAL_FLOAT, ("float",), "The inverse of the error function.")
+Lgamma = _beyond("Lgamma", "chlo.lgamma", _REAL_FLOAT, ("float",), "The logarithm of |gamma(x)|.")
+Digamma = _beyond("Digamma", "chlo.digamma", _REAL_FLOAT, ("float",), "The derivative of lgamma.")
+
+
+@operation_of('"Element-wise unary functions"')
 def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The real part of complex numbers; floats as they are."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
@@ -85,7 +96,7 @@ def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     return builder.emit_one("stablehlo.real", [value])
 
 
-@operation
+@operation_of('"Element-wise unary functions"')
 def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The imaginary part of complex numbers; 0 for floats."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
@@ -95,14 +106,14 @@ def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     return builder.emit_one("stablehlo.imag", [value])
 
 
-@operation
+@operation_of("XLA's math operations")
 def Square(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The operand times itself."""
     value = checks.array(builder, operand, "operand")
     return builder.emit_one("stablehlo.multiply", [value, value])
 
 
-@operation
+@operation_of("XLA's math operations")
 def Reciprocal(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """1 / x of floating-point or complex numbers."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
