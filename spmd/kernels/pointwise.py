@@ -222,7 +222,7 @@ def real_binary(function: Call, element: t.ElementType, *, native_half: bool = F
 
 
 def constant_of(value: Value) -> Array | None:
-    """The constant that `value` is made of by broadcasting or reshaping, when it is one: its elements, a splat's once."""
+    """The constant that `value` is made of by broadcasting or reshaping, if any: its elements, a splat's once."""
     op = value.defining_op
     while op is not None and op.name in _PASS_THROUGH:
         op = op.operands[0].defining_op
