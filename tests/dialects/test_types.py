@@ -1,0 +1,101 @@
+"""Constraints on types: StableHLO specification, "Types" (quantized types C1 to C13), bounds and futures.
+
+C1, C2, C4, C8 and C9 hold by construction: a storage type's bounds, scales and zero points are numbers that the type's
+fields hold one beside the other.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import spmd
+from spmd.dialects.type_rules import type_fault, value_fault
+from spmd.errors import SpmdError
+from spmd.types import F32, I8, UI8, FutureType, QuantizedType, TensorType, TokenType
+
+
+def _quantized(**changes: object) -> QuantizedType:
+    fields: dict[str, object] = {
+        "storage": I8, "expressed": F32, "storage_min": -128, "storage_max": 127, "scales": (0.5,), "zero_points": (3,),
+    }  # fmt: skip
+    return QuantizedType(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("label", "changes"),
+    [
+        ("C3", {"storage_min": -129}),
+        ("C3", {"storage_max": 128}),
+        ("C3", {"storage_min": 5, "storage_max": 5}),
+        ("C5", {"scales": (0.0,)}),
+        ("C5", {"scales": (-1.0,)}),
+        ("C6", {"scales": (math.inf,)}),
+        ("C6", {"scales": (math.nan,)}),
+        ("C9", {"zero_points": (1, 2), "quantization_dimension": 0}),
+        ("C10", {"scales": (0.5, 0.5), "zero_points": (0, 0)}),
+        ("C11", {"quantization_dimension": -1}),
+    ],
+)
+def test_a_quantized_type_is_refused_wherever_it_stands(label: str, changes: dict[str, object]) -> None:
+    fault = type_fault(TensorType((2,), _quantized(**changes)))
+    assert fault is not None and fault[0] == label
+
+
+@pytest.mark.parametrize(
+    ("label", "shape", "changes"),
+    [
+        ("C7", (2,), {"zero_points": (128,)}),
+        ("C7", (2,), {"storage": UI8, "storage_min": 0, "storage_max": 255, "zero_points": (-1,)}),
+        ("C12", (2,), {"scales": (0.5, 0.5), "zero_points": (0, 0), "quantization_dimension": 1}),
+        ("C13", (3,), {"scales": (0.5, 0.5), "zero_points": (0, 0), "quantization_dimension": 0}),
+    ],
+)
+def test_no_value_has_a_quantized_type_that_contradicts_itself(
+    label: str, shape: tuple[int, ...], changes: dict[str, object]
+) -> None:
+    type = TensorType(shape, _quantized(**changes))
+    fault = value_fault(type)
+    assert fault is not None and fault[0] == label
+    assert type_fault(type) is None
+
+
+def test_a_dynamic_quantized_dimension_may_have_any_number_of_scales() -> None:
+    element = _quantized(scales=(0.5, 0.5), zero_points=(0, 0), quantization_dimension=0)
+    assert value_fault(TensorType((None,), element)) is None
+
+
+def test_a_value_of_a_broken_type_is_refused_where_an_op_takes_it() -> None:
+    text = """func.func @f(%a: tensor<3x!quant.uniform<i8:f32:0, {0.5, 0.5}>>) {
+      %0 = stablehlo.uniform_dequantize %a : (tensor<3x!quant.uniform<i8:f32:0, {0.5, 0.5}>>) -> tensor<3xf32>
+      func.return
+    }"""
+    with pytest.raises(spmd.VerificationError) as refused:
+        spmd.parse(text)
+    (found,) = refused.value.diagnostics
+    assert (found.label, found.location.line) == ("C13", 2)
+
+
+def test_a_broken_type_in_a_signature_that_nothing_uses_is_refused_too() -> None:
+    with pytest.raises(spmd.VerificationError, match="C12"):
+        spmd.parse("func.func private @f(%a: tensor<!quant.uniform<i8:f32:0, {0.5, 0.5}>>)")
+
+
+@pytest.mark.parametrize(
+    ("type", "what"),
+    [
+        ("tensor<3xf32, #stablehlo.bounds<3>>", "dimension 0"),
+        ("tensor<?xf32, #stablehlo.bounds<3, 4>>", "2 for rank 1"),
+        ("!stablehlo.future<!stablehlo.token>", "ranked tensors"),
+    ],
+)
+def test_bounds_and_futures(type: str, what: str) -> None:
+    with pytest.raises(SpmdError, match=what):
+        spmd.parse(f"func.func private @f(%a: {type})")
+
+
+def test_a_bound_stands_on_a_dynamic_dimension() -> None:
+    assert type_fault(TensorType((None, 2), F32, (4, None))) is None
+    assert type_fault(FutureType((TensorType((2,), F32),))) is None
+    assert type_fault(FutureType((TokenType(),))) is not None
