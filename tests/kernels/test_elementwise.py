@@ -37,8 +37,8 @@ def comparable(name: str, element: ElementType) -> bool:
 def assert_close(got: np.ndarray, want: np.ndarray, ulps: int) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape
     if got.dtype.kind == "c":
-        for part in ("real", "imag"):
-            assert_close(np.ascontiguousarray(getattr(got, part)), np.ascontiguousarray(getattr(want, part)), ulps)
+        # Right as a whole: either part may be the small difference of large numbers.
+        np.testing.assert_allclose(got, want, rtol=2 * ulps * np.finfo(got.dtype).eps, atol=0)
     elif got.dtype.kind in "biu" or got.dtype in (ml_dtypes.int4, ml_dtypes.uint4):
         np.testing.assert_array_equal(got, want)
     else:
@@ -80,8 +80,8 @@ def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) 
             operands[1] = np.where((operands[1] == 0) | (operands[1] == -1), 3, operands[1]).astype(element.dtype)
         if element.is_complex:
             operands = [np.where(np.isfinite(x) & (x != 0), x, 2) for x in operands]
-        # A complex power is an exponential of a product, whose error grows with its size.
-        ulps = 100 if element.is_complex and name == "stablehlo.power" else 4
+        # A complex power is the exponential of a product, whose error grows with its size.
+        ulps = 500 if element.is_complex and name == "stablehlo.power" else 3
         check_against_reference(name, operands, element, ulps if element.is_float or element.is_complex else 0)
 
 
