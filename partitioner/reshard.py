@@ -21,7 +21,7 @@ from spmd.ir import Value
 from spmd.types import TensorType
 
 #: What starting a collective costs, in bytes.
-LATENCY = 256
+LATENCY = 32
 _LOCAL = 1
 
 

@@ -72,6 +72,21 @@ def _end(made: Block, results: list[Value], source: Block) -> None:
     made.ops.append(new_op(name, results, definition=OPS[name], location=source.terminator.location))
 
 
+@lowers("stablehlo.optimization_barrier")
+def optimization_barrier(lowering: Lowering, op: Op) -> None:
+    """Each value in the layout that it was given, or in the one it has where that costs less."""
+    layouts: list[Sharding | None] = []
+    for value, result in zip(op.operands, op.results, strict=True):
+        layout = _layout(lowering, result)
+        if layout is not None:
+            options = [layout, *(have.whole() for have in lowering.layouts_of(value))]
+            layout = min(options, key=lambda option: lowering.price(value, option))
+        layouts.append(layout)
+    operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
+    for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
+        lowering.set(value, local, layout)
+
+
 @lowers("stablehlo.custom_call")
 def custom_call(lowering: Lowering, op: Op) -> None:
     target = op["call_target_name"]
