@@ -353,6 +353,8 @@ class Cursor:
     def _dimension(self, text: str) -> int | None:
         if text == "?":
             return None
+        if not (text.isascii() and text.isdigit()):
+            self.fail(f"expected a dimension, got '{text[:40]}'")
         if len(text) > 19 or int(text) > _LARGEST:
             self.fail(f"dimension {text[:40]} does not fit 64 bits")
         return int(text)

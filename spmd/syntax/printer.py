@@ -243,7 +243,8 @@ class Printer:
 
 
 def _isolated(op: Op) -> bool:
-    return op.definition is not None and "isolated" in op.definition.traits
+    """Whether names start again inside; MLIR lets no other op's region use a name that is visible around it."""
+    return isinstance(op, (Function, Module))
 
 
 def print_op(op: Op, *, generic: bool = False, keep_names: bool = False) -> str:

@@ -57,4 +57,4 @@ class ScanForm(Directive):
         dictionary = printer.dictionary(op, {"dimension"})
         text = f"({printer.names(inputs)}) inits({printer.names(inits)}) dimension={op['dimension']}"
         text += f" attributes {dictionary}" if dictionary else ""
-        return f"{text} {printer.region(op.regions[0], isolated=True)} : {printer.signature(op)}"
+        return f"{text} {printer.region(op.regions[0])} : {printer.signature(op)}"
