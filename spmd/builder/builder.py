@@ -127,8 +127,10 @@ class XlaBuilder:
     build = Build
 
     def GetShape(self, operand: XlaOp) -> Shape:
-        """The inferred shape of `operand`."""
-        return self.perform("GetShape", lambda _: Shape.of(self.value(operand, "operand").type), (), {})
+        """The inferred shape of `operand`. Raises at once: for a value whose operation failed, the errors kept."""
+        if isinstance(operand, XlaOp) and not operand.is_valid and self._kept:
+            raise BuilderError(self._kept)
+        return self.perform_now("GetShape", lambda _: Shape.of(self.value(operand, "operand").type))
 
     get_shape = GetShape
 
@@ -170,6 +172,14 @@ class XlaBuilder:
             return self._nothing()  # type: ignore[no-any-return]
         finally:
             self._depth -= 1
+
+    def perform_now(self, name: str, function: Callable[[XlaBuilder], R]) -> R:
+        """`perform` for what gives no value of the computation: its error is raised at once."""
+        kept, self.die_immediately_on_error = self.die_immediately_on_error, True
+        try:
+            return self.perform(name, function, (), {})
+        finally:
+            self.die_immediately_on_error = kept
 
     def _nothing(self) -> Any:
         """What an operation that failed returns where errors are kept: an XlaOp, whatever it was to return."""

@@ -92,15 +92,7 @@ class ComputationBuilder(XlaBuilder):
                 raise ArgumentError("handle", f"is no constant: {reason}")
             return subgraph(f"{self.name()}.constant", self.block, value, self.called)
 
-        return self._client.ComputeConstant(self._now("ComputeConstant", computation), output_layout)
-
-    def _now(self, name: str, function: Any) -> Any:
-        """Runs `function` as operation `name`, raising its error at once: the caller needs what it returns."""
-        kept, self.die_immediately_on_error = self.die_immediately_on_error, True
-        try:
-            return self.perform(name, function, (), {})
-        finally:
-            self.die_immediately_on_error = kept
+        return self._client.ComputeConstant(self.perform_now("ComputeConstant", computation), output_layout)
 
     # --- operations of this edition ----------------------------------------------------------------------------------
 

@@ -77,6 +77,8 @@ def test_kept_errors_are_all_told_by_build() -> None:
     after = bad + x
     assert not after.is_valid
     ops.Reshape(x, [3])
+    with pytest.raises(BuilderError, match="Trans"):
+        b.GetShape(after)
     assert b.first_error is not None
     assert b.first_error.op == "Trans"
     with pytest.raises(BuilderError) as caught:

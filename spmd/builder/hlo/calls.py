@@ -69,8 +69,7 @@ def _call(call: Call) -> XlaOp:
     computation = call.computation("to_apply")
     if not call.flag("is_composite"):
         return ops.Call(computation, call.operands(), builder=call.builder)  # type: ignore[call-arg]
-    fields = dict(part.split("=", 1) for part in split(call.attribute("frontend_attributes", "{}")))
-    texts = {key.strip(): _unquoted(value.strip()) for key, value in fields.items()}
+    texts = _frontend(call)
     attributes = texts.get("composite.attributes", "{}")
     version = int(texts.get("composite.version", "0"))
     name = texts.get("composite.name", "")
@@ -125,6 +124,12 @@ def _custom_call(call: Call) -> XlaOp:
 @instruction("opt-barrier")
 def _barrier(call: Call) -> XlaOp:
     return ops.OptimizationBarrier(call.operand())
+
+
+@instruction("add-dependency")
+def _add_dependency(call: Call) -> XlaOp:
+    """The first operand, after the token that is the second."""
+    return call.operands(2)[0]
 
 
 @instruction("after-all")
@@ -222,8 +227,24 @@ def _collective_broadcast(call: Call) -> XlaOp:
 
 
 def _pairs(call: Call) -> list[tuple[int, int]]:
-    rows = [split(row) for row in split(call.attribute("source_target_pairs"))]
+    return _table(call.attribute("source_target_pairs"))
+
+
+def _table(text: str) -> list[tuple[int, int]]:
+    rows = [split(row) for row in split(text)]
     return [(int(source), int(target)) for source, target in rows]
+
+
+def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
+    """Who sends to whom, which HLO text tells in the frontend's attributes; None when it does not."""
+    given = _frontend(call).get("_xla_send_recv_source_target_pairs")
+    return None if given is None else _table(given)
+
+
+def _frontend(call: Call) -> dict[str, str]:
+    """`frontend_attributes={name="text",other={...}}`."""
+    fields = dict(part.split("=", 1) for part in split(call.attribute("frontend_attributes", "{}")))
+    return {key.strip(): _unquoted(value.strip()) for key, value in fields.items()}
 
 
 @instruction("replica-id")
@@ -263,14 +284,14 @@ def _handle(call: Call) -> ChannelHandle:
 @instruction("send")
 def _send(call: Call) -> XlaOp:
     operand, token = call.operands(2)
-    pairs = _pairs(call) if call.has("source_target_pairs") else None
+    pairs = _transfer_pairs(call)
     after = ops.SendWithToken(operand, token, _handle(call), pairs)
     return call.builder.Tuple([operand, _request(call), after])
 
 
 @instruction("recv")
 def _recv(call: Call) -> XlaOp:
-    pairs = _pairs(call) if call.has("source_target_pairs") else None
+    pairs = _transfer_pairs(call)
     received = ops.RecvWithToken(call.operand(), call.shape.parts[0], _handle(call), pairs)
     return call.builder.Tuple([received[0], _request(call), received[1]])
 
@@ -294,5 +315,5 @@ def _recv_done(call: Call) -> XlaOp:
 
 
 def _done(call: Call) -> None:
-    for name in ("channel_id", "is_host_transfer", "source_target_pairs"):
+    for name in ("channel_id", "is_host_transfer"):
         call.attribute(name, "")

@@ -12,6 +12,8 @@ from spmd.builder.shape import Shape
 from spmd.ir import Op, Region, Value, captured_values
 from spmd.syntax.attribute_printer import format_attribute
 
+#: How HLO text tells who sends to whom.
+TRANSFER_PAIRS = "_xla_send_recv_source_target_pairs"
 _REQUEST = Shape.scalar_shape("u32")
 
 
@@ -246,7 +248,10 @@ def _outfeed(body: Body, op: Op) -> None:
 
 def _transfer(op: Op) -> list[str]:
     host = ["is_host_transfer=true"] if op["is_host_transfer"] else []
-    pairs = [_pairs(op)] if op["source_target_pairs"] is not None else []
+    pairs = []
+    if op["source_target_pairs"] is not None:
+        table = _pairs(op).removeprefix("source_target_pairs=")
+        pairs = [f"frontend_attributes={{{TRANSFER_PAIRS}={table}}}"]
     return [f"channel_id={op['channel_handle'].handle}", *host, *pairs]
 
 
