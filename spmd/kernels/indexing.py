@@ -86,19 +86,19 @@ class Placement:
 
     def rows(self, starts: Sequence[Array]) -> Array:
         """Row numbers: (slices, rows of a slice)."""
-        first = self._batch_rows
+        parts = [self._batch_rows] if self._batching or not starts else []
         for start, axis in zip(starts, self.mapped, strict=True):
             stride = self._strides[axis]
-            first = first + (start if stride == 1 else start * stride)
-        first = np.broadcast_to(first, self.batch_shape).reshape(-1, 1)
+            parts.append(start if stride == 1 else start * stride)
+        first = np.broadcast_to(sum(parts[1:], parts[0]), self.batch_shape).reshape(-1, 1)
         return first if len(self.rows_of_slice) == 1 else first + self.rows_of_slice
 
     def inside(self, starts: Sequence[Array]) -> Array | None:
         """(slices, rows of a slice): which rows lie within the array; None when all do."""
-        whole = [
-            bool(((start >= 0) & (start <= limit)).all()) for start, limit in zip(starts, self.limits, strict=True)
-        ]
-        if all(whole):
+        if all(
+            limit >= 0 and int(start.view(np.uint64).max(initial=0)) <= limit
+            for start, limit in zip(starts, self.limits, strict=True)
+        ):
             return None
         first = len(self._strides)
         sizes = self.slice_sizes[:first]
@@ -168,12 +168,19 @@ def gatherer(
 
     def call(operand: Array, indices: Array) -> Array:
         found = zip(placement.starts(indices), placement.limits, strict=True)
-        starts = [np.clip(start, 0, limit) for start, limit in found]
+        starts = [_clamped(start, limit) for start, limit in found]
         rows = placement.rows(starts)
         taken = operand.reshape(row_count, payload).take(rows, axis=0).reshape(table)
         return taken if arrange is None else taken.transpose(arrange)
 
     return Kernel(call)
+
+
+def _clamped(start: Array, limit: int) -> Array:
+    """`start` within [0, limit]; one look, as unsigned numbers, tells whether anything is outside."""
+    if start.size and int(start.view(np.uint64).max()) <= limit:
+        return start
+    return np.clip(start, 0, limit)
 
 
 def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -> list[int] | None:

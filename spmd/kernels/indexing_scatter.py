@@ -22,6 +22,8 @@ Apply = Callable[[Array, Array, Array], None]
 
 #: A sum over a part of the table larger than this is cheaper as a sparse product over all of it.
 _DENSE_PART = 1 / 8
+#: Elements that make a row worth being combined by itself.
+_LONG_ROW = 16
 
 
 @kernel("stablehlo.scatter")
@@ -150,7 +152,12 @@ def _at(monoid: Monoid) -> Apply:
     ufunc = monoid.ufunc
 
     def apply(table: Array, rows: Array, values: Array) -> None:
-        ufunc.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
+        if table.shape[1] < _LONG_ROW or not len(rows):
+            ufunc.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
+            return
+        for turn in _turns(rows):
+            places = rows[turn]
+            table[places] = ufunc(table[places], values[turn])
 
     return apply
 

@@ -155,6 +155,8 @@ def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
         together = max(together, int(size**0.5) if size > 64 else 1)
     if size < 2 * together or size == 1:
         identity = monoid.identity
+        if size > 1 and outer >= _FEW and outer * inner >= _WIDE:
+            return _halving(monoid, size)
         return lambda array: np.asarray(reduce(array, axis=1, initial=identity, dtype=dtype))
     groups, rest = divmod(size, together)
     whole, identity = groups * together, monoid.identity
@@ -164,5 +166,22 @@ def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
         partial = reduce(wide, axis=1, dtype=dtype).reshape(outer, together, inner)
         total: Array = reduce(partial, axis=1, initial=identity, dtype=dtype)
         return ufunc(total, reduce(array[:, whole:], axis=1, dtype=dtype), out=total) if rest else total
+
+    return call
+
+
+def _halving(monoid: Monoid, size: int) -> Stage:
+    """Half of the rows with the other half, until one is left: long runs of memory, however short the rows."""
+    ufunc = monoid.ufunc
+
+    def call(array: Array) -> Array:
+        left = size
+        while left > 1:
+            half = left // 2
+            folded = ufunc(array[:, :half], array[:, half : 2 * half])
+            if left % 2:
+                ufunc(folded[:, 0], array[:, left - 1], out=folded[:, 0])
+            array, left = folded, half
+        return array[:, 0]
 
     return call

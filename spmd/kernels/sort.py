@@ -1,13 +1,13 @@
 """Sorting: StableHLO specification, "sort".
 
-A comparator that orders by keys goes to NumPy's sorts: values alone are sorted as they are, several operands by one
-integer an element that holds its key and, below it, its place, which makes any sort stable. Any other comparator runs
+A comparator that orders by keys goes to NumPy's sorts: values alone are sorted as they are, several operands by
+integers that hold an element's key and, below it, its place, which makes any sort stable. Any other comparator runs
 in a merge sort whose comparisons are made for all elements at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -184,21 +184,43 @@ def _canonical(values: Array) -> Array:
 
 
 def _order_of_codes(codes: list[Array]) -> Array:
-    """The stable order of each row by `codes`, the most significant first."""
+    """The stable order of each row by `codes`, the most significant first.
+
+    Digits of the codes are sorted from the least significant on, each together with its element's place, which a
+    number of 64 bits holds.
+    """
     rows, size = codes[0].shape
     place_bits = max(1, (size - 1).bit_length())
-    widths = [8 * code.dtype.itemsize for code in codes]
-    if sum(widths) + place_bits <= 64:
-        packed = np.zeros((rows, size), np.uint64)
-        for code, width in zip(codes, widths, strict=True):
-            packed = (packed << np.uint64(width)) | code
-        packed = (packed << np.uint64(place_bits)) | np.arange(size, dtype=np.uint64)
+    places, mask = np.arange(size, dtype=np.uint64), np.uint64((1 << place_bits) - 1)
+    order: Array | None = None
+    for digit in _digits(codes, 64 - place_bits):
+        if order is not None:
+            digit = np.take_along_axis(digit, order, 1) if rows > 1 else digit[:, order[0]]
+        packed = (digit << np.uint64(place_bits)) | places
         packed.sort(axis=1)
-        return (packed & np.uint64((1 << place_bits) - 1)).astype(np.int64)
-    if len(codes) == 1:
-        found: Array = np.argsort(codes[0], axis=1, kind="stable")
-        return found
-    return np.lexsort(codes[::-1], axis=1)
+        found = (packed & mask).astype(np.int64)
+        order = found if order is None else np.take_along_axis(order, found, 1)
+    assert order is not None
+    return order
+
+
+def _digits(codes: list[Array], most: int) -> Iterator[Array]:
+    """The codes as numbers of at most `most` bits, the least significant first; narrow neighbours are joined."""
+    held, width = None, 0
+    for code in reversed(codes):
+        bits = 8 * code.dtype.itemsize
+        wide = code.astype(np.uint64)
+        halves = [(wide & np.uint64(2**32 - 1), 32), (wide >> np.uint64(32), 32)]
+        parts = halves if bits > most else [(wide, bits)]
+        for part, part_bits in parts:
+            if held is not None and width + part_bits <= most:
+                held, width = held | (part << np.uint64(width)), width + part_bits
+                continue
+            if held is not None:
+                yield held
+            held, width = part, part_bits
+    assert held is not None
+    yield held
 
 
 # --- by any comparator -----------------------------------------------------------------------------------------------

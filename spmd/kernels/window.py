@@ -26,6 +26,8 @@ Combine = Callable[..., tuple[Array, ...]]
 
 #: Running sums of floats longer than this are added up in blocks, for the sake of rounding.
 _BLOCK = 512
+#: Elements that make a running total's row worth a call.
+_WIDE = 256
 
 
 @dataclass(frozen=True)
@@ -237,21 +239,36 @@ def _running_total(monoid: Monoid, axis: int, backwards: bool) -> Callable[[Arra
     flip = (*lead, slice(None, None, -1))
     rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
 
+    def straight(array: Array) -> Array:
+        """NumPy accumulates well along the last axis only: across wide rows, row by row; else along a copy."""
+        last = array.ndim - 1
+        if axis == last or array.size == 0:
+            total: Array = accumulate(array, axis=axis, dtype=array.dtype)
+            return total
+        if array.size < _WIDE * array.shape[axis]:
+            moved = accumulate(np.ascontiguousarray(array.swapaxes(axis, last)), axis=last, dtype=array.dtype)
+            return np.ascontiguousarray(moved.swapaxes(axis, last))
+        total = np.empty(array.shape, array.dtype)
+        totals, rows = np.moveaxis(total, axis, 0), np.moveaxis(array, axis, 0)
+        totals[0] = rows[0]
+        for index in range(1, len(rows)):
+            ufunc(totals[index - 1], rows[index], out=totals[index])
+        return total
+
     def forward(array: Array) -> Array:
         size = array.shape[axis]
         if not rounds or size <= 2 * _BLOCK:
-            total: Array = accumulate(array, axis=axis, dtype=array.dtype)
-            return total
+            return straight(array)
         blocks = size // _BLOCK
         whole = blocks * _BLOCK
         shape = (*array.shape[:axis], blocks, _BLOCK, *array.shape[axis + 1 :])
         result = np.empty(array.shape, array.dtype)
-        inner = accumulate(array[(*lead, slice(0, whole))].reshape(shape), axis=axis + 1)
+        inner = _running_total(monoid, axis + 1, False)(array[(*lead, slice(0, whole))].reshape(shape))
         before = forward(inner.take(-1, axis=axis + 1))
         inner[(*lead, slice(1, None))] += np.expand_dims(before[(*lead, slice(0, -1))], axis + 1)
         result[(*lead, slice(0, whole))] = inner.reshape((*array.shape[:axis], whole, *array.shape[axis + 1 :]))
         if whole < size:
-            rest = accumulate(array[(*lead, slice(whole, None))], axis=axis)
+            rest = straight(array[(*lead, slice(whole, None))])
             result[(*lead, slice(whole, None))] = ufunc(rest, before[(*lead, slice(-1, None))])
         return result
 
