@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from partitioner.annotate import with_shardings
 from partitioner.core import Partitioned
 from partitioner.partition import partition
 from partitioner.reading import is_sharded
@@ -21,4 +22,5 @@ __all__ = [
     "partition",
     "shard_array",
     "unshard_array",
+    "with_shardings",
 ]

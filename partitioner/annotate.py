@@ -1,0 +1,94 @@
+"""Shardings put on a program that has none: a mesh, and a layout for each argument and result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from spmd.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
+from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.core import OPS
+from spmd.dialects.sdy_verify import SHARDING_NAME
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Function, Module, Region, new_op
+from spmd.types import I32, TensorType, Type
+
+#: One entry a dimension: no axis, one, or several from major to minor.
+Spec = Sequence[str | Sequence[str] | None]
+
+
+def with_shardings(
+    module: Module,
+    mesh: Mapping[str, int],
+    arguments: Sequence[Spec | None],
+    results: Sequence[Spec | None] | None = None,
+    function: str = "main",
+) -> Module:
+    """A module like `module` whose `function` takes and gives its values laid out over `mesh`.
+
+    `mesh` maps axis names to sizes. `arguments` and `results` have a spec a value: one entry a dimension, an axis name,
+    a tuple of them from major to minor, or None; fewer entries than dimensions leave the last ones whole. None in
+    place of a spec leaves the value to propagation, as do absent `results`. The body is shared with `module`.
+    CompileError for specs that do not fit; what a sharding must obey is checked when the module is partitioned.
+    """
+    entry = module.function(function)
+    made_function = _annotated(entry, arguments, results)
+    size = prod(mesh.values())
+    axes = tuple(sdy.MeshAxis(name, extent) for name, extent in mesh.items())
+    mesh_op = new_op("sdy.mesh", (), (), {"sym_name": "mesh", "mesh": sdy.Mesh(axes)}, definition=OPS["sdy.mesh"])
+    others = [op for op in module.body.ops if op is not entry and op.name != "sdy.mesh"]
+    discardable: dict[str, Attribute] = dict(module.discardable)
+    discardable["mhlo.num_partitions"] = IntegerAttr(size, I32)
+    discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
+    made = new_op(
+        module.name,
+        (),
+        (),
+        dict(module.attributes),
+        [Region([Block((), [mesh_op, made_function, *others])])],
+        definition=module.definition,
+        discardable=discardable,
+        location=module.location,
+    )
+    assert isinstance(made, Module)
+    return made
+
+
+def _annotated(function: Function, arguments: Sequence[Spec | None], results: Sequence[Spec | None] | None) -> Function:
+    attributes = dict(function.attributes)
+    for name, given, types, have in (
+        ("arg_attrs", arguments, function.type.inputs, function.argument_attributes),
+        ("res_attrs", results, function.type.results, function.result_attributes),
+    ):
+        if given is None:
+            continue
+        if len(given) != len(types):
+            text = f"{len(given)} specs for {len(types)} values of {name.split('_')[0]}"
+            raise CompileError(Diagnostic(function.location, text, function.name))
+        attributes[name] = tuple(
+            DictAttr(dict(entries) if spec is None else {**entries, SHARDING_NAME: _sharding(spec, type, function)})
+            for spec, type, entries in zip(given, types, have, strict=True)
+        )
+    made = new_op(
+        function.name,
+        (),
+        (),
+        attributes,
+        function.regions,
+        definition=function.definition,
+        discardable=dict(function.discardable),
+        location=function.location,
+    )
+    assert isinstance(made, Function)
+    return made
+
+
+def _sharding(spec: Spec, type: Type, function: Function) -> sdy.TensorSharding:
+    rank = type.rank if isinstance(type, TensorType) else 0
+    if len(spec) > rank:
+        raise CompileError(Diagnostic(function.location, f"a spec of {len(spec)} dimensions for {type}", function.name))
+    dimensions = []
+    for entry in (*spec, *[None] * (rank - len(spec))):
+        names = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+        dimensions.append(sdy.DimensionSharding(tuple(map(sdy.AxisRef, names))))
+    return sdy.TensorSharding(SymbolRefAttr(("mesh",)), tuple(dimensions))
