@@ -58,7 +58,7 @@ def cost(operation: Operation, size: int) -> Cost:
 def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int, nbytes: int, share: int) -> Cost:
     rule = operation.arithmetic
     name = {AllReduce: "MPI_Allreduce", ReduceScatter: "MPI_Reduce_scatter_block", CollectiveReduce: "MPI_Reduce"}
-    if operation.reproducible or rule.ufunc is None:
+    if (operation.reproducible and not rule.exact) or rule.ufunc is None:
         why = "reproducible" if operation.reproducible else "the region is no known reduction"
         how = "exchanged by parts (all-to-all), folded in group order, gathered"
         if isinstance(operation, ReduceScatter):

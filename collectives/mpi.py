@@ -209,7 +209,8 @@ class MpiCommunicator(Communicator):
         return not isinstance(operation, Barrier) and (self.size == 1 or not prod(operation.shape))
 
     def _folds(self, operation: AllReduce | ReduceScatter | CollectiveReduce) -> bool:
-        return operation.reproducible or native_reduction(operation.arithmetic) is None
+        rule = operation.arithmetic
+        return native_reduction(rule) is None or (operation.reproducible and not rule.exact)
 
     def _watched(self, call: Call, operation: Operation, where: str) -> Call:
         label, activity = self.label(operation, where), self.activity

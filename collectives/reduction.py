@@ -70,6 +70,11 @@ class Arithmetic:
     accumulator: np.dtype[Any]
     ufunc: np.ufunc | None
 
+    @property
+    def exact(self) -> bool:
+        """Whether the result is the same in any order: of booleans and integers, for one of the monoids."""
+        return self.ufunc is not None and (self.dtype == np.bool_ or is_integer(self.dtype))
+
     def fold(self, slabs: Sequence[Array]) -> Array:
         """The left fold of ``slabs`` (one shape, ``dtype`` each): a new array of the same shape and dtype."""
         with np.errstate(all="ignore"):

@@ -264,7 +264,7 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
             calls = process.bound.get(key)
             if calls is None:
                 calls = process.bound[key] = bind(process)
-            return tuple([call(array) for call, array in zip(calls, arrays, strict=True)])
+            return tuple([call(np.asarray(array)) for call, array in zip(calls, arrays, strict=True)])
 
         return Kernel(several, needs_process=True)
 
@@ -274,6 +274,8 @@ def _blocking(collective: Collective, context: Context) -> Kernel:
         bound = process.bound.get(key)
         if bound is None:
             bound = process.bound[key] = bind(process)[0]
+        if out is not None and not out.flags.c_contiguous:
+            out = None  # MPI writes elements in C order
         return bound(np.asarray(array) if scalar else array, out)
 
     value, result = collective.op.operands[0].tensor, collective.op.results[0].tensor

@@ -260,3 +260,35 @@ PROGRAMS: dict[str, Program] = {
         REPLICAS, one, lambda r: (16 * total([0, 1, 2, 3]),),
     ),
 }  # fmt: skip
+
+
+def _transposed() -> Program:
+    """An operand that lies in memory in another order than its elements, and dies in the collective."""
+    text = main("(%x: tensor<4x2xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>)", """
+  %y = stablehlo.add %x, %x : tensor<4x2xf32>
+  %t = stablehlo.transpose %y, dims = [1, 0] : (tensor<4x2xf32>) -> tensor<2x4xf32>
+  %p = stablehlo.negate %t : tensor<2x4xf32>
+  %0 = "stablehlo.all_to_all"(%p) {split_dimension = 1 : i64, concat_dimension = 1 : i64, split_count = 4 : i64,
+    replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %q = stablehlo.abs %t : tensor<2x4xf32>
+  %1 = "stablehlo.collective_permute"(%q) {source_target_pairs = dense<[[0, 1], [1, 0], [2, 3], [3, 2]]>
+    : tensor<4x2xi64>} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %c = stablehlo.exponential %t : tensor<2x4xf32>
+  %d = stablehlo.subtract %c, %c : tensor<2x4xf32>
+  %e = stablehlo.add %d, %t : tensor<2x4xf32>
+  %2 = "stablehlo.all_reduce"(%e) ADD {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}
+    : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %0, %1, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>""")  # fmt: skip
+
+    def operand(rank: int) -> Array:
+        return (np.arange(8).reshape(4, 2) + 10 * rank).astype(np.float32) / 8
+
+    def expected(rank: int) -> tuple[Array, ...]:
+        turned = [2 * operand(r).T for r in range(4)]
+        exchanged = np.stack([-turned[r][:, rank] for r in range(4)], 1)
+        return exchanged, np.abs(turned[rank ^ 1]), np.sum(turned, axis=0)
+
+    return Program(text, REPLICAS, lambda rank: (operand(rank),), expected)
+
+
+PROGRAMS["operands in another memory order"] = _transposed()
