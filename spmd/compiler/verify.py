@@ -58,9 +58,13 @@ class _Verifier:
         """An op with regions or symbols: its own checks, then what is inside it."""
         definition = op.definition
         symbols, function = self._symbols, self._function
-        if isinstance(op, Module) and len(op.regions) == 1 and len(op.regions[0].blocks) == 1:
-            self._symbols = [*symbols, self._table(op)]
+        if isinstance(op, Module):
+            self._function = None
+            if len(op.regions) == 1 and len(op.regions[0].blocks) == 1:
+                self._symbols = [*symbols, self._table(op)]
         if isinstance(op, Function):
+            if function is not None:
+                self.error(op, f"functions stand in a module, got one inside @{function.symbol}")
             self._function = op
         if definition is not None:
             self.check_op(op, definition)
@@ -328,5 +332,3 @@ def _function_fault(function: Function) -> tuple[str, str] | None:
 
 def _types(types: tuple[Type, ...]) -> str:
     return f"({', '.join(map(str, types))})"
-
-

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from spmd.dialects import (
     arith,
+    asynchronous,
     builtin,
     check,
     chlo,
+    chlo_structured,
     collective,
     communication,
     contraction,
@@ -31,7 +33,8 @@ from spmd.dialects import (
 from spmd.dialects.core import OPS, OpDef
 
 __all__ = [
-    "OPS", "OpDef", "arith", "builtin", "check", "chlo", "collective", "communication", "contraction",
-    "control_flow", "convolving", "custom_call", "data_movement", "dynamism", "elementwise", "func", "indexing",
-    "linear_algebra", "quantization", "random", "reduction", "scattering", "sdy", "shape", "sorting", "tensor",
+    "OPS", "OpDef", "arith", "asynchronous", "builtin", "check", "chlo", "chlo_structured", "collective",
+    "communication", "contraction", "control_flow", "convolving", "custom_call", "data_movement", "dynamism",
+    "elementwise", "func", "indexing", "linear_algebra", "quantization", "random", "reduction", "scattering", "sdy",
+    "shape", "sorting", "tensor",
 ]  # fmt: skip

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
-from spmd.attributes import SymbolRefAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import (
     at_least,
@@ -17,100 +13,28 @@ from spmd.dialects.checks import (
     equal_elements,
     in_range,
     listed,
-    parameters,
     returned,
     shape_text,
-    signature,
     tensors,
 )
-from spmd.dialects.core import Lookup, OpDef, attribute, define, operand, region, result
-from spmd.dialects.reducers import region_fault
-from spmd.dialects.shapes import bounds_of, tensor, with_element
-from spmd.dialects.structs import ChannelHandle, ReplicaGroupMeshAxes
-from spmd.ir import Op, Value
-from spmd.types import I32, UI32, FutureType, TensorType, Type
-
-_REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxes)))
-_CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle), optional=True)
-_GLOBAL_IDS = attribute("use_global_device_ids", kinds.UNIT_FLAG, default=False)
-_DYNAMIC_ROOT = attribute("has_dynamic_root", kinds.UNIT_FLAG, default=False)
-
-def _check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = False, partial: bool = False) -> None:
-    """Constraints on replica_groups, labelled `unique` and `in_group`.
-
-    `padded` groups may be filled up with -1; `partial` ones need not name every process.
-    """
-
-    def on_ids(label: str, text: str, check: Callable[[Op, np.ndarray[Any, Any]], str | None]) -> None:
-        def checked(op: Op) -> str | None:
-            groups = op["replica_groups"]
-            return check(op, groups) if isinstance(groups, np.ndarray) else None
-
-        declared.constraint(label, text)(checked)
-
-    def ids(groups: np.ndarray[Any, Any]) -> list[int]:
-        flat: list[int] = groups.ravel().tolist()
-        return [process for process in flat if not (padded and process == -1)]
-
-    on_ids("", "replica_groups is a 2-dimensional tensor", lambda op, g: None if g.ndim == 2 else shape_text(g.shape))
-    on_ids(
-        "",
-        "replica_groups is not empty when use_global_device_ids is set",
-        lambda op, g: shape_text(g.shape) if "use_global_device_ids" in op.attributes and not g.size else None,
-    )
-    on_ids(unique, "is_unique(replica_groups)", lambda op, g: _duplicate(ids(g)))
-    if partial:
-        on_ids(in_group, "0 <= replica_groups", lambda op, g: None if min(ids(g), default=0) >= 0 else dims(ids(g)))
-    else:
-        on_ids(
-            in_group,
-            "0 <= replica_groups < size(replica_groups)",
-            lambda op, g: None if sorted(ids(g)) == list(range(len(ids(g)))) else str(g.tolist()),
-        )
-
-    @declared.symbol_constraint("", "the mesh of replica_groups is a symbol of the module")
-    def _(op: Op, lookup: Lookup) -> str | None:
-        groups = op["replica_groups"]
-        mesh = groups.mesh if isinstance(groups, ReplicaGroupMeshAxes) else None
-        return f"@{mesh.root}" if isinstance(mesh, SymbolRefAttr) and lookup(mesh.root) is None else None
-
-
-def _duplicate(ids: list[int]) -> str | None:
-    seen: set[int] = set()
-    for process in ids:
-        if process in seen:
-            return f"{process} twice"
-        seen.add(process)
-    return None
-
-
-def _check_channel(declared: OpDef, label: str) -> None:
-    @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true")
-    def _(op: Op) -> str | None:
-        channel: ChannelHandle | None = op["channel_handle"]
-        handle = channel.handle if channel is not None else 0
-        return str(handle) if op["use_global_device_ids"] and handle <= 0 else None
-
-
-def _data(op: Op) -> list[Value]:
-    """The operands but for the dynamic root."""
-    rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
-    return op.operands[:-1] if rooted and op["has_dynamic_root"] else op.operands
-
-
-def _check_computation(declared: OpDef, label: str) -> None:
-    @declared.constraint(label, "computation has type (tensor<E>, tensor<E>) -> tensor<E> that operands widen to")
-    def _(op: Op) -> str | None:
-        faults = (region_fault(op.regions[0], [value.type]) for value in _data(op))
-        return next((fault for fault in faults if fault is not None), None)
-
-
-def _accumulated(op: Op) -> list[Type]:
-    """The types of the operands with the element type that computation gives."""
-    result = returned(op.regions[0])[0]
-    assert isinstance(result, TensorType)
-    return [with_element(value.type, result.element_type) for value in _data(op)]
-
+from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.process_groups import (
+    CHANNEL,
+    DYNAMIC_ROOT,
+    GLOBAL_IDS,
+    REPLICA_GROUPS,
+    accumulated_operands,
+    check_channel,
+    check_computation,
+    check_groups,
+    check_pairs,
+    check_root,
+    data_operands,
+)
+from spmd.dialects.shapes import bounds_of, tensor
+from spmd.dialects.structs import ChannelHandle
+from spmd.ir import Op
+from spmd.types import UI32, TensorType, Type
 
 REPLICA_ID = define(
     "stablehlo.replica_id",
@@ -133,12 +57,12 @@ PARTITION_ID.infer(lambda op: [TensorType((), UI32)])
 ALL_GATHER = define(
     "stablehlo.all_gather",
     operands=[operand("operands", variadic=True)],
-    attributes=[attribute("all_gather_dim", kinds.I64), _REPLICA_GROUPS, _CHANNEL, _GLOBAL_IDS],
+    attributes=[attribute("all_gather_dim", kinds.I64), REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("results", variadic=True)],
 )
 
-_check_groups(ALL_GATHER, "C2", "C4")
-_check_channel(ALL_GATHER, "C5")
+check_groups(ALL_GATHER, "C2", "C4")
+check_channel(ALL_GATHER, "C5")
 
 
 @ALL_GATHER.constraint("C1", "0 <= all_gather_dim < rank(operands...)")
@@ -174,19 +98,20 @@ def _scaled(small: TensorType, large: TensorType, dimension: int) -> str | None:
         sound = part is None or (part > 0 and (whole is None or whole % part == 0))
     return None if sound else f"{listed(map(shape_text, (small.shape, large.shape)))} along {dimension}"
 
+
 ALL_REDUCE = define(
     "stablehlo.all_reduce",
     operands=[operand("operands", variadic=True)],
-    attributes=[_REPLICA_GROUPS, _CHANNEL, _GLOBAL_IDS],
+    attributes=[REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("results", variadic=True)],
     regions=[region("computation")],
 )
 
-_check_groups(ALL_REDUCE, "C1", "C3", padded=True)
-_check_channel(ALL_REDUCE, "C4")
-_check_computation(ALL_REDUCE, "C5")
+check_groups(ALL_REDUCE, "C1", "C3", padded=True)
+check_channel(ALL_REDUCE, "C4")
+check_computation(ALL_REDUCE, "C5")
 ALL_REDUCE.infers("C6, C7", "results have the shapes of operands and the element type that computation gives")(
-    _accumulated
+    accumulated_operands
 )
 
 ALL_TO_ALL = define(
@@ -196,14 +121,14 @@ ALL_TO_ALL = define(
         attribute("split_dimension", kinds.I64),
         attribute("concat_dimension", kinds.I64),
         attribute("split_count", kinds.I64),
-        _REPLICA_GROUPS,
-        _CHANNEL,
+        REPLICA_GROUPS,
+        CHANNEL,
     ],
     results=[result("results", variadic=True)],
 )
 
 ALL_TO_ALL.constraint("C4", "0 < split_count")(lambda op: at_least(op["split_count"], 1))
-_check_groups(ALL_TO_ALL, "C5", "C7")
+check_groups(ALL_TO_ALL, "C5", "C7")
 
 
 @ALL_TO_ALL.constraint("C8", "dim(replica_groups, 1) = split_count")
@@ -253,17 +178,18 @@ def _(op: Op) -> list[Type]:
         found.append(tensor(shape, type.element_type, bounds))
     return found
 
+
 REDUCE_SCATTER = define(
     "stablehlo.reduce_scatter",
     operands=[operand("operand")],
-    attributes=[attribute("scatter_dimension", kinds.I64), _REPLICA_GROUPS, _CHANNEL, _GLOBAL_IDS],
+    attributes=[attribute("scatter_dimension", kinds.I64), REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("result")],
     regions=[region("computation")],
 )
 
-_check_groups(REDUCE_SCATTER, "C3", "C5")
-_check_computation(REDUCE_SCATTER, "C7")
-_check_channel(REDUCE_SCATTER, "C6")
+check_groups(REDUCE_SCATTER, "C3", "C5")
+check_computation(REDUCE_SCATTER, "C7")
+check_channel(REDUCE_SCATTER, "C6")
 REDUCE_SCATTER.constraint("C2", "0 <= scatter_dimension < rank(operand)")(
     lambda op: in_range([op["scatter_dimension"]], op.operands[0].tensor.rank)
 )
@@ -299,82 +225,45 @@ REDUCE_SCATTER.constraint("C9", "element_type(result) is what computation gives"
 COLLECTIVE_BROADCAST = define(
     "stablehlo.collective_broadcast",
     operands=[operand("operands", variadic=True)],
-    attributes=[_REPLICA_GROUPS, _CHANNEL, _DYNAMIC_ROOT],
+    attributes=[REPLICA_GROUPS, CHANNEL, DYNAMIC_ROOT],
     results=[result("results", variadic=True)],
 )
 
-def _check_root(declared: OpDef, label: str, rooted_label: str) -> None:
-    """Operands: at least one, and with has_dynamic_root at last a tensor of one root for each of the others."""
-
-    @declared.constraint(label, "there is an operand")
-    def _(op: Op) -> str | None:
-        return at_least(len(_data(op)), 1)
-
-    @declared.constraint(rooted_label, "the last operand with has_dynamic_root = true is tensor<Nxi32> for N others")
-    def _(op: Op) -> str | None:
-        if not op["has_dynamic_root"]:
-            return None
-        root, count = op.operands[-1].tensor, len(op.operands) - 1
-        return None if root.element_type is I32 and root.shape == (count,) else f"{root} for {count}"
-
-
-_check_groups(COLLECTIVE_BROADCAST, "C1", "C2", partial=True)
-_check_root(COLLECTIVE_BROADCAST, "C3", "C4")
+check_groups(COLLECTIVE_BROADCAST, "C1", "C2", partial=True)
+check_root(COLLECTIVE_BROADCAST, "C3", "C4")
 
 
 @COLLECTIVE_BROADCAST.constraint("C5", "size(results) = size(operands) - (has_dynamic_root ? 1 : 0)", on_results=True)
 def _(op: Op) -> str | None:
-    return equal(len(op.results), len(_data(op)))
+    return equal(len(op.results), len(data_operands(op)))
 
 
 COLLECTIVE_BROADCAST.infers("C3, C4", "type(results[j]) = type(operands[j])")(
-    lambda op: [value.type for value in _data(op)]
+    lambda op: [value.type for value in data_operands(op)]
 )
 
 COLLECTIVE_REDUCE = define(
     "stablehlo.collective_reduce",
     operands=[operand("operands", variadic=True)],
-    attributes=[_REPLICA_GROUPS, _CHANNEL, _GLOBAL_IDS, _DYNAMIC_ROOT],
+    attributes=[REPLICA_GROUPS, CHANNEL, GLOBAL_IDS, DYNAMIC_ROOT],
     results=[result("results", variadic=True)],
     regions=[region("computation")],
 )
 
-_check_groups(COLLECTIVE_REDUCE, "C1", "C2", padded=True)
-_check_channel(COLLECTIVE_REDUCE, "")
-_check_root(COLLECTIVE_REDUCE, "", "C3")
-_check_computation(COLLECTIVE_REDUCE, "C4")
+check_groups(COLLECTIVE_REDUCE, "C1", "C2", padded=True)
+check_channel(COLLECTIVE_REDUCE, "")
+check_root(COLLECTIVE_REDUCE, "", "C3")
+check_computation(COLLECTIVE_REDUCE, "C4")
 COLLECTIVE_REDUCE.infers("C3", "results have the shapes of operands and the element type that computation gives")(
-    _accumulated
+    accumulated_operands
 )
 
 COLLECTIVE_PERMUTE = define(
     "stablehlo.collective_permute",
     operands=[operand("operand")],
-    attributes=[attribute("source_target_pairs", kinds.I64_DENSE), _CHANNEL],
+    attributes=[attribute("source_target_pairs", kinds.I64_DENSE), CHANNEL],
     results=[result("result")],
 )
-
-def check_pairs(declared: OpDef, labels: tuple[str, str, str, str]) -> None:
-    """Constraints on source_target_pairs: its shape, unique sources, unique targets, and ids that are not negative."""
-
-    def on_pairs(label: str, text: str, check: Callable[[np.ndarray[Any, Any]], str | None]) -> None:
-        def checked(op: Op) -> str | None:
-            pairs = op["source_target_pairs"]
-            return None if pairs is None else check(pairs)
-
-        declared.constraint(label, text)(checked)
-
-    def two_columns(pairs: np.ndarray[Any, Any]) -> str | None:
-        return None if pairs.ndim == 2 and pairs.shape[1] == 2 else shape_text(pairs.shape)
-
-    def no_negative(pairs: np.ndarray[Any, Any]) -> str | None:
-        return str(pairs.tolist()) if (pairs < 0).any() else None
-
-    on_pairs(labels[0], "dim(source_target_pairs, 1) = 2", two_columns)
-    on_pairs(labels[1], "is_unique(source_target_pairs[:, 0])", lambda pairs: _duplicate(pairs[:, 0].tolist()))
-    on_pairs(labels[2], "is_unique(source_target_pairs[:, 1])", lambda pairs: _duplicate(pairs[:, 1].tolist()))
-    on_pairs(labels[3], "0 <= source_target_pairs", no_negative)
-
 
 check_pairs(COLLECTIVE_PERMUTE, ("C1", "C2", "C3", "C4"))
 COLLECTIVE_PERMUTE.constraint("C5", "type(result) = type(operand)", on_results=True)(
@@ -391,66 +280,3 @@ CROSS_REPLICA_SUM = define(
 )
 
 CROSS_REPLICA_SUM.infers("", "type(result) = type(operand)")(lambda op: [op.operands[0].type])
-
-ASYNC_START = define(
-    "stablehlo.async_start",
-    operands=[operand("operands", variadic=True)],
-    results=[result("result", kinds.FUTURE)],
-    regions=[region("body")],
-    traits=["isolated", "reads_context"],
-)
-
-_ASYNC = {
-    f"stablehlo.{name}"
-    for name in (
-        "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce",
-        "dynamic_slice", "dynamic_update_slice", "reduce_scatter", "slice",
-    )
-}  # fmt: skip
-
-
-@ASYNC_START.constraint("C1", "body has one op and a return")
-def _(op: Op) -> str | None:
-    count = len(op.regions[0].block.ops)
-    return None if count == 2 else f"{count} ops"
-
-
-@ASYNC_START.constraint("C2", "the op in body is a collective or a slice")
-def _(op: Op) -> str | None:
-    inner = op.regions[0].block.ops[0]
-    return None if inner.name in _ASYNC else inner.name
-
-
-@ASYNC_START.constraint("C3", "operands have the types of body's arguments")
-def _(op: Op) -> str | None:
-    body = op.regions[0]
-    return None if op.operand_types == parameters(body) else f"{listed(op.operand_types)} for {signature(body)}"
-
-
-@ASYNC_START.constraint("C4", "body returns one value")
-def _(op: Op) -> str | None:
-    return None if len(returned(op.regions[0])) == 1 else signature(op.regions[0])
-
-
-ASYNC_START.infers("C4", "the result is a future of what body returns")(
-    lambda op: [FutureType(tuple(returned(op.regions[0])))]
-)
-
-ASYNC_DONE = define(
-    "stablehlo.async_done",
-    operands=[operand("operand", kinds.FUTURE)],
-    results=[result("results", variadic=True)],
-)
-
-@ASYNC_DONE.infers("C1", "the results are what the future holds")
-def _(op: Op) -> list[Type]:
-    future = op.operands[0].type
-    assert isinstance(future, FutureType)
-    return list(future.types)
-
-
-@ASYNC_DONE.constraint("C1", "the future holds one value")
-def _(op: Op) -> str | None:
-    future = op.operands[0].type
-    assert isinstance(future, FutureType)
-    return None if len(future.types) == 1 else str(future)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from spmd.attributes import ArrayAttr, IntegerAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, listed
-from spmd.dialects.collective import check_pairs
 from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.process_groups import check_pairs
 from spmd.dialects.structs import ChannelHandle
 from spmd.ir import Op
 from spmd.types import TOKEN, TensorType
@@ -16,6 +16,7 @@ _CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle))
 _HOST = attribute("is_host_transfer", kinds.BOOL, default=False)
 _PAIRS = attribute("source_target_pairs", kinds.I64_DENSE, optional=True)
 _RECEIVED = kinds.STATIC_TENSOR | kinds.TOKEN
+
 
 def _check_received(declared: OpDef, labels: tuple[str, str, str]) -> None:
     """Results are tensors and, last, a token."""
@@ -61,6 +62,7 @@ def _(op: Op) -> str | None:
         if not isinstance(entry, ArrayAttr) or not all(isinstance(leaf, IntegerAttr) for leaf in entry.elements):
             return f"{entry}"
     return None
+
 
 OUTFEED = define(
     "stablehlo.outfeed",

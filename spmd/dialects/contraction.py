@@ -69,6 +69,7 @@ def _(op: Op) -> list[Type]:
     shape, bounds = (*lhs.shape[:-1], *rhs.shape[1:]), (*bounds_of(lhs)[:-1], *bounds_of(rhs)[1:])
     return [tensor(shape, contraction_element(op), bounds)]
 
+
 DOT_GENERAL = define(
     "stablehlo.dot_general",
     operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
@@ -143,9 +144,7 @@ def _(op: Op) -> str | None:
     return None if any(map(is_quantized, elements)) or len(of_kind) == 1 else listed(elements)
 
 
-@DOT_GENERAL.infers(
-    "C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs"
-)
+@DOT_GENERAL.infers("C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs")
 def _(op: Op) -> list[Type]:
     numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
     lhs, rhs = tensors(op.operands)
@@ -233,6 +232,7 @@ DOT_GENERAL.constraint("C15", "zero_points(rhs) = 0")(_zero_points)
 DOT_GENERAL.constraint("C16", "quantization_dimension(rhs) is not in rhs_contracting_dimensions")(_contracted_axis)
 check_quantized_product(DOT_GENERAL, ["C14", "C17", "C18", "C19", "C20"])
 
+
 @DOT_GENERAL.constraint("C21", "precision_config... = DEFAULT when there is an algorithm")
 def _(op: Op) -> str | None:
     given = op["precision_config"] or ()
@@ -256,6 +256,7 @@ UNARY_EINSUM = define(
     assembly="$operand `,` `config` `=` $einsum_config " + TYPED,
     traits=["pure"],
 )
+
 
 def einsum_terms(config: str) -> tuple[list[str], str] | None:
     """Index letters of each operand and of the result in `ab,bc->ac`; None when it is not of that form.

@@ -68,6 +68,7 @@ WHILE = define(
     traits=["recursive"],
 )
 
+
 @WHILE.constraint("C1", "cond has type (T0, ..., TN-1) -> tensor<i1> where Ti = type(operand[i])")
 def _(op: Op) -> str | None:
     cond, types = op.regions[0], op.operand_types
@@ -146,6 +147,7 @@ GET_TUPLE_ELEMENT = define(
     assembly="$operand `[` $index `]` " + TYPED,
     traits=["pure"],
 )
+
 
 def _elements(op: Op) -> tuple[Type, ...]:
     type = op.operands[0].type

@@ -218,9 +218,7 @@ class OpDef:
 
     def slices(self, op: Op, kind: str) -> dict[str, slice]:
         """Where each declared operand or result (`kind`) stands among the op's, by name."""
-        declared, count = (
-            (self.operands, len(op.operands)) if kind == "operand" else (self.results, len(op.results))
-        )
+        declared, count = (self.operands, len(op.operands)) if kind == "operand" else (self.results, len(op.results))
         segments = op.attributes.get(f"{kind}SegmentSizes")
         key = (kind, count, segments)
         slices = self._slices.get(key)
@@ -304,9 +302,7 @@ def define(
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")
-    made = OpDef(
-        name, tuple(operands), tuple(attributes), tuple(results), tuple(regions), assembly, frozenset(traits)
-    )
+    made = OpDef(name, tuple(operands), tuple(attributes), tuple(results), tuple(regions), assembly, frozenset(traits))
     OPS[name] = made
     return made
 

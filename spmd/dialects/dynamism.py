@@ -77,6 +77,7 @@ def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:
     """The declared type where there is one, else what the shape operand says."""
     return [op.results[0].type if op.results else tensor(shaped_by(shape), element)]
 
+
 DYNAMIC_BROADCAST_IN_DIM = define(
     "stablehlo.dynamic_broadcast_in_dim",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_dimensions", kinds.STATIC_DIMENSIONS)],
@@ -261,6 +262,7 @@ def _(op: Op) -> list[Type]:
             shape[dimension] = padded_size(size, *padding)
     return [tensor(shape, operand.element_type)]
 
+
 DYNAMIC_RESHAPE = define(
     "stablehlo.dynamic_reshape",
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
@@ -283,9 +285,9 @@ def _(op: Op) -> str | None:
 
 
 _shape_operand(DYNAMIC_RESHAPE, "C4", "output_shape")
-DYNAMIC_RESHAPE.constraint(
-    "C3", "sizes before, at and after the quantization_dimension are kept", on_results=True
-)(reshaped_axis)
+DYNAMIC_RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension are kept", on_results=True)(
+    reshaped_axis
+)
 DYNAMIC_RESHAPE.infer(lambda op: _inferred_shape(op, op.operands[1], op.operands[0].tensor.element_type))
 
 REAL_DYNAMIC_SLICE = define(
@@ -300,6 +302,7 @@ REAL_DYNAMIC_SLICE = define(
     assembly="operands " + TYPED,
     traits=["pure", "reads_context"],
 )
+
 
 @REAL_DYNAMIC_SLICE.constraint("", "start_indices, limit_indices and strides have rank(operand) entries of one type")
 def _(op: Op) -> str | None:
@@ -323,6 +326,7 @@ def _(op: Op) -> list[Type]:
         return [tensor((None,) * operand.rank, operand.element_type)]
     shape = [-((start - limit) // stride) for start, limit, stride in zip(starts, limits, strides, strict=True)]
     return [tensor(shape, operand.element_type)]
+
 
 GET_DIMENSION_SIZE = define(
     "stablehlo.get_dimension_size",

@@ -146,6 +146,7 @@ def _(op: Op) -> list[Type]:
         element = element.real
     return [tensor(shape, element, bounds)]
 
+
 _FEATURES = tensor_of_kinds("float", "quantized", rank=1)
 _BATCH_NORM = [attribute("epsilon", kinds.F32), attribute("feature_index", kinds.I64)]
 

@@ -38,6 +38,7 @@ def _(op: Op) -> str | None:
     found = _expressed(op.result.type), _expressed(op.operands[0].type)
     return None if found[0] is found[1] else listed(found)
 
+
 UNIFORM_DEQUANTIZE = define(
     "stablehlo.uniform_dequantize",
     operands=[operand("operand", _QUANTIZED)],

@@ -53,6 +53,7 @@ RNG_BIT_GENERATOR = define(
     traits=["pure"],
 )
 
+
 @RNG_BIT_GENERATOR.constraint("C1", "type(initial_state) = type(output_state)", on_results=True)
 def _(op: Op) -> str | None:
     return same_types(op.operands[0].type, op.results[0].type)

@@ -45,9 +45,7 @@ MAP.constraint("C2", "0 < size(inputs)")(lambda op: at_least(len(op.operands), 1
 MAP.constraint("C1", "shape(inputs...) = shape(result)")(lambda op: same_shape(*op.operand_types, *op.result_types))
 
 
-@MAP.constraint(
-    "C4", "computation has type (tensor<E0>, ...) -> tensor<E'> where Ei = element_type(inputs[i])"
-)
+@MAP.constraint("C4", "computation has type (tensor<E0>, ...) -> tensor<E'> where Ei = element_type(inputs[i])")
 def _(op: Op) -> str | None:
     results = returned(op.regions[0])
     sound = len(results) == 1 and isinstance(results[0], TensorType) and results[0].rank == 0
@@ -217,9 +215,7 @@ SELECT_AND_SCATTER = define(
 )
 
 
-@SELECT_AND_SCATTER.constraint(
-    "C9", "select has type (tensor<E>, tensor<E>) -> tensor<i1>, E = element_type(operand)"
-)
+@SELECT_AND_SCATTER.constraint("C9", "select has type (tensor<E>, tensor<E>) -> tensor<i1>, E = element_type(operand)")
 def _(op: Op) -> str | None:
     select, element = op.regions[0], op.operands[0].tensor.element_type
     arguments = parameters(select)

@@ -72,9 +72,8 @@ class _Checker:
             _check_rule(rule, op)
         if not op.name.startswith("sdy."):
             return
-        if op.name in ("sdy.sharding_constraint", "sdy.reshard"):
-            self._sharding(op["sharding"], op.result.type, manual)
-        elif op.name == "sdy.data_flow_edge" and op["sharding"] is not None:
+        sharded = op.name in ("sdy.sharding_constraint", "sdy.reshard")
+        if sharded or (op.name == "sdy.data_flow_edge" and op["sharding"] is not None):
             self._sharding(op["sharding"], op.result.type, manual)
         elif op.name == "sdy.manual_computation":
             self._manual(op, manual)
@@ -228,7 +227,7 @@ def check_axes(lists: Sequence[Sequence[sdy.AxisRef]], mesh: sdy.Mesh) -> None:
             _check_sub_axis(axis, size)
             start, stop = axis.interval(size)
             for other_start, other_stop in seen.setdefault(axis.name, []):
-                if start < other_stop and other_start < stop or (start, stop) == (other_start, other_stop):
+                if (start < other_stop and other_start < stop) or (start, stop) == (other_start, other_stop):
                     raise _Fault(f"axis {axis.format()} is used twice, or overlaps with another part of itself")
             seen[axis.name].append((start, stop))
             if previous and previous.name == axis.name and previous.interval(size)[1] == start:
@@ -253,14 +252,16 @@ def _check_sub_axis(axis: sdy.AxisRef, size: int) -> None:
 def _check_rule(rule: sdy.OpShardingRule, op: Op) -> None:
     count, used = len(rule.factor_sizes), set()
     in_results = {f for mapping in rule.results for dimension in mapping.dimensions for f in dimension.factors}
-    for kind, mappings, types in (("operand", rule.operands, op.operand_types), ("result", rule.results, op.result_types)):
+    sides = (("operand", rule.operands, op.operand_types), ("result", rule.results, op.result_types))
+    for kind, mappings, types in sides:
         if len(mappings) != len(types) or not mappings:
             raise _Fault(f"the sharding rule maps {len(mappings)} {kind}s, the op has {len(types)}")
         for index, (mapping, type) in enumerate(zip(mappings, types, strict=True)):
             if not isinstance(type, TensorType) or not type.is_static:
                 raise _Fault(f"sharding rule: {kind} {index} must be a static tensor, got {type}")
             if len(mapping.dimensions) != type.rank:
-                raise _Fault(f"sharding rule: {kind} {index} is mapped with rank {len(mapping.dimensions)}, not {type.rank}")
+                given = len(mapping.dimensions)
+                raise _Fault(f"sharding rule: {kind} {index} is mapped with rank {given}, not {type.rank}")
             factors = [f for dimension in mapping.dimensions for f in dimension.factors]
             if len(set(factors)) != len(factors):
                 raise _Fault(f"sharding rule: {kind} {index} has a factor twice")

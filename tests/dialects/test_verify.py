@@ -85,7 +85,7 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("func.func @f(%a: tensor<2xf32>) -> tensor<3xf32> {\n return %a : tensor<2xf32>\n}", "returns what it declares"),
+        ("func.func @f(%a: tensor<i1>) -> tensor<i8> {\n return %a : tensor<i1>\n}", "returns what it declares"),
         ("func.func @f() {\n func.call @g() : () -> ()\n func.return\n}", "no function @g"),
         ("func.func private @f()\nfunc.func private @f()", "@f twice"),
         ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "ends with func.return"),
@@ -95,6 +95,7 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
             "for @g, which is",
         ),
         ("func.func @f() {\n func.return\n func.return\n}", "a terminator ends its block"),
+        ("func.func @f() {\n func.func private @g()\n func.return\n}", "stand in a module"),
         ('func.func @f() {\n "stablehlo.sqrt"() : () -> ()\n func.return\n}', "expected 1 operand, got 0"),
         (
             'func.func @f(%a: tensor<f32>) {\n %0 = "stablehlo.transpose"(%a) : (tensor<f32>) -> tensor<f32>\n '

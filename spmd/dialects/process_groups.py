@@ -1,0 +1,140 @@
+"""What collectives say of process groups, and the constraints that several of them share.
+
+Source: StableHLO specification, "Collective ops".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import SymbolRefAttr
+from spmd.dialects import kinds
+from spmd.dialects.checks import at_least, dims, returned, shape_text
+from spmd.dialects.core import Lookup, OpDef, attribute
+from spmd.dialects.reducers import region_fault
+from spmd.dialects.shapes import with_element
+from spmd.dialects.structs import ChannelHandle, ReplicaGroupMeshAxes
+from spmd.ir import Op, Value
+from spmd.types import I32, TensorType, Type
+
+REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxes)))
+CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle), optional=True)
+GLOBAL_IDS = attribute("use_global_device_ids", kinds.UNIT_FLAG, default=False)
+DYNAMIC_ROOT = attribute("has_dynamic_root", kinds.UNIT_FLAG, default=False)
+
+
+def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = False, partial: bool = False) -> None:
+    """Constraints on replica_groups, labelled `unique` and `in_group`.
+
+    `padded` groups may be filled up with -1; `partial` ones need not name every process.
+    """
+
+    def on_ids(label: str, text: str, check: Callable[[Op, np.ndarray[Any, Any]], str | None]) -> None:
+        def checked(op: Op) -> str | None:
+            groups = op["replica_groups"]
+            return check(op, groups) if isinstance(groups, np.ndarray) else None
+
+        declared.constraint(label, text)(checked)
+
+    def ids(groups: np.ndarray[Any, Any]) -> list[int]:
+        flat: list[int] = groups.ravel().tolist()
+        return [process for process in flat if not (padded and process == -1)]
+
+    on_ids("", "replica_groups is a 2-dimensional tensor", lambda op, g: None if g.ndim == 2 else shape_text(g.shape))
+    on_ids(
+        "",
+        "replica_groups is not empty when use_global_device_ids is set",
+        lambda op, g: shape_text(g.shape) if "use_global_device_ids" in op.attributes and not g.size else None,
+    )
+    on_ids(unique, "is_unique(replica_groups)", lambda op, g: _duplicate(ids(g)))
+    if partial:
+        on_ids(in_group, "0 <= replica_groups", lambda op, g: None if min(ids(g), default=0) >= 0 else dims(ids(g)))
+    else:
+        on_ids(
+            in_group,
+            "0 <= replica_groups < size(replica_groups)",
+            lambda op, g: None if sorted(ids(g)) == list(range(len(ids(g)))) else str(g.tolist()),
+        )
+
+    @declared.symbol_constraint("", "the mesh of replica_groups is a symbol of the module")
+    def _(op: Op, lookup: Lookup) -> str | None:
+        groups = op["replica_groups"]
+        mesh = groups.mesh if isinstance(groups, ReplicaGroupMeshAxes) else None
+        return f"@{mesh.root}" if isinstance(mesh, SymbolRefAttr) and lookup(mesh.root) is None else None
+
+
+def _duplicate(ids: list[int]) -> str | None:
+    seen: set[int] = set()
+    for process in ids:
+        if process in seen:
+            return f"{process} twice"
+        seen.add(process)
+    return None
+
+
+def check_channel(declared: OpDef, label: str) -> None:
+    @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true")
+    def _(op: Op) -> str | None:
+        channel: ChannelHandle | None = op["channel_handle"]
+        handle = channel.handle if channel is not None else 0
+        return str(handle) if op["use_global_device_ids"] and handle <= 0 else None
+
+
+def data_operands(op: Op) -> list[Value]:
+    """The operands but for the dynamic root."""
+    rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
+    return op.operands[:-1] if rooted and op["has_dynamic_root"] else op.operands
+
+
+def check_computation(declared: OpDef, label: str) -> None:
+    @declared.constraint(label, "computation has type (tensor<E>, tensor<E>) -> tensor<E> that operands widen to")
+    def _(op: Op) -> str | None:
+        faults = (region_fault(op.regions[0], [value.type]) for value in data_operands(op))
+        return next((fault for fault in faults if fault is not None), None)
+
+
+def accumulated_operands(op: Op) -> list[Type]:
+    """The types of the operands with the element type that computation gives."""
+    result = returned(op.regions[0])[0]
+    assert isinstance(result, TensorType)
+    return [with_element(value.type, result.element_type) for value in data_operands(op)]
+
+
+def check_root(declared: OpDef, label: str, rooted_label: str) -> None:
+    """Operands: at least one, and with has_dynamic_root at last a tensor of one root for each of the others."""
+
+    @declared.constraint(label, "there is an operand")
+    def _(op: Op) -> str | None:
+        return at_least(len(data_operands(op)), 1)
+
+    @declared.constraint(rooted_label, "the last operand with has_dynamic_root = true is tensor<Nxi32> for N others")
+    def _(op: Op) -> str | None:
+        if not op["has_dynamic_root"]:
+            return None
+        root, count = op.operands[-1].tensor, len(op.operands) - 1
+        return None if root.element_type is I32 and root.shape == (count,) else f"{root} for {count}"
+
+
+def check_pairs(declared: OpDef, labels: tuple[str, str, str, str]) -> None:
+    """Constraints on source_target_pairs: its shape, unique sources, unique targets, and ids that are not negative."""
+
+    def on_pairs(label: str, text: str, check: Callable[[np.ndarray[Any, Any]], str | None]) -> None:
+        def checked(op: Op) -> str | None:
+            pairs = op["source_target_pairs"]
+            return None if pairs is None else check(pairs)
+
+        declared.constraint(label, text)(checked)
+
+    def two_columns(pairs: np.ndarray[Any, Any]) -> str | None:
+        return None if pairs.ndim == 2 and pairs.shape[1] == 2 else shape_text(pairs.shape)
+
+    def no_negative(pairs: np.ndarray[Any, Any]) -> str | None:
+        return str(pairs.tolist()) if (pairs < 0).any() else None
+
+    on_pairs(labels[0], "dim(source_target_pairs, 1) = 2", two_columns)
+    on_pairs(labels[1], "is_unique(source_target_pairs[:, 0])", lambda pairs: _duplicate(pairs[:, 0].tolist()))
+    on_pairs(labels[2], "is_unique(source_target_pairs[:, 1])", lambda pairs: _duplicate(pairs[:, 1].tolist()))
+    on_pairs(labels[3], "0 <= source_target_pairs", no_negative)
