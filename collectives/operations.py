@@ -142,8 +142,12 @@ class AllToAll(Operation):
         return scale_shape(split_shape(self.shape, self.split_dim, size), self.concat_dim, size)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        parts = [np.split(array, self.split_count, self.split_dim) for array in arrays]
-        return [np.concatenate([part[i] for part in parts], self.concat_dim) for i in range(len(arrays))]
+        n, dim = len(arrays), self.split_dim
+        part = split_shape(self.shape, dim, n)
+        # (sender, ..., receiver, ...) -> (receiver, sender, part), then senders to where parts are concatenated.
+        cut = np.stack(arrays).reshape(n, *self.shape[:dim], n, *part[dim:])
+        parts = np.moveaxis(np.moveaxis(cut, 1 + dim, 0), 1, 1 + self.concat_dim)
+        return list(parts.reshape(n, *self.result_shape(n)))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _report(error: Exception) -> int:
     from spmd.runtime import failure
 
     if isinstance(error, SpmdError):
-        message = str(error)
+        message = "\n".join([str(error), *getattr(error, "__notes__", ())])
     elif isinstance(error, OSError) and error.filename is not None:
         message = f"{error.filename}: error: {error.strerror}"
     else:

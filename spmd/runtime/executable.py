@@ -15,6 +15,7 @@ from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionErro
 from spmd.ir import Function, Module
 from spmd.kernels.core import Program
 from spmd.runtime.process import Process
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, TokenType, TupleType, Type
 
 Array = npt.NDArray[Any]
@@ -63,13 +64,21 @@ class Executable:
             self._process = process_of(self.grid)
         return self._process
 
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+    def __call__(
+        self, *arrays: Any, infeed: InfeedSource | None = None, outfeed: OutfeedTarget | None = None
+    ) -> tuple[Any, ...]:
         """Runs the program on this process's arrays.
 
         `arrays` are one an argument, of the argument's shape and dtype (Python scalars for rank 0 are converted).
+        `infeed` and `outfeed` are the process's streams from this call on (see spmd.runtime.streams).
         ExecutionError names the argument, or the op and its source line, that something is wrong with.
         """
-        return self.run(self.process, arrays)
+        process = self.process
+        if infeed is not None:
+            process.infeed = infeed_from(infeed)
+        if outfeed is not None:
+            process.outfeed = outfeed_to(outfeed)
+        return self.run(process, arrays)
 
     def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the program as `process`; how in-process ranks share one executable."""

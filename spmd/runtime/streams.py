@@ -9,6 +9,7 @@ kept as `0:bfloat16`.
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Callable, Iterable, Iterator, MutableSequence
 from os import PathLike
@@ -43,17 +44,19 @@ def infeed_from(source: InfeedSource | None) -> Infeed | None:
 
 
 class OutfeedFile:
-    """An outfeed kept in memory and written to an .npz file by `close`."""
+    """An outfeed kept in memory and written to an .npz file by `close`, at the latest when Python ends."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self._path = path
         self._entries: list[Entry] = []
+        atexit.register(self.close)
 
     def __call__(self, arrays: Entry) -> None:
         self._entries.append(arrays)
 
     def close(self) -> None:
         """Writes the file."""
+        atexit.unregister(self.close)
         write_stream(self._path, self._entries)
 
 

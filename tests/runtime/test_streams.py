@@ -62,6 +62,15 @@ def test_a_file_keeps_order_and_element_types(tmp_path: Path) -> None:
             np.testing.assert_array_equal(a, b, strict=True)
 
 
+def test_a_process_alone_takes_its_streams_with_the_call() -> None:
+    executable = spmd.compile(spmd.parse(LOOP))
+    written: list[tuple[int, int]] = []
+    assert executable(infeed=feed(0), outfeed=written)[0] == 6
+    assert written == [(1, 1), (3, 2), (6, 3)]
+    assert executable(infeed=feed(0))[0] == 6
+    assert len(written) == 6, "the outfeed stays until another is given"
+
+
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
