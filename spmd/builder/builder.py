@@ -346,6 +346,6 @@ def _inferred(op: Op, definition: OpDef) -> list[t.Type]:
 
 def _text(type: t.Type) -> str:
     try:
-        return str(Shape.of(type))
+        return Shape.of(type).brief
     except ValueError:
         return str(type)

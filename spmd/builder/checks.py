@@ -66,7 +66,7 @@ def array(builder: XlaBuilder, operand: Any, argument: str) -> Value:
     """An operand that is an array."""
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TensorType):
-        raise ArgumentError(argument, f"an array is needed, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"an array is needed, got {Shape.of(value.type).brief}")
     return value
 
 
@@ -82,7 +82,7 @@ def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None 
     """An operand of rank 0, of the element type of `like`."""
     value = array(builder, operand, argument)
     if value.tensor.rank:
-        raise ArgumentError(argument, f"a scalar is needed, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"a scalar is needed, got {Shape.of(value.type).brief}")
     if like is not None:
         same_element_type(value, like, argument)
     return value
@@ -91,26 +91,28 @@ def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None 
 def token(builder: XlaBuilder, operand: Any, argument: str) -> Value:
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TokenType):
-        raise ArgumentError(argument, f"a token is needed, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"a token is needed, got {Shape.of(value.type).brief}")
     return value
 
 
 def same_element_type(value: Value, like: Value, argument: str) -> None:
     if value.tensor.element_type is not like.tensor.element_type:
-        raise ArgumentError(argument, f"element types differ: {Shape.of(value.type)} beside {Shape.of(like.type)}")
+        raise ArgumentError(
+            argument, f"element types differ: {Shape.of(value.type).brief} beside {Shape.of(like.type).brief}"
+        )
 
 
 def same_dimensions(values: Sequence[Value], argument: str) -> None:
     for value in values[1:]:
         if value.tensor.shape != values[0].tensor.shape:
-            shapes = f"{Shape.of(values[0].type)} and {Shape.of(value.type)}"
+            shapes = f"{Shape.of(values[0].type).brief} and {Shape.of(value.type).brief}"
             raise ArgumentError(argument, f"all must have the same dimensions, got {shapes}")
 
 
 def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
     """The element type's kind is one of `kinds`, which `text` says in words."""
     if value.tensor.element_type.kind not in kinds:  # type: ignore[union-attr]
-        raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type).brief}")
     return value
 
 
@@ -159,4 +161,4 @@ def groups(replica_groups: Any, argument: str = "replica_groups") -> np.ndarray[
 
 
 def _shapes(types: Sequence[t.Type]) -> str:
-    return ", ".join(str(Shape.of(type)) for type in types)
+    return ", ".join(Shape.of(type).brief for type in types)

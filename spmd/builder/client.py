@@ -40,7 +40,7 @@ class GlobalData:
         return _shape_of(self._value)
 
     def __repr__(self) -> str:
-        return f"<GlobalData {self.shape()}>"
+        return f"<GlobalData {self.shape().brief}>"
 
 
 def _shape_of(value: Any) -> Shape:
@@ -103,8 +103,8 @@ class Client:
         literal = Literal(data.value())
         if shape_with_layout is None:
             return literal
-        if shape_with_layout != literal.shape():
-            raise ExecutionError(f"Transfer: the data has shape {literal.shape()}, not {shape_with_layout}")
+        if not shape_with_layout.compatible(literal.shape()):
+            raise ExecutionError(f"Transfer: the data has shape {literal.shape().brief}, not {shape_with_layout.brief}")
         return Literal(literal.value(), shape_with_layout)
 
     def TransferToInfeed(self, literal: Literal | Any) -> None:
@@ -157,8 +157,10 @@ class Client:
         for number, (argument, shape) in enumerate(zip(arguments, shapes, strict=True)):
             if not isinstance(argument, GlobalData):
                 raise ExecutionError(f"Execute: argument {number} must be a GlobalData, got {type(argument).__name__}")
-            if argument.shape() != shape:
-                raise ExecutionError(f"Execute: argument {number} must have shape {shape}, got {argument.shape()}")
+            if not argument.shape().compatible(shape):
+                raise ExecutionError(
+                    f"Execute: argument {number} must have shape {shape.brief}, got {argument.shape().brief}"
+                )
         return GlobalData(loaded([argument.value() for argument in arguments]))
 
     def ExecuteAndTransfer(

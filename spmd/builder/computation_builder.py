@@ -77,8 +77,8 @@ class ComputationBuilder(XlaBuilder):
         self._expect("CheckSameShape", self.GetShape(rhs), self.GetShape(lhs))
 
     def _expect(self, name: str, shape: Shape, expected: Shape) -> None:
-        if shape != expected:
-            raise self._error(name, f"expected shape {expected}, got {shape}", self._caller())
+        if not shape.compatible(expected):
+            raise self._error(name, f"expected shape {expected.brief}, got {shape.brief}", self._caller())
 
     # --- constants ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class ComputationBuilder(XlaBuilder):
         def apply(_: XlaBuilder) -> XlaOp:
             value: Value = checks.array(self, operand, "operand")
             if str(value.tensor.element_type) != "f32":
-                raise ArgumentError("operand", f"must be of element type F32, got {Shape.of(value.type)}")
+                raise ArgumentError("operand", f"must be of element type F32, got {Shape.of(value.type).brief}")
             return OPERATIONS[operation](self, operand)
 
         return self.perform(name, apply, (), {})

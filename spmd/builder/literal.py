@@ -37,7 +37,7 @@ class Literal:
             return
         array = as_array(value, None if shape is None else shape.primitive_type)
         if shape is not None and array.shape != shape.sizes:
-            raise ValueError(f"literal: an array of dimensions {list(array.shape)} for the shape {shape}")
+            raise ValueError(f"literal: an array of dimensions {list(array.shape)} for the shape {shape.brief}")
         if layout is not None and not isinstance(layout, Layout):
             layout = Layout(layout)
         made = shape or Shape.array_shape(array.dtype, array.shape)
@@ -48,8 +48,9 @@ class Literal:
     def from_memory(cls, memory: Any, shape: Shape) -> Literal:
         """The literal whose linear memory, in the layout of `shape`, is `memory` (padding is dropped)."""
         flat = np.asarray(memory, dtype=shape.element_type())
-        layout = shape.order or Layout.row_major(shape.rank())
-        return cls(layout.from_memory(flat, shape.sizes), shape)
+        if shape.order is None:
+            raise ValueError(f"a value of shape {shape} has no linear memory")
+        return cls(shape.order.from_memory(flat, shape.sizes), shape)
 
     def shape(self) -> Shape:
         return self._shape
@@ -66,7 +67,8 @@ class Literal:
     def memory(self) -> Array:
         """Linear memory: the elements in the order of the layout, padding included, as a 1-dimensional array."""
         array = self.array()
-        return (self._shape.order or Layout.row_major(array.ndim)).to_memory(array)
+        assert self._shape.order is not None
+        return self._shape.order.to_memory(array)
 
     def array(self) -> Array:
         """The array; ValueError for a tuple."""
@@ -83,7 +85,7 @@ class Literal:
 
     def __eq__(self, other: object) -> bool:
         """Same shape and same values; NaN equals NaN."""
-        if not isinstance(other, Literal) or self._shape != other._shape:
+        if not isinstance(other, Literal) or not self._shape.compatible(other._shape):
             return False
         if self._array is None:
             return self._elements == other._elements
@@ -96,7 +98,7 @@ class Literal:
         """`s32[3] {0, 5, 6}`; a tuple in parentheses."""
         if self._array is None:
             return "(" + ", ".join(map(str, self._elements)) + ")"
-        return f"{self._shape} {literal_text(self._array)}"
+        return f"{self._shape.brief} {literal_text(self._array)}"
 
     __repr__ = __str__
 

@@ -64,7 +64,7 @@ class XlaOp:
         return id(self)
 
     def __repr__(self) -> str:
-        return f"<XlaOp {self.shape}>" if self.is_valid else "<XlaOp of a failed operation>"
+        return f"<XlaOp {self.shape.brief}>" if self.is_valid else "<XlaOp of a failed operation>"
 
     def _binary(name: str) -> Callable[[XlaOp, Any], XlaOp]:  # type: ignore[misc]
         return lambda self, other: _call(name, self, other)

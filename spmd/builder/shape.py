@@ -104,12 +104,12 @@ C64, C128 = PrimitiveType.C64, PrimitiveType.C128
 ElementLike = PrimitiveType | t.ElementType | np.dtype[Any] | type | str
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Shape:
     """The shape of an array, a tuple or a token.
 
-    `sizes` are the dimensions' sizes, or bounds where `dynamic` marks the dimension. Two shapes are equal when they
-    hold the same values: the layout, which only says where they lie in memory, is compared by `identical`.
+    `sizes` are the dimensions' sizes, or bounds where `dynamic` marks the dimension; `order` is the layout of an array,
+    row-major unless given. `compatible` compares all but layouts, which change no value.
     """
 
     primitive_type: PrimitiveType
@@ -134,8 +134,9 @@ class Shape:
         sizes = tuple(int(d) for d in dimensions)
         if any(size < 0 for size in sizes):
             raise ValueError(f"shape: negative dimension size in {list(sizes)}")
+        if not isinstance(layout, Layout) and (layout is not None or type not in (TUPLE, TOKEN)):
+            layout = Layout.row_major(len(sizes)) if layout is None else Layout(layout)
         if layout is not None:
-            layout = layout if isinstance(layout, Layout) else Layout(layout)
             layout.check(sizes)
         dynamic = tuple(bool(d) for d in dynamic_dimensions) or (False,) * len(sizes)
         if len(dynamic) != len(sizes):
@@ -218,8 +219,8 @@ class Shape:
         return self.order
 
     def minor_to_major(self) -> tuple[int, ...]:
-        """The order of dimensions in memory; row-major where none was given."""
-        return (self.order or Layout.row_major(self.rank())).minor_to_major
+        """The order of dimensions in memory, the fastest varying first."""
+        return self.order.minor_to_major if self.order is not None else ()
 
     def element_type(self) -> np.dtype[Any]:
         """The NumPy dtype of the elements; `xla_element_type` is the PrimitiveType."""
@@ -271,32 +272,27 @@ class Shape:
         return Shape(self.primitive_type, self.sizes, self.dynamic, self.parts, layout)
 
     def with_major_to_minor_layout_if_absent(self) -> Shape:
-        """The same shape, every array in it with a layout."""
-        if self.is_tuple():
-            return Shape.tuple_shape([shape.with_major_to_minor_layout_if_absent() for shape in self.parts])
-        return self if self.order is not None or self.is_token() else self.with_layout(Layout.row_major(self.rank()))
+        """The shape itself: every array has a layout from the start."""
+        return self
 
-    def identical(self, other: Shape) -> bool:
-        """Whether the layouts are the same too; an absent layout is the row-major one."""
-        one, two = (shape.with_major_to_minor_layout_if_absent() for shape in (self, other))
-        return one == two and [leaf.order for leaf in one.leaves()] == [leaf.order for leaf in two.leaves()]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Shape) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.primitive_type, self.sizes, self.dynamic, self.parts
+    def compatible(self, other: Shape) -> bool:
+        """Whether both hold the same values, in whatever layout."""
+        return self.brief == other.brief
 
     def __str__(self) -> str:
+        return self._text(layouts=True)
+
+    @property
+    def brief(self) -> str:
+        """The text without layouts: `f32[2,3]`."""
+        return self._text(layouts=False)
+
+    def _text(self, *, layouts: bool) -> str:
         if self.is_tuple():
-            return "(" + ", ".join(map(str, self.parts)) + ")"
+            return "(" + ", ".join(part._text(layouts=layouts) for part in self.parts) + ")"
         marks = ("<=" if dynamic else "" for dynamic in self.dynamic)
         sizes = ",".join(f"{mark}{size}" for mark, size in zip(marks, self.sizes, strict=True))
-        layout = str(self.order) if self.order is not None and self.sizes else ""
-        return f"{self.primitive_type.value}[{sizes}]{layout}"
+        return f"{self.primitive_type.value}[{sizes}]{self.order if layouts and self.sizes else ''}"
 
     __repr__ = __str__
 
@@ -359,7 +355,7 @@ class ProgramShape:
     parameter_names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"({', '.join(map(str, self.parameter_shapes))}) -> {self.result_shape}"
+        return f"({', '.join(shape.brief for shape in self.parameter_shapes)}) -> {self.result_shape.brief}"
 
 
 class ShapeUtil:

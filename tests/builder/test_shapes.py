@@ -18,11 +18,18 @@ from tests.builder.support import equal, f32
 
 @pytest.mark.parametrize(
     "text",
-    ["f32[2,3]{1,0}", "f32[2,3]", "pred[]", "c64[1]{0}", "(f32[], s32[4]{0})", "()", "((bf16[2,2]{0,1}), token[])",
-     "s32[<=4,3]", "f8e4m3fn[0]", "u4[7]"],
+    ["f32[2,3]{1,0}", "f32[2,3]{0,1}", "pred[]", "c64[1]{0}", "(f32[], s32[4]{0})", "()",
+     "((bf16[2,2]{0,1}), token[])", "s32[<=4,3]{1,0}", "f8e4m3fn[0]{0}", "u4[7]{0}"],
 )  # fmt: skip
 def test_a_shape_prints_as_it_is_read(text: str) -> None:
     assert str(Shape(text)) == text
+
+
+def test_the_layout_is_row_major_unless_given() -> None:
+    assert str(Shape("f32[2,3]")) == "f32[2,3]{1,0}"
+    assert str(Shape.array_shape(F32, [2, 3])) == "f32[2,3]{1,0}"
+    assert str(Shape.array_shape(F32, [2, 3], [0, 1])) == "f32[2,3]{0,1}"
+    assert Shape("(f32[2,3]{0,1}, s32[])").brief == "(f32[2,3], s32[])"
 
 
 def test_what_a_reader_skips() -> None:
@@ -37,14 +44,14 @@ def test_what_is_no_shape(text: str) -> None:
         Shape.parse(text)
 
 
-def test_layouts_are_no_part_of_equality() -> None:
+def test_shapes_of_other_layouts_are_compatible_not_equal() -> None:
     one, two = Shape("f32[2,3]{1,0}"), Shape("f32[2,3]{0,1}")
-    assert one == two == Shape("f32[2,3]")
-    assert hash(one) == hash(two)
-    assert not one.identical(two)
-    assert one.identical(Shape("f32[2,3]"))
-    assert Shape("(f32[2,3]{1,0})").identical(Shape("(f32[2,3])"))
-    assert one != Shape("f32[3,2]")
+    assert one == Shape("f32[2,3]")
+    assert hash(one) == hash(Shape("f32[2,3]"))
+    assert one != two
+    assert one.compatible(two)
+    assert not one.compatible(Shape("f32[3,2]"))
+    assert Shape("(f32[2,3]{1,0})").compatible(Shape("(f32[2,3]{0,1})"))
 
 
 def test_questions_to_a_shape() -> None:
@@ -55,7 +62,7 @@ def test_questions_to_a_shape() -> None:
     assert shape.minor_to_major() == (0, 1)
     assert shape.is_array()
     assert shape.is_static()
-    assert str(Shape("f32[2]").with_major_to_minor_layout_if_absent()) == "f32[2]{0}"
+    assert Shape("f32[2]").layout() == Layout([0])
     both = Shape.tuple_shape([shape, Shape.tuple_shape([Shape.token_shape(), Shape.scalar_shape("s32")])])
     assert both.leaf_count() == 3
     assert [str(leaf) for leaf in both.leaves()] == ["f32[2,3]{0,1}", "token[]", "s32[]"]
@@ -134,7 +141,7 @@ def test_the_text_of_literals() -> None:
 def test_what_python_numbers_become() -> None:
     values = [1, 2**40, 1.5, True, 1j, [np.float64(2)], np.float16(1)]
     texts = ["s32[]", "s64[]", "f32[]", "pred[]", "c64[]", "f64[1]", "f16[]"]
-    assert [str(Literal(value).shape()) for value in values] == texts
+    assert [Literal(value).shape().brief for value in values] == texts
     with pytest.raises(ValueError, match="no array of numbers"):
         Literal("text")
     with pytest.raises(ValueError, match=r"dimensions \[2\] for the shape f32\[3\]"):

@@ -241,7 +241,7 @@ def _infeed(body: Body, op: Op) -> None:
 @converts("stablehlo.outfeed")
 def _outfeed(body: Body, op: Op) -> None:
     *data, token = op.operands
-    shape = Shape.of(_whole(data)).with_major_to_minor_layout_if_absent()
+    shape = Shape.of(_whole(data))
     config = [f"outfeed_config={_quoted(op['outfeed_config'])}"] if op["outfeed_config"] else []
     body.instruction(op, "outfeed", [body.joined(data), token], [f"outfeed_shape={shape}", *config])
 

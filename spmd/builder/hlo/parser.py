@@ -113,8 +113,9 @@ class _Scope:
         unknown = set(instruction.attributes) - call.read - IGNORED
         if unknown:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")
-        if result.shape != instruction.shape:
-            raise instruction.fail(f"the text says {instruction.shape}, the operation gives {result.shape}")
+        if not result.shape.compatible(instruction.shape):
+            text, given = instruction.shape.brief, result.shape.brief
+            raise instruction.fail(f"the text says {text}, the operation gives {given}")
         return result
 
     def value(self, text: str, instruction: Instruction) -> XlaOp:

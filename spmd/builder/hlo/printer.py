@@ -58,7 +58,7 @@ def print_hlo(module: Module, name: str | None = None) -> str:
 def shape_text(type: t.Type | Shape) -> str:
     """The shape of a value with its layout, as HLO has it."""
     shape = type if isinstance(type, Shape) else Shape.of(type)
-    return str(shape.with_major_to_minor_layout_if_absent())
+    return str(shape)
 
 
 def _result(types: Sequence[t.Type]) -> t.Type:

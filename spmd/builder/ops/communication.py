@@ -53,16 +53,16 @@ class TransferContext(XlaOp):
 def _streamed(shape: Any, argument: str) -> Shape:
     given = shape_argument(shape, argument)
     if any(part.is_tuple() for part in given.parts):
-        raise ArgumentError(argument, f"nested tuples are not supported, got {given}")
+        raise ArgumentError(argument, f"nested tuples are not supported, got {given.brief}")
     if any(not leaf.is_array() for leaf in given.leaves()):
-        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {given}")
+        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {given.brief}")
     return given
 
 
 def _infeed(builder: XlaBuilder, token: Value, shape: Shape, config: str) -> tuple[list[Value], Value]:
     leaves = shape.leaves()
     attributes: dict[str, Any] = {"infeed_config": config}
-    if any(leaf.order is not None for leaf in leaves):
+    if any(leaf.order is not None and not leaf.order.is_default for leaf in leaves):
         orders = (leaf.minor_to_major() for leaf in leaves)
         attributes["layout"] = tuple(ArrayAttr(tuple(IntegerAttr(d, t.I64) for d in order)) for order in orders)
     *values, after = builder.emit("stablehlo.infeed", [token], attributes, [*(leaf.tensor for leaf in leaves), t.TOKEN])
@@ -95,8 +95,10 @@ def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str
 
 def _outfeed(builder: XlaBuilder, operand: Any, token: Value, shape: Any, config: str) -> Value:
     value = builder.value(operand, "operand")
-    if shape is not None and _streamed(shape, "shape_with_layout") != Shape.of(value.type):
-        raise ArgumentError("shape_with_layout", f"must be the shape of operand {Shape.of(value.type)}, got {shape}")
+    if shape is not None and not _streamed(shape, "shape_with_layout").compatible(Shape.of(value.type)):
+        raise ArgumentError(
+            "shape_with_layout", f"must be the shape of operand {Shape.of(value.type).brief}, got {shape}"
+        )
     leaves = builder.unpack(value)
     (after,) = builder.emit("stablehlo.outfeed", [*leaves, token], {"outfeed_config": config}, [t.TOKEN])
     return after

@@ -71,7 +71,7 @@ def Dot(
     left, right = _both(builder, lhs, rhs, preferred_element_type)
     for argument, value in (("lhs", left), ("rhs", right)):
         if value.tensor.rank not in (1, 2):
-            raise ArgumentError(argument, f"must be a vector or a matrix, got {Shape.of(value.type)}")
+            raise ArgumentError(argument, f"must be a vector or a matrix, got {Shape.of(value.type).brief}")
     numbers = DotDimensionNumbers([left.tensor.rank - 1], [0])
     return dot_general(builder, left, right, numbers, precision_config, preferred_element_type)
 
@@ -156,9 +156,9 @@ def ConvGeneralDilated(
     left, right = _both(builder, lhs, rhs, preferred_element_type)
     rank = left.tensor.rank
     if rank < 2:
-        raise ArgumentError("lhs", f"must have batch, feature and spatial dimensions, got {Shape.of(left.type)}")
+        raise ArgumentError("lhs", f"must have batch, feature and spatial dimensions, got {Shape.of(left.type).brief}")
     if right.tensor.rank != rank:
-        raise ArgumentError("rhs", f"must have the rank {rank} of lhs, got {Shape.of(right.type)}")
+        raise ArgumentError("rhs", f"must have the rank {rank} of lhs, got {Shape.of(right.type).brief}")
     spatial = rank - 2
     numbers = make_convolution_dimension_numbers(dimension_numbers, spatial)
     _check_numbers(numbers, rank)

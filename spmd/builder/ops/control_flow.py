@@ -138,7 +138,7 @@ def Conditional(
 def _case(builder: XlaBuilder, index: Any, computations: Any, operands: Any) -> XlaOp:
     chooser = checks.scalar(builder, index, "branch_index")
     if chooser.tensor.element_type is not t.I32:
-        raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type)}")
+        raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type).brief}")
     for argument, given in (("branch_computations", computations), ("branch_operands", operands)):
         if not isinstance(given, (list, tuple)):
             raise ArgumentError(argument, f"a sequence is needed, got {type(given).__name__}")
@@ -166,7 +166,7 @@ def _branch(
         result = used.result.type if result is None else result
         if used.result.type != result:
             raise ArgumentError(
-                computation_name, f"must return {Shape.of(result)}, returns {Shape.of(used.result.type)}"
+                computation_name, f"must return {Shape.of(result).brief}, returns {Shape.of(used.result.type).brief}"
             )
         regions.append(region_of(used, [], [value]))
     assert result is not None

@@ -88,7 +88,7 @@ def Reshape(
     if math.prod(sizes) != value.tensor.size:
         count, wanted = value.tensor.size, math.prod(sizes)
         raise ArgumentError(
-            "new_sizes", f"{list(sizes)} holds {wanted} elements, operand {Shape.of(value.type)} {count}"
+            "new_sizes", f"{list(sizes)} holds {wanted} elements, operand {Shape.of(value.type).brief} {count}"
         )
     if order is not None:
         numbers = _permutation(order, value.tensor.rank, "dimensions")
@@ -126,7 +126,7 @@ def Trans(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The transpose of a matrix. Source: "Trans"."""
     value = checks.array(builder, operand, "operand")
     if value.tensor.rank != 2:
-        raise ArgumentError("operand", f"must have rank 2, got {Shape.of(value.type)}")
+        raise ArgumentError("operand", f"must have rank 2, got {Shape.of(value.type).brief}")
     return XlaOp(builder, _transpose(builder, value, (1, 0)))
 
 
@@ -151,7 +151,7 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
         pairs = zip(value.tensor.shape, first.tensor.shape, strict=False)
         differ = any(one != two for d, (one, two) in enumerate(pairs) if d != number)
         if value.tensor.rank != first.tensor.rank or differ:
-            shapes = f"{Shape.of(value.type)} beside {Shape.of(first.type)}"
+            shapes = f"{Shape.of(value.type).brief} beside {Shape.of(first.type).brief}"
             raise ArgumentError(f"operands[{index}]", f"all dimensions but {number} must agree, got {shapes}")
     return builder.emit_one("stablehlo.concatenate", values, {"dimension": number})
 
@@ -366,7 +366,7 @@ def SetDimensionSize(builder: XlaBuilder, operand: XlaOp, size: XlaOp, dimension
     number = checks.dimension(dimension, value.tensor.rank, "dimension")
     count = checks.scalar(builder, size, "size")
     if count.tensor.element_type is not t.I32:
-        raise ArgumentError("size", f"must be s32[], got {Shape.of(count.type)}")
+        raise ArgumentError("size", f"must be s32[], got {Shape.of(count.type).brief}")
     shape = Shape.of(value.type)
     dynamic = [flag or d == number for d, flag in enumerate(shape.dynamic)]
     kind = Shape(shape.primitive_type, shape.sizes, dynamic).tensor

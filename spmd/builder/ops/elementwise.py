@@ -168,7 +168,7 @@ def _compare(
     left, right = binary_operands(builder, lhs, rhs, dimensions)
     kind = left.tensor.element_type.kind  # type: ignore[union-attr]
     if kind == "complex" and direction not in ("EQ", "NE"):
-        raise ArgumentError("lhs", f"complex numbers have no order, got {Shape.of(left.type)}")
+        raise ArgumentError("lhs", f"complex numbers have no order, got {Shape.of(left.type).brief}")
     compare_type = {"signed": "SIGNED", "i1": "UNSIGNED", "unsigned": "UNSIGNED"}.get(kind, "FLOAT")
     if total and compare_type == "FLOAT" and kind != "complex":
         compare_type = "TOTALORDER"
@@ -260,15 +260,18 @@ def Select(builder: XlaBuilder, pred: XlaOp, on_true: XlaOp, on_false: XlaOp) ->
     chooser = checks.kind(checks.array(builder, pred, "pred"), "pred", "of element type PRED", "i1")
     yes, no = builder.value(on_true, "on_true"), builder.value(on_false, "on_false")
     if yes.type != no.type:
-        raise ArgumentError("on_false", f"must have the shape of on_true {Shape.of(yes.type)}, got {Shape.of(no.type)}")
+        raise ArgumentError(
+            "on_false", f"must have the shape of on_true {Shape.of(yes.type).brief}, got {Shape.of(no.type).brief}"
+        )
     if isinstance(yes.type, t.TensorType):
         if chooser.tensor.shape not in ((), yes.type.shape):
             raise ArgumentError(
-                "pred", f"must be a scalar or have the dimensions {list(yes.type.shape)}, got {Shape.of(chooser.type)}"
+                "pred",
+                f"must be a scalar or have the dimensions {list(yes.type.shape)}, got {Shape.of(chooser.type).brief}",
             )
         return builder.emit_one("stablehlo.select", [chooser, yes, no])
     if chooser.tensor.rank:
-        raise ArgumentError("pred", f"must be a scalar to choose between tuples, got {Shape.of(chooser.type)}")
+        raise ArgumentError("pred", f"must be a scalar to choose between tuples, got {Shape.of(chooser.type).brief}")
     pairs = zip(builder.unpack(yes), builder.unpack(no), strict=True)
     leaves = [one if one.type is t.TOKEN else _select(builder, chooser, one, two) for one, two in pairs]
     return builder.pack(yes.type, leaves)
@@ -290,7 +293,8 @@ def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> Xl
         checks.same_element_type(bound, value, argument)
         if bound.tensor.shape not in ((), value.tensor.shape):
             raise ArgumentError(
-                argument, f"must be a scalar or have the shape {Shape.of(value.type)}, got {Shape.of(bound.type)}"
+                argument,
+                f"must be a scalar or have the shape {Shape.of(value.type).brief}, got {Shape.of(bound.type).brief}",
             )
         bounds.append(bound)
     return builder.emit_one("stablehlo.clamp", [bounds[0], value, bounds[1]])
@@ -321,7 +325,7 @@ def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
         if not sizes or sizes[-1] != new // old:
             raise ArgumentError(
                 "operand",
-                f"the last dimension must have size {new // old} to become {element}, got {Shape.of(value.type)}",
+                f"the last dimension must have size {new // old} to become {element}, got {Shape.of(value.type).brief}",
             )
         sizes = sizes[:-1]
     return builder.emit_one("stablehlo.bitcast_convert", [value], None, t.TensorType(sizes, element))

@@ -24,7 +24,9 @@ def _starts(builder: XlaBuilder, start_indices: Any, rank: int) -> list[Value]:
     if isinstance(start_indices, XlaOp) and start_indices.shape.rank() == 1:
         vector = checks.array(builder, start_indices, "start_indices")
         if vector.tensor.shape != (rank,):
-            raise ArgumentError("start_indices", f"a vector of {rank} entries is needed, got {Shape.of(vector.type)}")
+            raise ArgumentError(
+                "start_indices", f"a vector of {rank} entries is needed, got {Shape.of(vector.type).brief}"
+            )
         values = [_entry(builder, vector, i) for i in range(rank)]
     else:
         given = start_indices if isinstance(start_indices, (list, tuple)) else [start_indices]
@@ -74,7 +76,9 @@ def DynamicUpdateSlice(
     checks.same_element_type(part, value, "update")
     sizes, whole = part.tensor.static_shape, value.tensor.static_shape
     if len(sizes) != len(whole) or any(one > two for one, two in zip(sizes, whole, strict=True)):
-        raise ArgumentError("update", f"must fit into operand {Shape.of(value.type)}, got {Shape.of(part.type)}")
+        raise ArgumentError(
+            "update", f"must fit into operand {Shape.of(value.type).brief}, got {Shape.of(part.type).brief}"
+        )
     starts = _starts(builder, start_indices, value.tensor.rank)
     return builder.emit_one("stablehlo.dynamic_update_slice", [value, part, *starts])
 

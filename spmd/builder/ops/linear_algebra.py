@@ -26,13 +26,13 @@ def _matrices(builder: XlaBuilder, operand: Any, argument: str) -> Value:
     value = checks.array(builder, operand, argument)
     checks.kind(value, argument, "of a floating-point or complex type", *_FLOATS)
     if value.tensor.rank < 2:
-        raise ArgumentError(argument, f"must have at least rank 2, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"must have at least rank 2, got {Shape.of(value.type).brief}")
     return value
 
 
 def _square(value: Value, argument: str) -> None:
     if value.tensor.shape[-1] != value.tensor.shape[-2]:
-        raise ArgumentError(argument, f"the last two dimensions must be equal, got {Shape.of(value.type)}")
+        raise ArgumentError(argument, f"the last two dimensions must be equal, got {Shape.of(value.type).brief}")
 
 
 @operation
@@ -66,7 +66,7 @@ def TriangularSolve(
     side = right.tensor.shape[-2 if left_side else -1]
     if right.tensor.shape[:-2] != matrix.tensor.shape[:-2] or side != matrix.tensor.shape[-1]:
         raise ArgumentError(
-            "b", f"batch dimensions and side must fit a {Shape.of(matrix.type)}, got {Shape.of(right.type)}"
+            "b", f"batch dimensions and side must fit a {Shape.of(matrix.type).brief}, got {Shape.of(right.type).brief}"
         )
     try:
         form = Transpose(transpose_a).value
@@ -111,7 +111,8 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
         wanted[-1] = lengths[-1] // 2 + 1 if lengths[-1] else axes[-1]
     if axes != wanted:
         raise ArgumentError(
-            "fft_length", f"{list(lengths)} needs innermost dimensions {wanted}, operand is {Shape.of(value.type)}"
+            "fft_length",
+            f"{list(lengths)} needs innermost dimensions {wanted}, operand is {Shape.of(value.type).brief}",
         )
     return builder.emit_one("stablehlo.fft", [value], {"fft_type": kind.value, "fft_length": lengths})
 
@@ -131,7 +132,7 @@ def _normalized(
         checks.same_element_type(vector, value, argument)
         if vector.tensor.shape != (value.tensor.shape[number],):
             count = value.tensor.shape[number]
-            raise ArgumentError(argument, f"must be a vector of {count} features, got {Shape.of(vector.type)}")
+            raise ArgumentError(argument, f"must be a vector of {count} features, got {Shape.of(vector.type).brief}")
         values.append(vector)
     return values, {"epsilon": float(np.float32(epsilon)), "feature_index": number}
 
@@ -184,6 +185,7 @@ def BatchNormGrad(
     gradient = checks.array(builder, grad_output, "grad_output")
     if gradient.type != values[0].type:
         raise ArgumentError(
-            "grad_output", f"must have the shape of operand {Shape.of(values[0].type)}, got {Shape.of(gradient.type)}"
+            "grad_output",
+            f"must have the shape of operand {Shape.of(values[0].type).brief}, got {Shape.of(gradient.type).brief}",
         )
     return builder.tuple(builder.emit("stablehlo.batch_norm_grad", [*values, gradient], attributes))

@@ -23,7 +23,9 @@ def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tu
     parameters = [checks.scalar(builder, operand, argument) for argument, operand in (one, two)]
     for (argument, _), value in zip((one, two), parameters, strict=True):
         if value.tensor.element_type is not given.tensor.element_type:
-            raise ArgumentError(argument, f"must have the element type of shape {given}, got {Shape.of(value.type)}")
+            raise ArgumentError(
+                argument, f"must have the element type of shape {given.brief}, got {Shape.of(value.type).brief}"
+            )
     sizes = builder.constant(np.array(given.sizes, dtype=np.int64))
     attributes = {"rng_distribution": distribution}
     return builder.emit_one("stablehlo.rng", [*parameters, sizes], attributes, given.tensor)
@@ -34,7 +36,7 @@ def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> Xla
     """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
     given = array_shape_argument(shape)
     if not given.tensor.element_type.is_float:  # type: ignore[union-attr]
-        raise ArgumentError("shape", f"must be of a floating-point type, got {given}")
+        raise ArgumentError("shape", f"must be of a floating-point type, got {given.brief}")
     return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), given)
 
 
@@ -43,7 +45,7 @@ def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
     """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
     given = array_shape_argument(shape)
     if given.tensor.element_type.is_complex:  # type: ignore[union-attr]
-        raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {given}")
+        raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {given.brief}")
     return _rng(builder, "UNIFORM", ("a", a), ("b", b), given)
 
 
@@ -52,10 +54,10 @@ def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
     """1 with probability `mean` (an F32 scalar), else 0, as U32."""
     given = array_shape_argument(shape)
     if given.tensor.element_type is not t.UI32:
-        raise ArgumentError("shape", f"must have element type U32, got {given}")
+        raise ArgumentError("shape", f"must have element type U32, got {given.brief}")
     chance = checks.scalar(builder, mean, "mean")
     if chance.tensor.element_type is not t.F32:
-        raise ArgumentError("mean", f"must be f32[], got {Shape.of(chance.type)}")
+        raise ArgumentError("mean", f"must be f32[], got {Shape.of(chance.type).brief}")
     zero, one = (XlaOp(builder, builder.constant(np.asarray(number, np.float32))) for number in (0, 1))
     drawn = OPERATIONS["RngUniform"](builder, zero, one, Shape.array_shape("f32", given.sizes))
     hit = OPERATIONS["Lt"](builder, drawn, XlaOp(builder, chance))
@@ -80,6 +82,6 @@ def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initi
     allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [state.tensor.shape])
     if state.tensor.shape not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
         wanted = " or ".join(f"u64[{size[0]}]" for size in allowed)
-        raise ArgumentError("initial_state", f"must be {wanted} for {name}, got {Shape.of(state.type)}")
+        raise ArgumentError("initial_state", f"must be {wanted} for {name}, got {Shape.of(state.type).brief}")
     types = [state.type, given.tensor]
     return builder.tuple(builder.emit("stablehlo.rng_bit_generator", [state], {"rng_algorithm": name}, types))

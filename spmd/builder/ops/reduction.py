@@ -194,7 +194,7 @@ def SelectAndScatter(
     )
     if given.tensor.shape != wanted:
         raise ArgumentError(
-            "source", f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(given.type)}"
+            "source", f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(given.type).brief}"
         )
     scalars = _scalars([value]) * 2
     picker = checks.signature(builder, select, "select", scalars, [t.TensorType((), t.I1)])
@@ -250,7 +250,7 @@ def Map(
     used = checks.signature(builder, computation, "computation", [*scalars, *(one.type for one in fixed)])
     result = used.result.type
     if not isinstance(result, t.TensorType) or result.rank:
-        raise ArgumentError("computation", f"must return a scalar, {used.name()} returns {Shape.of(result)}")
+        raise ArgumentError("computation", f"must return a scalar, {used.name()} returns {Shape.of(result).brief}")
     kind = values[0].tensor.with_element_type(result.element_type)
     region = region_of(used, scalars, fixed)
     return builder.emit_one("stablehlo.map", values, {"dimensions": numbers}, kind, [region])

@@ -34,7 +34,7 @@ def shape_argument(shape: Any, argument: str = "shape") -> Shape:
 def array_shape_argument(shape: Any, argument: str = "shape") -> Shape:
     given = shape_argument(shape, argument)
     if not given.is_array():
-        raise ArgumentError(argument, f"an array's shape is needed, got {given}")
+        raise ArgumentError(argument, f"an array's shape is needed, got {given.brief}")
     return given
 
 
@@ -126,7 +126,7 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
     given = array_shape_argument(shape)
     kind = given.tensor
     if kind.element_type.kind == "i1":  # type: ignore[union-attr]
-        raise ArgumentError("shape", f"must be of a number type, got {given}")
+        raise ArgumentError("shape", f"must be of a number type, got {given.brief}")
     number = checks.dimension(iota_dimension, given.rank(), "iota_dimension")
     return builder.emit_one("stablehlo.iota", [], {"iota_dimension": number}, kind)
 
@@ -143,10 +143,10 @@ def GetTupleElement(builder: XlaBuilder, tuple_data: XlaOp, index: int) -> XlaOp
     """Element `index` of a tuple. Source: "GetTupleElement"."""
     value = builder.value(tuple_data, "tuple_data")
     if not isinstance(value.type, t.TupleType):
-        raise ArgumentError("tuple_data", f"a tuple is needed, got {Shape.of(value.type)}")
+        raise ArgumentError("tuple_data", f"a tuple is needed, got {Shape.of(value.type).brief}")
     number = checks.integer(index, "index")
     if not 0 <= number < len(value.type.types):
         raise ArgumentError(
-            "index", f"{number} is not in [0, {len(value.type.types)}), the elements of {Shape.of(value.type)}"
+            "index", f"{number} is not in [0, {len(value.type.types)}), the elements of {Shape.of(value.type).brief}"
         )
     return XlaOp(builder, builder.element(value, number))
