@@ -14,11 +14,12 @@ COMMANDS = {
     "programs": "benchmarks.programs",
     "peers": "benchmarks.peers.run",
     "ops": "benchmarks.ops",
+    "language": "benchmarks.language",
     "train": "benchmarks.train",
     "collectives": "benchmarks.collectives",
 }
 #: These run in this very process; the others start ranks, or are ranks, with threads of their own.
-LIMITED = ("programs", "peers", "ops")
+LIMITED = ("programs", "peers", "ops", "language")
 
 
 def main() -> int:

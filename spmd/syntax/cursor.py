@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 from spmd import types as t
@@ -31,8 +33,18 @@ class Names:
     attributes: dict[str, Attribute] = field(default_factory=dict)
     type_aliases: dict[str, t.Type] = field(default_factory=dict)
     attribute_aliases: dict[str, Attribute] = field(default_factory=dict)
-    location_aliases: dict[str, str] = field(default_factory=dict)
-    resources: dict[str, bytes] = field(default_factory=dict)
+    load_locations: Callable[[], dict[str, str]] = dict
+    load_resources: Callable[[], dict[str, bytes]] = dict
+
+    @cached_property
+    def location_aliases(self) -> dict[str, str]:
+        """Locations by `#loc` name; they may be defined behind their uses, and are looked for at the first of these."""
+        return self.load_locations()
+
+    @cached_property
+    def resources(self) -> dict[str, bytes]:
+        """The bytes of `dense_resource` constants by key, from the file's end."""
+        return self.load_resources()
 
 
 class Cursor:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.attributes import same_bits
+from spmd.attributes import DictAttr, same_bits
 from spmd.ir import Block, Op, Region, Value
 from spmd.syntax.printer import SEGMENTS
 
@@ -19,6 +19,10 @@ def difference(left: Op, right: Op) -> str | None:
 def same_program(left: Op, right: Op) -> bool:
     """Whether the programs are the same but for the names of values and places in the source."""
     return difference(left, right) is None
+
+
+#: Attributes with a dictionary for each argument or result, which may also be left out when all are empty.
+_DICTIONARIES = ("arg_attrs", "res_attrs")
 
 
 class _Comparison:
@@ -71,15 +75,27 @@ class _Comparison:
 
 
 def _attributes(left: Op, right: Op) -> str | None:
-    for one, other in ((left.attributes, right.attributes), (left.discardable, right.discardable)):
-        names = {*one, *other} - set(SEGMENTS)
-        for name in sorted(names):
-            if name not in one or name not in other or not same_value(one[name], other[name]):
-                return f"{left.location}: {left.name}: attribute {name} differs"
+    for name in sorted({*left.attributes, *right.attributes} - set(SEGMENTS)):
+        if not same_value(_value(left, name), _value(right, name)):
+            return f"{left.location}: {left.name}: attribute {name} differs"
     for name in SEGMENTS:
         if tuple(left.attributes.get(name, ())) != tuple(right.attributes.get(name, ())):
             return f"{left.location}: {left.name}: attribute {name} differs"
+    for name in sorted({*left.discardable, *right.discardable}):
+        if not same_value(left.discardable.get(name), right.discardable.get(name)):
+            return f"{left.location}: {left.name}: attribute {name} differs"
     return None
+
+
+def _value(op: Op, name: str) -> Any:
+    """What the op says of attribute `name`, by its default if need be; None for a list of empty dictionaries."""
+    if name in op.attributes:
+        value = op.attributes[name]
+        if name in _DICTIONARIES and all(isinstance(entry, DictAttr) and not entry.entries for entry in value or ()):
+            return None
+        return value
+    declared = op.definition.attribute_table.get(name) if op.definition is not None else None
+    return None if declared is None or declared.required else op[name]
 
 
 def same_value(left: Any, right: Any) -> bool:

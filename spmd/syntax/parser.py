@@ -5,6 +5,7 @@ Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -26,6 +27,7 @@ SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
+_RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
 #: What stands on a line before its comment.
 _COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
@@ -62,7 +64,9 @@ class Parser(AttributeCursor):
         self.stream = Tokens(source)
         if all_at_once:
             self.stream.ready = self.stream.piece = len(source.text) + 1
-        super().__init__(self.stream.list, Names())
+        super().__init__(
+            self.stream.list, Names(load_locations=self._read_locations, load_resources=self._read_resources)
+        )
         self.source = source
         self.values: dict[str, Value] = {}
         self.defined: list[str] = []
@@ -117,8 +121,6 @@ class Parser(AttributeCursor):
 
     def module(self) -> Module:
         """The whole text as a module."""
-        self._resolve_locations()
-        self._read_resources()
         block = Block()
         self.ready()
         location = TokenLocation(self.stream, 0)
@@ -172,35 +174,31 @@ class Parser(AttributeCursor):
         self.names.type_aliases[name] = made
         self.types[name] = made
 
-    def _resolve_locations(self) -> None:
-        """Reads the location aliases, which may stand behind their uses, each spelled out once."""
-        if "loc(" not in self.source.text:
-            return
-        raw = dict(_LOCATION_ALIAS.findall(self.source.text))
-        done = self.names.location_aliases
-        for name, body in raw.items():
-
-            def spell(match: re.Match[str]) -> str:
-                return done.get(match[0], match[0])
-
-            text = _LOCATION_NAME.sub(spell, body)
+    def _read_locations(self) -> dict[str, str]:
+        """The location aliases, each spelled out."""
+        done: dict[str, str] = {}
+        for name, body in dict(_LOCATION_ALIAS.findall(self.source.text)).items():
+            text = _LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
             done["#" + name] = text if len(text) <= _LONGEST_LOCATION else "unknown"
+        return done
 
-    def _read_resources(self) -> None:
-        """Reads the constants that stand at the end of the file, before anybody asks for them."""
+    def _read_resources(self) -> dict[str, bytes]:
+        """The constants that stand at the end of the file."""
         text = self.source.text
         start = text.rfind("{-#")
-        if start < 0 or "dense_resource" not in text:
-            return
-        for match in re.finditer(r'([\w$.\-]+|"[^"\n]*"): "0x', text[start:], re.ASCII):
-            begin = start + match.end()
+        found: dict[str, bytes] = {}
+        if start < 0:
+            return found
+        for match in _RESOURCE.finditer(text, start):
+            begin = match.end()
             end = text.find('"', begin)
             try:
                 data = hex_bytes(text[begin : end if end >= 0 else len(text)])
             except ValueError as error:
                 raise ParseError(f"resource {match[1]}: {error}", Location(self.source, begin)) from None
             # The first four bytes are the blob's alignment.
-            self.names.resources[match[1].strip('"')] = data[4:]
+            found[match[1].strip('"')] = data[4:]
+        return found
 
     def _skip_metadata(self) -> None:
         start = self.number
@@ -677,7 +675,13 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
     language's, or VerificationError for all attributes that are not what their op declares.
     """
     source = decode(text, name)
-    module, diagnostics = _parse(source)
+    collecting = gc.isenabled()
+    gc.disable()  # all that is made here lasts: looking through it again and again would find nothing
+    try:
+        module, diagnostics = _parse(source)
+    finally:
+        if collecting:
+            gc.enable()
     if diagnostics:
         raise VerificationError(diagnostics)
     return module

@@ -1,0 +1,162 @@
+"""The language itself: reading and verifying beside MLIR's own parser, constants, a program made ready, memory."""
+
+import argparse
+import gc
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import spmd
+from benchmarks.harness import duration, in_turns, print_table, write_json
+
+#: What the language is asked to do.
+OPS_A_SECOND = 30_000
+HEX_MEGABYTES_A_SECOND = 300
+READY_SECONDS = 1.0
+READY_OPS = 10_000
+
+_LAYER = """\
+    %cst_{i} = stablehlo.constant dense<9.99999974E-6> : tensor<f32>
+    %{i}a = stablehlo.dot_general %{p}, %arg1, contracting_dims = [2] x [0], precision = [DEFAULT, DEFAULT] : (tensor<4x16x32xf32>, tensor<32x32xf32>) -> tensor<4x16x32xf32>
+    %{i}b = stablehlo.broadcast_in_dim %arg2, dims = [2] : (tensor<32xf32>) -> tensor<4x16x32xf32>
+    %{i}c = stablehlo.add %{i}a, %{i}b : tensor<4x16x32xf32>
+    %{i}d = stablehlo.reduce(%{i}c init: %cst) applies stablehlo.add across dimensions = [2] : (tensor<4x16x32xf32>, tensor<f32>) -> tensor<4x16xf32>
+    %{i}e = stablehlo.reshape %{i}d : (tensor<4x16xf32>) -> tensor<4x16x1xf32>
+    %{i}f = stablehlo.broadcast_in_dim %{i}e, dims = [0, 1, 2] : (tensor<4x16x1xf32>) -> tensor<4x16x32xf32>
+    %{i}g = stablehlo.subtract %{i}c, %{i}f : tensor<4x16x32xf32>
+    %{i}h = stablehlo.slice %{i}g [0:4, 0:16, 0:16] : (tensor<4x16x32xf32>) -> tensor<4x16x16xf32>
+    %{i}i = stablehlo.concatenate %{i}h, %{i}h, dim = 2 : (tensor<4x16x16xf32>, tensor<4x16x16xf32>) -> tensor<4x16x32xf32>
+    %{i}j = stablehlo.compare GT, %{i}g, %{i}i, FLOAT : (tensor<4x16x32xf32>, tensor<4x16x32xf32>) -> tensor<4x16x32xi1>
+    %{i}k = stablehlo.select %{i}j, %{i}g, %{i}i : tensor<4x16x32xi1>, tensor<4x16x32xf32>
+    %{i}l = stablehlo.transpose %{i}k, dims = [0, 1, 2] : (tensor<4x16x32xf32>) -> tensor<4x16x32xf32>
+    %{i}m = stablehlo.tanh %{i}l : tensor<4x16x32xf32>
+    %{i} = stablehlo.multiply %{i}m, %{p} : tensor<4x16x32xf32>
+"""  # fmt: skip  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Result:
+    what: str
+    value: float
+    unit: str
+    wanted: str
+    holds: bool
+
+
+def layers(ops: int) -> str:
+    """A program of at least `ops` ops: layers of a network, each of fifteen ops on the one before."""
+    count = -(-ops // _LAYER.count("\n"))
+    body = "".join(_LAYER.format(i=f"v{i}", p=f"v{i - 1}" if i else "arg0") for i in range(count))
+    return (
+        "func.func @main(%arg0: tensor<4x16x32xf32>, %arg1: tensor<32x32xf32>, %arg2: tensor<32xf32>)"
+        " -> tensor<4x16x32xf32> {\n    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>\n"
+        f"{body}    return %v{count - 1} : tensor<4x16x32xf32>\n}}\n"
+    )
+
+
+def hex_constant(megabytes: int) -> str:
+    """A program that is one constant, its text so many million characters long."""
+    data = np.random.default_rng(0).bytes(megabytes * 500_000)
+    size = len(data) // 4
+    return (
+        f"func.func @main() -> tensor<{size}xf32> {{\n"
+        f'  %0 = stablehlo.constant dense<"0x{data.hex().upper()}"> : tensor<{size}xf32>\n'
+        f"  return %0 : tensor<{size}xf32>\n}}\n"
+    )
+
+
+def count_ops(module: spmd.Module) -> int:
+    return sum(1 for _ in module.walk())
+
+
+def fastest(call: Callable[[], object], rounds: int = 5) -> float:
+    """Seconds of the fastest of some calls."""
+    seconds = []
+    for _ in range(rounds):
+        gc.collect()
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def reading(budget: float) -> list[Result]:
+    """Operations read and verified in a second, and how that compares with MLIR's parser and verifier."""
+    text = layers(READY_OPS)
+    ops = count_ops(spmd.parse(text))
+    contestants: dict[str, Callable[[], object]] = {"spmd": lambda: spmd.parse(text)}
+    peer = _mlir(text)
+    if peer is not None:
+        contestants["MLIR"] = peer
+    timings = in_turns(contestants, budget)
+    speed = ops / timings["spmd"].median
+    found = [Result(f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND)]
+    if peer is not None:
+        ratio = timings["spmd"].median / timings["MLIR"].median
+        found.append(Result("the same, against MLIR in C++", ratio, "times its time", "", True))
+    return found
+
+
+def _mlir(text: str) -> Callable[[], object] | None:
+    """MLIR's parser, as jaxlib brings it; None without jax."""
+    try:
+        from jax._src.interpreters import mlir
+        from jaxlib.mlir import ir
+    except ImportError:
+        return None
+
+    def call() -> Any:
+        with mlir.make_ir_context():
+            return ir.Module.parse(text)
+
+    return call
+
+
+def ready() -> Result:
+    """A program read, verified and compiled."""
+    text = layers(READY_OPS)
+    seconds = fastest(lambda: spmd.compile(spmd.parse(text)), 3)
+    return Result(f"{READY_OPS} ops: ready to run", seconds, "s", f"<= {READY_SECONDS}", seconds <= READY_SECONDS)
+
+
+def constants(megabytes: int) -> Result:
+    """Characters of hexadecimal constants read in a second."""
+    text = hex_constant(megabytes)
+    speed = len(text) / 1e6 / fastest(lambda: spmd.parse(text))
+    wanted = HEX_MEGABYTES_A_SECOND
+    return Result(f"hex constant of {megabytes} MB: read", speed, "MB/s", f">= {wanted}", speed >= wanted)
+
+
+def memory() -> list[Result]:
+    """The most memory that reading takes at a time, the text itself counted, in sizes of the text."""
+    found = []
+    for what, text in (("layers", layers(READY_OPS)), ("hex constant", hex_constant(32))):
+        spmd.parse(text)
+        gc.collect()
+        tracemalloc.start()
+        module = spmd.parse(text)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        del module
+        found.append(Result(f"{what}: most memory while read", 1 + peak / len(text), "times its text", "", True))
+    return found
+
+
+def run(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks language", description=__doc__)
+    parser.add_argument("--threads", type=int, help="threads (default: 1)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="spent on the comparison (default: %(default)s)")
+    parser.add_argument("--megabytes", type=int, default=64, help="of hexadecimal constant (default: %(default)s)")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks-language.json"), help="default: %(default)s")
+    options = parser.parse_args(argv)
+    results = [*reading(options.seconds), ready(), constants(options.megabytes), *memory()]
+    rows = [(each.what, f"{each.value:.3g} {each.unit}", each.wanted) for each in results]
+    print_table(("what", "measured", "wanted"), rows)
+    print(f"one op read and verified: {duration(1 / results[0].value)}")
+    write_json(options.json, {"language": results})
+    return 0 if all(each.holds for each in results) else 1
