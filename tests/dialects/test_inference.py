@@ -10,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import spmd
 from spmd.dialects import OPS
+from spmd.dialects.checks import all_compatible, element_of
 from spmd.dialects.core import InferenceError
 from spmd.dialects.shapes import least_specific, most_specific
 from spmd.dialects.structs import DotDimensionNumbers
 from spmd.ir import Op, Value
 from spmd.types import COMPLEX64, F32, F64, I1, I32, TensorType, Type
+from tests.dialects.cases import Case
+from tests.dialects.test_constraints import CASES
 
 
 def _infer(name: str, operands: Sequence[Type], **attributes: Any) -> list[Type]:
@@ -130,3 +134,17 @@ def test_a_broken_input_constraint_is_told_instead_of_a_type() -> None:
     assert refused.value.label == "C4"
     with pytest.raises(InferenceError):
         _infer("add", [_f32(2), TensorType((2,), F64)])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if OPS[f"stablehlo.{case.op}"].inference], ids=lambda c: c.op)
+def test_results_follow_before_they_are_declared(case: Case) -> None:
+    module = spmd.parse(case.text)
+    op = next(op for op in module.walk() if op.name == f"stablehlo.{case.op}")
+    undeclared = Op(
+        op.name, op.operands, (), op.attributes, op.regions, definition=op.definition, discardable=op.discardable
+    )
+    assert op.definition is not None and op.definition.inference is not None
+    inferred = op.definition.inference(undeclared)
+    if case.op in ("dot_general", "convolution", "dynamic_conv"):  # the declared element type says how to accumulate
+        inferred = [type.with_element_type(element_of(op.result.type)) for type in inferred]  # type: ignore[attr-defined]
+    assert all_compatible(inferred, op.result_types), f"{inferred} for {op.result_types}"
