@@ -502,6 +502,19 @@ def test_custom_calls_of_several_results() -> None:
     equal(evaluate(body, f32([1, 2]), s32(7)), [s32(7), f32([1, 2]), s32(7)])
 
 
+def test_strings_of_custom_calls_pass_through_hlo_text() -> None:
+    told = []
+
+    def tell(x: Array, attributes: dict[str, Any]) -> Array:
+        told.append(attributes["backend_config"])
+        return x
+
+    spmd.register_custom_call("tests.tell", tell)
+    text = 'a "quoted" \\ line\nand \u00fcmlaut {1,2}, x=3'
+    evaluate(lambda _, x: ops.CustomCall("tests.tell", [x], Shape("f32[]"), text), f32(1))
+    assert told == [text, text]
+
+
 def test_collective_broadcast() -> None:
     built = build(lambda _, x: ops.CollectiveBroadcast(x, [[2, 0]]), f32(0))
     equal(run_replicas(built, [f32(1)], [f32(2)], [f32(3)]), [3, 0, 3])

@@ -11,7 +11,7 @@ from spmd.builder import ops
 from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.instructions import Window, precision
 from spmd.builder.hlo.parser import Call, flat, instruction
-from spmd.builder.hlo.reader import split
+from spmd.builder.hlo.reader import split, unquoted
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
 
@@ -74,10 +74,6 @@ def _call(call: Call) -> XlaOp:
     version = int(texts.get("composite.version", "0"))
     name = texts.get("composite.name", "")
     return call.builder.CompositeCall(computation, call.operands(), name, attributes, version)
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[:1] == '"' else text
 
 
 @instruction("fusion")
@@ -244,7 +240,7 @@ def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
 def _frontend(call: Call) -> dict[str, str]:
     """`frontend_attributes={name="text",other={...}}`."""
     fields = dict(part.split("=", 1) for part in split(call.attribute("frontend_attributes", "{}")))
-    return {key.strip(): _unquoted(value.strip()) for key, value in fields.items()}
+    return {key.strip(): unquoted(value.strip()) for key, value in fields.items()}
 
 
 @instruction("replica-id")

@@ -10,7 +10,7 @@ from spmd import types as t
 from spmd.attributes import IntegerAttr
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.computation import XlaComputation
-from spmd.builder.hlo.reader import ComputationText, Instruction, ModuleText, read_module, split
+from spmd.builder.hlo.reader import ComputationText, Instruction, ModuleText, read_module, split, unquoted
 from spmd.builder.shape import Shape
 from spmd.errors import ParseError
 
@@ -167,8 +167,7 @@ class Call:
         return default
 
     def string(self, name: str, default: str = "") -> str:
-        text = self.attribute(name, f'"{default}"')
-        return text[1:-1].encode().decode("unicode_escape") if text[:1] == '"' else text
+        return unquoted(self.attribute(name, f'"{default}"'))
 
     def flag(self, name: str) -> bool:
         return self.attribute(name, "false") == "true"

@@ -196,6 +196,24 @@ def _value_end(source: Source, position: int, end: int) -> int:
     return end
 
 
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
+
+
+def unquoted(text: str) -> str:
+    """The characters of a string in quotes; any other text as it is."""
+    if text[:1] != '"':
+        return text
+
+    def character(match: re.Match[str]) -> str:
+        code = match[1]
+        if len(code) == 1:
+            return _ESCAPED.get(code, code)
+        return chr(int(code[1:], 16) if code[0] == "x" else int(code, 8))
+
+    return _ESCAPE.sub(character, text[1:-1])
+
+
 def split(text: str) -> list[str]:
     """The entries of a list, split at commas outside of brackets and strings; outer brackets are taken off."""
     text = re.sub(r"/\*.*?\*/", "", text).strip()
