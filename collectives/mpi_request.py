@@ -74,6 +74,7 @@ class _Progress:
         self._detached: dict[int, tuple[Array, str]] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
     def add(self, requests: Sequence[MPI.Request]) -> None:
         if not requests:
@@ -95,14 +96,23 @@ class _Progress:
             for request in requests:
                 self._pending.pop(id(request), None)
 
+    def stop(self) -> None:
+        """No call into MPI after this."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
     def unfinished(self) -> list[str]:
         """What detached requests are that have not ended."""
         with self._lock:
             return [text for _, text in self._detached.values()]
 
     def _run(self) -> None:
-        while not MPI.Is_finalized():
+        while True:
             self._wake.wait()
+            if self._stopped:
+                return
             with self._lock:
                 for key, request in list(self._pending.items()):
                     if request.Test():
@@ -114,6 +124,11 @@ class _Progress:
 
 
 _progress = _Progress()
+
+
+def stop_progress() -> None:
+    """Ends the thread that moves requests on, before MPI ends."""
+    _progress.stop()
 
 
 def unfinished() -> list[str]:

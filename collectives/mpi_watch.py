@@ -22,7 +22,7 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
-from collectives.mpi_request import unfinished
+from collectives.mpi_request import stop_progress, unfinished
 from collectives.states import ranks_text, states_text
 
 log = logging.getLogger("collectives")
@@ -200,6 +200,7 @@ class Watcher:
             time.sleep(0.001)
         if lost := unfinished():
             self.end_job("\n".join(lost))
+        stop_progress()
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
