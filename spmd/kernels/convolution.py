@@ -9,95 +9,19 @@ a convolution over batches for the kernel's, over a dilated lhs for the input's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from spmd.dialects.structs import ConvDimensionNumbers
 from spmd.ir import Op
 from spmd.kernels.contraction import arithmetic
+from spmd.kernels.convolution_geometry import PATCHES, Geometry, Label, geometry_of, kernel_matrix, to_result
+from spmd.kernels.convolution_scattered import scattered_products, scatters_less
 from spmd.kernels.core import Context, Kernel, kernel
-from spmd.kernels.data_movement import padder
 
 Array = np.ndarray[Any, Any]
-#: What a dimension of windows, kernel or result is for: batch b, feature f, group g, output feature n, and for each
-#: spatial dimension d its place in the result ("o", d) and within the window ("k", d).
-Label = Any
-
-#: Elements of patches made at a time.
-_PATCHES = 1 << 19
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """The static side of a convolution."""
-
-    lhs_shape: tuple[int, ...]
-    rhs_shape: tuple[int, ...]
-    result_shape: tuple[int, ...]
-    numbers: ConvDimensionNumbers
-    strides: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-    lhs_dilation: tuple[int, ...]
-    rhs_dilation: tuple[int, ...]
-    reversal: tuple[bool, ...]
-    feature_groups: int
-    batch_groups: int
-
-    @property
-    def spatial(self) -> range:
-        return range(len(self.numbers.input_spatial_dimensions))
-
-    @property
-    def groups(self) -> int:
-        return max(self.feature_groups, self.batch_groups)
-
-    @property
-    def kernel_sizes(self) -> list[int]:
-        return [self.rhs_shape[axis] for axis in self.numbers.kernel_spatial_dimensions]
-
-    @property
-    def depth(self) -> int:
-        """Multiply-adds for one element of the result."""
-        return prod(self.kernel_sizes) * self.rhs_shape[self.numbers.kernel_input_feature_dimension]
-
-    def pad(self) -> Callable[[Array], Array]:
-        """Function that pads and dilates the lhs with zeros."""
-        rank = len(self.lhs_shape)
-        low, high, interior = [0] * rank, [0] * rank, [0] * rank
-        for d, axis in enumerate(self.numbers.input_spatial_dimensions):
-            (low[axis], high[axis]), interior[axis] = self.padding[d], self.lhs_dilation[d] - 1
-        if not any(low) and not any(high) and not any(interior):
-            return lambda lhs: lhs
-        padded = padder(self.lhs_shape, low, high, interior).call
-        return lambda lhs: padded(lhs, lhs.dtype.type(0))
-
-    def windows(self) -> tuple[list[Label], list[int], Callable[[Array], list[int]]]:
-        """Labels and sizes of the dimensions of the view of windows, and function of the padded lhs to its strides."""
-        numbers = self.numbers
-        labels: list[Label] = []
-        sizes: list[int] = []
-        factors: list[tuple[int, int]] = []  # (dimension of the lhs, factor on its stride)
-        for axis, size in enumerate(self.lhs_shape):
-            if axis in (numbers.input_batch_dimension, numbers.input_feature_dimension):
-                label = "b" if axis == numbers.input_batch_dimension else "f"
-                groups = self.batch_groups if label == "b" else self.feature_groups
-                if groups > 1:
-                    labels.append("g")
-                    sizes.append(groups)
-                    factors.append((axis, size // groups))
-                labels.append(label)
-                sizes.append(size // groups)
-                factors.append((axis, 1))
-                continue
-            d = numbers.input_spatial_dimensions.index(axis)
-            labels += [("o", d), ("k", d)]
-            sizes += [self.result_shape[numbers.output_spatial_dimensions[d]], self.kernel_sizes[d]]
-            factors += [(axis, self.strides[d]), (axis, self.rhs_dilation[d])]
-        return labels, sizes, lambda array: [array.strides[axis] * factor for axis, factor in factors]
 
 
 @kernel("stablehlo.convolution")
@@ -120,37 +44,6 @@ def dynamic_conv(op: Op, context: Context) -> Kernel:
     return Kernel(call)
 
 
-def geometry_of(op: Op, padding: Any) -> Geometry:
-    """The geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
-    numbers: ConvDimensionNumbers = op["dimension_numbers"]
-    lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
-    count = len(numbers.input_spatial_dimensions)
-
-    def given(name: str, default: Any) -> tuple[Any, ...]:
-        value = op[name]
-        return (default,) * count if value is None else tuple(value)
-
-    pairs = ((0, 0),) * count
-    if padding is not None:
-        pairs = tuple((int(low), int(high)) for low, high in np.asarray(padding).reshape(count, 2))
-    strides, lhs_dilation = given("window_strides", 1), given("lhs_dilation", 1)
-    rhs_dilation = given("rhs_dilation", 1)
-    result = [0] * len(lhs)
-    result[numbers.output_batch_dimension] = lhs[numbers.input_batch_dimension] // op["batch_group_count"]
-    result[numbers.output_feature_dimension] = rhs[numbers.kernel_output_feature_dimension]
-    for d in range(count):
-        size = lhs[numbers.input_spatial_dimensions[d]]
-        padded = sum(pairs[d]) + ((size - 1) * lhs_dilation[d] + 1 if size else 0)
-        window = rhs[numbers.kernel_spatial_dimensions[d]]
-        span = (window - 1) * rhs_dilation[d] + 1 if window else 0
-        places = (padded - span) // strides[d] + 1 if 0 <= span <= padded and padded > 0 else 0
-        result[numbers.output_spatial_dimensions[d]] = places
-    return Geometry(
-        lhs, rhs, tuple(result), numbers, strides, pairs, lhs_dilation, rhs_dilation,
-        given("window_reversal", False), op["feature_group_count"], op["batch_group_count"],
-    )  # fmt: skip
-
-
 def convolver(op: Op, geometry: Geometry) -> Kernel:
     """The kernel of a convolution of (lhs, rhs)."""
     lhs, rhs, result = op.operands[0].tensor, op.operands[1].tensor, op.result.tensor
@@ -159,10 +52,10 @@ def convolver(op: Op, geometry: Geometry) -> Kernel:
         return Kernel(lambda *_: np.zeros(shape, result.dtype))
     work = prod(shape) * geometry.depth
     multiply, widen_lhs, widen_rhs, finish = arithmetic(lhs, rhs, result, None, geometry.depth, work)
-    pad, product = geometry.pad(), _product(geometry, multiply)
+    product = _product(geometry, multiply)
 
     def call(lhs: Array, rhs: Array) -> Array:
-        array = product(pad(lhs if widen_lhs is None else widen_lhs(lhs)), rhs if widen_rhs is None else widen_rhs(rhs))
+        array = product(lhs if widen_lhs is None else widen_lhs(lhs), rhs if widen_rhs is None else widen_rhs(rhs))
         return array if finish is None else finish(array)
 
     return Kernel(call)
@@ -172,6 +65,14 @@ Product = Callable[[Array, Array], Array]
 
 
 def _product(geometry: Geometry, multiply: Callable[..., Array]) -> Product:
+    """The cheapest way for the geometry, as a function of (lhs, rhs) in the dtype that is computed in."""
+    if scatters_less(geometry):
+        return scattered_products(geometry, multiply)
+    pad, product = geometry.pad(), _window_product(geometry, multiply)
+    return lambda lhs, rhs: product(pad(lhs), rhs)
+
+
+def _window_product(geometry: Geometry, multiply: Callable[..., Array]) -> Product:
     labels, sizes, strides = geometry.windows()
     size_of = dict(zip(labels, sizes, strict=True))
     innermost = next((label for label in reversed(labels) if size_of[label] != 1), labels[-1])
@@ -185,45 +86,6 @@ def _product(geometry: Geometry, multiply: Callable[..., Array]) -> Product:
     if innermost[0] == "o" and labels[0] == "b":
         return _image_by_image(geometry, multiply, rows[1:], columns)
     return _rows_by_columns(geometry, multiply, rows, columns, columns_inside=innermost in columns)
-
-
-def _kernel_matrix(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array], Array]:
-    """Function that brings the kernel into dimensions `order`, reversed where the windows are."""
-    numbers, groups = geometry.numbers, geometry.groups
-    labels: list[Label] = []
-    shape: list[int] = []
-    flips: list[slice] = []
-    for axis, size in enumerate(geometry.rhs_shape):
-        backwards = False
-        if axis == numbers.kernel_output_feature_dimension:
-            labels += ["g", "n"]
-            shape += [groups, size // groups]
-        else:
-            shape.append(size)
-            if axis == numbers.kernel_input_feature_dimension:
-                labels.append("f")
-            else:
-                d = numbers.kernel_spatial_dimensions.index(axis)
-                labels.append(("k", d))
-                backwards = geometry.reversal[d]
-        flips.append(slice(None, None, -1 if backwards else 1))
-    permutation, index = [labels.index(label) for label in order], tuple(flips)
-    return lambda rhs: rhs[index].reshape(shape).transpose(permutation)
-
-
-def _to_result(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array], Array]:
-    """Function that brings an array of dimensions `order` into the result's; its feature is (g, n)."""
-    numbers = geometry.numbers
-    wanted: list[Label] = []
-    for axis in range(len(geometry.result_shape)):
-        if axis == numbers.output_batch_dimension:
-            wanted.append("b")
-        elif axis == numbers.output_feature_dimension:
-            wanted += ["g", "n"]
-        else:
-            wanted.append(("o", numbers.output_spatial_dimensions.index(axis)))
-    permutation = [order.index(label) for label in wanted]
-    return lambda array: array.transpose(permutation).reshape(geometry.result_shape)
 
 
 def _ordered_view(geometry: Geometry, order: Sequence[Label]) -> tuple[list[int], Callable[[Array], Array]]:
@@ -253,14 +115,14 @@ def _rows_by_columns(
     size_of = dict(zip(order, shape, strict=True))
     row_count, column_count = (prod(size_of[label] for label in group) for group in (rows, columns))
     groups, outputs = size_of["g"], geometry.result_shape[geometry.numbers.output_feature_dimension] // geometry.groups
-    matrix = _kernel_matrix(geometry, ["g", *columns, "n"])
-    arrange = _to_result(geometry, ["g", *rows, "n"])
+    matrix = kernel_matrix(geometry, ["g", *columns, "n"])
+    arrange = to_result(geometry, ["g", *rows, "n"])
     split = (groups, *(size_of[label] for label in rows), outputs)
     # One dimension is cut into parts: the leading one of the lhs, when it is not divided into groups.
     lead = geometry.windows()[0][0]
     extent = size_of.get(lead, 1) if lead in ("b", "f") else 1
     per_unit = max(1, groups * row_count * column_count // extent)
-    step = min(extent, max(1, _PATCHES // per_unit))
+    step = min(extent, max(1, PATCHES // per_unit))
     cut = (*(slice(None),) * order.index(lead),)
 
     def patches(windows: Array, part: slice, height: int, width: int) -> Array:
@@ -306,10 +168,10 @@ def _image_by_image(
     place_count, column_count = (prod(size_of[label] for label in group) for group in (places, columns))
     batch, groups = size_of["b"], size_of["g"]
     outputs = geometry.result_shape[geometry.numbers.output_feature_dimension] // geometry.groups
-    matrix = _kernel_matrix(geometry, ["g", "n", *columns])
-    arrange = _to_result(geometry, ["b", "g", "n", *places])
+    matrix = kernel_matrix(geometry, ["g", "n", *columns])
+    arrange = to_result(geometry, ["b", "g", "n", *places])
     split = (batch, groups, outputs, *(size_of[label] for label in places))
-    step = max(1, _PATCHES // (groups * column_count * place_count))
+    step = max(1, PATCHES // (groups * column_count * place_count))
 
     def call(padded: Array, rhs: Array) -> Array:
         windows, weights = view(padded), matrix(rhs).reshape(groups, outputs, column_count)
@@ -329,8 +191,8 @@ def _depthwise(
     kept = [label for label in labels if label in ("b", "g") or label[0] == "o"]
     within = [label for label in labels if label[0] == "k"]
     shape, view = _ordered_view(geometry, [*within, *kept])
-    matrix = _kernel_matrix(geometry, [*within, "f", "n", "g"])
-    arrange = _to_result(geometry, [*kept, "n"])
+    matrix = kernel_matrix(geometry, [*within, "f", "n", "g"])
+    arrange = to_result(geometry, [*kept, "n"])
     extents = shape[len(within) :]
     along = [extents[k] if label == "g" else 1 for k, label in enumerate(kept)]
     outputs = geometry.result_shape[geometry.numbers.output_feature_dimension] // geometry.groups
