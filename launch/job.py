@@ -145,6 +145,6 @@ def _write_to_stderr(data: bytes) -> None:
 
 def _in_foreground() -> bool:
     try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+        return sys.stdin is not None and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):
         return False
