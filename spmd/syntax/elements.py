@@ -221,7 +221,9 @@ class AttributeVariable(Directive):
         return self._text(printer, op, op.attributes[self.name])
 
     def _text(self, printer: Printer, op: Op, value: Any) -> str:
-        return printer.stripped(self.kind.encode(value), typed=self.kind.type is None and not self.kind.cases)
+        if self.kind.cases:
+            return str(value)
+        return printer.stripped(self.kind.encode(value), typed=self.kind.type is None)
 
     def present(self, op: Op) -> bool:
         return self.name in op.attributes
