@@ -1,8 +1,8 @@
 """A global program with shardings becomes the program of one process.
 
-    if partitioner.is_sharded(module):
-        parts = partitioner.partition(module, grid)
-        parts.module, parts.in_shardings, parts.out_shardings
+if partitioner.is_sharded(module):
+    parts = partitioner.partition(module, grid)
+    parts.module, parts.in_shardings, parts.out_shardings
 """
 
 from __future__ import annotations

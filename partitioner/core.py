@@ -100,5 +100,3 @@ def _symbols(value: object) -> Iterable[str]:
             yield from _symbols(entry)
     elif hasattr(value, "path"):
         yield value.path[0]
-
-

@@ -84,9 +84,7 @@ class Emitter:
         """A scalar everywhere in a tensor of `shape`."""
         if not shape:
             return scalar
-        return self.one(
-            "broadcast_in_dim", [scalar], scalar.tensor.with_shape(tuple(shape)), broadcast_dimensions=()
-        )
+        return self.one("broadcast_in_dim", [scalar], scalar.tensor.with_shape(tuple(shape)), broadcast_dimensions=())
 
     def spread(self, vector: Value, shape: Sequence[int], dimension: int) -> Value:
         """A vector along `dimension` of a tensor of `shape`."""
@@ -169,9 +167,9 @@ class Emitter:
         shape = tuple(size for index, size in enumerate(value.tensor.shape) if index not in dimensions)
         region = self.fold(name, value.tensor)
         type = value.tensor.with_shape(shape)
-        return self.op(
-            "stablehlo.reduce", [value, init], [type], {"dimensions": tuple(dimensions)}, [region]
-        ).results[0]
+        return self.op("stablehlo.reduce", [value, init], [type], {"dimensions": tuple(dimensions)}, [region]).results[
+            0
+        ]
 
     def fold(self, name: str, type: TensorType) -> Region:
         """A reduction region of one op."""
@@ -192,9 +190,7 @@ class Emitter:
         if key not in self._coordinates:
             ops, self.ops = self.ops, self.prologue
             constant = self.constant(np.array(key, np.int32))
-            one = self.one(
-                "dynamic_slice", [constant, self._partition_id()], TensorType((1,), I32), slice_sizes=(1,)
-            )
+            one = self.one("dynamic_slice", [constant, self._partition_id()], TensorType((1,), I32), slice_sizes=(1,))
             self._coordinates[key] = self.reshape(one, ())
             self.ops = ops
         return self._coordinates[key]

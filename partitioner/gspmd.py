@@ -52,7 +52,9 @@ class TileSharding:
             if steps is None:
                 continue
             order = sorted(range(len(flat)), key=lambda index: -steps[index])
-            if [steps[index] for index in order] != [prod(flat[i] for i in order[at + 1 :]) for at in range(len(order))]:
+            if [steps[index] for index in order] != [
+                prod(flat[i] for i in order[at + 1 :]) for at in range(len(order))
+            ]:
                 continue
             axes = tuple((f"axis_{at}", flat[index]) for at, index in enumerate(order))
             place = {index: at for at, index in enumerate(order)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -145,7 +146,7 @@ class MeshBuilder:
 
     def _build(self, named: Grid, points: list[int]) -> DeviceMesh:
         sizes: list[int] = []
-        for larger, smaller in zip(points, points[1:], strict=False):
+        for larger, smaller in pairwise(points):
             if larger % smaller:
                 raise MeshError(f"axes that begin at strides {larger} and {smaller} have no common parts")
             sizes.extend(primes(larger // smaller))

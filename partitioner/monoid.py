@@ -10,9 +10,7 @@ from spmd.ir import Block
 from spmd.types import ElementType, QuantizedType, TensorType, Type
 
 #: Ops that fold in any order, by name.
-MONOIDS = frozenset(
-    "stablehlo." + name for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
-)
+MONOIDS = frozenset("stablehlo." + name for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
 _PASSED_THROUGH = frozenset(("sdy.sharding_constraint",))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from collectives.grid import ProcessGrid
 from partitioner.core import Partitioned
-from partitioner.manual import find_computation, take_out
 from partitioner.lowering.assembly import assemble
+from partitioner.manual import find_computation, take_out
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import Reader
@@ -26,9 +26,9 @@ def partition(
 ) -> Partitioned:
     """The program of one process of `module`'s `function`, whose shardings span the partitions of `grid`.
 
-    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the program
-    does not annotate is replicated. VerificationError for shardings that break a constraint, CompileError for a mesh
-    that does not fit the grid.
+    `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
+    program does not annotate is replicated. VerificationError for shardings that break a constraint, CompileError for
+    a mesh that does not fit the grid.
     """
     faults = list(verify_shardings(module))
     if faults:

@@ -6,14 +6,18 @@ made anew for each use (so that every use may be cut its own way), and sharding 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from partitioner.manual import copy_local
 from partitioner.reading import SHARDING_CALL, Reader
 from partitioner.sharding import Annotation
 from spmd.dialects.core import OPS
+from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.types import Type
 
 _CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
@@ -220,7 +224,7 @@ def _only_adds_units(op: Op) -> bool:
     if op.name != "stablehlo.broadcast_in_dim" or not op.result.tensor.is_static or op.result.tensor.is_quantized:
         return False
     dimensions = op["broadcast_dimensions"]
-    is_ordered = all(first < second for first, second in zip(dimensions, dimensions[1:], strict=False))
+    is_ordered = all(first < second for first, second in pairwise(dimensions))
     return is_ordered and op.operands[0].tensor.is_static and op.operands[0].tensor.size == op.result.tensor.size
 
 
@@ -230,8 +234,6 @@ def _is_sharding_call(op: Op) -> bool:
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
     """A @Sharding call's annotation with the dimensions open that its config names unspecified."""
-    from dataclasses import replace
-
     if annotation is None or not isinstance(config, str) or "unspecified_dims=[" not in config:
         return annotation
     named = config.split("unspecified_dims=[")[1].split("]")[0]
@@ -240,10 +242,10 @@ def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
     return replace(annotation, closed=closed)
 
 
-def _per_value(given: object, types: list[object], reader: Reader) -> list[Annotation | None]:  # type: ignore[type-arg]
+def _per_value(given: ShardingPerValue | None, types: Sequence[Type], reader: Reader) -> list[Annotation | None]:
     if given is None:
         return [None] * len(types)
-    return [reader.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]  # type: ignore[attr-defined,arg-type]
+    return [reader.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:
@@ -264,7 +266,9 @@ def has_effects(op: Op) -> bool:
     if op.name == "stablehlo.custom_call":
         return bool(op["has_side_effect"])
     if op.regions:
-        return any(has_effects(inner) for region in op.regions for b in region.blocks for inner in b.ops if not _ends(inner))
+        return any(
+            has_effects(inner) for region in op.regions for b in region.blocks for inner in b.ops if not _ends(inner)
+        )
     return not definition.is_pure
 
 

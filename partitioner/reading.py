@@ -217,7 +217,7 @@ def _shardings(module: Module) -> Iterator[sdy.TensorSharding]:
 
 def _cuts(module: Module, mesh: sdy.Mesh) -> set[int]:
     """Strides at which sub-axes of `mesh`'s axes begin and end."""
-    found = set()
+    found: set[int] = set()
     strides = {}
     stride = 1
     for axis in reversed(mesh.axes):

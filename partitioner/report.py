@@ -16,7 +16,14 @@ from spmd.types import TensorType
 
 _KINDS = frozenset(
     "stablehlo." + name
-    for name in ("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "reduce_scatter")
+    for name in (
+        "all_gather",
+        "all_reduce",
+        "all_to_all",
+        "collective_broadcast",
+        "collective_permute",
+        "reduce_scatter",
+    )
 )
 
 

@@ -122,7 +122,9 @@ def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterat
             continue
         for length in range(len(axes) + 1, len(wanted) + 1):
             new = wanted[len(axes) : length]
-            if used.isdisjoint(new) and nests(shape[dimension], state.mesh.count(axes), state.mesh.count(wanted[:length])):
+            if used.isdisjoint(new) and nests(
+                shape[dimension], state.mesh.count(axes), state.mesh.count(wanted[:length])
+            ):
                 yield _LOCAL, Move("slice", new, dimension, result=state.with_dimension(dimension, wanted[:length]))
 
 
@@ -150,7 +152,7 @@ def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sha
 def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
     """Layouts with as many blocks in every dimension as `state` that are nearer to `target`."""
     mesh = state.mesh
-    seen = set()
+    seen = {state.dimensions}
     counts = [mesh.count(axes) for axes in state.dimensions]
     goal = list(target.dimensions)
     options: list[list[Axes]] = []
@@ -164,12 +166,11 @@ def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
             ways.append(ordered)
         options.append(ways)
     for picked in _products(options):
-        flat = [axis for axes in picked for axis in axes]
+        flat = [*state.partial, *(axis for axes in picked for axis in axes)]
         made = tuple(picked)
-        if made != state.dimensions and len(set(flat)) == len(flat) and not set(flat) & set(state.partial):
-            if made not in seen:
-                seen.add(made)
-                yield replace(state, dimensions=made)
+        if made not in seen and len(set(flat)) == len(flat):
+            seen.add(made)
+            yield replace(state, dimensions=made)
 
 
 def _products(options: list[list[Axes]]) -> Iterator[list[Axes]]:
@@ -230,10 +231,8 @@ def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
     for device in range(mesh.size):
         if device not in kept:
             senders.setdefault(int(have[device]), []).append(device)
-    for device in range(mesh.size):
-        if device not in kept:
-            pairs.append((senders[int(want[device])].pop(0), device))
-    return pairs
+    receivers = [device for device in range(mesh.size) if device not in kept]
+    return pairs + [(senders[int(want[device])].pop(0), device) for device in receivers]
 
 
 def _block_numbers(sharding: Sharding) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

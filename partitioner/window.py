@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-import numpy as np
-
 from partitioner.emit import Emitter
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.reshard import LATENCY
@@ -48,7 +46,9 @@ class Window:
         return all(sum(length for _, _, length in runs) == self.width for runs in self.runs)
 
 
-def straight(size: int, blocks: int, starts: Sequence[int], width: int, low: int = 0, high: int | None = None) -> Window:
+def straight(
+    size: int, blocks: int, starts: Sequence[int], width: int, low: int = 0, high: int | None = None
+) -> Window:
     """Block i gets elements [starts[i], starts[i] + width), those of them that lie in [low, high)."""
     last = size if high is None else min(size, high)
     runs = []
@@ -109,7 +109,9 @@ def price(window: Window, row_bytes: int) -> float:
     return float(apart * row_bytes + LATENCY * len(rounds(window)[1]))
 
 
-def take(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None) -> Value:
+def take(
+    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
+) -> Value:
     """The window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
     if _by_gather(window) < _by_rounds(window):
         whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
@@ -118,9 +120,7 @@ def take(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Win
     return _filled(emitter, made, dimension, axes, window, fill)
 
 
-def own(
-    emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
-) -> Value:
+def own(emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None) -> Value:
     """The window of a dimension that every process holds whole."""
     margin = window.width
     padded = emitter.pad(whole, dimension, margin, margin)
@@ -135,17 +135,13 @@ def own(
     return _filled(emitter, made, dimension, axes, window, fill)
 
 
-def _laid_over(
-    emitter: Emitter, under: Value, over: Value, dimension: int, axes: Axes, runs: Sequence[Run]
-) -> Value:
+def _laid_over(emitter: Emitter, under: Value, over: Value, dimension: int, axes: Axes, runs: Sequence[Run]) -> Value:
     """`over` where each block's run lies, `under` elsewhere."""
     inside = _covered(emitter, under, dimension, axes, [(place, place + length) for place, _, length in runs])
     return emitter.select(inside, over, under)
 
 
-def _covered(
-    emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: Sequence[tuple[int, int]]
-) -> Value:
+def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: Sequence[tuple[int, int]]) -> Value:
     """Whether each element lies in its block's span."""
     shape = like.tensor.static_shape
     place = emitter.iota(shape, dimension)
@@ -167,9 +163,7 @@ def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: W
     return made
 
 
-def _filled(
-    emitter: Emitter, made: Value, dimension: int, axes: Axes, window: Window, fill: Value | None
-) -> Value:
+def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: Window, fill: Value | None) -> Value:
     if fill is None or window.is_full:
         return made
     inside = covered(emitter, made, dimension, axes, window)

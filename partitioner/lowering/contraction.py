@@ -18,7 +18,6 @@ from partitioner.window import Window, straight
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType
 
-
 #: Operations that take as long as sending a byte: what doing work twice costs beside what it saves in bytes.
 OPERATIONS_PER_BYTE = 64
 
@@ -224,5 +223,3 @@ def _space(
         source, kernel, place, lhs[source], (rhs[kernel] - 1) * step + 1, out[place], entry("window_strides", 1),
         entry("lhs_dilation", 1), step, low, high, bool(entry("window_reversal", 0)), summed, factor,
     )  # fmt: skip
-
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from partitioner.lowering.core import Lowering, by_rule, lowers
+from partitioner.lowering.by_rule import by_rule
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
 from spmd.dialects.core import OPS

@@ -15,19 +15,16 @@ from math import prod
 from typing import Any
 
 from partitioner.emit import Emitter
-from partitioner.lowering.assign import Assignment, Known, candidates, reduced, repair, sharding_of
-from partitioner.lowering.partial import kept_partial
+from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import Reader
 from partitioner.reshard import cost, reshard
-from partitioner.rules.core import PASS, REDUCE, Rule, is_known, rule_of
-from partitioner.rules.elementwise import is_elementwise
+from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
-from spmd.dialects.sdy_verify import RULE_NAME
 from spmd.ir import Block, Op, Region, Value, captured_values
-from spmd.types import TensorType
+from spmd.types import TensorType, Type
 
 
 @dataclass(frozen=True)
@@ -230,6 +227,8 @@ class Lowering:
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
     def ops(self, ops: Sequence[Op]) -> None:
+        from partitioner.lowering.by_rule import by_rule
+
         table = handlers()
         for op in ops:
             self.emitter.location = op.location
@@ -243,14 +242,16 @@ class Lowering:
         operands: Sequence[Value],
         results: Sequence[Sharding | None],
         attributes: dict[str, Any] | None = None,
-        types: Sequence[TensorType] | None = None,
+        types: Sequence[Type] | None = None,
     ) -> list[Value]:
         """Appends `op` on local operands; its results have the local types of `results`."""
-        made_types = types or [
+        made_types: Sequence[Type] = types or [
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
             for value, layout in zip(op.results, results, strict=True)
         ]
-        made = op.clone(operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes})
+        made = op.clone(
+            operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes}
+        )
         for name in [name for name in made.discardable if name.startswith(("sdy.", "mhlo.sharding", "mhlo.frontend"))]:
             del made.discardable[name]
         self.emitter.ops.append(made)
@@ -322,83 +323,3 @@ class Lowering:
 
 def _span(value: Value) -> int:
     return prod(value.tensor.static_shape)
-
-
-def by_rule(lowering: Lowering, op: Op) -> None:
-    """The local form of an op that does to blocks what it does to whole arrays."""
-    if _agreed(lowering, op):
-        return
-    rule = rule_of(op)
-    pending = kept_partial(lowering, op)
-    if pending is not None:
-        _through(lowering, op, rule, pending)
-        return
-    is_strict = rule.is_custom or op.name in ("stablehlo.custom_call", "stablehlo.reshape")
-    shared = _shared(rule) if is_strict else None
-    assignment = lowering.choose(
-        op, rule, lambda factor: rule.kinds[factor] == PASS and (shared is None or factor in shared)
-    )
-    if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
-        lowering.note(op, "nobody knows how to split it: every process does all of it")
-    emit_plain(lowering, op, rule, assignment)
-
-
-def _agreed(lowering: Lowering, op: Op) -> bool:
-    """Appends an elementwise op whose operands are at hand in the layout wished for; False when that is not so."""
-    if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
-        return False
-    layout = lowering.wanted(op.result)
-    shape = op.result.tensor.shape
-    if layout.partial or not shape:
-        return False
-    operands = []
-    for value in op.operands:
-        found = lowering.at_hand(value, layout.dimensions if value.tensor.shape == shape else ())
-        if found is None:
-            return False
-        operands.append(found)
-    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
-    return True
-
-
-def _shared(rule: Rule) -> set[int]:
-    """Factors of both an operand and a result: all that a reshape or an unknown computation can be cut along."""
-    operands, results = ({f for m in side for dimension in m for f in dimension} for side in (rule.operands, rule.results))
-    return operands & results
-
-
-def _is_tensor(value: Value) -> bool:
-    return isinstance(value.type, TensorType)
-
-
-def emit_plain(
-    lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, Any] | None = None
-) -> None:
-    """Brings operands into an assignment's layouts, appends `op`, and files its results."""
-    operands = [
-        lowering.get(value, sharding_of(lowering.mesh, mapping, assignment))
-        for value, mapping in zip(op.operands, rule.operands, strict=True)
-    ]
-    layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
-    for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts, attributes), layouts, strict=True):
-        lowering.set(value, local, layout if _is_tensor(value) else None)
-
-
-def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
-    """An op on partial sums, which it hands on: its operands `positions` stay partial over `axes`."""
-    axes, positions, kind = pending
-    free = frozenset(axes)
-    shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))
-    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS and factor in shared)
-    assignment = repair(
-        lowering.mesh, rule, [tuple(axis for axis in have if axis not in free) for have in assignment]
-    )
-    operands = []
-    for index, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
-        layout = sharding_of(lowering.mesh, mapping, assignment)
-        if index in positions:
-            layout = replace(layout, partial=axes, reduction=kind)
-        operands.append(lowering.get(value, layout))
-    (mapping,) = rule.results
-    layout = replace(sharding_of(lowering.mesh, mapping, assignment), partial=axes, reduction=kind)
-    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)

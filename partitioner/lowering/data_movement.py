@@ -10,7 +10,8 @@ import numpy as np
 
 from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
-from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.lowering.by_rule import emit_plain
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, rule_of
 from partitioner.sharding import Sharding
@@ -91,7 +92,11 @@ def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
 
 
 def _exchange(
-    lowering: Lowering, op: Op, windows: Windows, local_form: Callable[[Value, list[int], Sharding], Value], fill: Value | None
+    lowering: Lowering,
+    op: Op,
+    windows: Windows,
+    local_form: Callable[[Value, list[int], Sharding], Value],
+    fill: Value | None,
 ) -> None:
     """Brings the windows of all permuted dimensions together, then does the op on them."""
     rule, assignment, _ = _permuted(lowering, op, windows)
@@ -264,7 +269,9 @@ def concatenate(lowering: Lowering, op: Op) -> None:
         _concatenate_partial(lowering, op, rule, partial)
         return
     axes = wanted.dimensions[joined]
-    plain = replace(rule, kinds=tuple(PASS if f != rule.results[0][joined][0] else "replicate" for f in range(len(rule.kinds))))
+    plain = replace(
+        rule, kinds=tuple(PASS if f != rule.results[0][joined][0] else "replicate" for f in range(len(rule.kinds)))
+    )
     assignment = lowering.choose(op, plain)
     if not axes:
         emit_plain(lowering, op, plain, assignment)
@@ -365,5 +372,3 @@ def _origin(value: Value, dimension: int) -> tuple[Value, int]:
         if op["strides"][other] != 1 or (other != dimension and not whole):
             return value, 0
     return source, op["start_indices"][dimension]
-
-

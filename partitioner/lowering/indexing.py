@@ -12,7 +12,8 @@ from dataclasses import replace
 from partitioner import window as win
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
-from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.lowering.by_rule import emit_plain
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.monoid import identity, monoid_of
 from partitioner.rules.core import PASS, REDUCE, Rule, RuleBuilder, rule_of
@@ -48,7 +49,7 @@ def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
 
 @lowers("stablehlo.dynamic_slice")
 def dynamic_slice(lowering: Lowering, op: Op) -> None:
-    """A cut dimension that is sliced: the processes that hold elements of the slice place them, the sum is the slice."""
+    """A cut dimension that is sliced: whoever holds elements of the slice places them, the sum is the slice."""
     builder = RuleBuilder(op)
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
@@ -103,9 +104,9 @@ def _is_signed(value: Value) -> bool:
 
 def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
     layouts = lowering.layouts_of(value)
-    if len(layouts) == 1 and layouts[0].partial and lowering.uses.get(value) == 1:
-        if layouts[0].reduction == _reduction(value):
-            return layouts[0].partial, layouts[0].reduction
+    is_alone = len(layouts) == 1 and lowering.uses.get(value) == 1
+    if is_alone and layouts[0].partial and layouts[0].reduction == _reduction(value):
+        return layouts[0].partial, layouts[0].reduction
     return (), "stablehlo.add"
 
 
@@ -182,7 +183,9 @@ def gather(lowering: Lowering, op: Op) -> None:
     emitter = lowering.emitter
     test: Value | None = None
     if cut:
-        indices, test = _own_indices(lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, cut, True)
+        indices, test = _own_indices(
+            lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, cut, True
+        )
     made = lowering.clone(op, [local, indices], [result], {"slice_sizes": tuple(sizes)})[0]
     if test is not None:
         batch = [d for d in range(made.tensor.rank) if d not in numbers.offset_dims]
@@ -295,7 +298,12 @@ def scatter(lowering: Lowering, op: Op) -> None:
 def _scatter_whole(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, dimensions: list[int]) -> None:
     """A scatter whose windows lie along a cut dimension at run-time places: that dimension is made whole."""
     lost = {rule.operands[0][dimension][0] for dimension in dimensions}
-    emit_plain(lowering, op, rule, tuple(() if factor in lost or rule.kinds[factor] == REDUCE else axes for factor, axes in enumerate(assignment)))
+    emit_plain(
+        lowering,
+        op,
+        rule,
+        tuple(() if factor in lost or rule.kinds[factor] == REDUCE else axes for factor, axes in enumerate(assignment)),
+    )
 
 
 def _without_padding(lowering: Lowering, indices: Value, value: Value, layout: Sharding, vector: int) -> Value:

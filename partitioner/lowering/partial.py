@@ -32,7 +32,9 @@ def kept_partial(lowering: Lowering, op: Op) -> Pending | None:
     if not partial:
         return None
     first = lowering.have(op.operands[min(partial)])
-    sums = {(lowering.have(op.operands[index]).partial, lowering.have(op.operands[index]).reduction) for index in partial}
+    sums = {
+        (lowering.have(op.operands[index]).partial, lowering.have(op.operands[index]).reduction) for index in partial
+    }
     if len(sums) > 1:
         return None
     if any(lowering.uses.get(op.operands[index], 0) > 1 for index in partial):
@@ -54,9 +56,7 @@ def _partial(lowering: Lowering, value: Value) -> bool:
 def _cut_along(lowering: Lowering, op: Op, partial: set[int], axes: Axes) -> bool:
     """Whether an operand that is not partial is cut along the atoms of the partial ones."""
     others = [value for index, value in enumerate(op.operands) if index not in partial]
-    return any(
-        not lowering.have(value).used.isdisjoint(axes) for value in others if isinstance(value.type, TensorType)
-    )
+    return any(not lowering.have(value).used.isdisjoint(axes) for value in others if isinstance(value.type, TensorType))
 
 
 def _is_linear(op: Op, partial: set[int], reduction: str) -> bool:

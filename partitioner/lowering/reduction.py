@@ -9,7 +9,8 @@ import numpy as np
 
 from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
-from partitioner.lowering.core import Lowering, emit_plain, lowers
+from partitioner.lowering.by_rule import emit_plain
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.monoid import identity, monoid_of
 from partitioner.reshard import LATENCY
@@ -117,7 +118,11 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
     count = len(op.operands) // 2
     name = monoid_of(op.region("body").block) if count == 1 else None
     zero = identity(name, op.operands[0].type) if name else None
-    moved = [d for d in range(op.result.tensor.rank if count == 1 else op.results[0].tensor.rank) if not is_window_whole(op, d)]
+    moved = [
+        d
+        for d in range(op.result.tensor.rank if count == 1 else op.results[0].tensor.rank)
+        if not is_window_whole(op, d)
+    ]
     can_scan = scan is not None and zero is not None
 
     def extra(assignment: Assignment) -> float:
@@ -302,9 +307,7 @@ def select_and_scatter(lowering: Lowering, op: Op) -> None:
             kinds.append(PASS)
             for mapping in (mappings[0], mappings[1], mappings[3]):
                 mapping[dimension] = (factor,)
-    made = Rule(
-        tuple(sizes), tuple(map(tuple, mappings[:3])), tuple(map(tuple, mappings[3:])), tuple(kinds)
-    )
+    made = Rule(tuple(sizes), tuple(map(tuple, mappings[:3])), tuple(map(tuple, mappings[3:])), tuple(kinds))
 
     def allowed(factor: int) -> bool:
         return kinds[factor] == PASS
@@ -314,5 +317,3 @@ def select_and_scatter(lowering: Lowering, op: Op) -> None:
         axes if made.sizes[factor] % lowering.mesh.count(axes) == 0 else () for factor, axes in enumerate(assignment)
     )
     emit_plain(lowering, op, made, trimmed)
-
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from partitioner.lowering.core import Lowering, by_rule, lowers
+from partitioner.lowering.by_rule import by_rule
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from spmd.ir import Op, Value
 from spmd.types import ElementType
@@ -56,4 +57,3 @@ def _pick(lowering: Lowering, origins: Value, picked: Value, last: int) -> Value
     place = emitter.convert(emitter.iota(shape, last + 1), inner.tensor)
     chosen = emitter.select(emitter.compare(place, inner, "EQ"), outer, emitter.splat(0, wide))
     return emitter.reduce("stablehlo.add", chosen, emitter.splat(0, wide.with_shape(())), (last + 1,))
-

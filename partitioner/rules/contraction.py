@@ -53,7 +53,11 @@ def einsum(op: Op) -> Rule:
         before, dots, after = text.partition("...")
         hidden = len(shape) - len(before) - len(after)
         names.append([*before, *(f"...{index}" for index in range(hidden, 0, -1) if dots), *after])
-    sizes = {name: size for letters, shape in zip(names, shapes, strict=False) for name, size in zip(letters, shape, strict=True)}
+    sizes = {
+        name: size
+        for letters, shape in zip(names, shapes, strict=False)
+        for name, size in zip(letters, shape, strict=True)
+    }
     for name, size in sizes.items():
         places = [letters.index(name) if name in letters else None for letters in names]
         builder.factor(places[:-1], places[-1:], size, PASS if places[-1] is not None else REDUCE)

@@ -117,12 +117,14 @@ def is_untouched(op: Op, dimension: int) -> bool:
         return not (
             op["edge_padding_low"][dimension] or op["edge_padding_high"][dimension] or op["interior_padding"][dimension]
         )
-    return bool(op["limit_indices"][dimension] - op["start_indices"][dimension] == size and op["strides"][dimension] == 1)
+    return bool(
+        op["limit_indices"][dimension] - op["start_indices"][dimension] == size and op["strides"][dimension] == 1
+    )
 
 
 @rule("stablehlo.concatenate")
 def concatenate(op: Op) -> Rule:
-    """Other dimensions pass. The joined one is permuted when all inputs are slices, or of one value; else kept whole."""
+    """Other dimensions pass. The joined one is permuted when all inputs are slices, or of one value; else whole."""
     builder = RuleBuilder(op)
     joined = op["dimension"]
     for dimension, size in enumerate(builder.result_shapes[0]):

@@ -9,13 +9,57 @@ from spmd.types import TensorType
 #: Ops whose result at an element depends on the operands at that element (scalar operands stand for all elements).
 ELEMENTWISE = frozenset(
     "stablehlo." + name
-    for name in (
-        "abs add and atan2 cbrt ceil clamp compare complex convert cosine count_leading_zeros divide exponential"
-        " exponential_minus_one floor imag is_finite log log_plus_one logistic map maximum minimum multiply negate not"
-        " or popcnt power real reduce_precision remainder round_nearest_afz round_nearest_even rsqrt select shift_left"
-        " shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh xor uniform_dequantize"
-        " uniform_quantize"
-    ).split()
+    for name in [
+        "abs",
+        "add",
+        "and",
+        "atan2",
+        "cbrt",
+        "ceil",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "cosine",
+        "count_leading_zeros",
+        "divide",
+        "exponential",
+        "exponential_minus_one",
+        "floor",
+        "imag",
+        "is_finite",
+        "log",
+        "log_plus_one",
+        "logistic",
+        "map",
+        "maximum",
+        "minimum",
+        "multiply",
+        "negate",
+        "not",
+        "or",
+        "popcnt",
+        "power",
+        "real",
+        "reduce_precision",
+        "remainder",
+        "round_nearest_afz",
+        "round_nearest_even",
+        "rsqrt",
+        "select",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+        "sign",
+        "sine",
+        "sqrt",
+        "subtract",
+        "tan",
+        "tanh",
+        "xor",
+        "uniform_dequantize",
+        "uniform_quantize",
+    ]
 )
 
 
@@ -40,7 +84,12 @@ def bitcast_convert(op: Op) -> Rule:
 
 def is_elementwise(op: Op) -> bool:
     """Whether `op` acts element by element on tensors of one shape."""
-    is_chlo = op.name.startswith("chlo.") and op.name not in ("chlo.top_k", "chlo.ragged_dot", "chlo.scan", "chlo.constant")
+    is_chlo = op.name.startswith("chlo.") and op.name not in (
+        "chlo.top_k",
+        "chlo.ragged_dot",
+        "chlo.scan",
+        "chlo.constant",
+    )
     return (op.name in ELEMENTWISE or is_chlo) and _one_shape(op)
 
 

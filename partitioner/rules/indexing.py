@@ -1,4 +1,7 @@
-"""Rules of ops that read or write at indices. Source: Shardy's documentation; StableHLO specification, gather, scatter."""
+"""Rules of ops that read or write at indices.
+
+Source: Shardy's documentation, "Propagation"; StableHLO specification, gather and scatter.
+"""
 
 from __future__ import annotations
 

@@ -65,5 +65,3 @@ def batch_norm(op: Op) -> Rule:
         kind = PASS if dimension == feature else REPLICATE
         builder.factor(places(builder.operand_shapes, dimension), places(builder.result_shapes, dimension), size, kind)
     return builder.build()
-
-

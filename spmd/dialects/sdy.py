@@ -20,7 +20,6 @@ from spmd.dialects.kinds import (
 from spmd.ir import Op
 from spmd.types import I32, TensorType, Type
 
-
 PROPAGATION_DIRECTION = integer_enum(I32, "NONE", "FORWARD", "BACKWARD", "BOTH")
 REDUCTION_OP = integer_enum(I32, "sum", "max", "min")
 SHARDING = struct(sdy.TensorSharding)

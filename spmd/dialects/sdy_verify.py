@@ -90,9 +90,7 @@ class _Checker:
             with _Prefix(f"{kind} {index}"):
                 self._sharding(sharding, type, frozenset())
 
-    def _per_value(
-        self, kind: str, given: sdy.ShardingPerValue, types: Sequence[Type], manual: frozenset[str]
-    ) -> None:
+    def _per_value(self, kind: str, given: sdy.ShardingPerValue, types: Sequence[Type], manual: frozenset[str]) -> None:
         if not types and len(given.shardings) == 1 and not given.shardings[0].dimensions:
             return
         if len(given.shardings) != len(types):
@@ -279,11 +277,9 @@ def _check_rule(rule: sdy.OpShardingRule, op: Op) -> None:
     special = [*rule.reduction, *rule.need_replication, *rule.permutation]
     if len(set(special)) != len(special):
         raise _Fault("sharding rule: a factor is of one special kind only")
-    for factors in (rule.reduction, rule.need_replication, rule.permutation, rule.blocked_propagation):
-        if list(factors) != sorted(set(factors)) or any(not 0 <= f < count for f in factors):
+    for group in (rule.reduction, rule.need_replication, rule.permutation, rule.blocked_propagation):
+        if list(group) != sorted(set(group)) or any(not 0 <= f < count for f in group):
             raise _Fault("sharding rule: special factors must be in range, ascend and differ")
     for factor in rule.reduction:
         if factor in in_results:
             raise _Fault(f"sharding rule: reduction factor {sdy.factor_symbol(factor)} is in a result")
-
-

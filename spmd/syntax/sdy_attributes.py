@@ -101,10 +101,7 @@ def dimension_sharding(cursor: AttributeCursor) -> sdy.DimensionSharding:
 def sharding(cursor: AttributeCursor) -> sdy.TensorSharding:
     cursor.expect("<")
     place: SymbolRefAttr | sdy.Mesh
-    if cursor.take("mesh"):
-        place = mesh(cursor)
-    else:
-        place = SymbolRefAttr((cursor.symbol(),))
+    place = mesh(cursor) if cursor.take("mesh") else SymbolRefAttr((cursor.symbol(),))
     cursor.expect(",")
     dimensions = listed(cursor, "[", "]", dimension_sharding)
     replicated: tuple[sdy.AxisRef, ...] = ()

@@ -86,7 +86,9 @@ class _Program:
             made = self.name()
             constraint = f"sdy.sharding_constraint {name} {self.sharding(len(shape))} : {_tensor(shape)}"
             # The program without shardings has the value itself under the new name.
-            self.lines.append((f"{made} = {constraint}", f"{made} = stablehlo.optimization_barrier {name} : {_tensor(shape)}"))
+            self.lines.append(
+                (f"{made} = {constraint}", f"{made} = stablehlo.optimization_barrier {name} : {_tensor(shape)}")
+            )
             name = made
         self.values.append((name, shape))
         return name
@@ -216,7 +218,12 @@ def _concatenate(p: _Program) -> None:
     if not shape:
         return
     place = p.below(len(shape))
-    fits = [v for v in p.values if len(v[1]) == len(shape) and all(a == b for i, (a, b) in enumerate(zip(v[1], shape, strict=True)) if i != place)]
+    fits = [
+        v
+        for v in p.values
+        if len(v[1]) == len(shape)
+        and all(a == b for i, (a, b) in enumerate(zip(v[1], shape, strict=True)) if i != place)
+    ]
     parts = [p.pick(fits) for _ in range(1 + p.below(3))]
     extent = sum(entry[1][place] for entry in parts)
     made = (*shape[:place], extent, *shape[place + 1 :])
@@ -260,7 +267,10 @@ def _dot(p: _Program) -> None:
     place = p.below(len(shape))
     fits = [(v, d) for v in p.values for d, size in enumerate(v[1]) if size == shape[place]]
     (other, other_shape), other_place = p.pick(fits)
-    made = (*(s for i, s in enumerate(shape) if i != place), *(s for i, s in enumerate(other_shape) if i != other_place))
+    made = (
+        *(s for i, s in enumerate(shape) if i != place),
+        *(s for i, s in enumerate(other_shape) if i != other_place),
+    )
     if len(made) > 4 or prod(made) > 800:
         return
     sign = p.emit(f"stablehlo.sign {name} : {_tensor(shape)}", shape)
@@ -451,21 +461,28 @@ def _convolution(p: _Program) -> None:
     if len(shape) != 3:
         return
     batch, size, features = shape
-    extent, out_features, stride, base, step = 1 + p.below(3), p.pick((1, 2, 4)), 1 + p.below(2), 1 + p.below(2), 1 + p.below(2)
+    extent, out_features, stride, base, step = (
+        1 + p.below(3),
+        p.pick((1, 2, 4)),
+        1 + p.below(2),
+        1 + p.below(2),
+        1 + p.below(2),
+    )
     low, high = p.below(3), p.below(3)
     out = ((size - 1) * base + 1 + low + high - ((extent - 1) * step + 1)) // stride + 1
     if out < 1:
         return
     kernel_shape = (extent, features, out_features)
     kernel = p.emit(
-        f"stablehlo.broadcast_in_dim {p.scalar(1.0)}, dims = [] : (tensor<f32>) -> {_tensor(kernel_shape)}", kernel_shape
+        f"stablehlo.broadcast_in_dim {p.scalar(1.0)}, dims = [] : (tensor<f32>) -> {_tensor(kernel_shape)}",
+        kernel_shape,
     )
     sign = p.emit(f"stablehlo.sign {name} : {_tensor(shape)}", shape)
     made = (batch, out, out_features)
     p.emit(
         f"stablehlo.convolution({sign}, {kernel}) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{stride = "
-        f"[{stride}], pad = [[{low}, {high}]], lhs_dilate = [{base}], rhs_dilate = [{step}]}} {{batch_group_count = 1 : "
-        f"i64, feature_group_count = 1 : i64}} : ({_tensor(shape)}, {_tensor(kernel_shape)}) -> {_tensor(made)}",
+        f"[{stride}], pad = [[{low}, {high}]], lhs_dilate = [{base}], rhs_dilate = [{step}]}} {{batch_group_count = 1 "
+        f": i64, feature_group_count = 1 : i64}} : ({_tensor(shape)}, {_tensor(kernel_shape)}) -> {_tensor(made)}",
         made,
     )
 
@@ -502,7 +519,9 @@ def draw(seed: int) -> Drawn:
     mesh = ", ".join(f'"{name}"={size}' for name, size in p.mesh)
 
     def text(side: int) -> str:
-        lines = [f"func.func @main({', '.join(entry[side] for entry in header)}) -> ({(', '.join(asked), types)[side]}) {{"]
+        lines = [
+            f"func.func @main({', '.join(entry[side] for entry in header)}) -> ({(', '.join(asked), types)[side]}) {{"
+        ]
         lines += [line[side] for line in p.lines]
         return "\n".join([*lines, f"return {names} : {types}", "}"])
 

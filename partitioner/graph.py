@@ -1,0 +1,297 @@
+"""What propagation works on: a spec for each value, and steps that tie specs together by a factor rule.
+
+Ops are steps by their rule. Data-flow edges of loops, branches and manual computations are identity steps: what the
+sources and the targets of an edge hold must be laid out alike. Source: Shardy's documentation, "Data flow ops".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from partitioner.mesh import Axes, DeviceMesh
+from partitioner.program import CONSTRAINT, Program
+from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL, Reader
+from partitioner.rules.core import PASS, Mapping, Rule, rule_of
+from partitioner.rules.elementwise import is_elementwise
+from partitioner.sharding import Annotation, Sharding
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Op, Value
+from spmd.types import TensorType
+
+BOTH, FORWARD, BACKWARD, NONE = "both", "forward", "backward", "none"
+
+
+@dataclass(eq=False)
+class Spec:
+    """The layout of one value, or of several that share it, as it grows."""
+
+    shape: tuple[int, ...]
+    dimensions: list[Axes]
+    closed: list[bool]
+    fixed: frozenset[int] = frozenset()  # atoms that must not cut it
+    partial: Axes = ()
+    reduction: str = "stablehlo.add"
+    hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
+    steps: list[Step] = field(default_factory=list)
+    is_asked: bool = False
+    version: int = 0
+
+    def sharding(self, mesh: DeviceMesh) -> Sharding:
+        return Sharding(mesh, tuple(self.dimensions), self.partial, self.reduction)
+
+
+@dataclass(eq=False)
+class Step:
+    """One op, or one data-flow edge, that ties specs together by a rule."""
+
+    name: str
+    rule: Rule
+    specs: list[Spec]
+    count: int  # how many of the specs are operands
+    is_elementwise: bool
+    direction: str = BOTH
+    is_single: bool = True  # no operand has another user
+    spans: list[int] = field(default_factory=list)  # elements of each tensor
+    queued: bool = False
+    seen: tuple[str, int] = ("", -1)  # the way it went last, and the versions of its specs then
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all tensors of an elementwise op agree already."""
+        if not self.is_elementwise:
+            return False
+        wanted = self.specs[-1].dimensions
+        return all(spec.dimensions == wanted or not spec.shape for spec in self.specs)
+
+
+class Graph:
+    """Specs of all values, and the steps between them."""
+
+    def __init__(self, program: Program, reader: Reader) -> None:
+        self.program = program
+        self.reader = reader
+        self.specs: dict[Value, Spec] = {}
+        self.steps: list[Step] = []
+        self._uses: dict[Value, int] = {}
+
+    def build(self) -> None:
+        for op in _all_ops(self.program.block):
+            for operand in op.operands:
+                self._uses[operand] = self._uses.get(operand, 0) + 1
+        self._group()
+        self._block(self.program.block, frozenset())
+        self._apply_constraints()
+
+    def _group(self) -> None:
+        for members in self.program.groups.values():
+            shared: Spec | None = None
+            for value in members:
+                spec = shared or self._new(value, frozenset())
+                if spec.shape != value.tensor.static_shape:
+                    raise CompileError(f"a sharding group holds values of shapes {spec.shape} and {value.tensor.shape}")
+                self._ask_again(spec, value)
+                self.specs[value] = shared = spec
+
+    def _ask_again(self, spec: Spec, value: Value) -> None:
+        asked = self.program.asked.get(value)
+        if asked is None:
+            return
+        if spec.is_asked and tuple(spec.dimensions) != asked.sharding.dimensions:
+            place = value.owner.location if isinstance(value.owner, Op) else self.program.function.location
+            text = f"a sharding group asks for {spec.sharding(self.reader.mesh)} and for {asked.sharding}"
+            raise CompileError(Diagnostic(place, text, "sdy.sharding_group"))
+        _apply(spec, asked)
+
+    def _new(self, value: Value, manual: frozenset[int]) -> Spec:
+        shape = value.type.static_shape if isinstance(value.type, TensorType) and value.type.is_static else ()
+        spec = Spec(shape, [()] * len(shape), [False] * len(shape), manual)
+        for dimension, size in enumerate(shape):
+            if size <= 1:
+                spec.closed[dimension] = True
+        return spec
+
+    def spec(self, value: Value, manual: frozenset[int]) -> Spec:
+        found = self.specs.get(value)
+        if found is None:
+            found = self.specs[value] = self._new(value, manual)
+            asked = self.program.asked.get(value)
+            if asked is not None and asked.sharding.rank == len(found.shape):
+                _apply(found, asked)
+        return found
+
+    def _block(self, block: Block, manual: frozenset[int]) -> None:
+        for argument in block.arguments:
+            self.spec(argument, manual)
+        for op in block.ops:
+            self._op(op, manual)
+
+    def _op(self, op: Op, manual: frozenset[int]) -> None:
+        if op.definition is not None and op.definition.is_terminator:
+            return
+        if op.name == "stablehlo.while":
+            self._while(op, manual)
+        elif op.name in ("stablehlo.case", "stablehlo.if"):
+            self._branches(op, manual)
+        elif op.name == "sdy.manual_computation":
+            self._manual(op, manual)
+        elif op.name == "stablehlo.custom_call" and op["call_target_name"] in (TO_SHARD_CALL, TO_FULL_CALL):
+            self._manual_call(op, manual)
+        else:
+            self._ruled(op, manual)
+
+    def _ruled(self, op: Op, manual: frozenset[int]) -> None:
+        specs = [self.spec(value, manual) for value in (*op.operands, *op.results)]
+        if not any(len(spec.shape) for spec in specs) or not op.results:
+            return
+        try:
+            rule = rule_of(op)
+        except ValueError as error:
+            raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
+        direction = BOTH
+        if op.name == "sdy.propagation_barrier":
+            direction = {"NONE": NONE, "FORWARD": FORWARD, "BACKWARD": BACKWARD}[op["allowed_direction"]]
+        single = all(self._uses.get(value, 0) <= 1 or not _rank(value) for value in op.operands)
+        is_plain = is_elementwise(op) or op.name == CONSTRAINT
+        self._step(op.name, rule, specs, len(op.operands), is_plain, direction, single)
+
+    def _step(
+        self,
+        name: str,
+        rule: Rule,
+        specs: list[Spec],
+        count: int,
+        plain: bool,
+        direction: str = BOTH,
+        single: bool = True,
+    ) -> None:
+        step = Step(name, rule, specs, count, plain, direction, single)
+        step.spans = [prod(rule.sizes[f] for factors in mapping for f in factors) for mapping in rule.tensors]
+        self.steps.append(step)
+        for spec in specs:
+            spec.steps.append(step)
+
+    def edge(self, sources: Sequence[Spec], target: Spec) -> None:
+        """Ties `sources` to `target`, which all have one shape."""
+        mapping: Mapping = tuple((index,) for index in range(len(target.shape)))
+        if mapping:
+            rule = Rule(target.shape, (mapping,) * len(sources), (mapping,), (PASS,) * len(mapping))
+            self._step("edge", rule, [*sources, target], len(sources), False)
+
+    def _while(self, op: Op, manual: frozenset[int]) -> None:
+        condition, body = (region.block for region in op.regions)
+        targets = []
+        for index, result in enumerate(op.results):
+            target = self.spec(result, manual)
+            self.specs[condition.arguments[index]] = self.specs[body.arguments[index]] = target
+            targets.append(target)
+        self._block(condition, manual)
+        self._block(body, manual)
+        for operand, returned, target in zip(op.operands, body.terminator.operands, targets, strict=True):
+            self.edge([self.spec(operand, manual), self.spec(returned, manual)], target)
+
+    def _branches(self, op: Op, manual: frozenset[int]) -> None:
+        for region in op.regions:
+            self._block(region.block, manual)
+        for index, result in enumerate(op.results):
+            sources = [self.spec(region.block.terminator.operands[index], manual) for region in op.regions]
+            self.edge(sources, self.spec(result, manual))
+
+    def _manual(self, op: Op, outer: frozenset[int]) -> None:
+        inner = outer | self.reader.manual(op)
+        body = op.region("body").block
+        for operand, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
+            self.edge([self.spec(operand, outer)], self._boundary(operand, argument, given, inner, outer))
+        self._block(body, inner)
+        returned = body.terminator.operands
+        for result, value, given in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
+            self.edge([self._boundary(result, value, given, inner, outer)], self.spec(result, outer))
+
+    def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
+        """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
+        into = op["call_target_name"] == TO_SHARD_CALL
+        whole, part = (op.operands[0], op.result) if into else (op.result, op.operands[0])
+        spec, local = self.spec(whole, outer), self.spec(part, outer)
+        manual = self.reader.manual_call(op)
+        local.fixed |= manual
+        if spec.is_asked:
+            self._boundary_step(spec, local, manual)
+
+    def _boundary(self, whole: Value, part: Value, given: object, inner: frozenset[int], outer: frozenset[int]) -> Spec:
+        """The spec of a value on its way into or out of a manual computation: the manual atoms lead each dimension."""
+        spec = self._new(whole, outer)
+        asked = self.reader.annotation(given, whole.type)  # type: ignore[arg-type]
+        local = self.spec(part, inner)
+        if asked is None:
+            return spec
+        _apply(spec, asked)
+        spec.fixed |= inner  # manual atoms stay where they were asked
+        self._boundary_step(spec, local, inner)
+        return spec
+
+    def _boundary_step(self, spec: Spec, local: Spec, inner: frozenset[int]) -> None:
+        """Ties the free part of each dimension: the manual part is a factor of its own in the whole alone."""
+        if not spec.shape or len(spec.shape) != len(local.shape):
+            return
+        mesh = self.reader.mesh
+        sizes: list[int] = []
+        whole: list[tuple[int, ...]] = []
+        part: list[tuple[int, ...]] = []
+        for dimension, axes in enumerate(spec.dimensions):
+            manual = mesh.count(axis for axis in axes if axis in inner)
+            if manual > 1:
+                sizes.append(manual)
+            sizes.append(local.shape[dimension])
+            free = len(sizes) - 1
+            part.append((free,))
+            whole.append((free - 1, free) if manual > 1 else (free,))
+            for axis in axes:
+                if axis not in inner and not local.dimensions[dimension]:
+                    local.dimensions[dimension] = tuple(a for a in axes if a not in inner)
+            if spec.closed[dimension]:
+                local.closed[dimension] = True
+        rule = Rule(tuple(sizes), (tuple(whole),), (tuple(part),), (PASS,) * len(sizes))
+        self._step("edge", rule, [spec, local], 1, False)
+
+    def _apply_constraints(self) -> None:
+        """What is asked of a value from some place on is asked of the value itself, when nobody asks otherwise."""
+        askers: dict[Value, list[Op]] = {}
+        for op in _all_ops(self.program.block):
+            if op.name == CONSTRAINT:
+                askers.setdefault(op.operands[0], []).append(op)
+        for value, ops in askers.items():
+            spec = self.specs[value]
+            asked = self.program.asked.get(ops[0].result)
+            if len(ops) != 1 or spec.is_asked or asked is None or asked.sharding.rank != len(spec.shape):
+                continue
+            if isinstance(value.owner, Block) and self._uses.get(value, 0) > 1:
+                continue
+            if spec.fixed & asked.sharding.used:
+                continue
+            if self._uses.get(ops[0].result, 0) == 0 or all(asked.closed):
+                _apply(spec, asked)
+
+
+def _rank(value: Value) -> int:
+    return value.type.rank if isinstance(value.type, TensorType) else 0
+
+
+def _apply(spec: Spec, asked: Annotation) -> None:
+    spec.is_asked = True
+    spec.partial, spec.reduction = asked.sharding.partial, asked.sharding.reduction
+    spec.fixed |= asked.fixed
+    for index, axes in enumerate(asked.sharding.dimensions):
+        priority = asked.priority[index]
+        if priority > 0:
+            spec.hidden[index] = (priority, axes, asked.closed[index])
+            spec.closed[index] = True
+            spec.fixed |= frozenset(axes)
+        else:
+            spec.dimensions[index] = axes
+            spec.closed[index] = asked.closed[index]
+
+
+def _all_ops(block: Block) -> Iterable[Op]:
+    for op in block.ops:
+        yield from op.walk()

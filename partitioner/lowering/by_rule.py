@@ -1,0 +1,97 @@
+"""Local forms of ops that do to blocks what they do to whole arrays: all that have no handler of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from partitioner.lowering.assign import Assignment, repair, sharding_of
+from partitioner.lowering.core import Lowering
+from partitioner.lowering.partial import kept_partial
+from partitioner.rules.core import PASS, Rule, is_known, rule_of
+from partitioner.rules.elementwise import is_elementwise
+from spmd.dialects.sdy_verify import RULE_NAME
+from spmd.ir import Op, Value
+from spmd.types import TensorType
+
+
+def by_rule(lowering: Lowering, op: Op) -> None:
+    """The local form of an op that does to blocks what it does to whole arrays."""
+    if _agreed(lowering, op):
+        return
+    rule = rule_of(op)
+    pending = kept_partial(lowering, op)
+    if pending is not None:
+        _through(lowering, op, rule, pending)
+        return
+    is_strict = rule.is_custom or op.name in ("stablehlo.custom_call", "stablehlo.reshape")
+    shared = _shared(rule) if is_strict else None
+    assignment = lowering.choose(
+        op, rule, lambda factor: rule.kinds[factor] == PASS and (shared is None or factor in shared)
+    )
+    if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
+        lowering.note(op, "nobody knows how to split it: every process does all of it")
+    emit_plain(lowering, op, rule, assignment)
+
+
+def _agreed(lowering: Lowering, op: Op) -> bool:
+    """Appends an elementwise op whose operands are at hand in the layout wished for; False when that is not so."""
+    if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
+        return False
+    layout = lowering.wanted(op.result)
+    shape = op.result.tensor.shape
+    if layout.partial or not shape:
+        return False
+    operands = []
+    for value in op.operands:
+        found = lowering.at_hand(value, layout.dimensions if value.tensor.shape == shape else ())
+        if found is None:
+            return False
+        operands.append(found)
+    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
+    return True
+
+
+def _shared(rule: Rule) -> set[int]:
+    """Factors of both an operand and a result: all that a reshape or an unknown computation can be cut along."""
+    operands, results = (
+        {f for m in side for dimension in m for f in dimension} for side in (rule.operands, rule.results)
+    )
+    return operands & results
+
+
+def _is_tensor(value: Value) -> bool:
+    return isinstance(value.type, TensorType)
+
+
+def emit_plain(
+    lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, Any] | None = None
+) -> None:
+    """Brings operands into an assignment's layouts, appends `op`, and files its results."""
+    operands = [
+        lowering.get(value, sharding_of(lowering.mesh, mapping, assignment))
+        for value, mapping in zip(op.operands, rule.operands, strict=True)
+    ]
+    layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
+    for value, local, layout in zip(
+        op.results, lowering.clone(op, operands, layouts, attributes), layouts, strict=True
+    ):
+        lowering.set(value, local, layout if _is_tensor(value) else None)
+
+
+def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
+    """An op on partial sums, which it hands on: its operands `positions` stay partial over `axes`."""
+    axes, positions, kind = pending
+    free = frozenset(axes)
+    shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS and factor in shared)
+    assignment = repair(lowering.mesh, rule, [tuple(axis for axis in have if axis not in free) for have in assignment])
+    operands = []
+    for index, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
+        layout = sharding_of(lowering.mesh, mapping, assignment)
+        if index in positions:
+            layout = replace(layout, partial=axes, reduction=kind)
+        operands.append(lowering.get(value, layout))
+    (mapping,) = rule.results
+    layout = replace(sharding_of(lowering.mesh, mapping, assignment), partial=axes, reduction=kind)
+    lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
