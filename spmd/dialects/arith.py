@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from spmd import types as t
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.checks import element_of, listed, same_shape, same_types
+from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet
+from spmd.dialects.shapes import with_element
+from spmd.ir import Op
 from spmd.ir import Op
 
 
@@ -23,6 +26,23 @@ _INTEGER = _like("signless integer or index", "i1", "signed", "index")
 _FLOAT = _like("floating-point number", "float")
 _VALUE = _like("number", "i1", "signed", "index", "float")
 
+
+def _one_type(declared: OpDef) -> None:
+    """Operands and the result have one type."""
+    declared.constraint("", "operands and the result have one type")(lambda op: same_types(*op.operand_types))
+    declared.infers("", "operands and the result have one type")(lambda op: [op.operands[0].type])
+
+
+def _same_shape(op: Op) -> str | None:
+    types = op.operands[0].type, op.results[0].type
+    scalars = [element_of(type) is type for type in types]
+    return same_shape(*types) if not any(scalars) else (None if all(scalars) else listed(types))
+
+
+def _of_booleans(type: t.Type) -> t.Type:
+    return with_element(type, t.I1) if isinstance(type, t.TensorType) else t.I1
+
+
 CONSTANT = define(
     "arith.constant",
     attributes=[attribute("value", kinds.TYPED)],
@@ -30,26 +50,31 @@ CONSTANT = define(
     assembly="attr-dict $value",
     traits=["pure"],
 )
+CONSTANT.infers("", "the result has the type of value")(lambda op: [getattr(op["value"], "type", t.I1)])
 
 for _name in (
     "addi", "subi", "muli", "divsi", "divui", "ceildivsi", "ceildivui", "floordivsi", "remsi", "remui", "maxsi",
     "maxui", "minsi", "minui", "andi", "ori", "xori", "shli", "shrsi", "shrui",
 ):  # fmt: skip
-    define(
-        f"arith.{_name}",
-        operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
-        results=[result("result", _INTEGER)],
-        assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-        traits=["pure", "elementwise", "same_type"],
+    _one_type(
+        define(
+            f"arith.{_name}",
+            operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
+            results=[result("result", _INTEGER)],
+            assembly="$lhs `,` $rhs attr-dict `:` type($result)",
+            traits=["pure", "elementwise", "same_type"],
+        )
     )
 
 for _name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf"):
-    define(
-        f"arith.{_name}",
-        operands=[operand("lhs", _FLOAT), operand("rhs", _FLOAT)],
-        results=[result("result", _FLOAT)],
-        assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-        traits=["pure", "elementwise", "same_type"],
+    _one_type(
+        define(
+            f"arith.{_name}",
+            operands=[operand("lhs", _FLOAT), operand("rhs", _FLOAT)],
+            results=[result("result", _FLOAT)],
+            assembly="$lhs `,` $rhs attr-dict `:` type($result)",
+            traits=["pure", "elementwise", "same_type"],
+        )
     )
 
 for _name, _source, _target in (
@@ -71,7 +96,7 @@ for _name, _source, _target in (
         results=[result("out", _target)],
         assembly="$in attr-dict `:` type($in) `to` type($out)",
         traits=["pure", "elementwise"],
-    )
+    ).constraint("", "the result has the operand's shape", on_results=True)(_same_shape)
 
 CMPI = define(
     "arith.cmpi",
@@ -94,6 +119,9 @@ def _(op: Op) -> list[t.Type]:
     return [type.with_element_type(t.I1) if isinstance(type, t.TensorType) else t.I1]
 
 
+CMPI.constraint("", "lhs and rhs have one type")(lambda op: same_types(*op.operand_types))
+CMPI.infers("", "the result has the operands' shape, of booleans")(lambda op: [_of_booleans(op.operands[0].type)])
+
 SELECT = define(
     "arith.select",
     operands=[operand("condition", _like("i1", "i1")), operand("true_value", _VALUE), operand("false_value", _VALUE)],
@@ -101,3 +129,5 @@ SELECT = define(
     assembly="custom<ArithSelect>",
     traits=["pure", "elementwise"],
 )
+SELECT.constraint("", "true_value and false_value have one type")(lambda op: same_types(*op.operand_types[1:]))
+SELECT.infers("", "true_value and false_value have one type")(lambda op: [op.operands[1].type])
