@@ -6,11 +6,9 @@ as it lies), post MPI's call, decode what came (nothing, where MPI writes into t
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -22,6 +20,7 @@ from collectives import layout
 from collectives.activity import Activity, Waiting
 from collectives.communicator import Call, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
+from collectives.memory import keep_freed_memory
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_large import Transfer, piece_by_piece, within_limits
@@ -72,7 +71,7 @@ class MpiCommunicator(Communicator):
         """
         found = _worlds.get(comm.handle)
         if found is None:
-            _keep_freed_memory()
+            keep_freed_memory()
             found = _worlds[comm.handle] = cls(comm.Dup(), range(comm.size))
             found._checked = CheckedCommunicator(found, found.members, comm.Dup())
             if found.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
@@ -442,20 +441,6 @@ def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving:
         lambda out: np.empty((received, count), plain),
         scatter if plain == dtype else lambda data, out: scatter(data.view(dtype), out),
     )
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Keeps glibc from giving large blocks back to the system whenever they are freed.
-
-    MPI allocates its own buffers call by call, and so do programs: fetching the pages anew each time makes a 4 MiB
-    all-reduce several times slower. Other C libraries have no such call, and need none.
-    """
-    trim_threshold, mmap_threshold, largest = -1, -3, (1 << 31) - 1
-    with contextlib.suppress(OSError, AttributeError):
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(trim_threshold, largest)
-        mallopt(mmap_threshold, 1 << 30)
 
 
 def _local(operation: Operation, shape: Shape) -> Call:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
+from collectives.memory import keep_freed_memory
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
@@ -41,6 +42,7 @@ class Executable:
         in_shardings: Sequence[Any] | None = None,
         out_shardings: Sequence[Any] | None = None,
     ) -> None:
+        keep_freed_memory()
         self.module = module
         self.grid: ProcessGrid = options.grid
         self.options = options
