@@ -25,6 +25,7 @@ from spmd.kernels.pointwise import (
     is_narrow_float,
     is_sub_byte,
     keep,
+    look_up,
     never_zero,
     pointwise,
     real_binary,
@@ -253,15 +254,7 @@ def _bit_table(function: Call, element: t.ElementType) -> Call:
     """`function` of the bit pattern of a 2- or 4-bit integer, as a table."""
     mask = np.uint8(2**element.bits - 1)
     table = function(np.arange(2**element.bits, dtype=np.uint8)).astype(np.int8).astype(element.dtype).view(np.uint8)
-
-    def call(x: Any, out: Array | None = None) -> Any:
-        index = x.view(np.uint8) & mask
-        if out is None:
-            return table.take(index).view(element.dtype)
-        table.take(index, out=out.view(np.uint8), mode="clip")
-        return out
-
-    return call
+    return lambda x, out=None: look_up(table, x.view(np.uint8) & mask, element.dtype, out)
 
 
 @kernel("stablehlo.is_finite")

@@ -90,6 +90,32 @@ def all_values(dtype: np.dtype[Any]) -> Array:
     return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
 
 
+#: Elements looked up at a time: NumPy makes eight-byte indices of the bits, which then stay in cache.
+_LOOK_UP_BLOCK = 1 << 16
+
+
+def look_up(table: Array, index: Any, dtype: np.dtype[Any], out: Array | None = None) -> Any:
+    """The entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
+    if out is None:
+        if index.size <= _LOOK_UP_BLOCK:
+            return table.take(index, mode="clip").view(dtype)
+        out = np.empty(index.shape, dtype)
+    target = out.view(table.dtype)
+    if index.size <= _LOOK_UP_BLOCK or not (index.flags.c_contiguous and target.flags.c_contiguous):
+        table.take(index, out=target, mode="clip")
+        return out
+    index, target = index.reshape(-1), target.reshape(-1)
+    for start in range(0, index.size, _LOOK_UP_BLOCK):
+        block = slice(start, start + _LOOK_UP_BLOCK)
+        table.take(index[block], out=target[block], mode="clip")
+    return out
+
+
+def pair_index(x: Any, y: Any) -> Any:
+    """Where the pair of two bytes stands in a table of all pairs."""
+    return (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
+
+
 @cache
 def _widening_table(dtype: np.dtype[Any]) -> Array:
     return all_values(dtype).astype(np.float32)
@@ -99,7 +125,7 @@ def widen(element: t.ElementType) -> Callable[[Any], Any]:
     """The exact conversion of a narrow type to its `wide_dtype`."""
     if element.is_float and element.dtype.itemsize == 1:
         table = _widening_table(element.dtype)
-        return lambda x: table.take(x.view(np.uint8))
+        return lambda x: look_up(table, x.view(np.uint8), table.dtype)
     wide = wide_dtype(element)
     return lambda x: x.astype(wide)
 
@@ -161,32 +187,16 @@ def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -
 def tabulated(function: Call, element: t.ElementType, result: t.ElementType | None = None) -> Call:
     """`function` of one operand of at most 16 bits by looking its values up; `function` takes f64."""
     dtype = (result or element).dtype
-    view, result_view = bits_dtype(element.dtype), bits_dtype(dtype)
-    table = _table(function, element.dtype, dtype).view(result_view)
-
-    def call(x: Any, out: Array | None = None) -> Any:
-        if out is None:
-            return table.take(x.view(view), mode="clip").view(dtype)
-        table.take(x.view(view), out=out.view(result_view), mode="clip")
-        return out
-
-    return call
+    view = bits_dtype(element.dtype)
+    table = _table(function, element.dtype, dtype).view(bits_dtype(dtype))
+    return lambda x, out=None: look_up(table, x.view(view), dtype, out)
 
 
 def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
     """`function` of two operands of at most 8 bits by looking the pair up; `function` takes f64."""
     dtype = element.dtype
     table = _pair_table(function, dtype, dtype).view(np.uint8)
-
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
-        index = x.view(np.uint8).astype(np.uint16)
-        index = (index << 8) | y.view(np.uint8)
-        if out is None:
-            return table.take(index, mode="clip").view(dtype)
-        table.take(index, out=out.view(np.uint8), mode="clip")
-        return out
-
-    return call
+    return lambda x, y, out=None: look_up(table, pair_index(x, y), dtype, out)
 
 
 #: Up to this many elements ml_dtypes' own loops, slower an element but one call, are quicker.

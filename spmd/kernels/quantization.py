@@ -19,7 +19,7 @@ from spmd.ir import Op, Value
 from spmd.kernels.conversion import conversion
 from spmd.kernels.core import KERNELS, WRAPPERS, Context, Kernel, kernel
 from spmd.kernels.elementwise import BINARY, UNARY
-from spmd.kernels.pointwise import Array, Call, all_values, bits_dtype, keep
+from spmd.kernels.pointwise import Array, Call, all_values, bits_dtype, keep, look_up, pair_index
 
 #: Sums of products: computed in f64, where the products of integers and their sums are exact.
 _CONTRACTIONS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general", "stablehlo.dynamic_conv"})
@@ -149,32 +149,16 @@ def _is_uniform(type: t.TensorType) -> bool:
 
 
 def _lookup(function: Call, source: np.dtype[Any], target: np.dtype[Any]) -> Call:
-    view = bits_dtype(target)
     with np.errstate(all="ignore"):
-        table = np.asarray(function(all_values(source))).view(view)
-
-    def call(x: Any, out: Array | None = None) -> Any:
-        if out is None:
-            return table.take(x.view(np.uint8), mode="clip").view(target)
-        table.take(x.view(np.uint8), out=out.view(view), mode="clip")
-        return out
-
-    return call
+        table = np.asarray(function(all_values(source))).view(bits_dtype(target))
+    return lambda x, out=None: look_up(table, x.view(np.uint8), target, out)
 
 
 def _pair_lookup(function: Call, first: np.dtype[Any], second: np.dtype[Any], target: np.dtype[Any]) -> Call:
     with np.errstate(all="ignore"):
         pairs = np.broadcast_arrays(all_values(first)[:, None], all_values(second)[None, :])
         table = np.asarray(function(*pairs)).view(np.uint8).ravel()
-
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
-        index = (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
-        if out is None:
-            return table.take(index, mode="clip").view(target)
-        table.take(index, out=out.view(np.uint8), mode="clip")
-        return out
-
-    return call
+    return lambda x, y, out=None: look_up(table, pair_index(x, y), target, out)
 
 
 # --- the conversions themselves --------------------------------------------------------------------------------------
