@@ -79,6 +79,12 @@ class XlaBuilder:
         """Values added from here on are laid out as GSPMD's `sharding` says (`{devices=[2,1]<=[2]}`)."""
         self._sharding = sharding
 
+    def mark(self, operand: XlaOp, sharding: str) -> None:
+        """`operand` alone is laid out as `sharding` says; parameters by set_sharding only."""
+        origin = operand.value.defining_op if operand.value is not None else None
+        if origin is not None:
+            origin.discardable[SHARDING] = StringAttr(sharding.encode())
+
     def clear_sharding(self) -> None:
         """Values added from here on have no sharding of their own."""
         self._sharding = None
@@ -188,9 +194,8 @@ class XlaBuilder:
     def _note_result(self, result: R) -> R:
         if isinstance(result, XlaOp):
             self._last = result.value
-            origin = result.value.defining_op if result.value is not None else None
-            if self._sharding is not None and origin is not None:
-                origin.discardable[SHARDING] = StringAttr(self._sharding.encode())
+            if self._sharding is not None:
+                self.mark(result, self._sharding)
         return result
 
     def _error(self, name: str, message: str, location: Location) -> BuilderError:

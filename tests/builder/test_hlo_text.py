@@ -354,6 +354,37 @@ ENTRY main {
         np.testing.assert_allclose(whole, x_array @ w_array, rtol=1e-6)
 
 
+MANUAL = """HloModule m, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["a"=2, "b"=2]>}}
+add { x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT s = f32[] add(x, y) }
+body {
+  p = f32[2,3]{1,0} parameter(0)
+  ROOT r = f32[2,3]{1,0} all-reduce(p), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=add
+}
+ENTRY main {
+  x = f32[4,6]{1,0} parameter(0)
+  i = f32[2,3]{1,0} custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape", custom_call_has_side_effect=true, frontend_attributes={xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\\"a\\"}, {\\"b\\"}]>]>",xla.sdy.manual_axes="#sdy<manual_axes{\\"a\\", \\"b\\"}>"}
+  c = f32[2,3]{1,0} call(i), to_apply=body, frontend_attributes={inlineable="false"}
+  ROOT o = f32[2,6]{1,0} custom-call(c), custom_call_target="xla.sdy.LocalToGlobalShape", custom_call_has_side_effect=true, frontend_attributes={xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{}, {\\"b\\"}]>]>",xla.sdy.manual_axes="#sdy<manual_axes{\\"a\\", \\"b\\"}>"}
+}
+"""  # noqa: E501
+
+
+def test_manual_computations_of_shardy() -> None:
+    """What shard_map is in HLO text: values enter a computation in their local shapes, and leave in global ones."""
+    executable = spmd.compile(spmd.parse(MANUAL), ProcessGrid(num_partitions=4))
+    x = f32(np.arange(24).reshape(4, 6))
+    parts = [[x[2 * a : 2 * a + 2, 3 * b : 3 * b + 3]] for a in range(2) for b in range(2)]
+    got = spmd.run_parallel([[executable] * 4], ProcessGrid(num_partitions=4), parts)
+    total = x[:2] + x[2:]
+    for rank, result in enumerate(got):
+        equal(result[0], total[:, 3 * (rank % 2) : 3 * (rank % 2) + 3])
+    partial = MANUAL.replace('manual_axes{\\"a\\", \\"b\\"}', 'manual_axes{\\"a\\"}')
+    with pytest.raises(ParseError, match="manual over a part of the mesh's axes"):
+        spmd.parse(partial)
+
+
 def test_ops_that_hlo_text_has_not_are_refused() -> None:
     built = build(lambda _, x: ops.Lgamma(x), f32(1))
     with pytest.raises(spmd.VerificationError, match=r"chlo\.lgamma: HLO text cannot express this op"):

@@ -10,8 +10,9 @@ import numpy as np
 from spmd.builder import ops
 from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.instructions import Window, precision
+from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import Call, flat, instruction
-from spmd.builder.hlo.reader import split, unquoted
+from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
 
@@ -69,10 +70,8 @@ def _call(call: Call) -> XlaOp:
     computation = call.computation("to_apply")
     if not call.flag("is_composite"):
         return ops.Call(computation, call.operands(), builder=call.builder)  # type: ignore[call-arg]
-    texts = _frontend(call)
-    attributes = texts.get("composite.attributes", "{}")
-    version = int(texts.get("composite.version", "0"))
-    name = texts.get("composite.name", "")
+    attributes, name = call.frontend("composite.attributes", "{}"), call.frontend("composite.name")
+    version = int(call.frontend("composite.version", "0"))
     return call.builder.CompositeCall(computation, call.operands(), name, attributes, version)
 
 
@@ -114,6 +113,8 @@ def _custom_call(call: Call) -> XlaOp:
     target = call.string("custom_call_target")
     if target == "xla.sdy.FuncResultSharding":  # says where a result lies, as the root's sharding does
         return call.operand()
+    if target in (TO_LOCAL, TO_GLOBAL):
+        return read_manual_call(call, target)
     return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
 
 
@@ -212,7 +213,7 @@ def _all_to_all(call: Call) -> XlaOp:
 
 @instruction("collective-permute")
 def _collective_permute(call: Call) -> XlaOp:
-    pairs, channel = _pairs(call), _channel(call)
+    pairs, channel = _pairs(call.attribute("source_target_pairs")), _channel(call)
     return _each(call, lambda operand, _: ops.CollectivePermute(operand, pairs, channel))
 
 
@@ -222,25 +223,16 @@ def _collective_broadcast(call: Call) -> XlaOp:
     return _each(call, lambda operand, _: ops.CollectiveBroadcast(operand, groups, channel))
 
 
-def _pairs(call: Call) -> list[tuple[int, int]]:
-    return _table(call.attribute("source_target_pairs"))
-
-
-def _table(text: str) -> list[tuple[int, int]]:
+def _pairs(text: str) -> list[tuple[int, int]]:
+    """`{{0,1},{1,2}}`."""
     rows = [split(row) for row in split(text)]
     return [(int(source), int(target)) for source, target in rows]
 
 
 def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
     """Who sends to whom, which HLO text tells in the frontend's attributes; None when it does not."""
-    given = _frontend(call).get("_xla_send_recv_source_target_pairs")
-    return None if given is None else _table(given)
-
-
-def _frontend(call: Call) -> dict[str, str]:
-    """`frontend_attributes={name="text",other={...}}`."""
-    fields = dict(part.split("=", 1) for part in split(call.attribute("frontend_attributes", "{}")))
-    return {key.strip(): unquoted(value.strip()) for key, value in fields.items()}
+    given = call.frontend("_xla_send_recv_source_target_pairs", "")
+    return _pairs(given) if given else None
 
 
 @instruction("replica-id")

@@ -10,7 +10,7 @@ from spmd import types as t
 from spmd.attributes import IntegerAttr
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.computation import XlaComputation
-from spmd.builder.hlo.reader import ComputationText, Instruction, ModuleText, read_module, split, unquoted
+from spmd.builder.hlo.reader import Attribute, ComputationText, Instruction, ModuleText, read_module, split, unquoted
 from spmd.builder.shape import Shape
 from spmd.errors import ParseError
 
@@ -131,9 +131,14 @@ class _Scope:
             raise instruction.fail(f"there is no computation {name}")
         return self._reader.computation(name)
 
+    @property
+    def header(self) -> dict[str, Attribute]:
+        """The attributes of the module."""
+        return self._reader.module.attributes
+
     def group_size(self, instruction: Instruction, *, partitions: bool) -> int:
         """How many processes a collective without groups joins: what the header says, 1 where it says nothing else."""
-        given = self._reader.module.attributes
+        given = self.header
         counts = {name: int(given[name].text) for name in ("replica_count", "num_partitions") if name in given}
         if not counts:
             raise instruction.fail(
@@ -152,6 +157,24 @@ class Call:
         self.shape: Shape = instruction.shape
         self.text = instruction.operands
         self.read: set[str] = set()
+
+    def frontend(self, name: str, default: str | None = None) -> str:
+        """An entry of `frontend_attributes={name="text",other={...}}`; ParseError when it is missing."""
+        return self._entry(self.attribute("frontend_attributes", "{}"), name, default)
+
+    def header(self, name: str) -> str:
+        """An entry of the frontend's attributes of the whole module."""
+        given = self._scope.header.get("frontend_attributes")
+        return self._entry("{}" if given is None else given.text, name, None)
+
+    def _entry(self, text: str, name: str, default: str | None) -> str:
+        for part in split(text):
+            key, _, value = part.partition("=")
+            if key.strip() == name:
+                return unquoted(value.strip())
+        if default is None:
+            raise self.fail(f"the frontend's attribute {name} is missing")
+        return default
 
     def has(self, name: str) -> bool:
         return name in self.instruction.attributes

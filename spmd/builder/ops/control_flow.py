@@ -14,15 +14,14 @@ import numpy as np
 from spmd import types as t
 from spmd.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
 from spmd.builder import checks
+from spmd.builder.attributes import parse_attribute
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.computation import XlaComputation, leaf_types, region_of
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
-from spmd.errors import ParseError
 from spmd.ir import Region, Value
-from spmd.syntax import parse
 
 #: The calling convention whose configuration is a dictionary.
 _TYPED = 4
@@ -81,10 +80,9 @@ def _dictionary(given: Mapping[str, Any] | str | None) -> DictAttr:
 
 def _parsed(text: str) -> DictAttr:
     try:
-        attribute = parse(f"module attributes {{builder.given = {text}}} {{}}").discardable["builder.given"]
-    except ParseError as error:
-        message = error.diagnostics[0].message
-        raise ArgumentError("composite_attributes", f"{text!r} is no dictionary of attributes: {message}") from None
+        attribute = parse_attribute(text)
+    except ValueError as error:
+        raise ArgumentError("composite_attributes", f"no dictionary of attributes: {error}") from None
     if not isinstance(attribute, DictAttr):
         raise ArgumentError("composite_attributes", f"a dictionary is needed, got {text!r}")
     return attribute
