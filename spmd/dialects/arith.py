@@ -9,7 +9,6 @@ from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet
 from spmd.dialects.shapes import with_element
 from spmd.ir import Op
-from spmd.ir import Op
 
 
 def _like(text: str, *element_kinds: str) -> TypeSet:
@@ -24,6 +23,7 @@ def _like(text: str, *element_kinds: str) -> TypeSet:
 
 _INTEGER = _like("signless integer or index", "i1", "signed", "index")
 _FLOAT = _like("floating-point number", "float")
+_BOOLEAN = _like("boolean", "i1")
 _VALUE = _like("number", "i1", "signed", "index", "float")
 
 
@@ -107,24 +107,16 @@ CMPI = define(
             kinds.integer_enum(t.I64, "eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"),
         )
     ],
-    results=[result("result", _like("i1", "i1"))],
+    results=[result("result", _BOOLEAN)],
     assembly="$predicate `,` $lhs `,` $rhs attr-dict `:` type($lhs)",
     traits=["pure", "elementwise"],
 )
-
-
-@CMPI.infer
-def _(op: Op) -> list[t.Type]:
-    type = op.operands[0].type
-    return [type.with_element_type(t.I1) if isinstance(type, t.TensorType) else t.I1]
-
-
 CMPI.constraint("", "lhs and rhs have one type")(lambda op: same_types(*op.operand_types))
 CMPI.infers("", "the result has the operands' shape, of booleans")(lambda op: [_of_booleans(op.operands[0].type)])
 
 SELECT = define(
     "arith.select",
-    operands=[operand("condition", _like("i1", "i1")), operand("true_value", _VALUE), operand("false_value", _VALUE)],
+    operands=[operand("condition", _BOOLEAN), operand("true_value", _VALUE), operand("false_value", _VALUE)],
     results=[result("result", _VALUE)],
     assembly="custom<ArithSelect>",
     traits=["pure", "elementwise"],
