@@ -71,7 +71,9 @@ def case(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.map")
 def map_(op: Op, context: Context) -> Kernel:
     function = context.vectorized(op, 0)
-    return Kernel(lambda *arrays: function(*arrays)[0])
+    return Kernel(
+        lambda *arrays: function(*arrays)[0], aliases=tuple(range(len(op.operands) + len(captured_values(op))))
+    )
 
 
 @kernel("stablehlo.composite")

@@ -70,7 +70,7 @@ def factor(a: Array, upper: bool) -> Array:
         matrices = a.reshape(-1, size, size)
         if len(matrices) == 1:
             triangle = np.triu if upper else np.tril
-            return np.broadcast_to(triangle(np.full((size, size), np.nan, a.dtype)), a.shape)
+            return triangle(np.full((size, size), np.nan, a.dtype)).reshape(a.shape)
         return np.stack([factor(matrix, upper) for matrix in matrices]).reshape(a.shape)
 
 

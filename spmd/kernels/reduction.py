@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.ir import Op, Value
+from spmd.ir import Op, Value, captured_values
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.reduction_plans import reducer
 from spmd.kernels.regions import Extremum, Monoid, compute_dtype, extremum_of, monoids_of
@@ -47,7 +47,12 @@ def reduce(op: Op, context: Context) -> Kernel:
         extremum = extremum_of(op, 0, context)
         if extremum is not None:
             return _extremum_reduction(op, context, extremum, general)
-    return Kernel(_single(general) if count == 1 else general)
+    return applying(op, _single(general) if count == 1 else general)
+
+
+def applying(op: Op, call: Callable[..., Any]) -> Kernel:
+    """The kernel of an op that hands its region whole arrays: the region may hand any of them back."""
+    return Kernel(call, aliases=tuple(range(len(op.operands) + len(captured_values(op)))))
 
 
 def _single(call: Callable[..., tuple[Array, ...]]) -> Callable[..., Array]:
@@ -65,7 +70,7 @@ def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
         results = combine(*inits, *inputs, *arrays[2 * count :])
         return results[0] if count == 1 else results
 
-    return Kernel(call)
+    return applying(op, call)
 
 
 def _dtypes(op: Op) -> list[np.dtype[Any]]:
@@ -129,7 +134,7 @@ def _extremum_reduction(
     elif extremum.tie == "low":
         find = _by_comparison(extremum, axes)
     else:
-        return Kernel(general)
+        return applying(op, general)
 
     def call(value: Array, place: Array, init_value: Array, init_place: Array) -> tuple[Array, ...]:
         computed = value.astype(wide, copy=False)
@@ -138,7 +143,7 @@ def _extremum_reduction(
             return general(value, place, init_value, init_place)
         return combine(init_value, init_place, best.astype(value.dtype, copy=False), where)
 
-    return Kernel(call)
+    return applying(op, call)
 
 
 def _element(value: Value) -> ElementType:

@@ -17,7 +17,7 @@ import numpy as np
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
-from spmd.kernels.reduction import is_identity
+from spmd.kernels.reduction import applying, is_identity
 from spmd.kernels.regions import Monoid, monoids_of
 
 Array = np.ndarray[Any, Any]
@@ -142,7 +142,7 @@ def reduce_window(op: Op, context: Context) -> Kernel:
                 one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
             )
         )
-    return Kernel(_general_windows(op, context, windows))
+    return applying(op, _general_windows(op, context, windows))
 
 
 # --- monoids ---------------------------------------------------------------------------------------------------------

@@ -239,3 +239,21 @@ def test_nothing_to_reduce_gives_the_initial_value() -> None:
     )
     assert values.tolist() == [-np.inf] * 3
     assert places.tolist() == [7, 7, 7]
+
+
+def test_what_is_reduced_is_not_written_over() -> None:
+    """Nothing is added up over dimensions of size 1, and a region may hand its arguments back: both share no memory
+    with what a later op writes in place."""
+    x = np.arange(4000, dtype=np.float32).reshape(4000, 1)
+    for body in (monoid("add", "f32"), region(2, "f32", "", "%a1")):
+        text = f"""func.func @main(%x: tensor<4000x1xf32>) -> (tensor<4000xf32>, tensor<4000x1xf32>) {{
+          %z = stablehlo.constant dense<0.0> : tensor<f32>
+          %e = stablehlo.exponential %x : tensor<4000x1xf32>
+          %r = "stablehlo.reduce"(%e, %z) <{{dimensions = array<i64: 1>}}> {body}
+            : (tensor<4000x1xf32>, tensor<f32>) -> tensor<4000xf32>
+          %n = stablehlo.negate %r : tensor<4000xf32>
+          %s = stablehlo.sine %n : tensor<4000xf32>
+          return %s, %e : tensor<4000xf32>, tensor<4000x1xf32>
+        }}"""
+        _, kept = here(text, np.minimum(x, 50))
+        np.testing.assert_allclose(kept, np.exp(np.minimum(x, 50)), rtol=1e-5)
