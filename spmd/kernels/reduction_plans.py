@@ -39,8 +39,10 @@ def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stag
     kept = tuple(size for axis, size in enumerate(shape) if axis not in over)
     if not over:
         return lambda array: array.copy()
+    if prod(shape) < _WIDE:
+        return plain
     stages, merged = _stages(monoid, shape, over)
-    if prod(shape) < _WIDE or not stages:
+    if not stages:
         return plain
 
     def planned(array: Array) -> Array:
