@@ -39,10 +39,12 @@ from spmd.builder.options import (
     ReplicaGroup,
     ScatterDimensionNumbers,
     Transpose,
+    TriangularSolveOptions_Transpose,
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
     make_padding_config,
     make_replica_groups,
+    window_padding_type_to_pad_values,
 )
 from spmd.builder.shape import (
     BF16,
@@ -123,6 +125,7 @@ __all__ = [
     "Shape",
     "ShapeUtil",
     "Transpose",
+    "TriangularSolveOptions_Transpose",
     "XlaBuilder",
     "XlaComputation",
     "XlaOp",
@@ -131,4 +134,5 @@ __all__ = [
     "make_padding_config",
     "make_replica_groups",
     "ops",
+    "window_padding_type_to_pad_values",
 ]

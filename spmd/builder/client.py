@@ -39,6 +39,9 @@ class GlobalData:
     def shape(self) -> Shape:
         return _shape_of(self._value)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._value, dtype=dtype, copy=copy)
+
     def __repr__(self) -> str:
         return f"<GlobalData {self.shape().brief}>"
 

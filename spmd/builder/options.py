@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,6 +52,9 @@ class Transpose(enum.Enum):
     ADJOINT = "ADJOINT"
 
 
+TriangularSolveOptions_Transpose = Transpose
+
+
 class ChannelType(enum.IntEnum):
     """Who talks to whom over a channel."""
 
@@ -60,7 +64,7 @@ class ChannelType(enum.IntEnum):
     HOST_TO_DEVICE = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class PaddingConfigDimension:
     """Padding of one dimension: at both ends (negative: elements are taken away) and between elements."""
 
@@ -206,11 +210,21 @@ class ChannelHandle:
     type: ChannelType = ChannelType.DEVICE_TO_DEVICE
 
 
+class Precision(enum.Enum):
+    """How exactly a contraction is to be computed."""
+
+    DEFAULT = "DEFAULT"
+    HIGH = "HIGH"
+    HIGHEST = "HIGHEST"
+
+
 @dataclass
 class PrecisionConfig:
-    """Precision of each operand of a contraction: DEFAULT, HIGH or HIGHEST."""
+    """Precision of each operand of a contraction."""
 
-    operand_precision: list[str] = field(default_factory=list)
+    Precision: ClassVar[type[Precision]] = Precision
+
+    operand_precision: list[Precision | str] = field(default_factory=list)
 
 
 def make_padding(
@@ -228,6 +242,13 @@ def make_padding(
 
 
 MakePadding = make_padding
+
+
+def window_padding_type_to_pad_values(
+    padding_type: Padding | str, lhs_dims: Sequence[int], rhs_dims: Sequence[int], window_strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """`make_padding` in xla_client's order of arguments."""
+    return make_padding(lhs_dims, rhs_dims, window_strides, padding_type)
 
 
 def make_padding_config(padding_config: PaddingConfig | Iterable[Sequence[int]]) -> PaddingConfig:

@@ -104,6 +104,7 @@ def test_transfer_in_process_copies_nothing() -> None:
     array = f32([1, 2])
     data = CLIENT.TransferInProcess(array)
     assert CLIENT.TransferInProcess(data) is array
+    equal(np.asarray(data), array)
     assert not np.shares_memory(CLIENT.TransferToServer(Literal(array)).value(), array)
 
 

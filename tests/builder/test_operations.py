@@ -30,6 +30,7 @@ from spmd.builder import (
     make_padding_config,
     make_replica_groups,
     ops,
+    window_padding_type_to_pad_values,
 )
 from spmd.builder.operation import OPERATIONS
 from tests.builder.support import Array, build, equal, evaluate, f32, run, run_replicas, s32, scalars
@@ -328,6 +329,7 @@ def test_arguments_in_the_order_of_xla_client() -> None:
     assert make_padding_config([(1, 2, 3)]).dimensions == [PaddingConfigDimension(1, 2, 3)]
     assert make_replica_groups([[0, 1]]) == [ReplicaGroup([0, 1])]
     assert make_replica_groups(None) == []
+    assert window_padding_type_to_pad_values(Padding.SAME, [5, 6], [3, 2], [2, 1]) == [(1, 1), (0, 1)]
     labels = ("NHWC", "HWIO", "CNHW")
     numbers = ConvolutionDimensionNumbers(0, 3, [1, 2], 3, 2, [0, 1], 1, 0, [2, 3])
     assert make_convolution_dimension_numbers(labels, 2) == numbers
@@ -429,7 +431,7 @@ def test_dot_forms() -> None:
         return ops.Tuple([
             ops.Dot(x, y, "HIGHEST"),
             ops.Dot(x, y, preferred_element_type="f64"),
-            ops.DotGeneral(x, y, numbers, PrecisionConfig(["HIGH", "HIGH"])),
+            ops.DotGeneral(x, y, numbers, PrecisionConfig([PrecisionConfig.Precision.HIGH, "HIGH"])),
             ops.DotGeneral(x, y, (([1], [0]), ([], []))),
             ops.Dot(x[0], y),
         ])  # fmt: skip

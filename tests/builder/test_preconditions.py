@@ -128,6 +128,7 @@ BROKEN: list[tuple[str, str, Callable[[Values], Any], str]] = [
     ("CustomCall", "shape", lambda v: ops.CustomCall("f", [v.f32], "f32[2"), "no shape"),
     ("Dot", "lhs", lambda v: ops.Dot(v.f32_2_3_4, v.f32_4), "vector or a matrix"),
     ("Dot", "rhs", lambda v: ops.Dot(v.f32_3, v.f64_3), "element types differ"),
+    ("Dot", "precision_config", lambda v: ops.Dot(v.f32_3, v.f32_3, "LOW"), "DEFAULT, HIGH or HIGHEST"),
     ("Dot", "dimension_numbers", lambda v: ops.Dot(v.f32_3, v.f32_4), "contracting dimensions must have equal sizes"),
     ("DotGeneral", "dimension_numbers",
      lambda v: ops.DotGeneral(v.f32_2_3_4, v.f32_3_4_5, DotDimensionNumbers([2], [1], [0], [0])), "batch dimensions"),

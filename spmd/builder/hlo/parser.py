@@ -22,7 +22,7 @@ IGNORED = frozenset(
     (
         "metadata", "sharding", "frontend_attributes", "backend_config", "parameter_replication", "origin",
         "control-predecessors", "constrain_layout", "outer_dimension_partitions", "statistics", "schedule",
-        "result_accuracy", "indices_are_sorted", "unique_indices", "is_scheduled", "custom_call_schedule",
+        "result_accuracy", "algorithm", "indices_are_sorted", "unique_indices", "is_scheduled", "custom_call_schedule",
         "raw_backend_config_str", "execution_thread", "is_pinned", "operand_layout_constraints", "original_value",
     )
 )  # fmt: skip

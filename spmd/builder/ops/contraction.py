@@ -21,6 +21,7 @@ from spmd.builder.options import (
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
     Padding,
+    Precision,
     PrecisionConfig,
     make_convolution_dimension_numbers,
     make_dot_dimension_numbers,
@@ -29,19 +30,21 @@ from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.ir import Value
 
 #: DEFAULT, HIGH or HIGHEST for both operands, or one for each.
-Precision = PrecisionConfig | Sequence[str] | str | None
+PrecisionLike = PrecisionConfig | Sequence[Precision | str] | Precision | str | None
 
 
-def _precision(given: Precision) -> dict[str, Any]:
+def _precision(given: PrecisionLike) -> dict[str, Any]:
     if given is None:
         return {}
     names = given.operand_precision if isinstance(given, PrecisionConfig) else given
-    both = (names, names) if isinstance(names, str) else tuple(names)
+    both = (names, names) if isinstance(names, (str, Precision)) else tuple(names)
     if not both:
         return {}
-    if len(both) != 2 or not set(both) <= {"DEFAULT", "HIGH", "HIGHEST"}:
-        raise ArgumentError("precision_config", f"DEFAULT, HIGH or HIGHEST for both operands, got {list(both)}")
-    return {"precision_config": both}
+    try:
+        lhs, rhs = (Precision(name).value for name in both)
+    except ValueError:
+        raise ArgumentError("precision_config", f"DEFAULT, HIGH or HIGHEST for both operands, got {both}") from None
+    return {"precision_config": (lhs, rhs)}
 
 
 def _result_element(value: Value, preferred: ElementLike | None) -> t.Type:
@@ -61,7 +64,7 @@ def Dot(
     builder: XlaBuilder,
     lhs: XlaOp,
     rhs: XlaOp,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
     """Sums of products over the last dimension of `lhs` and the first of `rhs`, which are vectors or matrices.
@@ -82,7 +85,7 @@ def DotGeneral(
     lhs: XlaOp,
     rhs: XlaOp,
     dimension_numbers: DotDimensionNumbers | Any,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:
     """Sums of products over the contracting dimensions, for each index of the batch dimensions.
@@ -100,7 +103,7 @@ def dot_general(
     lhs: Value,
     rhs: Value,
     numbers: DotDimensionNumbers,
-    precision: Precision = None,
+    precision: PrecisionLike = None,
     preferred: ElementLike | None = None,
 ) -> XlaOp:
     """The op, its dimension numbers checked one by one."""
@@ -141,7 +144,7 @@ def ConvGeneralDilated(
     dimension_numbers: ConvolutionDimensionNumbers | tuple[str, str, str] | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
     window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:
@@ -240,7 +243,7 @@ def Conv(
     padding: Padding | str,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with SAME or VALID padding. Source: "Conv"."""
     numbers = (None, None, None, feature_group_count, batch_group_count, precision_config)
@@ -258,7 +261,7 @@ def ConvWithGeneralPadding(
     rhs_dilation: Sequence[int] | None = None,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with (low, high) padding for each spatial dimension, negative to take entries away."""
     numbers = (lhs_dilation, rhs_dilation, None, feature_group_count, batch_group_count, precision_config)
@@ -275,7 +278,7 @@ def ConvWithGeneralDimensions(
     dimension_numbers: ConvolutionDimensionNumbers,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with SAME or VALID padding and dimension numbers."""
     numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
@@ -292,7 +295,7 @@ def ConvGeneral(
     dimension_numbers: ConvolutionDimensionNumbers,
     feature_group_count: int = 1,
     batch_group_count: int = 1,
-    precision_config: Precision = None,
+    precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with (low, high) padding and dimension numbers."""
     numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
