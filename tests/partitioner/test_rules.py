@@ -1,0 +1,228 @@
+"""The factor rule of each op, as Shardy writes it.
+
+The expected rules are those of Shardy's documentation and dialect: einsum letters in the order batch, left, right,
+contracted for dots; compound factors for reshapes; reduction, need_replication and permutation marked. Where ours
+allows more than the published rule (right-hand sides of a triangular solve) the table says so.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import spmd
+from partitioner.rules import RuleBuilder, register, rule_of
+from partitioner.rules.core import Rule, replicated_rule, rules
+from spmd.dialects.core import OPS
+from spmd.ir import Op
+
+
+def _op(text: str, *arguments: str) -> Op:
+    header = ", ".join(f"%arg{index}: {type}" for index, type in enumerate(arguments))
+    module = spmd.parse(f"func.func @main({header}) {{\n{text}\nreturn\n}}", verify=False)
+    return module.function("main").body.ops[-2]
+
+
+_ADD = """({
+^bb0(%x: tensor<f32>, %y: tensor<f32>):
+  %s = stablehlo.add %x, %y : tensor<f32>
+  stablehlo.return %s : tensor<f32>
+})"""
+
+_TABLE = {
+    "add": (
+        "%0 = stablehlo.add %arg0, %arg1 : tensor<8x4xf32>",
+        ("tensor<8x4xf32>", "tensor<8x4xf32>"),
+        "([i, j], [i, j])->([i, j]) {i=8, j=4}",
+    ),
+    "select with a scalar": (
+        "%0 = stablehlo.select %arg0, %arg1, %arg1 : tensor<i1>, tensor<8x4xf32>",
+        ("tensor<i1>", "tensor<8x4xf32>"),
+        "([], [i, j], [i, j])->([i, j]) {i=8, j=4}",
+    ),
+    "dot_general": (
+        "%0 = stablehlo.dot_general %arg0, %arg1, batching_dims = [0] x [0], contracting_dims = [2] x [1]"
+        " : (tensor<4x8x16xf32>, tensor<4x16x32xf32>) -> tensor<4x8x32xf32>",
+        ("tensor<4x8x16xf32>", "tensor<4x16x32xf32>"),
+        "([i, j, l], [i, l, k])->([i, j, k]) {i=4, j=8, k=32, l=16} reduction={l}",
+    ),
+    "broadcast_in_dim": (
+        "%0 = stablehlo.broadcast_in_dim %arg0, dims = [0, 2] : (tensor<2x1xf32>) -> tensor<2x13x25xf32>",
+        ("tensor<2x1xf32>",),
+        "([i, k])->([i, j, l]) {i=2, j=13, k=1, l=25}",
+    ),
+    "transpose": (
+        "%0 = stablehlo.transpose %arg0, dims = [2, 0, 1] : (tensor<2x4x8xf32>) -> tensor<8x2x4xf32>",
+        ("tensor<2x4x8xf32>",),
+        "([j, k, i])->([i, j, k]) {i=8, j=2, k=4}",
+    ),
+    "reshape that merges": (
+        "%0 = stablehlo.reshape %arg0 : (tensor<2x4x32xf32>) -> tensor<8x32xf32>",
+        ("tensor<2x4x32xf32>",),
+        "([i, j, k])->([ij, k]) {i=2, j=4, k=32}",
+    ),
+    "reshape that splits": (
+        "%0 = stablehlo.reshape %arg0 : (tensor<8x32xf32>) -> tensor<2x4x32xf32>",
+        ("tensor<8x32xf32>",),
+        "([ij, k])->([i, j, k]) {i=2, j=4, k=32}",
+    ),
+    "reshape across": (
+        "%0 = stablehlo.reshape %arg0 : (tensor<8x4xf32>) -> tensor<2x16xf32>",
+        ("tensor<8x4xf32>",),
+        "([ij, k])->([i, jk]) {i=2, j=4, k=4}",
+    ),
+    "reshape with nothing in common": (
+        "%0 = stablehlo.reshape %arg0 : (tensor<2x3xf32>) -> tensor<3x2xf32>",
+        ("tensor<2x3xf32>",),
+        "([i, k])->([j, l]) {i=2, j=3, k=3, l=2}",
+    ),
+    "reshape with units": (
+        "%0 = stablehlo.reshape %arg0 : (tensor<4x1x2xf32>) -> tensor<4x2x1xf32>",
+        ("tensor<4x1x2xf32>",),
+        "([i, j, k])->([i, k, l]) {i=4, j=1, k=2, l=1}",
+    ),
+    "reduce": (
+        "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%0 = stablehlo.reduce(%arg0 init: %c) applies stablehlo.add"
+        " across dimensions = [1] : (tensor<2x64x13xf32>, tensor<f32>) -> tensor<2x13xf32>",
+        ("tensor<2x64x13xf32>",),
+        "([i, j, k], [])->([i, k]) {i=2, j=64, k=13} reduction={j}",
+    ),
+    "slice": (
+        "%0 = stablehlo.slice %arg0 [0:8, 1:3] : (tensor<8x4xf32>) -> tensor<8x2xf32>",
+        ("tensor<8x4xf32>",),
+        "([i, j])->([i, j]) {i=8, j=4} permutation={j}",
+    ),
+    "pad": (
+        "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%0 = stablehlo.pad %arg0, %c, low = [0, 1], high = [0, 2],"
+        " interior = [0, 0] : (tensor<8x4xf32>, tensor<f32>) -> tensor<8x7xf32>",
+        ("tensor<8x4xf32>",),
+        "([i, j], [])->([i, j]) {i=8, j=4} permutation={j}",
+    ),
+    "concatenate": (
+        "%0 = stablehlo.concatenate %arg0, %arg1, dim = 0 : (tensor<4x8xf32>, tensor<2x8xf32>) -> tensor<6x8xf32>",
+        ("tensor<4x8xf32>", "tensor<2x8xf32>"),
+        "([i, j], [i, j])->([i, j]) {i=6, j=8} need_replication={i}",
+    ),
+    "reverse": (
+        "%0 = stablehlo.reverse %arg0, dims = [1] : tensor<8x4xf32>",
+        ("tensor<8x4xf32>",),
+        "([i, j])->([i, j]) {i=8, j=4} permutation={j}",
+    ),
+    "dynamic_slice": (
+        "%0 = stablehlo.dynamic_slice %arg0, %arg1, %arg1, sizes = [32, 2]"
+        " : (tensor<32x4xf32>, tensor<i32>, tensor<i32>) -> tensor<32x2xf32>",
+        ("tensor<32x4xf32>", "tensor<i32>"),
+        "([i, j], [], [])->([i, j]) {i=32, j=4} need_replication={j} blocked_propagation={j}",
+    ),
+    "dynamic_update_slice": (
+        "%0 = stablehlo.dynamic_update_slice %arg0, %arg1, %arg2, %arg2"
+        " : (tensor<32x4xf32>, tensor<32x1xf32>, tensor<i32>, tensor<i32>) -> tensor<32x4xf32>",
+        ("tensor<32x4xf32>", "tensor<32x1xf32>", "tensor<i32>"),
+        "([i, j], [i, k], [], [])->([i, j]) {i=32, j=4, k=1} need_replication={k}",
+    ),
+    "gather": (
+        '%0 = "stablehlo.gather"(%arg0, %arg1) <{dimension_numbers = #stablehlo.gather<offset_dims = [2],'
+        " collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2>,"
+        " slice_sizes = array<i64: 1, 16>}> : (tensor<64x16xf32>, tensor<4x8x1xi32>) -> tensor<4x8x16xf32>",
+        ("tensor<64x16xf32>", "tensor<4x8x1xi32>"),
+        "([l, k], [i, j, m])->([i, j, k]) {i=4, j=8, k=16, l=64, m=1} reduction={l} need_replication={m}",
+    ),
+    "scatter": (
+        '%0 = "stablehlo.scatter"(%arg0, %arg1, %arg2) <{scatter_dimension_numbers = #stablehlo.scatter<'
+        "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
+        f" index_vector_dim = 1>}}> {_ADD} : (tensor<64x16xf32>, tensor<8x1xi32>, tensor<8x16xf32>) -> tensor<64x16xf32>",
+        ("tensor<64x16xf32>", "tensor<8x1xi32>", "tensor<8x16xf32>"),
+        "([k, j], [i, l], [i, j])->([k, j]) {i=8, j=16, k=64, l=1} reduction={i} need_replication={l}",
+    ),
+    "sort": (
+        '%0 = "stablehlo.sort"(%arg0) <{dimension = 1 : i64}> ({\n^bb0(%x: tensor<f32>, %y: tensor<f32>):\n'
+        "%s = stablehlo.compare LT, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+        "stablehlo.return %s : tensor<i1>\n}) : (tensor<4x32xf32>) -> tensor<4x32xf32>",
+        ("tensor<4x32xf32>",),
+        "([i, j])->([i, j]) {i=4, j=32} need_replication={j}",
+    ),
+    "reduce_window": (
+        '%c = stablehlo.constant dense<0.0> : tensor<f32>\n%0 = "stablehlo.reduce_window"(%arg0, %c)'
+        f" <{{window_dimensions = array<i64: 1, 4>, window_strides = array<i64: 1, 4>}}> {_ADD}"
+        " : (tensor<8x32xf32>, tensor<f32>) -> tensor<8x8xf32>",
+        ("tensor<8x32xf32>",),
+        "([i, j], [])->([i, j]) {i=8, j=8} permutation={j}",
+    ),
+    "convolution": (
+        "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}"
+        " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
+        " : (tensor<8x16x4xf32>, tensor<4x4x32xf32>) -> tensor<8x13x32xf32>",
+        ("tensor<8x16x4xf32>", "tensor<4x4x32xf32>"),
+        "([i, j, k], [m, k, l])->([i, j, l]) {i=8, j=13, k=4, l=32, m=4} reduction={k} need_replication={m}"
+        " permutation={j}",
+    ),
+    "cholesky": (
+        "%0 = stablehlo.cholesky %arg0 : tensor<2x4x4xf32>",
+        ("tensor<2x4x4xf32>",),
+        "([i, j, k])->([i, j, k]) {i=2, j=4, k=4} need_replication={j, k}",
+    ),
+    "fft": (
+        "%0 = stablehlo.fft %arg0, type = FFT, length = [16] : (tensor<4x16xcomplex<f32>>) -> tensor<4x16xcomplex<f32>>",
+        ("tensor<4x16xcomplex<f32>>",),
+        "([i, j])->([i, j]) {i=4, j=16} need_replication={j}",
+    ),
+    "bitcast_convert": (
+        "%0 = stablehlo.bitcast_convert %arg0 : (tensor<4x2xui64>) -> tensor<4x2x2xui32>",
+        ("tensor<4x2xui64>",),
+        "([i, j])->([i, j, k]) {i=4, j=2, k=2} need_replication={k}",
+    ),
+    "unknown custom call": (
+        "%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4x2xf32>) -> tensor<4x2xf32>",
+        ("tensor<4x2xf32>",),
+        "([i, j])->([k, l]) {i=4, j=2, k=4, l=2} need_replication={i, j, k, l}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _TABLE)
+def test_published_rules(name: str) -> None:
+    text, arguments, expected = _TABLE[name]
+    assert str(rule_of(_op(text, *arguments))) == expected
+
+
+def test_a_rule_on_the_op_comes_first() -> None:
+    op = _op(
+        "%0 = stablehlo.custom_call @mine(%arg0) {sdy.sharding_rule = #sdy.op_sharding_rule<([i, j])->([j, i])"
+        " {i=4, j=2} need_replication={j}, custom>} : (tensor<4x2xf32>) -> tensor<2x4xf32>",
+        "tensor<4x2xf32>",
+    )
+    assert str(rule_of(op)) == "([i, j])->([j, i]) {i=4, j=2} need_replication={j}, custom"
+
+
+def test_users_register_rules_of_custom_calls() -> None:
+    @register("mine.transpose")
+    def transpose(op: Op) -> Rule:
+        rows, columns = op.operands[0].tensor.static_shape
+        return RuleBuilder(op).factor([0], [1], rows).factor([1], [0], columns).build()
+
+    op = _op("%0 = stablehlo.custom_call @mine.transpose(%arg0) : (tensor<4x2xf32>) -> tensor<2x4xf32>", "tensor<4x2xf32>")
+    assert str(rule_of(op)) == "([i, j])->([j, i]) {i=4, j=2}"
+
+
+def test_every_rule_is_of_a_declared_op() -> None:
+    assert [name for name in rules() if name not in OPS] == []
+
+
+#: Ops that are data-flow edges, ends of blocks, calls, or of dynamic or single-device programs.
+_WITHOUT = frozenset(
+    "stablehlo." + name
+    for name in (
+        "after_all async_done async_start case composite custom_call get_dimension_size get_tuple_element if"
+        " partition_id replica_id return rng set_dimension_size tuple while dynamic_broadcast_in_dim dynamic_conv"
+        " dynamic_gather dynamic_iota dynamic_pad dynamic_reshape real_dynamic_slice"
+    ).split()
+)
+
+
+def test_every_stablehlo_op_has_a_rule() -> None:
+    names = {name for name in OPS if name.startswith("stablehlo.")}
+    assert names - set(rules()) == _WITHOUT & names
+
+
+def test_dimensions_nobody_maps_stay_whole() -> None:
+    op = _op("%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4xf32>) -> tensor<2xf32>", "tensor<4xf32>")
+    assert replicated_rule(op).kinds == ("replicate", "replicate")
