@@ -76,10 +76,6 @@ class Literal:
             raise ValueError(f"a literal of shape {self._shape} is no array")
         return self._array
 
-    def relayout(self, layout: Layout | Sequence[int]) -> Literal:
-        """The same values in another layout."""
-        return Literal(self.array(), layout=layout)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.array(), dtype=dtype, copy=copy)
 

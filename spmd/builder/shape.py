@@ -240,9 +240,6 @@ class Shape:
     def is_token(self) -> bool:
         return self.primitive_type is TOKEN
 
-    def is_scalar(self) -> bool:
-        return self.is_array() and not self.sizes
-
     def is_static(self) -> bool:
         return not any(self.dynamic) and all(shape.is_static() for shape in self.parts)
 

@@ -249,7 +249,11 @@ def test_pad() -> None:
         builder.Pad(builder.Parameter(0, Shape("f32[2,2]"), "x"), builder.ConstantR0(9.0), config)
         return compute(builder, x)
 
-    equal(padded(PaddingConfig([(1, 0, 0), (0, 2, 1)])), [[9, 9, 9, 9, 9], [1, 9, 2, 9, 9], [3, 9, 4, 9, 9]])
+    config = PaddingConfig()
+    config.add_dimensions(low=1)
+    config.add_dimensions(high=2, interior=1)
+    assert config == PaddingConfig([(1, 0, 0), (0, 2, 1)])
+    equal(padded(config), [[9, 9, 9, 9, 9], [1, 9, 2, 9, 9], [3, 9, 4, 9, 9]])
     equal(padded(PaddingConfig([(0, 0, 0), (0, 0, 0)])), x)
     equal(padded(PaddingConfig([(-1, 0, 0), (0, -1, 1)])), [[3, 9]])
 

@@ -67,6 +67,8 @@ def test_questions_to_a_shape() -> None:
     assert both.leaf_count() == 3
     assert [str(leaf) for leaf in both.leaves()] == ["f32[2,3]{0,1}", "token[]", "s32[]"]
     assert ShapeUtil.MakeTupleShape([ShapeUtil.MakeShape(S32, [])]) == Shape("(s32[])")
+    assert ShapeUtil.MakeShapeWithLayout(F32, [2, 3], [0, 1]) == shape
+    assert ShapeUtil.MakeTokenShape() == Shape.token_shape().with_major_to_minor_layout_if_absent()
     assert Shape("s32[<=4]").is_dynamic()
 
 
@@ -142,6 +144,11 @@ def test_what_python_numbers_become() -> None:
     values = [1, 2**40, 1.5, True, 1j, [np.float64(2)], np.float16(1)]
     texts = ["s32[]", "s64[]", "f32[]", "pred[]", "c64[]", "f64[1]", "f16[]"]
     assert [Literal(value).shape().brief for value in values] == texts
+    assert LiteralUtil.CreateR0(2, "f64") == Literal(np.float64(2))
+    assert LiteralUtil.CreateR1([1.0]) == Literal([1.0])
+    assert LiteralUtil.CreateR2([[True]]) == Literal([[True]])
+    with pytest.raises(ValueError, match="rank 1 where rank 0 is needed"):
+        LiteralUtil.CreateR0([1])
     with pytest.raises(ValueError, match="no array of numbers"):
         Literal("text")
     with pytest.raises(ValueError, match=r"dimensions \[2\] for the shape f32\[3\]"):
