@@ -102,11 +102,9 @@ class _Runner:
         wanted: list[Axes] = []
         for factor in range(len(rule.sizes)):
             way = NONE if factor in rule.blocked else direction(factor)
-            wanted.append(() if way == NONE else _compatible(step, axes, factor, way))
+            wanted.append(() if way == NONE else _compatible(step, axes, factor, way, self.allowed))
         if not any(wanted):
             return []
-        if self.allowed is not None:
-            wanted = [_prefix(have, lambda axis: axis in self.allowed) for have in wanted]  # type: ignore[operator]
         order = _order(step, axes, wanted, self.mesh)
         grown: list[Spec] = []
         tensors = [*range(step.count, len(step.specs)), *range(step.count)]
@@ -223,8 +221,13 @@ def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
         spec.dimensions[dimension] = joined + overflow
 
 
-def _compatible(step: Step, axes: list[dict[int, _Factor]], factor: int, way: str) -> Axes:
-    """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them."""
+def _compatible(
+    step: Step, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
+) -> Axes:
+    """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
+
+    With `allowed` no other atoms are looked at.
+    """
     operands, results = axes[: step.count], axes[step.count :]
     first, second = (results, operands) if way == BACKWARD else (operands, results)
     merged: Axes = ()
@@ -236,7 +239,7 @@ def _compatible(step: Step, axes: list[dict[int, _Factor]], factor: int, way: st
             entry = tensor.get(factor)
             if entry is None:
                 continue
-            have = entry.axes
+            have = entry.axes if allowed is None else _allowed_part(entry.axes, allowed)
             common = 0
             while common < min(len(merged), len(have)) and merged[common] == have[common]:
                 common += 1
@@ -263,9 +266,10 @@ def _order(step: Step, axes: list[dict[int, _Factor]], wanted: list[Axes], mesh:
     return [entry[3] for entry in sorted(keyed)]
 
 
-def _prefix(axes: Axes, holds: Callable[[int], bool]) -> Axes:
+def _allowed_part(axes: Axes, allowed: frozenset[int]) -> Axes:
+    """`axes` up to the first that is not allowed."""
     for index, axis in enumerate(axes):
-        if not holds(axis):
+        if axis not in allowed:
             return axes[:index]
     return axes
 
