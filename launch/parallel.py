@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
     from spmd.ir import Module
+    from spmd.runtime.executable import Executable
     from spmd.runtime.process import Process
 
 
@@ -88,6 +89,20 @@ class Ranks:
     different: bool = False
     sends: tuple[set[int], ...] = ()
     receives: tuple[set[int], ...] = ()
+
+    def compare(self, executable: "Executable") -> None:
+        """CollectiveError, on all ranks, when the texts of different programs show that they will not meet."""
+        from spmd.compiler.lower import Lowering
+        from spmd.errors import CollectiveError
+        from spmd.runtime.agreement import course, disagreement
+
+        if self.world is None or not self.different:
+            return
+        function = executable.module.function(executable.function)
+        own = course(Lowering(executable.module, executable.options), function, self.world.rank)
+        fault = disagreement(self.world.exchange(own))
+        if fault is not None:
+            raise CollectiveError(fault)
 
     @classmethod
     def meet(cls, module: "Module", function: str) -> "Ranks":

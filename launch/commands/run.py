@@ -111,6 +111,7 @@ def _as_this_rank(
     executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
     process = executable.process
     plan.connect(process)
+    plan.compare(executable)
     inputs = executable.shard(*_arguments(args, module, process.rank))
     with parallel.streams(args, process):
         if args.profile:

@@ -13,6 +13,7 @@ from collectives.threads import ThreadCommunicator, run
 from spmd.errors import CollectiveError, CompileError, ExecutionError
 from spmd.ir import Module
 from spmd.kernels.communication import connect, endpoints
+from spmd.runtime.agreement import course, disagreement
 from spmd.runtime.executable import Executable, grid_of
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
@@ -46,6 +47,8 @@ def run_parallel(
     if [len(row) for row in table] != [grid.num_partitions] * grid.num_replicas:
         raise CompileError(f"programs come in rows of {[len(row) for row in table]}, the process grid is {grid}")
     executables = _compiled([program for row in table for program in row], grid, function, options)
+    if len({id(executable) for executable in executables}) > 1:
+        _check_agreement(executables)
     given = inputs or [()] * grid.size
     for name, entries in (("inputs", given), ("infeed", infeed), ("outfeed", outfeed)):
         if entries is not None and len(entries) != grid.size:
@@ -83,6 +86,19 @@ def _grid_of(module: Programs, table: Sequence[Sequence[Any]]) -> ProcessGrid:
     if isinstance(module, Executable):
         return module.grid
     return grid_of(module) if isinstance(module, Module) else ProcessGrid(len(table), len(table[0]))
+
+
+def _check_agreement(executables: Sequence[Executable]) -> None:
+    """CollectiveError when the texts of different programs show that their processes will not meet."""
+    from spmd.compiler.lower import Lowering
+
+    courses = []
+    for rank, executable in enumerate(executables):
+        function = executable.module.function(executable.function)
+        courses.append(course(Lowering(executable.module, executable.options), function, rank))
+    fault = disagreement(courses)
+    if fault is not None:
+        raise CollectiveError(fault)
 
 
 def _compiled(

@@ -1,0 +1,72 @@
+"""What the texts of different programs show of their agreement."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.runtime.agreement import Course, Meeting, disagreement
+
+A, B = Meeting("all_reduce of 1 float32", "a:1", (0, 1)), Meeting("all_gather of 1 float32", "a:2", (0, 1))
+THREE = Meeting("barrier", "a:3", (0, 1, 2))
+
+
+def shift(source: int | None, what: str = "collective_permute") -> Meeting:
+    return Meeting(what, "a:4", (), source)
+
+
+def play(*meetings: list[Meeting]) -> str | None:
+    return disagreement([Course(tuple(course)) for course in meetings])
+
+
+def test_programs_that_come_to_the_same_agree() -> None:
+    assert play([A, B, THREE], [A, B, THREE], [THREE]) is None
+    elsewhere = Meeting(A.what, "b:9", A.members)
+    assert play([A], [elsewhere]) is None
+
+
+def test_another_order_another_group_and_an_end_too_early_are_disagreements() -> None:
+    crossed = str(play([A, B], [B, A]))
+    assert "process 0: all_reduce of 1 float32 among [0, 1] at a:1\n  process 1: all_gather" in crossed
+    assert "process 1: has ended" in str(play([A], []))
+    other = Meeting(A.what, "b:1", (1, 0))
+    assert "among [1, 0] at b:1" in str(play([A], [other]))
+
+
+def test_groups_that_wait_for_each_other_in_a_circle() -> None:
+    pairs = [Meeting("barrier", f"{i}", tuple(sorted((i, (i + 1) % 3)))) for i in range(3)]
+    assert play([pairs[0], pairs[2]], [pairs[1], pairs[0]], [pairs[2], pairs[1]]) is not None
+    assert play([pairs[0], pairs[2]], [pairs[0], pairs[1]], [pairs[1], pairs[2]]) is None
+
+
+def test_permutes_wait_for_their_sources_alone() -> None:
+    assert play([shift(1), A], [shift(0), A]) is None
+    assert play([shift(None), A], [A, shift(0)]) is None
+    assert play([A, shift(None)], [shift(0), A]) is not None
+    assert play([shift(1)], [shift(0, "collective_permute of another shape")]) is not None
+
+
+def test_what_control_flow_hides_is_not_judged() -> None:
+    assert disagreement([Course((A,)), Course((), known=False)]) is None
+    assert disagreement([Course((A,)), Course((B,), known=False)]) is not None
+
+
+PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<GROUPS> : tensor<1x2xi64>}
+    : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}"""
+
+
+def test_different_programs_are_compared_before_they_run() -> None:
+    grid, inputs = spmd.ProcessGrid(2, 1), [(np.ones(2, np.float32),)] * 2
+    one, other, alike = (
+        spmd.parse(PROGRAM.replace("GROUPS", groups), name=name)
+        for name, groups in (("one", "[[0, 1]]"), ("other", "[[1, 0]]"), ("alike", "[[0, 1]]"))
+    )
+    with pytest.raises(spmd.CollectiveError) as caught:
+        spmd.run_parallel([[one], [other]], grid, inputs)
+    assert "process 0: all_reduce add of 2 float32 among [0, 1] at one:2:8" in str(caught.value)
+    assert "process 1: all_reduce add of 2 float32 among [1, 0] at other:2:8" in str(caught.value)
+    assert "deadlock" not in str(caught.value)
+    for (total,) in spmd.run_parallel([[one], [alike]], grid, inputs):
+        np.testing.assert_array_equal(total, [2, 2])
