@@ -175,9 +175,13 @@ def create_buffer(op: Op, context: Context) -> Kernel:
     return Kernel(lambda *_: np.zeros(shape, dtype))
 
 
+#: Ops that older frontends called by another name.
+_RENAMED = {"mhlo.topk": "top_k"}
+
+
 def _as_op(name: str) -> Maker | None:
     """The op that older frontends wrote as a call `mhlo.<op>`: in CHLO, or in StableHLO."""
-    short = name.removeprefix("mhlo.")
+    short = _RENAMED.get(name, name.removeprefix("mhlo."))
     for full in (f"chlo.{short}", f"stablehlo.{short}"):
         if full in KERNELS and full in OPS:
             return lambda op, context: make_kernel(_renamed(op, full), context)

@@ -83,7 +83,7 @@ def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, mo
 
     def call(operand: Array, indices: Array, updates: Array, out: Array | None = None) -> Array:
         here = out is operand and compute == dtype and operand.flags.c_contiguous
-        base = operand if here else operand.astype(compute, order="C")
+        base = operand if here else np.array(operand, compute, order="C")
         updates = updates.transpose(arrange).astype(compute, copy=False)
         starts = placement.starts(indices)
         if unit is not None:
@@ -197,7 +197,7 @@ def _general(op: Op, context: Context, placement: Placement, arrange: list[int])
     def call(*arrays: Array) -> Any:
         inputs, indices, updates = arrays[:count], arrays[count], arrays[count + 1 : 2 * count + 1]
         captured = arrays[2 * count + 1 :]
-        results = [array.astype(dtype, order="C") for array, dtype in zip(inputs, dtypes, strict=True)]
+        results = [np.array(array, dtype, order="C") for array, dtype in zip(inputs, dtypes, strict=True)]
         tables = [result.reshape(table) for result in results]
         starts = placement.starts(indices)
         chosen = [_selected(placement, starts, update.transpose(arrange)) for update in updates]

@@ -165,3 +165,12 @@ def test_empty_gather_and_scatter() -> None:
         op(scatter_text(n, monoid("add", "f32")), [x, indices, updates], ("f32", (40, 3))), x, indices, updates
     )
     assert got.shape == (40, 3)
+
+
+@pytest.mark.parametrize("body", ["add", "any"])
+def test_scatter_into_a_scalar(body: str) -> None:
+    n = Numbers((), [], np.zeros(0, np.int64), 0, [], [], [], [], [], ())
+    x, update = np.asarray(np.int32(5)), np.asarray(np.int32(2))
+    text = scatter_text(n, monoid("add", "i32") if body == "add" else ORDERED)
+    (got,) = here(op(text, [x, n.indices, update], ("i32", ())), x, n.indices, update)
+    assert int(got) == (7 if body == "add" else 17)
