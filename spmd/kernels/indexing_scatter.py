@@ -128,7 +128,7 @@ def _single_slice(placement: Placement, monoid: Monoid | None) -> Any:
             if low >= high:
                 return
             target[axis], source[axis] = slice(low, high), slice(low - first, high - first)
-        part, values = base[tuple(target)], updates.reshape(sizes)[tuple(source)]
+        part, values = base[(*target, ...)], updates.reshape(sizes)[(*source, ...)]
         if monoid is None:
             part[...] = values
         else:
