@@ -151,6 +151,9 @@ class _Verifier:
             fault = next(self._symbol_faults(op, definition), None)
         if fault is None and isinstance(op, Function):
             fault = _function_fault(op)
+        if fault is None and isinstance(op, Module):
+            bare = [name for name in op.discardable if "." not in name]
+            fault = ("", f"a module's attributes name their dialect, got {listed(bare)}") if bare else None
         if fault is None and op.name == "func.return":
             fault = self._return_fault(op)
         if fault is not None:
@@ -319,7 +322,7 @@ def _function_fault(function: Function) -> tuple[str, str] | None:
         if given and len(given) != len(types):
             return "", f"{name} has an entry for each of {len(types)} values, got {len(given)}"
     if function.is_declaration:
-        return None
+        return ("", "a declaration is private, got a public one") if function.is_public else None
     entry = function.regions[0].blocks[0]
     arguments = tuple(argument.type for argument in entry.arguments)
     if arguments != declared.inputs:

@@ -88,6 +88,8 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
         ("func.func @f(%a: tensor<i1>) -> tensor<i8> {\n return %a : tensor<i1>\n}", "returns what it declares"),
         ("func.func @f() {\n func.call @g() : () -> ()\n func.return\n}", "no function @g"),
         ("func.func private @f()\nfunc.func private @f()", "@f twice"),
+        ("func.func @f()", "a declaration is private"),
+        ("module attributes {bare = 1 : i32} {}", "name their dialect, got bare"),
         ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "ends with func.return"),
         (
             "func.func @f(%a: tensor<f32>) {\n %0 = func.call @g(%a) : (tensor<f32>) -> tensor<i32>\n func.return\n}\n"
