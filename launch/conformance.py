@@ -111,13 +111,19 @@ def _check_printing(module: object) -> str | None:
 
 def _run(module: object) -> str | None:
     import spmd
+    from collectives.threads import solitary
     from spmd.ir import Module
+    from spmd.runtime.process import Process
 
     assert isinstance(module, Module)
     name = entry_point(module)
     if name is not None:
         executable = spmd.compile(module, function=name)
-        executable()
+        if executable.grid.size == 1:
+            # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
+            executable.run(Process(executable.grid, solitary()), ())
+        else:
+            executable()
     return None
 
 

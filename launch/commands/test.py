@@ -9,8 +9,12 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from launch.conformance import Case, check_case, read_cases
+
+if TYPE_CHECKING:
+    from collectives.communicator import Communicator
 
 HELP = "run conformance files: programs with their own checks, or with errors expected at marked lines"
 
@@ -28,7 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     cases = [case for case in read_cases(args.paths) if args.keyword in case.name]
     passed = failed = 0
-    for name, problem in _outcomes(cases, args.jobs, not args.no_run):
+    world = _ranks()
+    outcomes = _outcomes(cases, args.jobs if world is None else 1, not args.no_run)
+    if world is not None:
+        outcomes = _of_all(world, outcomes)
+        if world.rank:
+            return max((problem is not None for _, problem in outcomes), default=True)
+    for name, problem in outcomes:
         passed += problem is None
         failed += problem is not None
         if problem is not None:
@@ -38,6 +48,22 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
+
+
+def _ranks() -> Communicator | None:
+    """All ranks when there are several: they take each module together."""
+    from spmd.runtime.world import ranks, under_mpi
+
+    world = ranks() if under_mpi() else None
+    return world if world is not None and world.size > 1 else None
+
+
+def _of_all(world: Communicator, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
+    """A module passes when it passes on every rank."""
+    for name, problem in outcomes:
+        problems = {rank: other for rank, other in enumerate(world.exchange(problem)) if other is not None}
+        first = next(iter(problems.items()), None)
+        yield name, None if first is None else f"on rank {first[0]}: {first[1]}"
 
 
 def _outcomes(cases: list[Case], jobs: int, execute: bool) -> Iterator[Outcome]:

@@ -52,6 +52,23 @@ func.func @main() -> tensor<f32> {
 }
 }"""
 
+CHECKED = """module {
+  func.func @sum(%x: tensor<i32>) -> tensor<i32> {
+    %0 = "stablehlo.cross-replica-sum"(%x) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}
+      : (tensor<i32>) -> tensor<i32>
+    func.return %0 : tensor<i32>
+  }
+  func.func @main() {
+    %a = stablehlo.constant dense<1> : tensor<i32>
+    %b = stablehlo.constant dense<2> : tensor<i32>
+    %r:2 = "interpreter.run_parallel"(%a, %b) {programs = [[@sum], [@sum]]}
+      : (tensor<i32>, tensor<i32>) -> (tensor<i32>, tensor<i32>)
+    check.expect_eq_const %r#0, dense<3> : tensor<i32>
+    check.expect_eq_const %r#1, dense<WANTED> : tensor<i32>
+    func.return
+  }
+}"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -102,6 +119,14 @@ def test_a_channel_without_its_other_end_is_told_before_the_programs_run(folder:
     done = run(mpmd("sender", "idle", "idle"), folder)
     assert done.returncode != 0
     assert "process 0 sends on channel 3, and no process receives from it" in done.stderr
+
+
+@pytest.mark.parametrize(("wanted", "last"), [("3", "1 passed, 0 failed"), ("4", "0 passed, 1 failed")])
+def test_conformance_files_run_their_processes_as_ranks(folder: Path, wanted: str, last: str) -> None:
+    (folder / "checked.mlir").write_text(CHECKED.replace("WANTED", wanted))
+    done = run([*SPMD, "launch", "-n", "2", "--", *SPMD, "test", "checked.mlir"], folder)
+    assert done.stdout.splitlines()[-1] == last
+    assert (done.returncode == 0) == (wanted == "3")
 
 
 def test_a_grid_that_does_not_fit_the_ranks_is_told_with_both(folder: Path) -> None:
