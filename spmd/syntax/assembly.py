@@ -7,7 +7,8 @@ The notation is that of MLIR's declarative assembly formats:
     operands, results             all operands (values), or with type(...) all operands' or results' types
     type($name), type(results)    types
     functional-type(operands, results)   `(types) -> types`; the arguments may be left out
-    attr-dict                     the attributes that the form does not name; attr-dict-with-keyword puts `attributes` first
+    attr-dict                     the attributes that the form does not name
+    attr-dict-with-keyword        the same behind the word `attributes`
     custom<Name>(...)             a directive that spmd/syntax/forms defines by that name
     ref($name)                    an argument of a custom directive that it looks at only
     (...^...)?                    printed when the element marked ^ is there; (...):(...)? with an alternative
@@ -80,7 +81,7 @@ def custom(name: str) -> Callable[[type[Directive]], type[Directive]]:
 class Form:
     """A compiled form."""
 
-    __slots__ = ("assembly", "definition", "name", "parsers", "pieces", "whole")
+    __slots__ = ("assembly", "definition", "name", "parsers", "pieces")
 
     def __init__(self, definition: OpDef, assembly: str) -> None:
         self.definition = definition
@@ -88,9 +89,8 @@ class Form:
         self.assembly = assembly
         elements = Compiler(definition, assembly).elements()
         self.parsers = tuple(element.parse for element in elements)
-        self.pieces, _ = spaced(elements, Spacing())
-        #: A form of one custom directive may decline to print an op (None), which is then printed generically.
-        self.whole = len(elements) == 1
+        #: A form that is one directive sees to its own spaces.
+        self.pieces = (elements[0].print,) if len(elements) == 1 else spaced(elements, Spacing())
 
     def print(self, printer: Printer, op: Op) -> str:
         """The text behind the op's name."""
@@ -140,9 +140,9 @@ class Spacing:
         return lead
 
 
-def spaced(elements: list[Directive], spacing: Spacing) -> tuple[list[Piece], Spacing]:
+def spaced(elements: list[Directive], spacing: Spacing) -> tuple[Piece, ...]:
     """What prints each element with the space before it."""
-    return [_piece(element, spacing) for element in elements], spacing
+    return tuple(_piece(element, spacing) for element in elements)
 
 
 def _piece(element: Directive, spacing: Spacing) -> Piece:
@@ -221,8 +221,8 @@ class Optional(Directive):
 
     def pieces(self, spacing: Spacing) -> Piece:
         start = Spacing(spacing.space, spacing.punctuation)
-        inner, _ = spaced(self.elements, spacing)
-        other, _ = spaced(self.otherwise, start)
+        inner = spaced(self.elements, spacing)
+        other = spaced(self.otherwise, start)
 
         def piece(printer: Printer, op: Op) -> str:
             return "".join(part(printer, op) for part in (inner if self.anchor.present(op) else other))

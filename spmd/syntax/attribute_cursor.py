@@ -32,7 +32,7 @@ from spmd.attributes import (
     TypeAttr,
 )
 from spmd.dialects.structs import STRUCTS, StructAttribute
-from spmd.syntax.cursor import Cursor, _tidy
+from spmd.syntax.cursor import Cursor
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
 from spmd.syntax.literals import float_bits, hex_bits, parse_elements, unquote
@@ -330,7 +330,7 @@ class AttributeCursor(Cursor):
             depth += (part == "<") - (part == ">")
             self.position += 1
             if depth == 0:
-                return AffineMapAttr(token + _tidy(" ".join(self.tokens[start : self.position])))
+                return AffineMapAttr(token + self._between(start, self.position))
 
     def _location(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         return LocationAttr(f"loc({self.location()})")
@@ -344,7 +344,7 @@ class AttributeCursor(Cursor):
         else:
             if self.tokens[self.position] != "(":
                 self.expected("'('")
-            inner = _tidy(self.balanced())[1:-1]
+            inner = self.balanced()[1:-1]
         return self.names.location_aliases.get(inner, inner)
 
     # --- dialects ---
@@ -379,7 +379,7 @@ class AttributeCursor(Cursor):
         dialect, dot, mnemonic = self.tokens[position][1:].partition(".")
         self.position += 1
         if dialect not in _KNOWN_DIALECTS:
-            body = _tidy(self.balanced()) if self.tokens[self.position] == "<" else ""
+            body = self.balanced() if self.tokens[self.position] == "<" else ""
             return OpaqueAttr(
                 self.text if self.text and not self.tokens[self.position] else f"#{dialect}{dot}{mnemonic}{body}"
             )

@@ -328,7 +328,7 @@ class Cursor:
         if "." not in name and self.tokens[self.position] != "<":
             self.fail(f"undefined type alias '{name}'", position)
         if self.tokens[self.position] == "<":
-            return t.OpaqueType(name + _tidy(self.balanced()))
+            return t.OpaqueType(name + self.balanced())
         return t.OpaqueType(name)
 
     def _dimensions(self) -> tuple[int | None, ...]:
@@ -436,7 +436,7 @@ class Cursor:
             self.expected("an attribute")
         self.position += 1
         if self.tokens[self.position] == "<":
-            return token + _tidy(self.balanced())
+            return token + self.balanced()
         return token
 
     def _memref(self) -> t.Type:
@@ -453,7 +453,7 @@ class Cursor:
         text = self.attribute_text()
         while self.tokens[self.position] not in (",", ">", ""):
             text += " " + self.attribute_text()
-        return _tidy(text)
+        return text
 
     def _complex(self) -> t.Type:
         self.expect("<")
@@ -471,7 +471,7 @@ class Cursor:
         return t.TupleType(self.type_list(">"))
 
     def _vector(self) -> t.Type:
-        return t.OpaqueType("vector" + _tidy(self.balanced()))
+        return t.OpaqueType("vector" + self.balanced())
 
     def _token(self, position: int) -> t.Type:
         return t.TOKEN
@@ -603,11 +603,6 @@ class _Parameters:
         zero_point = cursor.integer("a zero point") if cursor.take(":") else 0
         self.scales.append(scale)
         self.zero_points.append(zero_point)
-
-
-def _tidy(text: str) -> str:
-    """Balanced text without the spaces that no token needs."""
-    return re.sub(r" ?([<>\[\](){},:=]) ?", r"\1", text).replace(",", ", ")
 
 
 def _is_integer_type(token: str) -> bool:

@@ -188,9 +188,16 @@ class Tokens:
     def split(self, position: int) -> None:
         """Replaces the composite token at `position` by its parts."""
         parts = split_parts(self.list[position])
-        if len(parts) > 1:
-            self._splits.append(self.base + position)
-            self.list[position : position + 1] = parts
+        if len(parts) < 2:
+            return
+        number = self.base + position
+        self._splits.append(number)
+        self.list[position : position + 1] = parts
+        for index in range(len(self._pieces) - 1, -1, -1):
+            first, start, end = self._pieces[index]
+            if first <= number:
+                break
+            self._pieces[index] = (first + len(parts) - 1, start, end)
 
     def offset(self, number: int) -> int:
         """Where in the text token `number` starts."""

@@ -29,6 +29,7 @@ _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE 
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
+_LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
 _COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
 
@@ -81,7 +82,7 @@ class Parser(AttributeCursor):
         if not (self.tokens[self.position] and self.tokens[position]) and not self.stream.at_end:
             raise OutOfTokens
         place = self.stream.offset(self.stream.base + position) + offset
-        found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), message)]
+        found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), _shortened(message))]
         if also:
             found.append(Diagnostic(Location(self.source, place), also))
         raise ParseError(found)
@@ -101,7 +102,13 @@ class Parser(AttributeCursor):
         return place
 
     def fail_number(self, number: int, message: str) -> NoReturn:
-        raise ParseError(message, TokenLocation(self.stream, number))
+        raise ParseError(_shortened(message), TokenLocation(self.stream, number))
+
+    def _between(self, start: int, end: int) -> str:
+        base = self.stream.base
+        last = base + end - 1
+        text = self.source.text[self.stream.offset(base + start) : self.stream.offset(last)] + self.tokens[end - 1]
+        return " ".join(self.tokens[start:end]) if "//" in text else " ".join(text.split())
 
     def split(self) -> None:
         self.stream.split(self.position)
@@ -654,6 +661,10 @@ class Parser(AttributeCursor):
 
 _FORMS: dict[str, Form] = {}
 _REQUIRED: dict[str, tuple[str, ...]] = {}
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "..."
 
 
 def decode(data: str | bytes, name: str) -> Source:

@@ -1,0 +1,191 @@
+"""Constants: each literal is the element the specification says, rounded once, and prints back to the same bits."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import spmd
+from spmd import types as t
+from spmd.attributes import DenseAttr, is_splat, same_bits
+from spmd.syntax import parse
+from spmd.syntax.attribute_printer import format_dense
+
+FLOATS = [e for e in t.ELEMENT_TYPES.values() if e.is_float and e.numpy is not None]
+NUMBERS = [e for e in t.ELEMENT_TYPES.values() if e.numpy is not None and not e.is_index]
+
+
+def constant(literal: str, type: str) -> DenseAttr:
+    module = parse(f"func.func @f() {{\n %0 = stablehlo.constant {literal} : {type}\n return }}")
+    value = module.functions[0].body.ops[0]["value"]
+    assert isinstance(value, DenseAttr)
+    return value
+
+
+def array(literal: str, type: str) -> np.ndarray:
+    return constant(literal, type).array
+
+
+@pytest.mark.parametrize(
+    ("literal", "type", "expected"),
+    [
+        ("dense<1>", "tensor<i8>", 1),
+        ("dense<-128>", "tensor<i8>", -128),
+        ("dense<255>", "tensor<i8>", -1),
+        ("dense<0xFF>", "tensor<i8>", -1),
+        ("dense<255>", "tensor<ui8>", 255),
+        ("dense<18446744073709551615>", "tensor<ui64>", 2**64 - 1),
+        ("dense<-8>", "tensor<i4>", -8),
+        ("dense<3>", "tensor<ui2>", 3),
+        ("dense<true>", "tensor<i1>", True),
+        ("dense<1.5>", "tensor<f32>", 1.5),
+        ("dense<0x7F800000>", "tensor<f32>", np.inf),
+        ("dense<0xC000>", "tensor<f16>", -2.0),
+        ("dense<0x3F80>", "tensor<bf16>", 1.0),
+        ("dense<1.0e400>", "tensor<f64>", np.inf),
+        ("dense<0.0>", "tensor<f8E8M0FNU>", 2.0**-127),
+        ("dense<(1.5, -2.0)>", "tensor<complex<f32>>", 1.5 - 2j),
+    ],
+)
+def test_a_scalar(literal: str, type: str, expected: object) -> None:
+    assert array(literal, type)[()] == expected
+
+
+@pytest.mark.parametrize(
+    ("literal", "type", "expected"),
+    [
+        ("dense<[[1, 2], [3, 4]]>", "tensor<2x2xi32>", [[1, 2], [3, 4]]),
+        ("dense<[1, // a comment\n 2]>", "tensor<2xi32>", [1, 2]),
+        ("dense<[]>", "tensor<0xf32>", []),
+        ("dense<>", "tensor<0x3xf32>", np.empty((0, 3))),
+        ("dense<[[], []]>", "tensor<2x0xi8>", np.empty((2, 0))),
+        ("dense<[true, false, true]>", "tensor<3xi1>", [True, False, True]),
+        ("dense<[(1.0, 2.0), (3.0, -0.5)]>", "tensor<2xcomplex<f64>>", [1 + 2j, 3 - 0.5j]),
+        ('dense<"0x0100FEFF">', "tensor<2xi16>", [1, -2]),
+        ('dense<"0x05">', "tensor<3xi1>", [True, False, True]),
+        ('dense<"0x0000803F">', "tensor<2x2xf32>", [[1, 1], [1, 1]]),
+        ('dense<"0x0F08">', "tensor<2xi4>", [-1, -8]),
+    ],
+)
+def test_an_array(literal: str, type: str, expected: object) -> None:
+    found = array(literal, type)
+    assert found.shape == np.shape(expected)
+    np.testing.assert_array_equal(found.astype(np.asarray(expected).dtype), expected)
+    assert not found.flags.writeable
+
+
+def test_a_splat_of_any_size_takes_no_memory() -> None:
+    made = constant("dense<1.0>", "tensor<100000x100000x1000xf32>")
+    assert is_splat(made.array)
+    assert format_dense(made) == "dense<1.000000e+00> : tensor<100000x100000x1000xf32>"
+
+
+@pytest.mark.parametrize(
+    ("literal", "type", "message"),
+    [
+        ("dense<256>", "tensor<i8>", "out of range"),
+        ("dense<-1>", "tensor<ui8>", "out of range"),
+        ("dense<0x1FF>", "tensor<i8>", "out of range"),
+        ("dense<1.5>", "tensor<i32>", "1.5"),
+        ("dense<2>", "tensor<i1>", "elements of type i1"),
+        ("dense<0x7F8000000>", "tensor<f32>", "more than the 32 bits"),
+        ("dense<[1, 2]>", "tensor<3xi32>", "does not match"),
+        ("dense<[[1], [2, 3]]>", "tensor<2x1xi32>", "does not match"),
+        ("dense<[1, [2]]>", "tensor<2xi32>", "does not match"),
+        ("dense<[1 2, 3]>", "tensor<2xi32>", "expected elements"),
+        ("dense<[1_0]>", "tensor<1xi32>", "expected elements"),
+        ("dense<nan>", "tensor<f32>", "expected elements"),
+        ("dense<1.0>", "tensor<?xf32>", "static shape"),
+        ("dense<>", "tensor<2xf32>", "expected 2 elements"),
+        ("dense<(1.0, 2.0, 3.0)>", "tensor<complex<f32>>", "pair"),
+        ('dense<"0x000">', "tensor<2xf32>", "odd number"),
+        ('dense<"0x0000">', "tensor<2xf32>", "2 bytes of data"),
+        ('dense<"0x0G">', "tensor<1xi8>", "'G'"),
+        ("dense<1>", "tensor<9223372036854775807x9223372036854775807xi8>", "larger than any array"),
+    ],
+)
+def test_a_constant_that_is_none(literal: str, type: str, message: str) -> None:
+    with pytest.raises(spmd.ParseError) as caught:
+        constant(literal, type)
+    assert message in str(caught.value)
+    assert caught.value.diagnostics[0].location.line == 2
+
+
+#: Decimal places enough to write any element narrower than f64, and the middle of any two.
+_PLACES = 400
+
+
+def exact(value: object) -> Fraction:
+    return Fraction(float(value))  # type: ignore[arg-type]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(FLOATS), st.integers(0, 2**64 - 1), st.sampled_from([-1, 0, 1]), st.integers(60, 300))
+def test_a_decimal_is_rounded_once(element: t.ElementType, seed: int, side: int, digits: int) -> None:
+    """Decimals beside the middle of two neighbours, nearer to it than float64 can tell, go to the right one."""
+    width = np.dtype(f"u{element.dtype.itemsize}")
+    bits = np.array([seed & ((1 << (element.bits - 1)) - 1)], dtype=width)
+    low, high = bits.view(element.dtype)[0], (bits + width.type(1)).view(element.dtype)[0]
+    assume(element.bits < 64 and np.isfinite(float(low)) and np.isfinite(float(high)) and low < high)
+    middle = (exact(low) + exact(high)) / 2 + side * Fraction(1, 10**digits)
+    scaled = middle * 10**_PLACES
+    assert scaled.denominator == 1
+    text = str(scaled.numerator).zfill(_PLACES + 1)
+    literal = f"{text[:-_PLACES]}.{text[-_PLACES:]}"
+    found = array(f"dense<{literal}>", f"tensor<{element}>").reshape(1)[0]
+    if side:
+        assert exact(found) == exact(high if side > 0 else low)
+    else:
+        assert exact(found) in (exact(low), exact(high))
+
+
+@pytest.mark.parametrize("element", NUMBERS, ids=str)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_any_bits_print_and_read_back(element: t.ElementType, data: st.DataObject) -> None:
+    """Short arrays as decimals, long ones as bytes; NaN payloads, infinities and signed zeros keep their bits."""
+    shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 3), (0, 2), (7, 20), (101,)]))
+    if element.is_boolean:
+        made = data.draw(hnp.arrays(np.bool_, shape))
+    elif element.bits < 8 and element.is_integer:
+        low, high = t.storage_range(element)
+        made = data.draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high))).astype(element.dtype)
+    else:
+        limit = min(element.bits, 8 * element.dtype.itemsize)
+        width = np.dtype(f"u{min(8, element.dtype.itemsize)}")
+        parts = 2 if element.is_complex and element.dtype.itemsize == 16 else 1
+        bits = st.integers(0, (1 << min(limit, 8 * width.itemsize)) - 1)
+        raw = data.draw(hnp.arrays(width, (*shape, parts), elements=bits))
+        made = np.ascontiguousarray(raw).view(element.dtype).reshape(shape)
+    type = t.TensorType(shape, element)
+    text = format_dense(DenseAttr(made, type))
+    again = constant(text.rpartition(" : ")[0], str(type)).array
+    assert same_bits(np.asarray(again), np.asarray(made)), text
+
+
+def test_long_lists_are_read_like_short_ones() -> None:
+    values = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
+    listed = ", ".join(repr(float(v)) for v in values)
+    np.testing.assert_array_equal(array(f"dense<[{listed}]>", "tensor<5000xf32>"), values)
+    integers = list(range(-2500, 2500))
+    assert array(f"dense<{integers}>", "tensor<5000xi16>").tolist() == integers
+    with pytest.raises(spmd.ParseError, match="out of range"):
+        array(f"dense<{[*integers, 40000, 70000]}>", "tensor<5002xi16>")
+
+
+def test_a_resource_of_the_file_is_a_constant() -> None:
+    text = """
+    func.func @f() {
+      %0 = stablehlo.constant dense_resource<key> : tensor<2xf32>
+      return
+    }
+    {-#
+      dialect_resources: { builtin: { key: "0x040000000000803F000000C0" } }
+    #-}
+    """
+    assert parse(text).functions[0].body.ops[0]["value"].array.tolist() == [1.0, -2.0]
+    with pytest.raises(spmd.ParseError, match="odd number"):
+        parse(text.replace("00C0", "00C"))

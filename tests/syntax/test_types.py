@@ -1,0 +1,125 @@
+"""Types: every spelling is read as the type it means and prints back; what is no type is refused at its place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import spmd
+from spmd import types as t
+from spmd.syntax import parse
+
+
+def read(text: str) -> t.Type:
+    function = parse(f"func.func private @f({text})").functions[0]
+    return function.type.inputs[0]
+
+
+@pytest.mark.parametrize("name", [name for name in t.ELEMENT_TYPES if name != "tf32"])
+def test_an_element_type_makes_tensors(name: str) -> None:
+    assert read(f"tensor<2x?x{name}>") is t.TensorType((2, None), t.ELEMENT_TYPES[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("tensor<f32>", t.TensorType((), t.F32)),
+        ("tensor<0x1xf32>", t.TensorType((0, 1), t.F32)),
+        ("tensor<4 x 5 x f32>", t.TensorType((4, 5), t.F32)),
+        ("tensor<4x5x\n  f32>", t.TensorType((4, 5), t.F32)),
+        ("tensor<2xsi32>", t.TensorType((2,), t.I32)),
+        ("tensor<*xf32>", t.UnrankedTensorType(t.F32)),
+        ("tensor<?x3xf32, #stablehlo.bounds<4, ?>>", t.TensorType((None, 3), t.F32, (4, None))),
+        ("tensor<?x3xf32, #stablehlo.type_extensions<bounds = [4, ?]>>", t.TensorType((None, 3), t.F32, (4, None))),
+        ("tensor<3xf32, #sparse.x<a>>", t.TensorType((3,), t.F32, None, "#sparse.x<a>")),
+        ("memref<2x?xf32>", t.BufferType((2, None), t.F32)),
+        ("memref<2xf32, strided<[1]>, 3>", t.BufferType((2,), t.F32, "strided<[1]>, 3")),
+        ("!stablehlo.token", t.TOKEN),
+        ("!stablehlo.future<tensor<f32>>", t.FutureType((t.TensorType((), t.F32),))),
+        ("tuple<>", t.TupleType(())),
+        ("tuple<tensor<f32>, tuple<!stablehlo.token>>", t.TupleType((t.TensorType((), t.F32), t.TupleType((t.TOKEN,))))),
+        ("(i1) -> ()", t.FunctionType((t.I1,), ())),
+        ("((i1) -> i1, i2) -> (i1, i2)", t.FunctionType((t.FunctionType((t.I1,), (t.I1,)), t.I2), (t.I1, t.I2))),
+        ("!some.type<a, [1, <2>]>", t.OpaqueType("!some.type<a, [1, <2>]>")),
+        ("vector<4xf32>", t.OpaqueType("vector<4xf32>")),
+    ],
+)
+def test_a_type_and_its_text(text: str, meant: t.Type) -> None:
+    assert read(text) is meant
+    assert read(str(meant)) is meant
+
+
+QUANTIZED = [
+    ("i8:f32, 0.1", t.QuantizedType(t.I8, t.F32, -128, 127, (0.1,), (0,))),
+    ("u8:f32, 0.5:128", t.QuantizedType(t.UI8, t.F32, 0, 255, (0.5,), (128,))),
+    ("ui8:bf16, 2.0", t.QuantizedType(t.UI8, t.BF16, 0, 255, (2.0,), (0,))),
+    ("i8<-127:127>:f32:1, {0.1:-3, 0.5}", t.QuantizedType(t.I8, t.F32, -127, 127, (0.1, 0.5), (-3, 0), 1)),
+    (
+        "i8:f32:{0:1, 1:2}, {{2.0:120, 3.0:127}, {1.0, 2.0}}",
+        t.QuantizedType(
+            t.I8, t.F32, -128, 127, (2.0, 3.0, 1.0, 2.0), (120, 127, 0, 0), None, ((0, 1), (1, 2)), (2, 2)
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), QUANTIZED)
+def test_a_quantized_type_and_its_text(text: str, meant: t.QuantizedType) -> None:
+    assert read(f"tensor<2x4x!quant.uniform<{text}>>") is t.TensorType((2, 4), meant) or meant.is_per_axis
+    assert read(f"!quant.uniform<{text}>") is meant
+    assert read(str(meant)) is meant
+
+
+@given(st.floats(min_value=1e-300, max_value=1e300), st.integers(-128, 127))
+def test_the_parameters_of_a_quantized_type_keep_every_bit(scale: float, zero_point: int) -> None:
+    made = t.QuantizedType(t.I8, t.F32, -128, 127, (scale,), (zero_point,))
+    assert read(str(made)) is made
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("tensor<3xf32, #stablehlo.bounds<4>>", 0, "dynamic dimensions"),
+        ("tensor<?x?xf32, #stablehlo.bounds<4>>", 0, "rank 2"),
+        ("tensor<?xf32, #stablehlo.bounds<x>>", 14, "bounds"),
+        ("!stablehlo.foo", 0, "unknown stablehlo type: foo"),
+        ("!quant.any<i8:f32>", 0, "unknown quant type"),
+        ("!alias", 0, "undefined type alias"),
+        ("tensor<99999999999999999999xf32>", 7, "64 bits"),
+        ("tensor<" + "1x" * 65 + "f32>", 7, "64 dimensions"),
+        ("tensor<2xtensor<f32>>", 9, "elements of type"),
+        ("tensor<2xf99>", 9, "expected a type"),
+        ("tensor<-1xf32>", 7, "expected a type"),
+        ("complex<tensor<f32>>", 8, "complex"),
+        ("i0", 0, "from 1 to"),
+        ("!quant.uniform<i8<5:3>:f32, 0.1>", 0, "(C3)"),
+        ("!quant.uniform<i8<-129:3>:f32, 0.1>", 0, "(C3)"),
+        ("!quant.uniform<i8:i32, 0.1>", 18, "(C4)"),
+        ("!quant.uniform<i8:f32, 0.0>", 0, "(C5)"),
+        ("!quant.uniform<i8:f32:-1, {0.1}>", 0, "(C11)"),
+        ("!quant.uniform<i64:f32, 0.1>", 15, "storage type"),
+        ("!quant.uniform<f8:f32, 0.1>", 15, "storage type"),
+        ("!quant.uniform<i8:f32, x>", 23, "scale"),
+        ("tensor<3x!quant.uniform<i8:f32:{0:2}, {0.1, 0.2}>>", 7, "do not divide"),
+    ],
+)
+def test_what_is_wrong_with_a_type_is_told_where_it_stands(text: str, column: int, message: str) -> None:
+    start = len("func.func private @f(") + 1
+    with pytest.raises(spmd.ParseError) as caught:
+        read(text)
+    (diagnostic,) = caught.value.diagnostics
+    assert message in diagnostic.message
+    assert diagnostic.location.column == start + column
+
+
+def test_types_by_alias() -> None:
+    module = parse(
+        """
+        !a = tensor<2xf32>
+        !q = !quant.uniform<i8:f32, 1.0>
+        !b = tuple<!a, tensor<1x!q>>
+        func.func private @f(!a, !b)
+        """
+    )
+    quantized = t.QuantizedType(t.I8, t.F32, -128, 127, (1.0,), (0,))
+    pair = t.TupleType((t.TensorType((2,), t.F32), t.TensorType((1,), quantized)))
+    assert module.functions[0].type.inputs == (t.TensorType((2,), t.F32), pair)
