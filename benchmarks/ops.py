@@ -26,7 +26,7 @@ REASONS = {
     "chlo.polygamma": "a series of zeta functions and a gamma function",
     "chlo.broadcast_polygamma": "a series of zeta functions and a gamma function",
     "chlo.bessel_i1e": "SciPy's Chebyshev series, one element at a time in compiled code",
-    "chlo.digamma": "SciPy's recurrence and asymptotic series, one element at a time in compiled code",
+    "chlo.digamma": "two expansions, each over the elements it serves, and a reflection",
     "chlo.lgamma": "a logarithm and a series for each element in compiled code",
     "chlo.zeta": "a sum and an Euler-Maclaurin tail of twenty terms",
     "chlo.broadcast_zeta": "a sum and an Euler-Maclaurin tail of twenty terms",

@@ -146,6 +146,24 @@ def keep(result: Any, out: Array | None = None) -> Any:
     return out
 
 
+#: Elements of large arrays that a function of many passes takes at a time.
+_BLOCK = 1 << 14
+
+
+def in_blocks(function: Call, operands: tuple[Any, ...], out: Array | None) -> Any:
+    """`function`, whose result has the first operand's dtype, run so that what it makes on the way stays in cache."""
+    first = operands[0]
+    together = all(x.shape == first.shape and x.flags.c_contiguous for x in operands)
+    if first.size <= _BLOCK or not together or (out is not None and not out.flags.c_contiguous):
+        return function(*operands, out=out)
+    result = np.empty(first.shape, first.dtype) if out is None else out
+    flat, target = [x.reshape(-1) for x in operands], result.reshape(-1)
+    for start in range(0, first.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        function(*(x[block] for x in flat), out=target[block])
+    return result
+
+
 def widened(function: Call, element: t.ElementType, arity: int, result: t.ElementType | None = None) -> Call:
     """`function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
 
@@ -168,7 +186,7 @@ def widened_complex(function: Call) -> Call:
     def call(*operands: Any, out: Array | None = None) -> Any:
         return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
 
-    return call
+    return lambda *operands, out=None: in_blocks(call, operands, out)
 
 
 @cache

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from spmd.kernels.late import Late
-from spmd.kernels.pointwise import Array, Call, keep, write
+from spmd.kernels.pointwise import Array, Call, in_blocks, keep, write
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
@@ -42,7 +42,7 @@ def by_width(single: Call, double: Call) -> Call:
     """`single` on f32, `double` on f64."""
 
     def call(*operands: Any, out: Array | None = None) -> Any:
-        return (single if operands[0].dtype == _F32 else double)(*operands, out=out)
+        return in_blocks(single if operands[0].dtype == _F32 else double, operands, out)
 
     return call
 
@@ -246,18 +246,47 @@ def _digamma_from_4(x: Array) -> Array:
     return np.asarray(np.log(x) - 0.5 / x - series - steps)
 
 
+#: (2j)! / B(2j) of the tail of the zeta function, highest order first.
+_ZETA_TAIL = (
+    -7.1661652561756670113e18, 1.8152105401943546773e17, -4.5979787224074726105e15, 1.1646782814350067249e14,
+    -2.950130727918164224e12, 7.47242496e10, -1.8924375803183791606e9, 47900160.0, -1209600.0, 30240.0, -720.0, 12.0,
+)  # fmt: skip
+_ZETA_TERMS = 10
+
+
 def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
     """The Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
 
     Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity
-    for even x, NaN for odd.
+    for even x, NaN for odd. Left of zero it is SciPy's.
     """
-    positive = q > 0
-    known = (x > 1) & (positive | ((x == np.floor(x)) & (q != np.floor(q))))
-    result = scipy_special.zeta(np.where(known, x, 2), np.where(known, q, 1))  # its domain errors are slow
-    pole = ~positive & (q == np.floor(q)) & (np.fmod(x, 2) == 0)
-    result = np.where(known, result, np.where((x == 1) | (pole & (x > 1)), np.inf, np.nan))
-    return keep(result.astype(np.result_type(x), copy=False), out)
+    right = (x > 1) & (q > 0)
+    result = _zeta_right_of_zero(np.where(right, x, 2.0), np.where(right, q, 1.0))
+    if np.count_nonzero(right) != right.size:
+        x, q = np.broadcast_arrays(x, q)
+        pole = (x > 1) & (q <= 0) & (q == np.floor(q)) & (np.fmod(x, 2) == 0)
+        result = np.where(right, result, np.where((x == 1) | pole, np.inf, np.nan))
+        left = (x > 1) & (q < 0) & (x == np.floor(x)) & (q != np.floor(q))
+        result[left] = scipy_special.zeta(x[left], q[left])
+    return keep(result, out)
+
+
+def _zeta_right_of_zero(x: Array, q: Array) -> Array:
+    """Ten terms and the Euler-Maclaurin formula for the others (Johansson, arXiv:1309.2877, formula 5)."""
+    power = np.negative(x)
+    total = np.power(q, power)
+    for term in range(1, _ZETA_TERMS):
+        total += np.power(q + term, power)
+    end = q + _ZETA_TERMS
+    last = np.power(end, power)
+    inverse_square = np.reciprocal(end * end)
+    tail = np.full_like(total, 1 / _ZETA_TAIL[0])
+    for order, coefficient in enumerate(_ZETA_TAIL[1:], start=1):
+        step = 2 * (len(_ZETA_TAIL) - order)
+        tail *= (x + step) * inverse_square * (x + (step - 1))
+        tail += 1 / coefficient
+    rest = last * (end / (x - 1) + 0.5 + tail * (x / end))
+    return np.asarray(np.where(last > total * 1e-30, total + rest, total))
 
 
 def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
@@ -266,8 +295,7 @@ def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
     result = factor * zeta(n + 1, x)
     if np.count_nonzero(n == 0):
         result = np.where(n == 0, digamma(x), result)
-    result = np.where((n < 0) | (n != np.floor(n)), np.nan, result)
-    return keep(result.astype(np.result_type(x), copy=False), out)
+    return keep(np.where((n < 0) | (n != np.floor(n)), np.nan, result), out)
 
 
 def bessel_i1e(x: Any, out: Array | None = None) -> Any:
@@ -278,9 +306,7 @@ def bessel_i1e(x: Any, out: Array | None = None) -> Any:
 def in_double(function: Call) -> Call:
     """`function` of f64, on f32 by way of f64."""
 
-    def call(*operands: Any, out: Array | None = None) -> Any:
-        if operands[0].dtype != _F32:
-            return function(*operands, out=out)
+    def single(*operands: Any, out: Array | None = None) -> Any:
         return write(function(*[x.astype(np.float64) for x in operands]), _F32, out)
 
-    return call
+    return by_width(single, function)
