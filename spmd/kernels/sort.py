@@ -47,7 +47,7 @@ def sorter(op: Op, context: Context) -> Kernel:
         # Rows are taken from the flat array: much cheaper than along an axis.
         flat = places if len(places) == 1 else places + np.arange(len(places))[:, None] * shape[axis]
         results = tuple(
-            _from_rows(places.astype(row.dtype) if counts else row.reshape(-1)[flat], shape, axis)
+            _from_rows(places.astype(row.dtype) if counts else row.reshape(-1).take(flat), shape, axis)
             for row, counts in zip(rows, counted, strict=True)
         )
         return results[0] if count == 1 else results
@@ -132,7 +132,8 @@ def _ordered_bits(array: Array) -> Array:
 def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
     width = dtype.itemsize
     sign = ordered.dtype.type(1 << (8 * width - 1))
-    flips = np.where(ordered & sign, sign, ~ordered.dtype.type(0))
+    one = ordered.dtype.type(1)
+    flips = ((ordered >> ordered.dtype.type(8 * width - 1)) - one) | sign
     values: Array = (ordered ^ flips).view(dtype)
     return values
 
@@ -177,9 +178,13 @@ def _code(values: Array, key: SortKey) -> Array:
 
 def _canonical(values: Array) -> Array:
     """Zeros without sign, NaNs all one."""
-    dtype = values.dtype
-    usual = np.abs(np.asarray(np.nan, np.float64)).astype(dtype)
-    kept: Array = np.where(values == dtype.type(0), dtype.type(0), np.where(np.isnan(values), usual, values))
+    bits = np.array(values).view(f"u{values.dtype.itemsize}")
+    minus_zero, strange = bits == bits.dtype.type(1 << (8 * values.dtype.itemsize - 1)), np.isnan(values)
+    if minus_zero.any():
+        bits[minus_zero] = 0
+    if strange.any():
+        bits[strange] = np.abs(np.asarray(np.nan, np.float64)).astype(values.dtype).view(bits.dtype)
+    kept: Array = bits.view(values.dtype)
     return kept
 
 
