@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: Each layer and the layers it may import when it is loaded, beside itself.
-BASE = {"spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir", "collectives.errors"}
+BASE = {"spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir", "spmd.collecting", "collectives.errors"}
 ALLOWED = {
     "collectives": set(),
     "spmd.dialects": BASE,

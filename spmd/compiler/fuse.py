@@ -207,6 +207,10 @@ def _take(step: Step, dying: list[Value], held: dict[Value, int], free: list[int
     return len(scratch) - 1
 
 
+#: An index of whole arrays, the shape of that block, and (input, index) for each narrow input.
+_Cut = tuple[tuple[Any, ...], tuple[int, ...], tuple[tuple[int, tuple[Any, ...]], ...]]
+
+
 def _blocked(
     block: Callable[..., None],
     shape: tuple[int, ...],
@@ -220,8 +224,8 @@ def _blocked(
     Inputs at `whole` have that shape, inputs at `narrow` have 1 in some dimensions, the others are scalars.
     """
     size = prod(shape)
-    flat_cuts = [(cut, extents, ()) for cut, extents in _cuts((size,))]
-    cuts = [
+    flat_cuts: list[_Cut] = [(cut, extents, ()) for cut, extents in _cuts((size,))]
+    cuts: list[_Cut] = [
         (cut, extents, tuple((index, _narrow_cut(cut, sizes)) for index, sizes in narrow.items()))
         for cut, extents in _cuts(shape)
     ]

@@ -156,7 +156,8 @@ def _close(most: int) -> Agree:
         parts = _ulps(actual, expected)
         if not parts:
             return _equal(actual, expected)
-        return np.logical_and.reduce([part <= most for part in parts])
+        close: Array = np.logical_and.reduce([part <= most for part in parts])
+        return close
 
     return agree
 

@@ -60,8 +60,8 @@ def scattered_products(geometry: Geometry, multiply: Callable[..., Array]) -> Ca
             part = images[start : start + step]
             products = multiply(part.reshape(-1, features), weights).reshape(*part.shape[:-1], count, outputs)
             for number, (source, target) in enumerate(routes):
-                place = result[(slice(start, start + step), *target)]
-                np.add(place, products[(slice(None), *source, number)], out=place)
+                place = result[start : start + step][(slice(None), *target)]
+                np.add(place, products[..., number, :][(slice(None), *source)], out=place)
         return arrange(result.reshape(batch, *extents, 1, outputs))
 
     def images_last(lhs: Array, rhs: Array) -> Array:
@@ -71,8 +71,8 @@ def scattered_products(geometry: Geometry, multiply: Callable[..., Array]) -> Ca
             part = images[start : start + step]
             products = multiply(weights, part.reshape(-1, features).T).reshape(count, outputs, *part.shape[:-1])
             for number, (source, target) in enumerate(routes):
-                place = result[(slice(None), slice(start, start + step), *target)]
-                np.add(place, products[(number, slice(None), slice(None), *source)], out=place)
+                place = result[:, start : start + step][(slice(None), slice(None), *target)]
+                np.add(place, products[number][(slice(None), slice(None), *source)], out=place)
         return arrange(result.reshape(1, outputs, batch, *extents))
 
     return features_last if last else images_last
