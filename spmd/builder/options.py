@@ -218,13 +218,17 @@ class Precision(enum.Enum):
     HIGHEST = "HIGHEST"
 
 
+#: Inside PrecisionConfig the name means its class attribute.
+_Precision = Precision
+
+
 @dataclass
 class PrecisionConfig:
     """Precision of each operand of a contraction."""
 
-    Precision: ClassVar[type[Precision]] = Precision
+    Precision: ClassVar[type[_Precision]] = _Precision
 
-    operand_precision: list[Precision | str] = field(default_factory=list)
+    operand_precision: list[_Precision | str] = field(default_factory=list)
 
 
 def make_padding(
