@@ -17,12 +17,20 @@ from spmd.dialects.core import OPS
 from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
-from spmd.types import Type
+from spmd.types import TensorType, Type
 
 _CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
 #: Ops whose regions are part of the global program; those of all others work on elements.
 _CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation"))
+#: Ops that change a layout and no value: what an explicit reshard or one of sdy's collectives says of its result.
+_RESHARDINGS = frozenset(
+    "sdy." + name
+    for name in (
+        *("reshard", "all_gather", "all_slice", "all_to_all", "collective_permute", "all_reduce", "reduce_scatter"),
+        *("sharded_to_unreduced", "replicated_to_unreduced"),
+    )
+)
 CONSTRAINT = "sdy.sharding_constraint"
 
 
@@ -50,6 +58,7 @@ def import_program(module: Module, function: Function, reader: Reader) -> Progra
     importer.append(function.body.ops[:-1], values, block)
     terminator = function.body.terminator
     returned = []
+    _refuse_dynamic(block, function)
     for value, entry in zip(terminator.operands, function.result_attributes, strict=True):
         asked = reader.of_attributes(dict(entry), [value.type], function)[0]
         mapped = importer.use(value, values, block)
@@ -57,6 +66,16 @@ def import_program(module: Module, function: Function, reader: Reader) -> Progra
     block.ops.append(new_op("func.return", returned, definition=terminator.definition, location=terminator.location))
     remove_dead(block)
     return program
+
+
+def _refuse_dynamic(block: Block, function: Function) -> None:
+    """CompileError at the first value whose shape is not known."""
+    values = [(argument, function) for argument in block.arguments]
+    values += [(result, op) for outer in block.ops for op in outer.walk() for result in op.results]  # type: ignore[misc]
+    for value, place in values:
+        if isinstance(value.type, TensorType) and not value.type.is_static:
+            text = f"a value of type {value.type} has a dynamic shape, which cannot be cut into parts"
+            raise CompileError(Diagnostic(place.location, text, place.name))
 
 
 class _Importer:
@@ -117,7 +136,7 @@ class _Importer:
             regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
         else:
             regions = copy_local(op, values).regions if op.regions else []
-        if op.name == "sdy.reshard" or _is_sharding_call(op):
+        if op.name in _RESHARDINGS or _is_sharding_call(op):
             made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
             made.discardable = dict(op.discardable)
         elif _only_adds_units(op):
@@ -137,8 +156,9 @@ class _Importer:
 
     def _annotate(self, op: Op, made: Op) -> None:
         reader = self.reader
-        if op.name in (CONSTRAINT, "sdy.reshard"):
-            self.ask(made.result, reader.annotation(op["sharding"], op.result.type))
+        if op.name == CONSTRAINT or op.name in _RESHARDINGS:
+            name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
+            self.ask(made.result, reader.annotation(op[name], op.result.type))
         elif op.discardable and len(made.results) == len(op.results):
             asked = reader.of_attributes(op.discardable, op.result_types, op)
             if _is_sharding_call(op):

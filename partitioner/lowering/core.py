@@ -153,9 +153,13 @@ class Lowering:
                 return entry.value
         best = min(entries, key=lambda entry: self._cost(value, entry.sharding, sharding))
         depth = self._depth_for(best.depth)
-        outer, self.emitter.ops = self.emitter.ops, self._scopes[depth].ops
+        outer, location = self.emitter.ops, self.emitter.location
+        self.emitter.ops = self._scopes[depth].ops
+        if best.sharding.partial and value.defining_op is not None:
+            # A sum is told by where it comes from, all else by who asks for it.
+            self.emitter.location = value.defining_op.location
         made = self._reshard(value, best, sharding)
-        self.emitter.ops = outer
+        self.emitter.ops, self.emitter.location = outer, location
         self._add(value, made, replace(sharding, reduction=best.sharding.reduction), depth)
         return made
 

@@ -133,8 +133,9 @@ class _Verifier:
                     self._inside(op, definition, visible)
             if definition is not None and index != last and definition.is_terminator:
                 self.error(op, "a terminator ends its block")
-            if op.discardable and not self.has_shardings:
-                self.has_shardings = any(name.startswith("sdy.") for name in op.discardable)
+            if not self.has_shardings:
+                is_sdy = definition is not None and definition.dialect == "sdy"
+                self.has_shardings = is_sdy or any(name.startswith("sdy.") for name in op.discardable)
             if op.results:
                 visible.update(op.results)
                 defined += op.results
@@ -144,8 +145,6 @@ class _Verifier:
 
     def check_op(self, op: Op, definition: OpDef) -> None:
         """The first thing that is wrong with `op` itself."""
-        if definition.dialect == "sdy":
-            self.has_shardings = True
         fault = next(_faults(op, definition), None)
         if fault is None and definition.symbol_constraints:
             fault = next(self._symbol_faults(op, definition), None)

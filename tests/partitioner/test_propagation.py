@@ -22,7 +22,8 @@ def _layouts(text: str, **options: object) -> dict[str, str]:
 _MATMUL = """
 func.func @main(%a: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [LEFT]>},
                 %b: tensor<16x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [RIGHT]>}) -> tensor<8x4xf32> {
-  %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %c = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   %d = stablehlo.tanh %c : tensor<8x4xf32>
   return %d : tensor<8x4xf32>
 }

@@ -129,7 +129,8 @@ _TABLE = {
     "scatter": (
         '%0 = "stablehlo.scatter"(%arg0, %arg1, %arg2) <{scatter_dimension_numbers = #stablehlo.scatter<'
         "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],"
-        f" index_vector_dim = 1>}}> {_ADD} : (tensor<64x16xf32>, tensor<8x1xi32>, tensor<8x16xf32>) -> tensor<64x16xf32>",
+        f" index_vector_dim = 1>}}> {_ADD}"
+        " : (tensor<64x16xf32>, tensor<8x1xi32>, tensor<8x16xf32>) -> tensor<64x16xf32>",
         ("tensor<64x16xf32>", "tensor<8x1xi32>", "tensor<8x16xf32>"),
         "([k, j], [i, l], [i, j])->([k, j]) {i=8, j=16, k=64, l=1} reduction={i} need_replication={l}",
     ),
@@ -161,7 +162,8 @@ _TABLE = {
         "([i, j, k])->([i, j, k]) {i=2, j=4, k=4} need_replication={j, k}",
     ),
     "fft": (
-        "%0 = stablehlo.fft %arg0, type = FFT, length = [16] : (tensor<4x16xcomplex<f32>>) -> tensor<4x16xcomplex<f32>>",
+        "%0 = stablehlo.fft %arg0, type = FFT, length = [16]"
+        " : (tensor<4x16xcomplex<f32>>) -> tensor<4x16xcomplex<f32>>",
         ("tensor<4x16xcomplex<f32>>",),
         "([i, j])->([i, j]) {i=4, j=16} need_replication={j}",
     ),

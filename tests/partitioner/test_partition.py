@@ -1,0 +1,313 @@
+"""Programs cut into parts: results, what is sent, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partitioner
+import spmd
+from partitioner.report import collectives, format_table, total_bytes
+from tests.partitioner.running import Array, collective_kinds, run_parts, run_whole
+
+_MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>\n'
+_RANDOM = np.random.default_rng(0)
+
+
+def _array(*shape: int) -> Array:
+    return _RANDOM.integers(-4, 5, shape).astype(np.float32)
+
+
+def _agree(sharded: str, whole: str, *arguments: Array, devices: int = 4) -> None:
+    for have, want in zip(run_parts(sharded, arguments, devices), run_whole(whole, arguments), strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+
+
+_MLP = """func.func @main(%x: tensor<8x6xf32>XS, %u: tensor<6x12xf32>US, %d: tensor<12x6xf32>DS)
+    -> (tensor<8x6xf32>RS) {
+  %h = stablehlo.dot_general %x, %u, contracting_dims = [1] x [0]
+      : (tensor<8x6xf32>, tensor<6x12xf32>) -> tensor<8x12xf32>
+  %t = stablehlo.tanh %h : tensor<8x12xf32>
+  %o = stablehlo.dot_general %t, %d, contracting_dims = [1] x [0]
+      : (tensor<8x12xf32>, tensor<12x6xf32>) -> tensor<8x6xf32>
+  return %o : tensor<8x6xf32>
+}"""
+
+
+def _mlp(**specs: str) -> str:
+    text = _MLP
+    for name in ("XS", "US", "DS", "RS"):
+        spec = specs.get(name)
+        text = text.replace(name, f" {{sdy.sharding = #sdy.sharding<@mesh, [{spec}]>}}" if spec else "")
+    return _MESH + text if specs else text
+
+
+@pytest.mark.parametrize(
+    ("specs", "kinds"),
+    [
+        ({"XS": '{"x"}, {}', "US": "{}, {}", "DS": "{}, {}"}, []),
+        # Hidden units cut: one sum at the end.
+        ({"XS": "{}, {}", "US": '{}, {"x"}', "DS": '{"x"}, {}', "RS": "{}, {}"}, ["all_reduce"]),
+        # The sum leaves cut when the result is cut.
+        ({"XS": "{}, {}", "US": '{}, {"x"}', "DS": '{"x"}, {}', "RS": '{"x"}, {}'}, ["reduce_scatter"]),
+        # Parameters cut as the batch is: gathered where they are used.
+        ({"XS": '{"x"}, {}', "US": '{"x"}, {}', "DS": '{"x"}, {}', "RS": '{"x"}, {}'}, ["all_gather", "all_gather"]),
+    ],
+)
+def test_what_an_mlp_sends(specs: dict[str, str], kinds: list[str]) -> None:
+    assert collective_kinds(_mlp(**specs), 4) == kinds
+    _agree(_mlp(**specs), _mlp(), _array(8, 6), _array(6, 12), _array(12, 6))
+
+
+def test_sums_of_partial_values_are_reduced_once() -> None:
+    text = """func.func @main(%a: tensor<4x8xf32>AS, %b: tensor<8x4xf32>BS) -> tensor<4x4xf32> {
+      %p = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+          : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+      %c = stablehlo.negate %a : tensor<4x8xf32>
+      %q = stablehlo.dot_general %c, %b, contracting_dims = [1] x [0]
+          : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+      %t = stablehlo.transpose %q, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %s = stablehlo.add %p, %t : tensor<4x4xf32>
+      return %s : tensor<4x4xf32>
+    }"""
+    sharded = text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>}').replace(
+        "BS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
+    )
+    assert collective_kinds(_MESH + sharded, 4) == ["all_reduce"]
+    _agree(_MESH + sharded, text.replace("AS", "").replace("BS", ""), _array(4, 8), _array(8, 4))
+
+
+def test_users_of_one_value_share_its_resharding() -> None:
+    text = """func.func @main(%a: tensor<8x4xf32>AS) -> (tensor<8x4xf32>RS, tensor<8x4xf32>RS) {
+      %b = stablehlo.reverse %a, dims = [0] : tensor<8x4xf32>
+      %c = stablehlo.sine %a : tensor<8x4xf32>
+      return %c, %a : tensor<8x4xf32>, tensor<8x4xf32>
+    }"""
+    spec = " {sdy.sharding = #sdy.sharding<@mesh, [SPEC]>}"
+    sharded = text.replace("AS", spec.replace("SPEC", '{"x"}, {}')).replace("RS", spec.replace("SPEC", '{}, {"x"}'))
+    # sine(a) moves once, and so does a, however it is asked for.
+    assert len(collective_kinds(_MESH + sharded, 4)) <= 2
+    _agree(_MESH + sharded, text.replace("AS", "").replace("RS", ""), _array(8, 4))
+
+
+_LOOP = """func.func @main(%a: tensor<8x4xf32>AS, %w: tensor<4x4xf32>WS) -> tensor<8x4xf32> {
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:3 = stablehlo.while(%i = %zero, %s = %a, %v = %w) : tensor<i32>, tensor<8x4xf32>, tensor<4x4xf32>
+  cond {
+    %n = stablehlo.constant dense<3> : tensor<i32>
+    %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %t : tensor<i1>
+  } do {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %j = stablehlo.add %i, %one : tensor<i32>
+    %u = stablehlo.dot_general %s, %v, contracting_dims = [1] x [0]
+        : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+    %q = stablehlo.sign %u : tensor<8x4xf32>
+    stablehlo.return %j, %q, %v : tensor<i32>, tensor<8x4xf32>, tensor<4x4xf32>
+  }
+  return %r#1 : tensor<8x4xf32>
+}"""
+
+
+def test_what_a_loop_does_not_change_is_resharded_outside() -> None:
+    sharded = _LOOP.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}').replace(
+        "WS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
+    )
+    parts = partitioner.partition(spmd.parse(_MESH + sharded), spmd.ProcessGrid(1, 4))
+    rows = collectives(parts.module)
+    assert [(row.kind, row.in_loop) for row in rows] == [("all_gather", False)]
+    _agree(_MESH + sharded, _LOOP.replace("AS", "").replace("WS", ""), _array(8, 4), _array(4, 4))
+
+
+def test_unreduced_values_wait() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>},
+                    %b: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<4x4xf32> {
+      %p = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]
+          : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+      %u = sdy.sharding_constraint %p <@mesh, [{}, {}], unreduced={"x"}> : tensor<4x4xf32>
+      %r = sdy.sharding_constraint %u <@mesh, [{"x"}, {}]> : tensor<4x4xf32>
+      return %r : tensor<4x4xf32>
+    }"""
+    )
+    assert collective_kinds(text, 4) == ["reduce_scatter"]
+    a, b = _array(4, 8), _array(8, 4)
+    np.testing.assert_allclose(run_parts(text, [a, b], 4)[0], a @ b)
+
+
+def test_values_made_unreduced_keep_their_sum() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+      %u = sdy.replicated_to_unreduced {"x"} %a out_sharding=<@mesh, [{}, {}], unreduced={"x"}> : tensor<4x8xf32>
+      %r = sdy.all_reduce {"x"} %u out_sharding=<@mesh, [{}, {}]> : tensor<4x8xf32>
+      return %r : tensor<4x8xf32>
+    }"""
+    )
+    a = _array(4, 8)
+    np.testing.assert_array_equal(run_parts(text, [a], 4)[0], a)
+
+
+def test_manual_computations_stand_among_automatic_code() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"y"}, {}]>}) -> tensor<4xf32> {
+      %b = stablehlo.add %a, %a : tensor<8x4xf32>
+      %c = sdy.manual_computation(%b) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{}, {}]>]
+          manual_axes={"x"} (%p: tensor<4x4xf32>) {
+        %s = "stablehlo.all_reduce"(%p) <{replica_groups = dense<[[0, 2], [1, 3]]> : tensor<2x2xi64>,
+            channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}> ({
+        ^bb0(%l: tensor<f32>, %r: tensor<f32>):
+          %t = stablehlo.add %l, %r : tensor<f32>
+          stablehlo.return %t : tensor<f32>
+        }) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+        sdy.return %s : tensor<4x4xf32>
+      } : (tensor<8x4xf32>) -> tensor<4x4xf32>
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %d = stablehlo.reduce(%c init: %z) applies stablehlo.add across dimensions = [0]
+        : (tensor<4x4xf32>, tensor<f32>) -> tensor<4xf32>
+      return %d : tensor<4xf32>
+    }"""
+    )
+    a = _array(8, 4)
+    np.testing.assert_allclose(run_parts(text, [a], 4)[0], (2 * a).sum(0))
+
+
+def test_dimensions_that_axes_do_not_divide_are_padded_and_nobody_sees_it() -> None:
+    text = """func.func @main(%a: tensor<5x3xf32>AS) -> (tensor<3xf32>, tensor<5x3xf32>, tensor<3xf32>) {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %i = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %s = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0]
+        : (tensor<5x3xf32>, tensor<f32>) -> tensor<3xf32>
+      %e = stablehlo.exponential %a : tensor<5x3xf32>
+      %m = stablehlo.reduce(%e init: %i) applies stablehlo.maximum across dimensions = [0]
+        : (tensor<5x3xf32>, tensor<f32>) -> tensor<3xf32>
+      %r = stablehlo.reverse %e, dims = [0] : tensor<5x3xf32>
+      return %s, %r, %m : tensor<3xf32>, tensor<5x3xf32>, tensor<3xf32>
+    }"""
+    sharded = text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}, {}]>}')
+    _agree(_MESH + sharded, text.replace("AS", ""), -np.abs(_array(5, 3)) - 1)
+
+
+def test_device_order_is_the_mesh_s() -> None:
+    text = """sdy.mesh @mesh = <["x"=4], device_ids=[3, 1, 0, 2]>
+    func.func @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<8xf32> {
+      %b = stablehlo.reverse %a, dims = [0] : tensor<8xf32>
+      return %b : tensor<8xf32>
+    }"""
+    parts = partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4))
+    assert [parts.in_shardings[0].index(rank)[0].start for rank in range(4)] == [4, 2, 6, 0]
+    a = _array(8)
+    np.testing.assert_array_equal(run_parts(text, [a], 4)[0], a[::-1])
+
+
+def test_replicas_run_apart() -> None:
+    text = _mlp(XS="{}, {}", US='{}, {"x"}', DS='{"x"}, {}', RS="{}, {}")
+    module, grid = spmd.parse(text), spmd.ProcessGrid(2, 4)
+    parts = partitioner.partition(module, grid)
+    batches = [[_array(8, 6), _array(6, 12), _array(12, 6)] for _ in range(2)]
+    inputs = [
+        [
+            partitioner.shard_array(a, layout, rank)
+            for a, layout in zip(batches[rank // 4], parts.in_shardings, strict=True)
+        ]
+        for rank in range(8)
+    ]
+    found = spmd.run_parallel(parts.module, grid, inputs)
+    for replica in range(2):
+        (want,) = run_whole(_mlp(), batches[replica])
+        blocks = [found[4 * replica + index][0] for index in range(4)]
+        np.testing.assert_allclose(partitioner.join_blocks(blocks, parts.out_shardings[0]), want, rtol=1e-5)
+
+
+def test_shardings_put_on_a_program_without_any() -> None:
+    plain = spmd.parse(_mlp())
+    module = partitioner.with_shardings(plain, {"x": 2, "y": 2}, [("x",), (None, "y"), ("y", None)], [("x",)])
+    assert partitioner.is_sharded(module)
+    assert not partitioner.is_sharded(plain)
+    spmd.verify(module)
+    arguments = [_array(8, 6), _array(6, 12), _array(12, 6)]
+    (found,) = run_parts(str(module), arguments, 4)
+    np.testing.assert_allclose(found, run_whole(_mlp(), arguments)[0], rtol=1e-5)
+
+
+def test_the_table_tells_what_is_sent_and_where() -> None:
+    text = _mlp(XS="{}, {}", US='{}, {"x"}', DS='{"x"}, {}', RS="{}, {}")
+    parts = partitioner.partition(spmd.parse(text, "mlp.mlir"), spmd.ProcessGrid(1, 4))
+    (row,) = collectives(parts.module)
+    # An all_reduce of 8x6 floats between two processes sends the value once.
+    assert (row.kind, row.groups, row.bytes, row.in_loop) == ("all_reduce", "2x2", 8 * 6 * 4, False)
+    assert row.place.startswith("mlp.mlir:7:")
+    assert total_bytes(parts.module) == row.bytes
+    assert "all_reduce" in format_table(parts.module)
+
+
+def test_what_cannot_be_split_is_said() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<8xf32> {
+      %b = stablehlo.custom_call @somebody(%a) : (tensor<8xf32>) -> tensor<8xf32>
+      return %b : tensor<8xf32>
+    }"""
+    )
+    parts = partitioner.partition(spmd.parse(text, "call.mlir"), spmd.ProcessGrid(1, 4))
+    (note,) = parts.notes
+    assert note.startswith("call.mlir:4:")
+    assert "somebody" in note or "custom_call" in note
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_a_mesh_that_does_not_fit_the_grid() -> None:
+    with pytest.raises(spmd.CompileError, match=r"mlp\.mlir:1:1.*mesh has 4 devices, the grid 8 partitions"):
+        spmd.compile(spmd.parse(_mlp(XS='{"x"}, {}'), "mlp.mlir"), spmd.ProcessGrid(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ('{"x"}, {"x"}', "used twice"),
+        ('{"q"}, {}', 'unknown axis "q"'),
+        ('{"x"}', "rank 1 on a tensor of rank 2"),
+        ('{"x":(1)3}, {}', "does not divide"),
+        ('{"x":(1)2}, {}', "whole axis"),
+    ],
+)
+def test_shardings_that_break_a_constraint(spec: str, message: str) -> None:
+    with pytest.raises(spmd.VerificationError, match=message):
+        spmd.parse(_mlp(XS=spec))
+
+
+def test_a_group_asked_for_two_layouts() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>},
+                    %b: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>}) -> tensor<8x4xf32> {
+      sdy.sharding_group %a group_id=0 : tensor<8x4xf32>
+      sdy.sharding_group %b group_id=0 : tensor<8x4xf32>
+      return %a : tensor<8x4xf32>
+    }"""
+    )
+    with pytest.raises(spmd.CompileError, match="a sharding group asks for"):
+        partitioner.partition(spmd.parse(text), spmd.ProcessGrid(1, 4))
+
+
+def test_dynamic_shapes_are_refused_with_their_place() -> None:
+    text = (
+        _MESH
+        + """
+    func.func @main(%a: tensor<?xf32>, %b: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})
+        -> tensor<?xf32> {
+      %c = stablehlo.sine %a : tensor<?xf32>
+      return %c : tensor<?xf32>
+    }"""
+    )
+    with pytest.raises(spmd.CompileError, match=r"dyn\.mlir:.*dynamic"):
+        partitioner.partition(spmd.parse(text, "dyn.mlir"), spmd.ProcessGrid(1, 4))
