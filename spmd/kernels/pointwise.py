@@ -153,8 +153,10 @@ _BLOCK = 1 << 14
 def in_blocks(function: Call, operands: tuple[Any, ...], out: Array | None) -> Any:
     """`function`, whose result has the first operand's dtype, run so that what it makes on the way stays in cache."""
     first = operands[0]
+    if first.size <= _BLOCK:
+        return function(*operands, out=out)
     together = all(x.shape == first.shape and x.flags.c_contiguous for x in operands)
-    if first.size <= _BLOCK or not together or (out is not None and not out.flags.c_contiguous):
+    if not together or (out is not None and not out.flags.c_contiguous):
         return function(*operands, out=out)
     result = np.empty(first.shape, first.dtype) if out is None else out
     flat, target = [x.reshape(-1) for x in operands], result.reshape(-1)
@@ -176,7 +178,8 @@ def widened(function: Call, element: t.ElementType, arity: int, result: t.Elemen
     if arity == 1:
         return lambda x, out=None: write(function(up(x)), dtype, out)
     if arity == 2:
-        return lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)
+        pair = lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)  # noqa: E731
+        return lambda x, y, out=None: in_blocks(pair, (x, y), out)
     return lambda x, y, z, out=None: write(function(up(x), up(y), up(z)), dtype, out)
 
 
