@@ -192,16 +192,16 @@ def op_sharding_rule(cursor: AttributeCursor) -> sdy.OpShardingRule:
 
     if cursor.at("{"):
         listed(cursor, "{", "}", size)
-    kinds = {"reduction": (), "need_replication": (), "permutation": (), "blocked_propagation": ()}
-    for kind in kinds:
+    kinds: dict[str, tuple[int, ...]] = {}
+    for kind in ("reduction", "need_replication", "permutation", "blocked_propagation"):
         if cursor.take(kind):
             cursor.expect("=")
-            kinds[kind] = listed(cursor, "{", "}", _factor)  # type: ignore[assignment]
+            kinds[kind] = listed(cursor, "{", "}", _factor)
     is_custom = cursor.take(",")
     if is_custom:
         cursor.expect("custom")
     cursor.expect(">")
-    return sdy.OpShardingRule(tuple(sizes), operands, results, *kinds.values(), is_custom)
+    return sdy.OpShardingRule(tuple(sizes), operands, results, is_custom=is_custom, **kinds)
 
 
 # --- collectives -----------------------------------------------------------------------------------------------------
