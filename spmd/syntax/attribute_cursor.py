@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -46,13 +46,16 @@ FieldReader = Callable[["AttributeCursor"], Any]
 ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
 
 
-def attribute_parser(dialect: str, mnemonic: str) -> Callable[[BodyParser], BodyParser]:
+_Parser = TypeVar("_Parser", bound=BodyParser)
+
+
+def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
     """Decorator: files the parser of an attribute whose form is not `<field = value, ...>`.
 
     The cursor stands at whatever follows the mnemonic, usually `<`; the parser reads to the end of the body.
     """
 
-    def add(parser: BodyParser) -> BodyParser:
+    def add(parser: _Parser) -> _Parser:
         ATTRIBUTE_PARSERS[dialect, mnemonic] = parser
         return parser
 

@@ -145,9 +145,7 @@ def _first(array: Array) -> Array:
 
 
 def _raw(array: Array, element: t.ElementType) -> bytes:
-    """The elements' bytes, little-endian; booleans eight to a byte."""
-    if element.is_boolean:
-        return np.packbits(np.ascontiguousarray(array).reshape(-1), bitorder="little").tobytes()
+    """The elements' bytes, little-endian."""
     if element.bits < 8 and not element.is_float:
         return (np.ascontiguousarray(array).view(np.uint8) & np.uint8(mask(element))).tobytes()
     data = np.ascontiguousarray(array)
