@@ -125,12 +125,8 @@ BINARY: dict[str, Function] = {
     "stablehlo.divide": Function(
         np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
-    "stablehlo.maximum": Function(
-        on_float.maximum, np.maximum, np.maximum, np.maximum, np.logical_or, np.maximum, native_half=True
-    ),
-    "stablehlo.minimum": Function(
-        on_float.minimum, np.minimum, np.minimum, np.minimum, np.logical_and, np.minimum, native_half=True
-    ),
+    "stablehlo.maximum": Function(on_float.maximum, np.maximum, np.maximum, np.maximum, np.logical_or, np.maximum),
+    "stablehlo.minimum": Function(on_float.minimum, np.minimum, np.minimum, np.minimum, np.logical_and, np.minimum),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
     "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, np.power),
@@ -183,7 +179,7 @@ def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
     """A quicker function where a constant operand rules the awkward values out."""
     if element.is_integer and not is_sub_byte(element) and op.name in _NONZERO_SECOND and never_zero(op.operands[1]):
         return _NONZERO_SECOND[op.name][element.is_unsigned]
-    if op.name in ("stablehlo.maximum", "stablehlo.minimum") and element in (t.F16, t.F32, t.F64):
+    if op.name in ("stablehlo.maximum", "stablehlo.minimum") and element in (t.F32, t.F64):
         return _extremum(op.name, element, op.operands)
     return None
 
@@ -275,9 +271,14 @@ def compare(op: Op, context: Context) -> Kernel:
     return pointwise(op, comparison(function, element))
 
 
+def _is_narrow(element: t.ElementType) -> bool:
+    """Whether a wider type compares quicker (f16's own loops branch)."""
+    return is_narrow_float(element) or is_sub_byte(element) or element is t.F16
+
+
 def comparison(function: np.ufunc, element: t.ElementType) -> Call:
     """`function` (np.less, ...) on operands of `element`."""
-    if is_narrow_float(element) or is_sub_byte(element):
+    if _is_narrow(element):
         return widened(function, element, 2, t.I1)
     return function
 
@@ -366,7 +367,7 @@ def selection(dtype: np.dtype[Any]) -> Call:
 def clamp(op: Op, context: Context) -> Kernel:
     """minimum(maximum(operand, min), max)."""
     element = element_of(op.operands[1])
-    if is_narrow_float(element) or is_sub_byte(element):
+    if _is_narrow(element):
         return pointwise(op, widened(on_float.clamp, element, 3))
     if not element.is_float:
         return pointwise(op, on_float.clamp)

@@ -1,6 +1,6 @@
 """Real functions where NumPy's ufunc alone is not what the specification says.
 
-Each takes f32 or f64 arrays (f16 where said) and `out=`, which may be an operand; narrower types go through
+Each takes f32 or f64 arrays and `out=`, which may be an operand; narrower types go through
 spmd.kernels.pointwise.
 """
 
@@ -13,7 +13,6 @@ import numpy as np
 from spmd.kernels.pointwise import Array, keep
 
 _BITS: dict[np.dtype[Any], type] = {
-    np.dtype(np.float16): np.uint16,
     np.dtype(np.float32): np.uint32,
     np.dtype(np.float64): np.uint64,
 }
@@ -25,7 +24,7 @@ _SMALL = 1024
 
 
 def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
-    """IEEE-754 maximum: NaN propagates and +0 is above -0 (f16, f32, f64).
+    """IEEE-754 maximum: NaN propagates and +0 is above -0 (f32, f64).
 
     np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
     where `and` of the bits is +0.
@@ -37,7 +36,7 @@ def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
 
 
 def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
-    """IEEE-754 minimum: NaN propagates and -0 is below +0 (f16, f32, f64)."""
+    """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
     one = np.minimum(x, y)
     if one.size <= _SMALL and np.count_nonzero(one) == one.size:
         return keep(one, out)

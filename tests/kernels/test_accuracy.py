@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spmd.kernels import chlo, elementwise
-from spmd.types import BF16, F16, F32, F64, ElementType
+from spmd.types import BF16, COMPLEX64, COMPLEX128, F16, F32, F64, ElementType, element_type_of
 
 FUNCTIONS = {**elementwise.UNARY, **chlo.UNARY}
 
@@ -134,8 +134,6 @@ def test_eight_bits_are_all_right() -> None:
         x = np.arange(256, dtype=np.uint8).view(dtype)
         with np.errstate(all="ignore"):
             exact = np.exp(x.astype(np.float64)).astype(dtype)
-        from spmd.types import element_type_of
-
         got = call("stablehlo.exponential", element_type_of(dtype), x)
         np.testing.assert_array_equal(got.astype(np.float64), exact.astype(np.float64))
 
@@ -165,8 +163,6 @@ COMPLEX = {
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_complex(name: str, dtype: type, mp) -> None:  # type: ignore[no-untyped-def]
     """The error as a complex number, in units in the last place of the result's magnitude."""
-    from spmd.types import COMPLEX64, COMPLEX128
-
     rng = np.random.default_rng(6)
     z = ((rng.normal(size=200) + 1j * rng.normal(size=200)) * np.exp(rng.uniform(-4, 2, 200))).astype(dtype)
     got = call(name, COMPLEX64 if dtype is np.complex64 else COMPLEX128, z)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
+from spmd.kernels.elementwise_integer import high_product
 from spmd.types import ELEMENT_TYPES
 from tests.kernels.programs import apply, values_of
 
@@ -112,8 +113,6 @@ def test_next_after() -> None:
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
 @settings(max_examples=40, deadline=None)
 def test_mulhi_is_the_upper_half_of_the_product(x: int, y: int) -> None:
-    from spmd.kernels.elementwise_integer import high_product
-
     with np.errstate(all="ignore"):
         assert int(high_product(np.dtype(np.int64))(np.int64([x]), np.int64([y]))[0]) == (x * y) >> 64
         u, v = x % 2**64, y % 2**64

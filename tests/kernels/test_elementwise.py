@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import spmd
 from spmd.kernels.elementwise import BINARY, COMPARISONS, UNARY
+from spmd.kernels.elementwise_integer import divide_signed, remainder, truncated_quotient
 from spmd.types import ELEMENT_TYPES, ElementType
 from tests.kernels.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
 
@@ -157,8 +158,6 @@ def test_the_smallest_integer_divided_by_minus_one_is_itself(dtype: type) -> Non
 @given(st.integers(-128, 127), st.integers(-128, 127).filter(bool))
 @settings(max_examples=50, deadline=None)
 def test_division_rounds_towards_zero(x: int, y: int) -> None:
-    from spmd.kernels.elementwise_integer import divide_signed, remainder, truncated_quotient
-
     quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
     wrapped = (quotient + 128) % 256 - 128
     assert divide_signed(np.int8([x]), np.int8([y])) == truncated_quotient(np.int8([x]), np.int8([y])) == wrapped
@@ -166,8 +165,6 @@ def test_division_rounds_towards_zero(x: int, y: int) -> None:
 
 
 def test_division_by_a_constant_is_the_same_division() -> None:
-    import spmd
-
     text = """func.func @main(%x: tensor<6xi32>) -> (tensor<6xi32>, tensor<6xi32>) {
       %c = stablehlo.constant dense<-3> : tensor<i32>
       %b = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i32>) -> tensor<6xi32>
@@ -228,8 +225,6 @@ def test_maximum_and_minimum_are_those_of_ieee_754(dtype: type) -> None:
 
 
 def test_maximum_with_a_constant_zero_is_never_negative_zero() -> None:
-    import spmd
-
     text = """func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
       %c = stablehlo.constant dense<0.0> : tensor<3xf32>
       %r = stablehlo.maximum %x, %c : tensor<3xf32>
