@@ -105,7 +105,11 @@ class MpiCommunicator(Communicator):
             if root.rank not in members:
                 raise GroupError(f"process {root.rank} is not in the group {list(members)} that it asks for")
             with_members = root.comm.Get_group().Incl(list(members))
+            others = tuple(rank for rank in members if rank != root.rank)
+            root.activity.what = Waiting(f"the making of group {short_list(members)}", others)
+            root.activity.count += 1
             found = MpiCommunicator(root.comm.Create_group(with_members), members, root)
+            root.activity.what = None
             root._groups[members] = found
         return found
 
@@ -170,6 +174,18 @@ class MpiCommunicator(Communicator):
         MpiRequest.detach(self.comm.Issend(data, target, _FIRST_CHANNEL_TAG + tag), data, text)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
+        return self.receive_by(self.wait_for, shape, dtype, source, tag, where)
+
+    def receive_by(
+        self,
+        wait: Callable[[Callable[[], bool], Waiting], None],
+        shape: Shape,
+        dtype: npt.DTypeLike,
+        source: int,
+        tag: int,
+        where: str,
+    ) -> Array:
+        """``receive``, waiting step by step in ``wait(done, waiting)``."""
         out = np.empty(shape, dtype)
         peer, status, found = self.members[source], MPI.Status(), []
         label = f"receive of {_extent(shape, out.dtype)} from process {peer}" + (f" at {where}" if where else "")
@@ -180,7 +196,7 @@ class MpiCommunicator(Communicator):
                 found.append(message)
             return bool(found)
 
-        self.wait_for(arrived, Waiting(label, (peer,)))
+        wait(arrived, Waiting(label, (peer,)))
         if status.Get_count(MPI.BYTE) != out.nbytes:
             text = f"process {peer} sent {status.Get_count(MPI.BYTE)} bytes where {out.nbytes} are received"
             raise CollectiveError(f"{where}: {text}" if where else text)

@@ -1,9 +1,10 @@
 """Collectives that first make sure of each other.
 
-Before each collective the processes of the group send a digest of what they are about to do to the group's first
-process, which compares. Where they differ, every one of them raises CollectiveError with what each does and where.
-Where they never meet, because they are in different groups or one has ended, the watcher finds out. The messages are
-16 bytes point to point; waiting is step by step, so that it can end with an error.
+Before each collective the processes of the group tell the group's first process what they are about to do, which
+compares and answers. Where they differ, every one of them raises CollectiveError with what each does and where. Where
+they never meet, because they are in different groups or one has ended, the watcher finds out. The messages are half a
+kilobyte, point to point; waiting is step by step, so that it can end with an error, and so that a first process
+answers whatever it waits for itself. A collective that is started is checked while it is under way.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-_DIGEST_TAG, _ANSWER_TAG, _TEXT_TAG = 1, 2, 3
+_TELL_TAG, _ANSWER_TAG, _FAULT_TAG = 1, 2, 3
+_DIGEST = 16  # bytes
+_MESSAGE = 512
 _SPIN = 2e-4  # seconds to look for messages without pause
 _PAUSE = 2e-5
 
@@ -44,6 +47,7 @@ class CheckedCommunicator(Communicator):
         self._world = world
         self._comm = comm
         self._groups: dict[tuple[int, ...], CheckedCommunicator] = {}
+        self._led: list[_Lead] = []
         self.members = members
         self.size = len(members)
         self.rank = members.index(world.rank)
@@ -58,7 +62,7 @@ class CheckedCommunicator(Communicator):
             if self._world.rank not in members:
                 raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
             found = self._groups[members] = CheckedCommunicator(self._world, members, self._comm)
-            found._groups = self._groups
+            found._groups, found._led = self._groups, self._led
         return found
 
     def bind(self, operation: Operation, where: str = "") -> Call:
@@ -67,7 +71,7 @@ class CheckedCommunicator(Communicator):
         made: list[Call] = []
 
         def call(array: Array, out: Array | None = None) -> Array:
-            check()
+            check().finish()
             if not made:
                 made.append(self._plain().bind(operation, where))
             return made[0](array, out)
@@ -80,10 +84,10 @@ class CheckedCommunicator(Communicator):
         made: list[Start] = []
 
         def start(array: Array) -> Request:
-            check()
+            begun = check()
             if not made:
                 made.append(self._plain().bind_start(operation, where))
-            return made[0](array)
+            return _CheckedRequest(begun, made[0](array))
 
         return start
 
@@ -91,7 +95,7 @@ class CheckedCommunicator(Communicator):
         self._plain().send(array, target, tag, where)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
-        return self._plain().receive(shape, dtype, source, tag, where)
+        return self._plain().receive_by(self.wait, shape, dtype, source, tag, where)
 
     def exchange(self, value: object) -> list[Any]:
         return self._plain().exchange(value)
@@ -99,55 +103,125 @@ class CheckedCommunicator(Communicator):
     def _plain(self) -> MpiCommunicator:
         return self._world.group(self.members)
 
-    def _check(self, operation: Operation, where: str) -> Callable[[], None]:
+    def wait(self, done: Callable[[], bool], waiting: Waiting) -> None:
+        """Waits until ``done``, answering those who wait for this process meanwhile."""
+
+        def step() -> bool:
+            self._led[:] = [lead for lead in self._led if not lead.step()]
+            return done()
+
+        self._world.wait_for(step, waiting)
+
+    def _check(self, operation: Operation, where: str) -> Callable[[], _Check]:
+        """What begins the check of ``operation``."""
         members, rank = self.members, self.rank
         if isinstance(operation, CollectivePermute):
             # Only the ends of transfers meet; what they must agree on is the whole list of pairs.
             ends = {end for pair in operation.pairs for end in pair}
             if rank not in ends:
-                return lambda: None
+                return _Check
             members = tuple(self.members[i] for i in sorted(ends))
         if len(members) == 1:
-            return lambda: None
-        text = f"{describe(operation)} among {short_list(members)}"
-        digest = np.frombuffer(hashlib.blake2b(f"{operation!r} {members}".encode(), digest_size=16).digest(), np.uint64)
-        label = f"{text} at {where}" if where else text
+            return _Check
         own = self.members[rank]
+        label = f"{describe(operation)} among {short_list(members)}" + (f" at {where}" if where else "")
+        message = _message(f"{operation!r} {members}", label)
         waiting = Waiting(label, tuple(r for r in members if r != own))
-        if own == members[0]:
-            return lambda: self._lead(members, digest, operation, label, waiting)
-        return lambda: self._follow(members[0], digest, label, waiting)
+        if own != members[0]:
+            return lambda: _Follow(self, self._comm, members[0], message, waiting)
 
-    def _lead(
-        self, members: tuple[int, ...], digest: Array, operation: Operation, label: str, waiting: Waiting
+        def lead() -> _Check:
+            made = _Lead(self, self._comm, members, message, waiting)
+            self._led.append(made)
+            return made
+
+        return lead
+
+
+def _message(identity: str, label: str) -> Array:
+    """What a process tells: a digest of what must be equal, and what it does in words."""
+    message = np.zeros(_MESSAGE, np.uint8)
+    message[:_DIGEST] = np.frombuffer(hashlib.blake2b(identity.encode(), digest_size=_DIGEST).digest(), np.uint8)
+    words = label.encode()[: _MESSAGE - _DIGEST]
+    message[_DIGEST : _DIGEST + len(words)] = np.frombuffer(words, np.uint8)
+    return message
+
+
+def _words(message: Array) -> str:
+    return bytes(message[_DIGEST:]).rstrip(b"\0").decode(errors="replace")
+
+
+class _Check:
+    """A check under way; this one of a process that has nobody to agree with."""
+
+    def finish(self) -> None:
+        """Waits for the outcome; raises CollectiveError where the processes differ."""
+
+
+class _Lead(_Check):
+    """The part of the group's first process."""
+
+    def __init__(
+        self,
+        owner: CheckedCommunicator,
+        comm: MPI.Intracomm,
+        members: tuple[int, ...],
+        message: Array,
+        waiting: Waiting,
     ) -> None:
-        comm, others = self._comm, members[1:]
-        heard = np.zeros((len(others), 2), np.uint64)
-        requests = [comm.Irecv(heard[i], r, _DIGEST_TAG) for i, r in enumerate(others)]
-        self._wait(requests, waiting)
-        agreed = bool((heard == digest).all())
-        answer = np.array([agreed], np.uint8)
-        sends = [comm.Isend(answer, r, _ANSWER_TAG) for r in others]
-        MPI.Request.Waitall(sends)
-        if agreed:
-            return
-        labels = {members[0]: label} | {r: comm.recv(source=r, tag=_TEXT_TAG) for r in others}
-        text = mismatch_text(labels)
-        for r in others:
-            comm.isend(text, r, _TEXT_TAG)
-        raise CollectiveError(text)
+        self._owner, self._comm, self._members, self._waiting = owner, comm, members, waiting
+        self._heard = np.zeros((len(members), _MESSAGE), np.uint8)
+        self._heard[0] = message
+        self._requests = [comm.Irecv(self._heard[i], r, _TELL_TAG) for i, r in enumerate(members) if i]
+        self._sends: list[MPI.Request] = []
+        self._answered = False
+        self._fault: str | None = None
 
-    def _follow(self, leader: int, digest: Array, label: str, waiting: Waiting) -> None:
-        comm = self._comm
-        answer = np.empty(1, np.uint8)
-        requests = [comm.Isend(digest, leader, _DIGEST_TAG), comm.Irecv(answer, leader, _ANSWER_TAG)]
-        self._wait(requests, waiting)
-        if not answer[0]:
-            comm.send(label, leader, tag=_TEXT_TAG)
-            raise CollectiveError(comm.recv(source=leader, tag=_TEXT_TAG))
+    def step(self) -> bool:
+        """Answers as soon as all have told; whether that is done."""
+        if not self._answered and MPI.Request.Testall(self._requests):
+            self._answered = True
+            agreed = bool((self._heard[:, :_DIGEST] == self._heard[0, :_DIGEST]).all())
+            if not agreed:
+                self._fault = mismatch_text({r: _words(m) for r, m in zip(self._members, self._heard, strict=True)})
+            answer = np.array([agreed], np.uint8)
+            self._sends = [self._comm.Isend(answer, r, _ANSWER_TAG) for r in self._members[1:]]
+            if self._fault is not None:
+                self._sends += [self._comm.isend(self._fault, r, _FAULT_TAG) for r in self._members[1:]]
+        return self._answered
 
-    def _wait(self, requests: list[MPI.Request], waiting: Waiting) -> None:
-        self._world.wait_for(lambda: MPI.Request.Testall(requests), waiting)
+    def finish(self) -> None:
+        self._owner.wait(self.step, self._waiting)
+        MPI.Request.Waitall(self._sends)
+        if self._fault is not None:
+            raise CollectiveError(self._fault)
+
+
+class _Follow(_Check):
+    """The part of every other process."""
+
+    def __init__(
+        self, owner: CheckedCommunicator, comm: MPI.Intracomm, leader: int, message: Array, waiting: Waiting
+    ) -> None:
+        self._owner, self._comm, self._leader, self._waiting = owner, comm, leader, waiting
+        self._answer = np.empty(1, np.uint8)
+        self._requests = [comm.Isend(message, leader, _TELL_TAG), comm.Irecv(self._answer, leader, _ANSWER_TAG)]
+
+    def finish(self) -> None:
+        self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)
+        if not self._answer[0]:
+            raise CollectiveError(self._comm.recv(source=self._leader, tag=_FAULT_TAG))
+
+
+class _CheckedRequest:
+    """A collective under way whose check is under way as well."""
+
+    def __init__(self, check: _Check, request: Request) -> None:
+        self._check, self._request = check, request
+
+    def wait(self) -> Array:
+        self._check.finish()
+        return self._request.wait()
 
 
 def patiently(done: Callable[[], bool], verdict: Callable[[], str | None]) -> None:

@@ -78,6 +78,7 @@ class Watcher:
         self._answers: dict[int, State] = {}
         self._round = 0
         self._reported = 0.0
+        self._insisted: tuple[int, float] | None = None
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="mpi-watch", daemon=True)
@@ -99,13 +100,24 @@ class Watcher:
         with self._lock:
             self._serve()
             state = self.state()
-            if state.waiting is None or self._ended or self.verdict is not None:
+            if state.waiting is None or self._ended:
+                return
+            if self.verdict is not None:
+                self._insist(state)
                 return
             if self.suspicious and state.seconds > _SUSPECT:
                 self._accuse()
             if self.timeout and state.seconds - self._reported > self.timeout:
                 self._reported = state.seconds
                 self._report()
+
+    def _insist(self, state: State) -> None:
+        """Ends the job when the rank does not raise the verdict, since it waits deep inside MPI."""
+        now = time.monotonic()
+        if self._insisted is None or self._insisted[0] != state.count:
+            self._insisted = state.count, now
+        elif now - self._insisted[1] > _ANSWER and self.verdict is not None:
+            self.end_job(self.verdict)
 
     def _serve(self) -> None:
         status = MPI.Status()

@@ -77,6 +77,10 @@ def short_list(items: Sequence[object], most: int = 16) -> str:
 class _Reducing(Operation):
     reduction: Reduction
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        arithmetic(self.reduction, self.dtype)  # raises where the reduction has no meaning
+
     @cached_property
     def arithmetic(self) -> Arithmetic:
         """How the reduction is carried out on the operand's element type."""

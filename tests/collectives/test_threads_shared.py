@@ -1,8 +1,13 @@
 """The suite that every transport passes, on threads."""
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import given, settings
 
+from collectives.communicator import Communicator
 from collectives.threads import run
+from tests.collectives.behaviours import BEHAVIOURS
 from tests.collectives.cases import Case, cases, same
 
 
@@ -12,3 +17,9 @@ def test_collectives_mean_what_the_specification_says(case: Case) -> None:
     expected = case.expected()
     for rank, result in enumerate(run(case.grid.size, case.run)):
         assert same(result, expected[rank]), f"process {rank}: {result!r} where {expected[rank]!r} is meant"
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_behaviour(behaviour: Callable[[Communicator], None], size: int) -> None:
+    run(size, behaviour)

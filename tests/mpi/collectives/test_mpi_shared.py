@@ -1,6 +1,7 @@
 """The suite that every transport passes, on MPI ranks; and the same bits as threads give."""
 
 import traceback
+from collections.abc import Callable
 from functools import cache
 
 import ml_dtypes
@@ -12,6 +13,7 @@ from collectives import Reduction, mpi_large
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
 from collectives.threads import run
+from tests.collectives.behaviours import BEHAVIOURS
 from tests.collectives.cases import Case, bits, cases, same
 
 pytestmark = pytest.mark.mpi
@@ -74,3 +76,9 @@ def test_reproducible_reductions_are_those_of_threads_bit_for_bit(count: int, dt
         return [bits(call(operands[communicator.world_rank])) for call in calls]
 
     assert reduced(world()) == run(size, reduced)[world().rank]
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_behaviour(behaviour: Callable[[Communicator], None], checked: bool) -> None:
+    behaviour(world().checked() if checked else world())

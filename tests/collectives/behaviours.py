@@ -1,0 +1,113 @@
+"""What holds on every transport beside the meaning of each collective: a function of the communicator each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from collectives import ADD, MAXIMUM, MINIMUM, AllGather, AllReduce, CollectiveError, GroupError, Reduction
+from collectives.communicator import Communicator
+
+F32 = np.dtype(np.float32)
+
+
+def starting_does_not_wait(c: Communicator) -> None:
+    """The last process starts only when it has heard from another one that has already started."""
+    start = c.bind_start(AllReduce((3,), F32, ADD))
+    operand = np.full(3, c.rank, np.float32)
+    last = c.size - 1
+    if c.rank == last and last:
+        assert c.receive((1,), np.int8, 0, 9)[0] == 7
+    request = start(operand)
+    if c.rank == 0 and last:
+        c.send(np.array([7], np.int8), last, 9)
+    np.testing.assert_array_equal(request.wait(), np.full(3, sum(range(c.size)), np.float32))
+
+
+def several_are_under_way_and_done_in_any_order(c: Communicator) -> None:
+    reduce, gather = c.bind_start(AllReduce((1,), F32, ADD)), c.bind_start(AllGather((1,), F32, 0))
+    own = np.array([c.rank], np.float32)
+    first, second, third = reduce(own), gather(own), reduce(own + 1)
+    total = sum(range(c.size))
+    assert third.wait().tolist() == [total + c.size]
+    assert second.wait().tolist() == list(range(c.size))
+    assert first.wait().tolist() == [total]
+
+
+def transfers_of_a_channel_keep_their_order(c: Communicator) -> None:
+    after, before = (c.rank + 1) % c.size, (c.rank - 1) % c.size
+    for number in range(4):
+        c.send(np.array([10 * c.rank + number]), after, tag=number % 2)
+    odd = [int(c.receive((1,), np.int64, before, 1)[0]) for _ in range(2)]
+    even = [int(c.receive((1,), np.int64, before, 0)[0]) for _ in range(2)]
+    assert (odd, even) == ([10 * before + 1, 10 * before + 3], [10 * before, 10 * before + 2])
+
+
+def a_sender_may_overwrite_what_it_has_sent(c: Communicator) -> None:
+    array = np.full(3, c.rank)
+    c.send(array, (c.rank + 1) % c.size, 0)
+    array[:] = -1
+    assert c.receive((3,), np.int64, (c.rank - 1) % c.size, 0).tolist() == [(c.rank - 1) % c.size] * 3
+
+
+def groups_are_found_once_and_keep_their_own_order(c: Communicator) -> None:
+    members = tuple(reversed(range(c.size)))
+    group = c.group(members)
+    assert c.group(list(members)) is group and group.group(members) is group
+    assert (group.members, group.rank) == (members, c.size - 1 - c.rank)
+    gathered = group.all_gather((1,), np.int32, 0)(np.array([c.rank], np.int32))
+    assert gathered.tolist() == list(members)
+    broadcast = group.collective_broadcast((), np.int32, 0)(np.array(c.rank, np.int32))
+    assert int(broadcast) == c.size - 1
+
+
+def zeros_have_signs(c: Communicator) -> None:
+    """IEEE-754: -0 is less than +0, in whatever order they come."""
+    for order in (range(c.size), reversed(range(c.size))):
+        group = c.group(tuple(order))
+        for sign in (1.0, -1.0):
+            operand = np.full(9, 0.0 if c.rank == 0 else -0.0, np.float32) * np.float32(sign)
+            for reduction, negative in ((MAXIMUM, c.size == 1 and sign < 0), (MINIMUM, c.size > 1 or sign < 0)):
+                result = group.all_reduce((9,), np.float32, reduction, reproducible=True)(operand)
+                assert np.signbit(result).all() == negative and np.signbit(result).any() == negative
+
+
+def a_custom_reduction_sees_the_operands_in_group_order(c: Communicator) -> None:
+    keep_first = Reduction("first", lambda a, b: a)
+    members = (*range(1, c.size), 0)
+    result = c.group(members).all_reduce((4,), np.int16, keep_first)(np.full(4, c.rank, np.int16))
+    assert result.tolist() == [members[0]] * 4
+
+
+def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
+    if c.size > 1:
+        with pytest.raises(CollectiveError, match="cannot be split into"):
+            c.reduce_scatter((c.size + 1,), np.float32, 0)
+    with pytest.raises(CollectiveError, match="all_gather_dim 1 is out of range"):
+        c.all_gather((5,), np.float32, 1)
+    with pytest.raises(CollectiveError, match=r"\(C8\) split_count is 77"):
+        c.all_to_all((77,), np.float32, 0, 0, 77)
+    with pytest.raises(CollectiveError, match="an id is outside 0 to"):
+        c.collective_permute((1,), np.float32, [(0, c.size)])
+    with pytest.raises(CollectiveError, match="a source or target appears twice"):
+        c.collective_permute((1,), np.float32, [(0, 0), (0, 0)])
+    with pytest.raises(CollectiveError, match="root -1 is outside"):
+        c.collective_broadcast((1,), np.float32, -1)
+    with pytest.raises(TypeError, match="or is a reduction of booleans and integers, not of float32"):
+        c.all_reduce((1,), np.float32, Reduction("or"))
+    with pytest.raises(GroupError, match="is not in the group"):
+        c.group((c.size + 1,))
+
+
+BEHAVIOURS: list[Callable[[Communicator], None]] = [
+    starting_does_not_wait,
+    several_are_under_way_and_done_in_any_order,
+    transfers_of_a_channel_keep_their_order,
+    a_sender_may_overwrite_what_it_has_sent,
+    groups_are_found_once_and_keep_their_own_order,
+    zeros_have_signs,
+    a_custom_reduction_sees_the_operands_in_group_order,
+    what_does_not_fit_is_told_when_it_is_bound,
+]
