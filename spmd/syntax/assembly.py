@@ -28,7 +28,8 @@ from spmd.dialects.core import OpDef
 from spmd.ir import Op
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 _NOTATION = re.compile(r"\s*(?:(`[^`]*`)|(\$\w+)|(custom<\w+>)|([A-Za-z_][\w\-]*)|(->|\S))")

@@ -15,7 +15,8 @@ from spmd.syntax.assembly import Argument, Directive
 from spmd.syntax.attribute_cursor import ATTRIBUTE_PARSERS
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 

@@ -162,8 +162,7 @@ class Printer:
                 self._names.update(zip(block.arguments, arguments or (), strict=True))
             elif index or block.arguments or not block.ops:
                 lines.append(self._label(names[index], block))
-            for op in block.ops:
-                lines.append(f"{self.indentation}{self.op(op)}")
+            lines += [self.indentation + self.op(op) for op in block.ops]
         self._labels = outer_labels
         self._leave(outer)
         lines.append(f"{self.indentation}}}")

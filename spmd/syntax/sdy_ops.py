@@ -10,7 +10,8 @@ from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.sdy_attributes import shardings
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 

@@ -26,7 +26,8 @@ from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 from spmd.syntax.elements import note_size
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)", re.ASCII)
@@ -161,7 +162,8 @@ class DotDimensions(Directive):
 
     def print(self, printer: Printer, op: Op) -> str:
         numbers = op[self.name]
-        text = f"contracting_dims = {_list(numbers.lhs_contracting_dimensions)} x {_list(numbers.rhs_contracting_dimensions)}"
+        contracting = _list(numbers.lhs_contracting_dimensions), _list(numbers.rhs_contracting_dimensions)
+        text = f"contracting_dims = {contracting[0]} x {contracting[1]}"
         if numbers.lhs_batching_dimensions or numbers.rhs_batching_dimensions:
             batching = f"{_list(numbers.lhs_batching_dimensions)} x {_list(numbers.rhs_batching_dimensions)}"
             text = f"batching_dims = {batching}, {text}"

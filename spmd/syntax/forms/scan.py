@@ -9,7 +9,8 @@ from spmd.ir import Op
 from spmd.syntax.assembly import Argument, Directive, custom
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 

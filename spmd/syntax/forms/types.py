@@ -12,7 +12,8 @@ from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
-    from spmd.syntax.parser import Parser, Pending
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 

@@ -1,0 +1,330 @@
+"""Literals: numbers, strings, symbols, arrays, dictionaries and constants."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import (
+    FALSE,
+    TRUE,
+    UNIT,
+    AffineMapAttr,
+    ArrayAttr,
+    Attribute,
+    DenseArrayAttr,
+    DenseAttr,
+    DenseResourceAttr,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    LocationAttr,
+    StringAttr,
+    SymbolRefAttr,
+)
+from spmd.syntax.dense import dense, dense_hex, dense_raw
+from spmd.syntax.lexer import LongHex
+from spmd.syntax.literals import float_bits, hex_bits, parse_elements, unquote
+from spmd.syntax.type_cursor import TypeCursor
+
+_NUMBER = re.compile(r"-?(?:\d+(?:\.\d*(?:[eE][-+]?\d+)?)?)|0x[\da-fA-F]+", re.ASCII)
+_SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w$.\-]+)', re.ASCII)
+
+
+class LiteralCursor(TypeCursor):
+    """Reads types and the attributes that no dialect defines."""
+
+    def attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
+        """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
+        raise NotImplementedError
+
+    # --- numbers and strings ---
+
+    def _number(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        position = self.position
+        if not _NUMBER.fullmatch(token):
+            self.expected("a number")
+        self.position += 1
+        if typed and self.tokens[self.position] == ":":
+            self.position += 1
+            type = self.type()
+        try:
+            return self._number_of(token, type)
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), position)
+
+    def _number_of(self, token: str, type: t.Type | None) -> Attribute:
+        fractional = "." in token
+        if type is None:
+            type = t.F64 if fractional else t.I64
+        if not isinstance(type, t.ElementType):
+            if not fractional and isinstance(type, t.OpaqueType):
+                return IntegerAttr(int(token, 0) if len(token) < 400 else _too_long(token), type)
+            raise ValueError(f"a number has no type {type}")
+        if type.is_float:
+            if "x" in token:
+                return FloatAttr(hex_bits(token, type), type)
+            if not fractional:
+                raise ValueError(f"expected a floating-point literal such as {token}.0 for type {type}")
+            return FloatAttr(float_bits(token, type), type)
+        if fractional or type.is_complex:
+            raise ValueError(f"{token} is no literal of type {type}")
+        if type.is_boolean:
+            return TRUE if parse_elements([token], type)[0] else FALSE
+        return IntegerAttr(int(parse_elements([token], type)[0]), type)
+
+    def _string(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        position = self.position
+        data = self.string_bytes()
+        if typed and self.tokens[self.position] == ":":
+            self.position += 1
+            return StringAttr(data, self.type())
+        if typed and len(token) < 64:
+            self.names.attributes.setdefault(token, StringAttr(data)) if self.tokens[position + 1] == "," else None
+        return StringAttr(data)
+
+    def string_bytes(self) -> bytes:
+        """A string literal's bytes."""
+        token = self.tokens[self.position]
+        if token[:1] != '"' or len(token) < 2:
+            self.expected("a string")
+        if isinstance(token, LongHex):
+            token = f'"0x{token.digits}"'
+        try:
+            data = unquote(token)
+        except ValueError as error:
+            self.fail(str(error))
+        self.position += 1
+        return data
+
+    def string(self) -> str:
+        return self.string_bytes().decode("utf-8", "surrogateescape")
+
+    def _symbol(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        return SymbolRefAttr(self.symbol_path())
+
+    def symbol_path(self) -> tuple[str, ...]:
+        """`@root::@nested`."""
+        token = self.tokens[self.position]
+        parts = _SYMBOL_PART.findall(token)
+        if token[:1] != "@" or not parts:
+            self.expected("a valid '@'-identifier for a symbol name")
+        self.position += 1
+        try:
+            return tuple(unquote(p).decode("utf-8", "surrogateescape") if p[0] == '"' else p for p in parts)
+        except ValueError as error:
+            self.fail(str(error), self.position - 1)
+
+    def symbol(self) -> str:
+        """`@name`, a symbol of one part."""
+        position = self.position
+        path = self.symbol_path()
+        if len(path) != 1:
+            self.fail("expected a symbol of one part", position)
+        return path[0]
+
+    # --- arrays and dictionaries ---
+
+    def _array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        if len(token) > 1 and ":" not in token:
+            values = self.integer_list()
+            made = ArrayAttr(tuple(IntegerAttr(value, t.I64) for value in values))
+            self.names.attributes[token] = made
+            return made
+        self.deeper()
+        self.expect("[")
+        elements: list[Attribute] = []
+        if not self.take("]"):
+            while True:
+                elements.append(self.attribute())
+                if not self.take(","):
+                    break
+            self.expect("]")
+        self.depth -= 1
+        return ArrayAttr(tuple(elements))
+
+    def _dictionary(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        return DictAttr(self.dictionary())
+
+    def dictionary(self) -> dict[str, Attribute]:
+        """`{name = value, unit}`."""
+        self.deeper()
+        self.expect("{")
+        entries: dict[str, Attribute] = {}
+        if not self.take("}"):
+            while True:
+                self.entry(entries)
+                if not self.take(","):
+                    break
+            self.expect("}")
+        self.depth -= 1
+        return entries
+
+    def entry(self, entries: dict[str, Attribute]) -> None:
+        """`name = value` or `name`, filed in `entries`."""
+        position = self.position
+        token = self.tokens[position]
+        name = self.string() if token[:1] == '"' else self._entry_name(token)
+        if not name:
+            self.fail("expected valid attribute name", position)
+        if name in entries:
+            self.fail(f"duplicate key '{name}' in dictionary attribute", position)
+        entries[name] = self.attribute() if self.take("=") else UNIT
+
+    def _entry_name(self, token: str) -> str:
+        if not (token[:1].isalpha() or token[:1] == "_") or "<" in token:
+            self.expected("an attribute name")
+        self.position += 1
+        return token
+
+    # --- words ---
+
+    def _unit(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        self.position += 1
+        return UNIT
+
+    def _true(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        self.position += 1
+        return TRUE
+
+    def _false(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        self.position += 1
+        return FALSE
+
+    def _dense_array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        position = self.position
+        whole = token if len(token) > 5 else None
+        self.position += 1
+        body = (whole[6:-1] if whole else self.balanced()[1:-1]).strip()
+        name, _, listed = body.partition(":")
+        element = t.ELEMENT_TYPES.get(name.strip())
+        if element is None or not (element.is_boolean or element.is_float or element.is_integer):
+            self.fail("expected an integer or floating-point type of 8 bits or more in array<...>", position)
+        texts = [entry.strip() for entry in listed.split(",")] if listed.strip() else []
+        try:
+            values = parse_elements(texts, element) if texts else np.empty(0)
+        except ValueError as error:
+            self.fail(str(error), position)
+        made = DenseArrayAttr(element, tuple(values.tolist()))
+        if whole:
+            self.names.attributes[whole] = made
+        return made
+
+    def _dense(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        position = self.position
+        self.position += 1
+        if token[-1] == ">" and "> : " not in token:
+            body = token[6:-1]
+        elif len(token) > 5:
+            body, _, type_text = token[6:].rpartition("> : ")
+            made = self._dense_of(body, self._type_of_text(type_text, position), position)
+            if len(token) < 256:
+                self.names.attributes[token] = made
+            return made
+        else:
+            body = self._dense_body()
+        if type is None:
+            self.expect(":")
+            type = self.type()
+        return self._dense_of(body, type, position)
+
+    def _dense_body(self) -> str:
+        """The text between `<` and `>` when it is not all of one token."""
+        if self.tokens[self.position + 1][:1] == '"' and self.tokens[self.position + 2] == ">":
+            self.position += 3
+            return self.tokens[self.position - 2]
+        text = self.balanced()
+        return text[1:-1]
+
+    def _type_of_text(self, text: str, position: int) -> t.Type:
+        found = self.types.get(text)
+        if found is None:
+            self.position = position
+            found = self.types[text] = self.inside(text).whole_type()
+            self.position = position + 1
+        return found
+
+    def _dense_of(self, body: str, type: t.Type, position: int) -> Attribute:
+        try:
+            if isinstance(body, LongHex):
+                return dense_hex(body.digits, type)  # type: ignore[arg-type]
+            if body[:1] == '"':
+                if body[:3] != '"0x':
+                    raise ValueError('expected a hex string such as "0x00FF"')
+                return dense_hex(body[3:-1], type)  # type: ignore[arg-type]
+            return dense(body, type)  # type: ignore[arg-type]
+        except (ValueError, OverflowError) as error:
+            self.fail(str(error), position)
+
+    def _dense_resource(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        position = self.position
+        self.position += 1
+        self.expect("<")
+        key = self.string() if self.tokens[self.position][:1] == '"' else self.keyword("a resource key")
+        self.expect(">")
+        if type is None:
+            self.expect(":")
+            type = self.type()
+        data = self.names.resources.get(key)
+        if data is None:
+            return DenseResourceAttr(key, type)  # type: ignore[arg-type]
+        try:
+            return dense_raw(data, type)  # type: ignore[arg-type]
+        except ValueError as error:
+            self.fail(f"resource {key}: {error}", position)
+
+    def _affine(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        self.position += 1
+        if self.tokens[self.position] != "<":
+            self.expected("'<'")
+        depth = 0
+        start = self.position
+        while True:
+            part = self.tokens[self.position]
+            if not part:
+                self.fail("'<' is never closed", start)
+            depth += (part == "<") - (part == ">")
+            self.position += 1
+            if depth == 0:
+                return AffineMapAttr(token + self._between(start, self.position))
+
+    def _location(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        return LocationAttr(f"loc({self.location()})")
+
+    def location(self) -> str:
+        """`loc(...)`; the text between the parentheses, aliases resolved."""
+        token = self.tokens[self.position]
+        self.position += 1
+        if len(token) > 3:
+            inner = token[4:-1]
+        else:
+            if self.tokens[self.position] != "(":
+                self.expected("'('")
+            inner = self.balanced()[1:-1]
+        return self.names.location_aliases.get(inner, inner)
+
+    def _boolean(self) -> bool:
+        if self.take("true"):
+            return True
+        self.expect("false")
+        return False
+
+    def _float(self) -> float:
+        position = self.position
+        made = self._number(self.tokens[position], t.F64, False)
+        assert isinstance(made, FloatAttr)
+        return made.value
+
+    def dense_integers(self) -> DenseAttr:
+        """A `dense<...>` constant."""
+        position = self.position
+        made = self.attribute()
+        if not isinstance(made, DenseAttr):
+            self.fail("expected dense<...>", position)
+        return made
+
+
+def _too_long(token: str) -> int:
+    raise ValueError(f"the integer of {len(token)} digits is too large")

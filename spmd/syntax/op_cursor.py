@@ -1,0 +1,325 @@
+"""Ops, regions and blocks, in the generic and the pretty form.
+
+Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for each op's pretty form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from spmd import types as t
+from spmd.dialects import core
+from spmd.errors import Diagnostic, ParseError, VerificationError
+from spmd.ir import Block, Op, Region, Value, new_op
+from spmd.syntax.assembly import Form, form_of
+from spmd.syntax.lexer import OutOfTokens, TokenLocation
+from spmd.syntax.operand_cursor import OperandCursor, Pending
+
+_OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
+_FORMS: dict[str, Form] = {}
+_REQUIRED: dict[str, tuple[str, ...]] = {}
+
+
+class OpCursor(OperandCursor):
+    """Reads ops and all that is in them."""
+
+    # --- ops ---
+
+    def op(self) -> Op:
+        """One op, its results bound to their names."""
+        tokens, position = self.tokens, self.position
+        token = tokens[position]
+        names: Sequence[str] = ()
+        if token[:1] == "%":
+            if tokens[position + 1] == "=":
+                names = (token,)
+                self.position = position = position + 2
+            else:
+                names = self._result_names()
+                position = self.position
+            token = self.tokens[position]
+        location = TokenLocation(self.stream, self.stream.base + position)
+        names_at = location
+        form = _FORMS.get(token) or self._form(token)
+        if form is None:
+            made = self._generic(token, location)
+        else:
+            self.position = position + 1
+            pending = Pending(form.name, form.definition, location)
+            for parse in form.parsers:
+                parse(self, pending)
+            made = self.finish(pending)
+        if self.tokens[self.position][:3] == "loc" and self.tokens[self.position][3:4] in ("", "("):
+            made.debug_location = self.location()
+        results = made.results
+        if len(names) == 1 and len(results) == 1 and ":" not in names[0]:
+            name = names[0]
+            if name in self.values or "#" in name:
+                self._redefined(name, names_at)
+            self.values[name] = value = results[0]
+            value.name = name[1:]
+            self.defined.append(name)
+        elif names or results:
+            self._bind(names, made, names_at)
+        return made
+
+    def _form(self, token: str) -> Form | None:
+        """The pretty form that op name `token` has; None for the generic form; an error for anything else."""
+        if token[:1] == '"':
+            return None
+        if not _OP_NAME.fullmatch(token):
+            self.expected("an operation name")
+        for name in (token, f"{self.default_dialect}.{token}", f"func.{token}", f"builtin.{token}"):
+            definition = core.OPS.get(name)
+            if definition is not None and ("." in token or name != token):
+                form = form_of(definition)
+                if form is None:
+                    self.fail(f'{name} has only the generic form: "{name}"(...) : (...) -> ...')
+                _FORMS[token] = form
+                return form
+        dialect = token.partition(".")[0]
+        if "." in token and dialect in self.dialects:
+            self.fail(f"{token} is no operation of the {dialect} dialect")
+        self.fail(f"custom form of unknown operation '{token}': only its generic form can be read")
+
+    def _result_names(self) -> list[str]:
+        names: list[str] = []
+        while True:
+            token = self.tokens[self.position]
+            if token[:1] != "%":
+                self.expected("a value name")
+            if "#" in token:
+                self.fail("a result's name has no '#'")
+            names.append(token)
+            self.position += 1
+            if not self.take(","):
+                break
+        self.expect("=")
+        return names
+
+    def _bind(self, names: Sequence[str], made: Op, location: TokenLocation) -> None:
+        """Gives the results their names; each name stands for one result, or as many as its `:n` says."""
+        if not names:
+            return
+        counts = []
+        for name in names:
+            base, _, count = name.partition(":")
+            if len(count) > 9:
+                raise ParseError(f"'{name[:40]}' names too many results", location)
+            counts.append((base, int(count) if count else 1))
+        total = sum(count for _, count in counts)
+        if total != len(made.results) or any(count < 1 for _, count in counts):
+            message = f"operation defines {len(made.results)} results but was provided {total} to bind"
+            raise ParseError(Diagnostic(location, message, made.name))
+        index = 0
+        for base, count in counts:
+            for offset in range(count):
+                value = made.results[index]
+                value.name = base[1:] if count == 1 else f"{base[1:]}#{offset}"
+                self.define(f"{base}#{offset}" if offset or count > 1 else base, value, location)
+                index += 1
+            if count > 1:
+                self.define(base, made.results[index - count], location)
+
+    def finish(self, pending: Pending) -> Op:
+        """The op that `pending` describes."""
+        definition = pending.definition
+        assert definition is not None
+        operands = self.resolve(pending)
+        result_types = pending.result_types
+        if result_types is None:
+            result_types = self._inferred(pending, operands)
+        made = new_op(
+            pending.name, operands, result_types, pending.attributes, pending.regions,
+            definition=definition, discardable=pending.discardable, location=pending.location,
+        )  # fmt: skip
+        required = _REQUIRED.get(pending.name)
+        if required is None:
+            required = _REQUIRED[pending.name] = tuple(a.name for a in definition.attributes if a.required)
+        if required:
+            for name in required:
+                if name not in pending.attributes and not pending.doubtful:
+                    self.note(pending, f"requires attribute '{name}'")
+        return made
+
+    def _inferred(self, pending: Pending, operands: list[Value]) -> list[t.Type]:
+        definition = pending.definition
+        assert definition is not None
+        if not definition.results:
+            return []
+        if definition.inference is not None and not pending.doubtful:
+            draft = Op(
+                pending.name, operands, (), pending.attributes, pending.regions,
+                definition=definition, location=pending.location,
+            )  # fmt: skip
+            try:
+                return definition.inference(draft)
+            except core.InferenceError as error:
+                raise VerificationError(Diagnostic(pending.location, str(error), pending.name, error.label)) from None
+        constant = getattr(pending.attributes.get("value"), "type", None)
+        if constant is not None and not operands:
+            return [constant]
+        if "same_type" in definition.traits and operands:
+            return [operands[0].type] * len(definition.results)
+        raise ParseError(
+            Diagnostic(pending.location, "the result types are not given and cannot be inferred", pending.name)
+        )
+
+    # --- generic form ---
+
+    def _generic(self, token: str, location: TokenLocation) -> Op:
+        """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
+        name = self.string()
+        definition = core.OPS.get(name)
+        if definition is None:
+            dialect = name.partition(".")[0]
+            if not _OP_NAME.fullmatch(name):
+                self.fail(f"'{name[:80]}' is no operation name", self.position - 1)
+            if dialect in self.dialects:
+                self.fail(f"{name} is no operation of the {dialect} dialect", self.position - 1)
+        pending = Pending(name, definition, location)
+        self.expect("(")
+        self.operand_list(pending)
+        self.expect(")")
+        if self.at("["):
+            self._successors(pending)
+        if self.take("<"):
+            self.entries(pending)
+            self.expect(">")
+        if self.at("("):
+            self._regions(pending, isolated=definition is not None and "isolated" in definition.traits)
+        if self.tokens[self.position] == "{":
+            self.entries(pending)
+        self.expect(":")
+        signature = self.function_type()
+        pending.operand_types = signature.inputs
+        pending.result_types = signature.results
+        if definition is not None:
+            return self.finish(pending)
+        return new_op(
+            name, self.resolve(pending), signature.results, pending.attributes, pending.regions,
+            discardable=pending.discardable, location=location,
+        )  # fmt: skip
+
+    def _regions(self, pending: Pending, *, isolated: bool) -> None:
+        self.expect("(")
+        if not self.take(")"):
+            while True:
+                pending.regions.append(self.region(isolated=isolated))
+                if not self.take(","):
+                    break
+            self.expect(")")
+
+    def _successors(self, pending: Pending) -> None:
+        """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
+        self.expect("[")
+        numbers: list[int] = []
+        while not self.take("]"):
+            token = self.tokens[self.position]
+            if token[:1] != "^":
+                self.expected("a block name")
+            numbers.append(self._block(token)[1])
+            self.position += 1
+            if not self.take(","):
+                self.expect("]")
+                break
+        pending.attributes["successors"] = tuple(numbers)
+
+    # --- regions and blocks ---
+
+    def _block(self, label: str) -> tuple[Block, int]:
+        """The block `label` of the region being read, made at its first mention, and the order of mentions."""
+        found = self.blocks.get(label)
+        if found is None:
+            found = self.blocks[label] = (Block(), len(self.blocks) + 1)
+        return found
+
+    def region(
+        self, arguments: Iterable[tuple[str, t.Type]] = (), *, isolated: bool = False, dialect: str = ""
+    ) -> Region:
+        """`{...}`. `arguments` are the names and types of the first block's where the op's own form tells them."""
+        self.deeper()
+        opened = self.position
+        self.expect("{")
+        outer = self.values, self.defined, self.default_dialect, self.blocks
+        if isolated:
+            self.values = {}
+        self.defined, self.blocks = [], {}
+        self.default_dialect = dialect or self.default_dialect
+        region = Region()
+        given = list(arguments)
+        if given or self.tokens[self.position][:1] not in ("^", "}"):
+            block = Block()
+            location = TokenLocation(self.stream, self.stream.base + opened)
+            for name, type in given:
+                self.define(name, block.add_argument(type, name[1:]), location)
+            region.blocks.append(block)
+            self._ops(block)
+        while self.tokens[self.position][:1] == "^":
+            region.blocks.append(self._labelled_block())
+        if self.blocks:
+            self._number_blocks(region)
+        self.ready()
+        self.expect("}")
+        if not isolated:
+            for name in self.defined:
+                del self.values[name]
+        self.values, self.defined, self.default_dialect, self.blocks = outer
+        self.depth -= 1
+        return region
+
+    def _ops(self, block: Block) -> None:
+        append = block.ops.append
+        while True:
+            if len(self.tokens) - self.position < 1024:
+                if not self.tokens[self.position] and not self.stream.at_end:
+                    raise OutOfTokens  # what was read last may go on
+                self.ready()
+            token = self.tokens[self.position]
+            if token == "}" or token[:1] == "^" or not token:
+                return
+            append(self.op())
+
+    def _labelled_block(self) -> Block:
+        label = self.tokens[self.position]
+        location = TokenLocation(self.stream, self.number)
+        block = self._block(label)[0]
+        if block.ops or block.arguments:
+            self.fail(f"redefinition of block '{label}'")
+        self.position += 1
+        if self.take("(") and not self.take(")"):
+            while True:
+                name, type = self.argument()
+                self.define(name, block.add_argument(type, name[1:]), location)
+                if not self.take(","):
+                    break
+            self.expect(")")
+        self.expect(":")
+        self._ops(block)
+        return block
+
+    def argument(self) -> tuple[str, t.Type]:
+        """`%name: type`, with or without a location."""
+        name = self.tokens[self.position]
+        if name[:1] != "%" or "#" in name or ":" in name:
+            self.expected("an argument such as %arg0")
+        self.position += 1
+        self.expect(":")
+        type = self.type()
+        if self.tokens[self.position][:3] == "loc":
+            self.location()
+        return name, type
+
+    def _number_blocks(self, region: Region) -> None:
+        """Successors were numbered in the order of mention: renumber them by the order of the blocks."""
+        order = {id(block): index for index, block in enumerate(region.blocks)}
+        lasting: dict[int, int] = {}
+        for label, (block, mention) in self.blocks.items():
+            if id(block) not in order:
+                self.fail(f"reference to an undefined block '{label}'")
+            lasting[mention] = order[id(block)]
+        for block in region.blocks:
+            for op in block.ops:
+                if "successors" in op.attributes:
+                    op.attributes["successors"] = tuple(lasting[mention] for mention in op.attributes["successors"])

@@ -1,0 +1,265 @@
+"""Values by name, and what an op is while it is read.
+
+Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for each op's pretty form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from spmd import types as t
+from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr
+from spmd.dialects import core
+from spmd.dialects.core import OpDef
+from spmd.errors import Diagnostic, Location, ParseError, Source
+from spmd.ir import Block, Region, Value
+from spmd.syntax.attribute_cursor import AttributeCursor
+from spmd.syntax.cursor import Names
+from spmd.syntax.lexer import OutOfTokens, TokenLocation, Tokens
+
+#: Attributes that say how many values each variadic operand or result has.
+SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
+_LONGEST_MESSAGE = 400
+#: What stands on a line before its comment.
+_COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
+
+
+class Pending:
+    """An op while it is read: what its form has found so far."""
+
+    __slots__ = (
+        "attributes", "definition", "discardable", "doubtful", "first_operand", "location", "name", "operand_types",
+        "operands", "regions", "result_types", "sizes", "typed",
+    )  # fmt: skip
+
+    def __init__(self, name: str, definition: OpDef | None, location: TokenLocation) -> None:
+        self.name = name
+        self.definition = definition
+        self.location = location
+        self.operands: list[str] = []
+        self.first_operand = 0
+        self.operand_types: Sequence[t.Type] | None = None
+        self.typed: dict[str, list[t.Type]] | None = None
+        self.sizes: dict[str, int] | None = None
+        self.result_types: Sequence[t.Type] | None = None
+        self.attributes: dict[str, Any] = {}
+        self.discardable: dict[str, Attribute] = {}
+        self.regions: list[Region] = []
+        self.doubtful = False
+
+
+class OperandCursor(AttributeCursor):
+    """Reads from a whole text; knows the values that have been named."""
+
+    def __init__(self, source: Source, *, all_at_once: bool = False) -> None:
+        self.stream = Tokens(source)
+        if all_at_once:
+            self.stream.ready = self.stream.piece = len(source.text) + 1
+        super().__init__(
+            self.stream.list, Names(load_locations=self._read_locations, load_resources=self._read_resources)
+        )
+        self.source = source
+        self.values: dict[str, Value] = {}
+        self.defined: list[str] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.dialects = core.dialects()
+        self.default_dialect = "builtin"
+        self.blocks: dict[str, tuple[Block, int]] = {}
+
+    # --- tokens and errors ---
+
+    def fail_at(self, position: int, offset: int, message: str, *, misplaced: bool = False, also: str = "") -> NoReturn:
+        if not (self.tokens[self.position] and self.tokens[position]) and not self.stream.at_end:
+            raise OutOfTokens
+        place = self.stream.offset(self.stream.base + position) + offset
+        found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), _shortened(message))]
+        if also:
+            found.append(Diagnostic(Location(self.source, place), also))
+        raise ParseError(found)
+
+    def _before(self, place: int) -> int:
+        """`place`, or the end of the last line before it that has more than a comment, when it is first on its line."""
+        text = self.source.text
+        start = text.rfind("\n", 0, place) + 1
+        if start == 0 or text[start:place].strip():
+            return place
+        while start > 0:
+            end = start - 1
+            start = text.rfind("\n", 0, end) + 1
+            line = _COMMENT.match(text, start, end)
+            if line and line[1].strip():
+                return line.start(1) + len(line[1].rstrip())
+        return place
+
+    def fail_number(self, number: int, message: str) -> NoReturn:
+        raise ParseError(_shortened(message), TokenLocation(self.stream, number))
+
+    def _between(self, start: int, end: int) -> str:
+        base = self.stream.base
+        last = base + end - 1
+        text = self.source.text[self.stream.offset(base + start) : self.stream.offset(last)] + self.tokens[end - 1]
+        return " ".join(self.tokens[start:end]) if "//" in text else " ".join(text.split())
+
+    def split(self) -> None:
+        self.stream.split(self.position)
+
+    @property
+    def number(self) -> int:
+        """The next token's number."""
+        return self.stream.base + self.position
+
+    def ready(self) -> None:
+        """Sees to it that a good many tokens are at hand."""
+        if len(self.tokens) - self.position < 1024 and not self.stream.at_end:
+            self.position = self.stream.fill(self.position)
+            self.tokens = self.stream.list
+
+    # --- values ---
+
+    def define(self, name: str, value: Value, location: TokenLocation) -> None:
+        if name in self.values:
+            self._redefined(name, location)
+        self.values[name] = value
+        self.defined.append(name)
+
+    def _redefined(self, name: str, location: TokenLocation) -> NoReturn:
+        raise ParseError(f"redefinition of SSA value '{name}'", location)
+
+    def note(self, pending: Pending, message: str) -> None:
+        """Keeps an error that does not keep the rest of the text from being read."""
+        pending.doubtful = True
+        self.diagnostics.append(Diagnostic(pending.location, message, pending.name))
+
+    # --- operands ---
+
+    def operand(self, pending: Pending) -> None:
+        """One value, by name."""
+        token = self.tokens[self.position]
+        if token[:1] != "%" or ":" in token:
+            self.expected("an SSA operand")
+        if not pending.operands:
+            pending.first_operand = self.stream.base + self.position
+        pending.operands.append(token)
+        self.position += 1
+
+    def operand_list(self, pending: Pending) -> int:
+        """Any number of values with commas between; returns how many."""
+        if self.tokens[self.position][:1] != "%":
+            return 0
+        count = 1
+        self.operand(pending)
+        while self.tokens[self.position] == ",":
+            self.position += 1
+            self.operand(pending)
+            count += 1
+        return count
+
+    def resolve(self, pending: Pending) -> list[Value]:
+        """The values of the operands' names, each of the type the text gives it."""
+        values = self.values
+        types = pending.operand_types
+        if types is None:
+            if pending.typed:
+                types = self._typed(pending)
+            else:
+                return [
+                    values.get(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)
+                ]
+        if len(types) != len(pending.operands):
+            message = f"{len(pending.operands)} operands present, but expected {len(types)}"
+            raise ParseError(Diagnostic(pending.location, message, pending.name))
+        found = []
+        for name, type in zip(pending.operands, types, strict=True):
+            value = values.get(name)
+            if value is None:
+                value = self._missing(pending, len(found))
+            if value.type is not type and type is not None:
+                self._mistyped(pending, len(found), value, type)
+            found.append(value)
+        return found
+
+    def _typed(self, pending: Pending) -> list[t.Type]:
+        """Types by operand, in order; None where the form gives none."""
+        assert pending.definition is not None and pending.typed is not None
+        types: list[Any] = []
+        for declared in pending.definition.operands:
+            count = pending.sizes.get(declared.name, 1) if pending.sizes else 1
+            given = pending.typed.get(declared.name)
+            if given is not None and len(given) != count:
+                message = f"{count} operands {declared.name} present, but expected {len(given)}"
+                raise ParseError(Diagnostic(pending.location, message, pending.name))
+            types += given if given is not None else [None] * count
+        return types
+
+    def _place(self, pending: Pending, index: int) -> int:
+        """The number of the token of operand `index`."""
+        name = pending.operands[index]
+        first = pending.first_operand
+        start = first - self.stream.base
+        if start >= 0:
+            end = min(len(self.tokens), start + 4 * len(pending.operands) + 16)
+            near = [at for at in range(start, end) if self.tokens[at] == name]
+            repeats = pending.operands[:index].count(name)
+            if len(near) > repeats:
+                return self.stream.base + near[repeats]
+        return first + 2 * index
+
+    def _missing(self, pending: Pending, index: int) -> Value:
+        name = pending.operands[index]
+        base, _, number = name.partition("#")
+        value = self.values.get(base)
+        if number == "0" and value is not None:
+            return value
+        what = (
+            "reference to invalid result number of" if number and value is not None else "use of undeclared SSA value"
+        )
+        self.fail_number(self._place(pending, index), f"{what} '{name}'")
+
+    def _mistyped(self, pending: Pending, index: int, value: Value, type: t.Type) -> NoReturn:
+        name = pending.operands[index]
+        message = f"use of value '{name}' expects a different type than its definition: {type} against {value.type}"
+        self.fail_number(self._place(pending, index), message)
+
+    # --- attributes of ops ---
+
+    def entries(self, pending: Pending) -> None:
+        """`{...}`: each entry filed where it belongs."""
+        for name, attribute in self.dictionary().items():
+            self.file(pending, name, attribute)
+
+    def file(self, pending: Pending, name: str, attribute: Attribute) -> None:
+        """An attribute that the declaration knows is decoded, any other kept as it is."""
+        definition = pending.definition
+        declared = definition.attribute_table.get(name) if definition is not None else None
+        if declared is None:
+            if name in SEGMENTS and definition is not None:
+                self._segments(pending, name, attribute)
+            elif name in pending.discardable:
+                self.note(pending, f"attribute '{name}' is given twice")
+            else:
+                pending.discardable[name] = attribute
+            return
+        if name in pending.attributes:
+            self.note(pending, f"attribute '{name}' is given twice")
+            return
+        try:
+            pending.attributes[name] = declared.kind.decode(attribute)
+        except ValueError as error:
+            self.note(pending, f"attribute '{name}': {error}")
+
+    def _segments(self, pending: Pending, name: str, attribute: Attribute) -> None:
+        sizes: tuple[int, ...] | None = None
+        if isinstance(attribute, DenseArrayAttr):
+            sizes = attribute.values
+        elif isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.array.size < 1000:
+            sizes = tuple(map(int, attribute.array.tolist()))
+        if sizes is None or not all(isinstance(size, int) and size >= 0 for size in sizes):
+            self.note(pending, f"attribute '{name}': expected array<i32: ...> of non-negative sizes")
+        else:
+            pending.attributes[name] = sizes
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else message[:_LONGEST_MESSAGE] + "..."

@@ -1,0 +1,318 @@
+"""Types as text. Source: StableHLO specification, "Types"; MLIR's builtin types for the spelling."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from spmd import types as t
+from spmd.dialects.type_rules import type_fault
+from spmd.syntax.cursor import LARGEST, Cursor
+from spmd.syntax.lexer import END, split_parts
+from spmd.syntax.quantized import quantized_type
+
+_LARGEST_RANK = 64
+
+
+class TypeCursor(Cursor):
+    """Reads types."""
+
+    def at_type(self) -> bool:
+        """Whether a type stands next."""
+        token = self.tokens[self.position]
+        if token in self.types:
+            return True
+        return token[:1] in ("!", "(") or token.split("<", 1)[0] in _TYPE_WORDS or _is_integer_type(token)
+
+    def type(self) -> t.Type:
+        """Any type."""
+        token = self.tokens[self.position]
+        found = self.types.get(token)
+        if found is None:
+            return self._new_type(token)
+        self.position += 1
+        return found
+
+    def _new_type(self, token: str) -> t.Type:
+        position = self.position
+        if "<" in token or (token[:1] == "(" and len(token) > 1):
+            made = self.inside(token).whole_type()
+            self.position += 1
+        elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
+            # Written over several lines: the outermost text's tokens are read only as a whole.
+            inner = self.inside("")
+            self.position += 1
+            inner.tokens = split_parts(token + self.balanced()) + END
+            return inner.whole_type()
+        else:
+            return self._type_of_parts()
+        if "!" not in token or not self.names.type_aliases:
+            self.types[token] = made
+        return made
+
+    def whole_type(self) -> t.Type:
+        """The type that all of the text is."""
+        made = self.type()
+        if self.tokens[self.position]:
+            self.expected("the end of the type")
+        return made
+
+    def _type_of_parts(self) -> t.Type:
+        self.deeper()
+        position = self.position
+        token = self.tokens[position]
+        if token == "(":
+            made: t.Type = self._function_type()
+        elif token[:1] == "!":
+            made = self._dialect_type()
+        elif token in _TYPE_WORDS:
+            self.position += 1
+            made = _TYPE_WORDS[token](self)
+        elif token == "none":
+            self.position += 1
+            made = t.OpaqueType("none")
+        elif _is_integer_type(token):
+            self.position += 1
+            bits = token.lstrip("sui")
+            if len(bits) > 8 or not 0 < int(bits) < 2**24:
+                self.fail("integer types have from 1 to 16777215 bits", self.position - 1)
+            made = t.OpaqueType(token)
+            if token[0] == "s":
+                made = t.ELEMENT_TYPES.get(token[1:], made)
+        else:
+            self.expected("a type")
+        self.depth -= 1
+        fault = type_fault(made)
+        if fault is not None:
+            label, message = fault
+            self.fail(f"({label}) {message}" if label else message, position)
+        return made
+
+    def type_list(self, closing: str) -> tuple[t.Type, ...]:
+        """Types with commas between, up to and over `closing`."""
+        found: list[t.Type] = []
+        if self.take(closing):
+            return ()
+        while True:
+            found.append(self.type())
+            if not self.take(","):
+                break
+        self.expect(closing)
+        return tuple(found)
+
+    def function_type(self) -> t.FunctionType:
+        """`(inputs) -> results`; any other type is an error."""
+        position = self.position
+        made = self.type()
+        if not isinstance(made, t.FunctionType):
+            self.fail(f"expected a function type, got {made}", position)
+        return made
+
+    def _function_type(self) -> t.FunctionType:
+        self.expect("(")
+        inputs = self.type_list(")")
+        if not self.take("->"):
+            self.expected("'->' in function type")
+        return t.FunctionType(inputs, self.result_types())
+
+    def result_types(self) -> tuple[t.Type, ...]:
+        """One type without parentheses, or a list in parentheses."""
+        if not self.at("("):
+            return (self.type(),)
+        self.position += 1
+        return self.type_list(")")
+
+    def _dialect_type(self) -> t.Type:
+        position = self.position
+        name = self.tokens[position]
+        if name in self.names.type_aliases and self.tokens[position + 1] != "<":
+            self.position += 1
+            return self.names.type_aliases[name]
+        self.position += 1
+        known = _DIALECT_TYPES.get(name)
+        if known is not None:
+            return known(self, position)
+        if name.startswith("!stablehlo."):
+            self.fail(f"unknown stablehlo type: {name[11:]}", position)
+        if name.startswith("!quant."):
+            self.fail(f"unknown quant type: {name[7:]}", position)
+        if "." not in name and self.tokens[self.position] != "<":
+            self.fail(f"undefined type alias '{name}'", position)
+        if self.tokens[self.position] == "<":
+            return t.OpaqueType(name + self.balanced())
+        return t.OpaqueType(name)
+
+    def _dimensions(self) -> tuple[int | None, ...]:
+        """`4x?x`, from tokens that may hold several dimensions or one."""
+        found: list[int | None] = []
+        while True:
+            token = self.tokens[self.position]
+            if not (token[:1].isdigit() or token == "?" or token[:2] == "?x"):
+                return tuple(found)
+            several = token[-1] == "x"
+            if not several and not token.isdigit() and token != "?":
+                self.expected("a dimension")
+            rank = len(found) + (token.count("x") if several else 1)
+            if rank > _LARGEST_RANK:
+                self.fail(f"more than {_LARGEST_RANK} dimensions")
+            found += [self.dimension(part) for part in token.removesuffix("x").split("x")]
+            self.position += 1
+            if not several:
+                self._cross()
+
+    def _cross(self) -> None:
+        """The `x` between dimensions, which may be stuck to what follows."""
+        token = self.tokens[self.position]
+        if token[:1] != "x":
+            self.expected("'x' in dimension list")
+        rest = re.fullmatch(r"x(\d+)(x.*)", token)
+        if token == "x":
+            self.position += 1
+        elif rest:
+            self.tokens[self.position : self.position + 1] = [rest[1], rest[2]]
+        else:
+            self.tokens[self.position] = token[1:]
+
+    def dimension(self, text: str) -> int | None:
+        if text == "?":
+            return None
+        if not (text.isascii() and text.isdigit()):
+            self.fail(f"expected a dimension, got '{text[:40]}'")
+        if len(text) > 19 or int(text) > LARGEST:
+            self.fail(f"dimension {text[:40]} does not fit 64 bits")
+        return int(text)
+
+    def _tensor(self) -> t.Type:
+        self.expect("<")
+        if self.take("*"):
+            self._cross()
+            element = self.type()
+            if self.take(","):
+                self.fail("an unranked tensor has no encoding")
+            self.expect(">")
+            return t.UnrankedTensorType(element)
+        position = self.position
+        shape = self._dimensions()
+        at_element = self.position
+        element = self._element_type("tensor", at_element)
+        bounds, encoding = self._encoding() if self.take(",") else (None, None)
+        self.expect(">")
+        if isinstance(element, t.QuantizedType) and element.block_sizes:
+            self._check_blocks(element, shape, position)
+        return t.TensorType(shape, element, bounds, encoding)
+
+    def _element_type(self, holder: str, position: int) -> Any:
+        element = self.type()
+        if isinstance(
+            element, (t.TensorType, t.TupleType, t.FunctionType, t.TokenType, t.FutureType, t.UnrankedTensorType)
+        ):
+            self.fail(f"a {holder} does not have elements of type {element}", position)
+        return element
+
+    def _check_blocks(self, element: t.QuantizedType, shape: tuple[int | None, ...], position: int) -> None:
+        """Sub-channel quantization: the blocks divide the dimensions, and there are parameters for each."""
+        blocks = dict(element.block_sizes)
+        for dimension, size in element.block_sizes:
+            extent = shape[dimension] if dimension < len(shape) else 0
+            if (not extent and extent is not None) or (extent or 0) % size:
+                self.fail(f"blocks of {size} do not divide dimension {dimension} of shape {shape}", position)
+        if None not in shape:
+            counts = [extent // blocks.get(index, extent) for index, extent in enumerate(shape) if extent]
+            if math.prod(counts) != len(element.scales):
+                self.fail(f"{len(element.scales)} scales for {math.prod(counts)} blocks", position)
+
+    def _encoding(self) -> tuple[tuple[int | None, ...] | None, str | None]:
+        position = self.position
+        token = self.tokens[position]
+        body = ""
+        if token.split("<", 1)[0] not in _BOUNDS_NAMES:
+            return None, self.attribute_text()
+        if "<" in token:
+            self.position += 1
+            body = token[token.index("<") :]
+        else:
+            self.position += 1
+            body = self.balanced()
+        listed = re.fullmatch(_BOUNDS_NAMES[token.split("<", 1)[0]], body, re.ASCII)
+        if not listed:
+            self.fail("expected bounds such as #stablehlo.bounds<?, 4>", position)
+        entries = [entry.strip() for entry in listed[1].split(",")] if listed[1].strip() else []
+        bounds = tuple(self.dimension(entry) for entry in entries)
+        return bounds, None
+
+    def attribute_text(self) -> str:
+        """The text of an attribute that only its text is kept of."""
+        token = self.tokens[self.position]
+        if not token or token in (",", ">"):
+            self.expected("an attribute")
+        self.position += 1
+        if self.tokens[self.position] == "<":
+            return token + self.balanced()
+        return token
+
+    def _memref(self) -> t.Type:
+        self.expect("<")
+        shape = self._dimensions()
+        element = self._element_type("memref", self.position)
+        memory: list[str] = []
+        while self.take(","):
+            memory.append(self._memory())
+        self.expect(">")
+        return t.BufferType(shape, element, ", ".join(memory) or None)
+
+    def _memory(self) -> str:
+        text = self.attribute_text()
+        while self.tokens[self.position] not in (",", ">", ""):
+            text += " " + self.attribute_text()
+        return text
+
+    def _complex(self) -> t.Type:
+        self.expect("<")
+        position = self.position
+        part = self.type()
+        self.expect(">")
+        if part is t.F32 or part is t.F64:
+            return t.ELEMENT_TYPES[f"complex<{part}>"]
+        if not isinstance(part, t.ElementType) or not (part.is_float or part.is_integer or part.is_boolean):
+            self.fail(f"invalid element type {part} of a complex type", position)
+        return t.OpaqueType(f"complex<{part}>")
+
+    def _tuple(self) -> t.Type:
+        self.expect("<")
+        return t.TupleType(self.type_list(">"))
+
+    def _vector(self) -> t.Type:
+        return t.OpaqueType("vector" + self.balanced())
+
+    def _token(self, position: int) -> t.Type:
+        return t.TOKEN
+
+    def _future(self, position: int) -> t.Type:
+        self.expect("<")
+        return t.FutureType(self.type_list(">"))
+
+
+def _is_integer_type(token: str) -> bool:
+    return _INTEGER_TYPE.fullmatch(token) is not None
+
+
+_INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
+
+
+_TYPE_WORDS: dict[str, Any] = {
+    "tensor": TypeCursor._tensor,
+    "memref": TypeCursor._memref,
+    "complex": TypeCursor._complex,
+    "tuple": TypeCursor._tuple,
+    "vector": TypeCursor._vector,
+}
+_DIALECT_TYPES: dict[str, Any] = {
+    "!stablehlo.token": TypeCursor._token,
+    "!stablehlo.future": TypeCursor._future,
+    "!quant.uniform": quantized_type,
+}
+_BOUNDS_NAMES = {
+    "#stablehlo.bounds": r"\s*<([\s\d?,]*)>\s*",
+    "#stablehlo.type_extensions": r"\s*<\s*bounds\s*=\s*\[([\s\d?,]*)\]\s*>\s*",
+}
