@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from launch import cli
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
@@ -39,5 +41,5 @@ def test_two_commands_do_all_from_a_fresh_clone() -> None:
 
 
 def test_every_command_is_listed() -> None:
-    for name in ("launch", "run", "check", "print", "info"):
+    for name in cli.command_names():
         assert re.search(rf"^spmd {name}\b", README, re.MULTILINE)
