@@ -9,7 +9,7 @@ the checks of a program cost what its distinct ops cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,8 +134,7 @@ class _Verifier:
             if definition is not None and index != last and definition.is_terminator:
                 self.error(op, "a terminator ends its block")
             if not self.has_shardings:
-                is_sdy = definition is not None and definition.dialect == "sdy"
-                self.has_shardings = is_sdy or any(name.startswith("sdy.") for name in op.discardable)
+                self.has_shardings = _is_sharded(op)
             if op.results:
                 visible.update(op.results)
                 defined += op.results
@@ -173,6 +172,17 @@ class _Verifier:
         if given == declared:
             return None
         return "", f"a function returns what it declares, got {_types(given)} and {_types(declared)}"
+
+
+def _is_sharded(op: Op) -> bool:
+    """Whether the op itself says anything of shardings."""
+    if op.definition is not None and op.definition.dialect == "sdy":
+        return True
+    dictionaries: list[Mapping[str, Any]] = [op.discardable] if op.discardable else []
+    if isinstance(op, Function):
+        for name in ("arg_attrs", "res_attrs"):
+            dictionaries += (entry.entries for entry in op.attributes.get(name) or ())
+    return any(name.startswith("sdy.") for dictionary in dictionaries for name in dictionary)
 
 
 def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:

@@ -154,3 +154,12 @@ def test_a_sound_module_built_by_hand_is_accepted() -> None:
     root = _op("stablehlo.sqrt", [block.arguments[0]], [F32x2])
     block.ops = [root, _op("func.return", [root.results[0]], [])]
     verify(_module(function))
+
+
+def test_shardings_are_judged_with_their_meshes_every_time() -> None:
+    sharding = '{sdy.sharding = #sdy.sharding<@m, [{"x"}]>}'
+    text = f'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<4xf32> {sharding}) {{ return }}'
+    for _ in range(2):
+        spmd.parse(text)
+        assert "y" in str(_errors(text.replace('{"x"}', '{"y"}'))[0])
+    assert "m" in str(_errors(text.partition("\n")[2])[0])
