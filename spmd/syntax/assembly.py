@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
+#: Attributes that say how many values each variadic operand or result has; a pretty form shows it.
+SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 _NOTATION = re.compile(r"\s*(?:(`[^`]*`)|(\$\w+)|(custom<\w+>)|([A-Za-z_][\w\-]*)|(->|\S))")
 
 

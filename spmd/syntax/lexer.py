@@ -69,6 +69,9 @@ class LongHex(str):
     """The token of a long `"0x..."`: not copied out of the text; `digits` gives the digits after `0x`."""
 
     __slots__ = ("_end", "_source", "_start")
+    _source: str
+    _start: int
+    _end: int
 
     def __new__(cls, source: str, start: int, end: int) -> LongHex:
         made = super().__new__(cls, '"0x"')

@@ -232,7 +232,7 @@ def _canonical(array: Array, element: ElementType) -> Array:
 
 def _raw_booleans(data: bytes, count: int) -> Array:
     if len(data) == count and count != 1:
-        return np.frombuffer(data, dtype=np.uint8) != 0
+        return np.frombuffer(data, dtype=np.uint8).astype(np.bool_)
     if len(data) == (count + 7) // 8 or len(data) == 1:
         bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
         return bits[:count].astype(np.bool_) if len(data) != 1 or count <= 8 else _splat_of_booleans(data)

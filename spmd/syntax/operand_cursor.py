@@ -15,12 +15,11 @@ from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, Location, ParseError, Source
 from spmd.ir import Block, Region, Value
+from spmd.syntax.assembly import SEGMENTS
 from spmd.syntax.attribute_cursor import AttributeCursor
 from spmd.syntax.cursor import Names
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, Tokens
 
-#: Attributes that say how many values each variadic operand or result has.
-SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
 _COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.ir import Block, Function, Module, Op, Region, Value
-from spmd.syntax.assembly import form_of
+from spmd.syntax.assembly import SEGMENTS, form_of
 from spmd.syntax.attribute_printer import (
     format_attribute,
     format_entries,
@@ -17,8 +17,6 @@ from spmd.syntax.attribute_printer import (
 )
 from spmd.types import I32, FunctionType
 
-#: Attributes that say how many values each variadic operand or result has; the pretty form shows it.
-SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 _STEP = "  "
 _NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
 

@@ -1,12 +1,22 @@
-"""How the structured attributes of forms/fields.py print, where that is not just `<field = value, ...>`."""
+"""Structured attributes whose text is not just `<field = value, ...>`."""
 
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
-from spmd.dialects.structs import AxisRef, ConvDimensionNumbers, Mesh, ResultAccuracy, SubAxisInfo
+from spmd.attributes import Attribute
+from spmd.dialects.structs import (
+    AxisRef,
+    ConvDimensionNumbers,
+    Mesh,
+    MeshAxis,
+    ResultAccuracy,
+    SubAxisInfo,
+)
+from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 from spmd.syntax.attribute_printer import format_attribute, quoted, struct_printer
-from spmd.syntax.forms.fields import format_dimensions
+from spmd.syntax.forms.convolution import format_dimensions
 
 
 @struct_printer(ConvDimensionNumbers)
@@ -50,3 +60,68 @@ def _mesh(mesh: Mesh) -> str:
     axes = ", ".join(f"<name = {quoted(axis.name.encode())}, size = {axis.size}>" for axis in mesh.axes)
     devices = f", device_ids = {format_attribute(mesh.device_ids)}" if mesh.device_ids is not None else ""
     return f"<axes = [{axes}]{devices}>"
+
+
+@attribute_parser("stablehlo", "result_accuracy")
+def _result_accuracy(cursor: AttributeCursor) -> Attribute:
+    """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
+    given = cursor.struct_fields(ResultAccuracy, {"mode": _accuracy_mode})
+    return ResultAccuracy(**given)
+
+
+def _accuracy_mode(cursor: AttributeCursor) -> str:
+    if cursor.tokens[cursor.position][:1] == "#":
+        position = cursor.position
+        made = cursor.attribute()
+        value = getattr(made, "value", None)
+        if not isinstance(value, str):
+            cursor.fail("expected #stablehlo.result_accuracy_mode<...>", position)
+        return value
+    return cursor.string() if cursor.tokens[cursor.position][:1] == '"' else cursor.keyword("an accuracy mode")
+
+
+@attribute_parser("stablehlo", "sub_axis_info")
+def _sub_axis_info(cursor: AttributeCursor) -> Attribute:
+    """`(pre_size)size`, with or without brackets around it."""
+    bracketed = cursor.take("<")
+    cursor.expect("(")
+    pre_size = cursor.int64()
+    cursor.expect(")")
+    made = SubAxisInfo(pre_size, cursor.int64())
+    if bracketed:
+        cursor.expect(">")
+    return made
+
+
+@attribute_parser("stablehlo", "axis_ref")
+def _axis_ref(cursor: AttributeCursor) -> Attribute:
+    """`<name = "x", sub_axis_info = (1)2>`."""
+    return AxisRef(
+        **cursor.struct_fields(AxisRef, {"name": AttributeCursor.string, "sub_axis_info": _stripped_sub_axis})
+    )
+
+
+def _stripped_sub_axis(cursor: AttributeCursor) -> Any:
+    return cursor.attribute() if cursor.tokens[cursor.position][:1] == "#" else _sub_axis_info(cursor)
+
+
+@attribute_parser("stablehlo", "mesh")
+def _mesh(cursor: AttributeCursor) -> Attribute:
+    """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
+    return Mesh(**cursor.struct_fields(Mesh, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers}))
+
+
+def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxis, ...]:
+    cursor.expect("[")
+    axes: list[MeshAxis] = []
+    while not cursor.take("]"):
+        stripped = cursor.tokens[cursor.position][:1] != "#"
+        position = cursor.position
+        axis = cursor.struct(MeshAxis) if stripped else cursor.attribute()
+        if not isinstance(axis, MeshAxis):
+            cursor.fail("expected a mesh axis", position)
+        axes.append(axis)
+        if not cursor.take(","):
+            cursor.expect("]")
+            break
+    return tuple(axes)

@@ -1,0 +1,107 @@
+"""Dimension numbers and precision of dot products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spmd.dialects.core import OpDef
+from spmd.dialects.structs import (
+    DotAlgorithm,
+    DotDimensionNumbers,
+)
+from spmd.ir import Op
+from spmd.syntax.assembly import Argument, Directive, custom
+
+if TYPE_CHECKING:
+    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.parser import Parser
+    from spmd.syntax.printer import Printer
+
+
+@custom("DotDimensionNumbers")
+class DotDimensions(Directive):
+    """`batching_dims = [0] x [0], contracting_dims = [2] x [1]`; no batching dimensions need no mention."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        self.name = arguments[0].name
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        batching: tuple[tuple[int, ...], ...] = ((), ())
+        if parser.take("batching_dims") or parser.take("batch_dims"):
+            batching = self._pair(parser)
+            parser.expect(",")
+        parser.expect("contracting_dims")
+        contracting = self._pair(parser)
+        pending.attributes[self.name] = DotDimensionNumbers(*batching, *contracting)
+
+    def _pair(self, parser: Parser) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        parser.expect("=")
+        left = parser.integer_list()
+        parser.expect("x")
+        return left, parser.integer_list()
+
+    def print(self, printer: Printer, op: Op) -> str:
+        numbers = op[self.name]
+        contracting = _list(numbers.lhs_contracting_dimensions), _list(numbers.rhs_contracting_dimensions)
+        text = f"contracting_dims = {contracting[0]} x {contracting[1]}"
+        if numbers.lhs_batching_dimensions or numbers.rhs_batching_dimensions:
+            batching = f"{_list(numbers.lhs_batching_dimensions)} x {_list(numbers.rhs_batching_dimensions)}"
+            text = f"batching_dims = {batching}, {text}"
+        return text
+
+
+def _list(values: Any) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+@custom("PrecisionConfig")
+@custom("PrecisionConfigAndAlgorithm")
+class PrecisionConfigAndAlgorithm(Directive):
+    """`, precision = [DEFAULT, HIGH], algorithm = <...>`, both optional."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        self.precision = arguments[0].name
+        self.kind = definition.attribute_table[self.precision].kind
+        self.algorithm = arguments[1].name if len(arguments) > 1 else None
+
+    def parse(self, parser: Parser, pending: Pending) -> None:
+        if parser.tokens[parser.position] != ",":
+            return
+        parser.position += 1
+        if self.algorithm is None or parser.tokens[parser.position] != "algorithm":
+            if not parser.take("precision"):
+                parser.expected("'precision'")
+            parser.expect("=")
+            pending.attributes[self.precision] = self._precisions(parser)
+            if self.algorithm is None or not parser.take(","):
+                return
+        parser.expect("algorithm")
+        parser.expect("=")
+        pending.attributes[self.algorithm] = (
+            parser.attribute() if parser.tokens[parser.position][:1] == "#" else parser.struct(DotAlgorithm)
+        )
+
+    def _precisions(self, parser: Parser) -> tuple[str, ...]:
+        parser.expect("[")
+        found: list[str] = []
+        while not parser.take("]"):
+            token = parser.tokens[parser.position]
+            if token not in _PRECISIONS:
+                parser.expected("one of: DEFAULT, HIGH, HIGHEST")
+            found.append(token)
+            parser.position += 1
+            if not parser.take(","):
+                parser.expect("]")
+                break
+        return tuple(found)
+
+    def print(self, printer: Printer, op: Op) -> str:
+        text = ""
+        precision = op.attributes.get(self.precision)
+        if precision is not None:
+            text = f", precision = [{', '.join(precision)}]"
+        algorithm = op.attributes.get(self.algorithm) if self.algorithm else None
+        return text + (f", algorithm = {printer.stripped(algorithm)}" if algorithm is not None else "")
+
+
+_PRECISIONS = ("DEFAULT", "HIGH", "HIGHEST")
