@@ -84,17 +84,3 @@ def round_half_away(x: Any, out: Array | None = None) -> Any:
     whole = np.trunc(x)
     away = np.abs(x - whole) >= 0.5
     return np.copysign(np.abs(whole) + away, x, out=out, dtype=np.asarray(x).dtype)
-
-
-def remainder(x: Any, y: Any, out: Array | None = None) -> Any:
-    """C's fmod: exact, with the sign of x."""
-    return np.fmod(x, y, out=out)
-
-
-def is_finite(x: Any, out: Array | None = None) -> Any:
-    return np.isfinite(x, out=out)
-
-
-def select(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
-    """x where `chosen`, else y, of any dtype."""
-    return keep(np.where(chosen, x, y), out)

@@ -10,7 +10,7 @@ import numpy as np
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
-from spmd.kernels.elementwise import selection
+from spmd.kernels.elementwise_selection import selection
 from spmd.kernels.regions import binary_of
 from spmd.kernels.window import windows_of
 
