@@ -30,7 +30,8 @@ log = logging.getLogger("collectives")
 DEFAULT_TIMEOUT = 60.0
 _LOOK = 0.1  # seconds between two looks
 _ANSWER = 2.0  # seconds that a rank is given to answer
-_SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain
+_SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
+_TIMES = 5
 _TAG = 0
 
 
@@ -174,15 +175,19 @@ class Watcher:
             log.warning("%s", text)
 
     def _accuse(self) -> None:
-        """Asks twice; when nothing moved in between and the waits can never end, says so to all who wait."""
+        """Asks again and again; when nothing moves and the waits can never end, says so to all who wait.
+
+        A rank may have been answered and not have had a processor to see it: it is given time.
+        """
         first = self._ask_all()
         stuck = waits_in_vain(self._comm.rank, first)
         if not stuck:
             return
-        time.sleep(_LOOK)
-        second = self._ask_all()
-        if waits_in_vain(self._comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
-            return
+        for _ in range(_TIMES):
+            time.sleep(_SUSPECT / _TIMES)
+            second = self._ask_all()
+            if waits_in_vain(self._comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
+                return
         waiting = sorted(r for r in stuck if not second[r].ended)
         text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain\n" + states_text(self._texts(second))
         for rank in waiting:
@@ -229,5 +234,5 @@ def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
         if any(s is None or (s.waiting is None and not s.ended) for s in waits):
             return frozenset()
         pending = {r for s in waits if s and s.waiting and not s.ended for r in s.waiting.ranks} - found
-    texts = {"" if states[r].ended else states[r].waiting for r in found}
+    texts = {"" if (waiting := states[r].waiting) is None or states[r].ended else waiting.text for r in found}
     return frozenset(found) if len(texts) > 1 or len(found) == 1 else frozenset()
