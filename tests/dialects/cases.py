@@ -53,6 +53,18 @@ class Case:
             f'{bound}"stablehlo.{self.op}"({operands}) {self.body}\nfunc.return\n}}\n'
         )
 
+    @property
+    def operand_types(self) -> list[str]:
+        return _operand_types(self.body)
+
+    def with_operand(self, index: int, type: str) -> str:
+        """The program whose operand `index` is of `type`."""
+        types = self.operand_types
+        types[index] = type
+        signature = _signature(self.body)
+        body = f"{self.body.removesuffix(signature)}({', '.join(types)}) -> {signature.rpartition(' -> ')[2]}"
+        return Case(self.op, body, functions=self.functions).text
+
     def broken(self, label: str) -> str:
         """The program that breaks constraint `label`."""
         change = self.breaks[label]

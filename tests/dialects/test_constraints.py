@@ -13,6 +13,7 @@ import spmd
 from spmd.dialects import OPS
 from spmd.dialects.structs import DotAlgorithm
 from spmd.errors import SpmdError
+from spmd.ir import Op, Value
 from spmd.types import BF16, F32
 from tests.dialects import (
     collective_cases,
@@ -106,6 +107,32 @@ def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[Case, str]) 
         return
     assert first.op == f"stablehlo.{case.op}"
     assert label in first.label.split(", "), first.headline
+
+
+#: Ops that take tokens beside tensors.
+_TAKE_TOKENS = {"tuple", "optimization_barrier", "while", "composite"}
+
+
+@pytest.mark.parametrize(
+    ("case", "index"),
+    [
+        (case, index)
+        for case in {case.op: case for case in CASES if case.operands is None and case.op not in _TAKE_TOKENS}.values()
+        for index in range(len(case.operand_types))
+    ],
+    ids=lambda value: value.op if isinstance(value, Case) else f"operand {value}",
+)
+def test_an_operand_of_another_kind_is_refused_with_its_label(case: Case, index: int) -> None:
+    definition = OPS[f"stablehlo.{case.op}"]
+    takes_token = case.operand_types[index] == "!stablehlo.token"
+    with pytest.raises(spmd.VerificationError) as refused:
+        spmd.parse(case.with_operand(index, "tensor<f32>" if takes_token else "!stablehlo.token"))
+    first = refused.value.diagnostics[0]
+    op = Op(definition.name, [Value(F32)] * len(case.operand_types), definition=definition)
+    name = next(name for name, place in definition.slices(op, "operand").items() if place.start <= index < place.stop)
+    position = [declared.name for declared in definition.operands].index(name)
+    assert first.label == ("I2" if case.op == "rng_bit_generator" else f"I{position + 1}")
+    assert name in first.message
 
 
 def test_algorithm_of_dot_general_is_judged_without_text_too() -> None:
