@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from partitioner.manual import copy_local
-from partitioner.reading import SHARDING_CALL, Reader
+from partitioner.reading import SHARDING_CALL, SHARDING_CALLS, Reader
 from partitioner.sharding import Annotation
 from spmd.dialects.core import OPS
 from spmd.dialects.sdy_attributes import ShardingPerValue
@@ -161,7 +161,7 @@ class _Importer:
             self.ask(made.result, reader.annotation(op[name], op.result.type))
         elif op.discardable and len(made.results) == len(op.results):
             asked = reader.of_attributes(op.discardable, op.result_types, op)
-            if _is_sharding_call(op):
+            if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
                 asked = [_opened(asked[0], op["backend_config"])]
             for value, annotation in zip(made.results, asked, strict=True):
                 self.ask(value, annotation)
