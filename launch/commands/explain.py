@@ -37,6 +37,8 @@ def run(args: argparse.Namespace) -> int:
     lowering = Lowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False)))))
+    for note in prepared.notes:
+        print(f"not split: {note}")
     return 0
 
 

@@ -17,13 +17,14 @@ from spmd.runtime.executable import Executable, borrowed, grid_of
 
 @dataclass(frozen=True)
 class Prepared:
-    """The program of one process, before its kernels are made."""
+    """The program of one process, before its kernels are made. `notes`: ops that partitioning could not split."""
 
     module: Module
     function: Function
     options: Options
     in_shardings: Sequence[Any] | None = None
     out_shardings: Sequence[Any] | None = None
+    notes: Sequence[str] = ()
 
 
 def compile(
@@ -64,7 +65,7 @@ def prepare(
         if partitioner.is_sharded(module):
             split = partitioner.partition(module, chosen.grid, function)
             found = _find(split.module, function)
-            return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings)
+            return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)
 
 
