@@ -88,7 +88,7 @@ def _(op: Op) -> str | None:
 
 
 def _scaled(small: TensorType, large: TensorType, dimension: int) -> str | None:
-    """Shapes that agree but for a dimension that is a multiple in `large`."""
+    """Shapes that agree but for a dimension that is a multiple in `large`: how many times is the process grid's."""
     sound = small.rank == large.rank and all(
         index == dimension or compatible_dims(*sizes)
         for index, sizes in enumerate(zip(small.shape, large.shape, strict=True))
