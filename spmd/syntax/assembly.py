@@ -28,8 +28,8 @@ from spmd.dialects.core import OpDef
 from spmd.ir import Op
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 #: Attributes that say how many values each variadic operand or result has; a pretty form shows it.
@@ -48,7 +48,7 @@ class Argument:
 class Directive:
     """One element of a form."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         """Reads the element; an error is raised through `parser`."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class Directive:
         """Whether the element, marked ^, has anything to print."""
         return True
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         """Whether the element may start at the next token."""
         return False
 
@@ -174,7 +174,7 @@ class Literal(Directive):
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] == self.text:
             parser.position += 1
         else:
@@ -183,14 +183,14 @@ class Literal(Directive):
     def print(self, printer: Printer, op: Op) -> str:
         return self.text
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         return parser.at(self.text)
 
 
 class Whitespace(Literal):
     """`` ` ` `` or nothing: printed, not read."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         pass
 
 
@@ -209,7 +209,7 @@ class Optional(Directive):
                 break
             self.literals.append(element.text)
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         if not self.first.begins(parser):
             return False
         tokens, position = parser.tokens, parser.position
@@ -218,7 +218,7 @@ class Optional(Directive):
             return tokens[position + 1 : position + 2] == [self.literals[1]]
         return True
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         for element in self.elements if self.begins(parser) else self.otherwise:
             element.parse(parser, pending)
 

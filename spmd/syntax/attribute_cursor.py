@@ -107,13 +107,10 @@ class AttributeCursor(LiteralCursor):
 
     def _known(self, dialect: str, mnemonic: str, position: int, *, bare: bool = False) -> Attribute:
         parser, struct = ATTRIBUTE_PARSERS.get((dialect, mnemonic)), STRUCTS.get((dialect, mnemonic))
-        if parser is not None or struct is not None:
-            made = parser(self) if parser is not None else self.struct(struct)
-            fault = made.fault() if isinstance(made, StructAttribute) else None
-            if fault is not None:
-                label, message = fault
-                self.fail(f"({label}) {message}" if label else message, position)
-            return made
+        if parser is not None:
+            return self._sound(parser(self), position)
+        if struct is not None:
+            return self._sound(self.struct(struct), position)
         if bare and self.tokens[self.position] != "<":
             return EnumAttr(dialect, mnemonic, self.keyword("an enum's case"))
         if self.tokens[self.position] != "<":
@@ -123,6 +120,13 @@ class AttributeCursor(LiteralCursor):
             self.fail(f"unknown {dialect} attribute '{mnemonic}'", position)
         made = EnumAttr(dialect, mnemonic, self.keyword("an enum's case"))
         self.expect(">")
+        return made
+
+    def _sound(self, made: Attribute, position: int) -> Attribute:
+        fault = made.fault() if isinstance(made, StructAttribute) else None
+        if fault is not None:
+            label, message = fault
+            self.fail(f"({label}) {message}" if label else message, position)
         return made
 
     def struct(self, cls: type[Attribute]) -> Any:
@@ -176,14 +180,15 @@ _FIELDS: dict[str, Callable[[AttributeCursor], Any]] = {
     "tuple[int, ...]": Cursor.integer_list,
     "Type": AttributeCursor.type,
 }
-_BY_FIRST: dict[str, Any] = {
+_Reader = Callable[[AttributeCursor, str, t.Type | None, bool], Attribute]
+_BY_FIRST: dict[str, _Reader] = {
     '"': AttributeCursor._string,
     "@": AttributeCursor._symbol,
     "[": AttributeCursor._array,
     "{": AttributeCursor._dictionary,
     "#": AttributeCursor._hash,
 }
-_BY_WORD: dict[str, Any] = {
+_BY_WORD: dict[str, _Reader] = {
     "unit": AttributeCursor._unit,
     "true": AttributeCursor._true,
     "false": AttributeCursor._false,

@@ -56,7 +56,7 @@ class Cursor:
         self.text = text
         self.outer = outer
         self.outer_position = outer.position if outer else 0
-        self.depth = outer.depth if outer else 0
+        self.depth: int = outer.depth if outer else 0
 
     # --- errors ---
 

@@ -15,8 +15,8 @@ from spmd.syntax.assembly import Argument, Directive
 from spmd.syntax.attribute_cursor import ATTRIBUTE_PARSERS
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 
@@ -27,13 +27,13 @@ class OperandVariable(Directive):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         parser.operand(pending)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.name(op.operand(self.name))
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
@@ -44,7 +44,7 @@ class OperandsVariable(Directive):
         self.name = name
         self.most = most
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if self.most == 1:
             count = int(parser.tokens[parser.position][:1] == "%")
             if count:
@@ -59,7 +59,7 @@ class OperandsVariable(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.operand_group(self.name))
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
@@ -76,7 +76,7 @@ class AllOperands(Directive):
         self.variadic = variadic[0] if len(variadic) == 1 else None
         self.fixed = len(definition.operands) - 1
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         count = parser.operand_list(pending)
         if self.variadic is not None:
             note_size(pending, self.variadic, count - self.fixed)
@@ -87,7 +87,7 @@ class AllOperands(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.operands)
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
@@ -99,7 +99,7 @@ class OperandType(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if pending.typed is None:
             pending.typed = {}
         pending.typed[self.name] = type_sequence(parser) if self.variadic else [parser.type()]
@@ -118,7 +118,7 @@ class ResultType(Directive):
         self.first = first
         self.count = count
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         found = [parser.type()] if self.count == 1 else type_sequence(parser)
         pending.result_types = [*(pending.result_types or ()), *found]
 
@@ -131,7 +131,7 @@ class ResultType(Directive):
 
 
 class AllOperandTypes(Directive):
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         pending.operand_types = type_sequence(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -141,7 +141,7 @@ class AllOperandTypes(Directive):
         return bool(op.operands)
 
 
-def type_sequence(parser: Parser) -> list[t.Type]:
+def type_sequence(parser: OpCursor) -> list[t.Type]:
     """Types with commas between, as many as there are."""
     if not parser.at_type():
         return []
@@ -153,7 +153,7 @@ def type_sequence(parser: Parser) -> list[t.Type]:
 
 
 class FunctionalType(Directive):
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         signature = parser.types.get(parser.tokens[parser.position])
         if signature.__class__ is t.FunctionType:
             parser.position += 1
@@ -174,7 +174,7 @@ class AttributeDictionary(Directive):
         self.named = named
         self.keyword = keyword
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         token = parser.tokens[parser.position]
         if token == "{" and not self.keyword:
             parser.entries(pending)
@@ -202,7 +202,7 @@ class AttributeVariable(Directive):
         self.kind = declared.kind
         self.read = self._reader()
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         position = parser.position
         value = self.read(parser)
         if isinstance(value, Attribute):
@@ -229,13 +229,13 @@ class AttributeVariable(Directive):
     def present(self, op: Op) -> bool:
         return self.name in op.attributes
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         token = parser.tokens[parser.position]
         if self.kind.cases:
             return token in self.kind.cases
         return bool(token) and (token[0] in '"@#[{-' or token[0].isdigit() or token.split("<", 1)[0] in _VALUE_WORDS)
 
-    def _reader(self) -> Callable[[Parser], Any]:
+    def _reader(self) -> Callable[[OpCursor], Any]:
         kind = self.kind
         if kind.cases:
             return self._case
@@ -251,7 +251,7 @@ class AttributeVariable(Directive):
             return lambda parser: _stripped_struct(parser, dialect, mnemonic)
         return lambda parser: parser.attribute(typed=kind is not kinds.STRING)
 
-    def _case(self, parser: Parser) -> Any:
+    def _case(self, parser: OpCursor) -> Any:
         token = parser.tokens[parser.position]
         if token in self.kind.cases:
             parser.position += 1
@@ -260,7 +260,7 @@ class AttributeVariable(Directive):
             return parser.attribute(typed=not token.startswith('"'))
         parser.expected(f"{self.name} to be one of: {', '.join(self.kind.cases)}")
 
-    def _number(self, parser: Parser) -> Any:
+    def _number(self, parser: OpCursor) -> Any:
         made = parser.attribute(self.kind.type, typed=False)
         position = parser.position
         # The type may be spelled out; another colon belongs to what follows.
@@ -269,12 +269,12 @@ class AttributeVariable(Directive):
         return made
 
 
-def _integers(parser: Parser) -> Any:
+def _integers(parser: OpCursor) -> Any:
     token = parser.tokens[parser.position]
     return parser.integer_list() if token[:1] == "[" else parser.attribute()
 
 
-def _booleans(parser: Parser) -> Any:
+def _booleans(parser: OpCursor) -> Any:
     if not parser.at("["):
         return parser.attribute()
     parser.position += 1
@@ -287,7 +287,7 @@ def _booleans(parser: Parser) -> Any:
     return tuple(values)
 
 
-def _boolean(parser: Parser) -> bool:
+def _boolean(parser: OpCursor) -> bool:
     if parser.take("true"):
         return True
     if parser.take("false"):
@@ -295,7 +295,7 @@ def _boolean(parser: Parser) -> bool:
     return parser.integer("true or false") != 0
 
 
-def _stripped_struct(parser: Parser, dialect: str, mnemonic: str) -> Attribute:
+def _stripped_struct(parser: OpCursor, dialect: str, mnemonic: str) -> Attribute:
     if parser.tokens[parser.position][:1] == "#":
         return parser.attribute()
     special = ATTRIBUTE_PARSERS.get((dialect, mnemonic))
@@ -319,7 +319,7 @@ class RegionVariable(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if self.variadic and parser.tokens[parser.position] != "{":
             return
         pending.regions.append(parser.region())
@@ -334,7 +334,7 @@ class RegionVariable(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.regions) if self.variadic else bool(op.region(self.name).blocks)
 
-    def begins(self, parser: Parser) -> bool:
+    def begins(self, parser: OpCursor) -> bool:
         return parser.tokens[parser.position] == "{"
 
 

@@ -104,10 +104,10 @@ class OpCursor(OperandCursor):
             return
         counts = []
         for name in names:
-            base, _, count = name.partition(":")
-            if len(count) > 9:
+            base, _, digits = name.partition(":")
+            if len(digits) > 9:
                 raise ParseError(f"'{name[:40]}' names too many results", location)
-            counts.append((base, int(count) if count else 1))
+            counts.append((base, int(digits) if digits else 1))
         total = sum(count for _, count in counts)
         if total != len(made.results) or any(count < 1 for _, count in counts):
             message = f"operation defines {len(made.results)} results but was provided {total} to bind"

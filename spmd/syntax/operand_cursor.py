@@ -57,7 +57,7 @@ class OperandCursor(AttributeCursor):
         if all_at_once:
             self.stream.ready = self.stream.piece = len(source.text) + 1
         super().__init__(
-            self.stream.list, Names(load_locations=self._read_locations, load_resources=self._read_resources)
+            self.stream.list, Names(load_locations=self.read_locations, load_resources=self.read_resources)
         )
         self.source = source
         self.values: dict[str, Value] = {}
@@ -66,6 +66,14 @@ class OperandCursor(AttributeCursor):
         self.dialects = core.dialects()
         self.default_dialect = "builtin"
         self.blocks: dict[str, tuple[Block, int]] = {}
+
+    def read_locations(self) -> dict[str, str]:
+        """Location aliases by name."""
+        raise NotImplementedError
+
+    def read_resources(self) -> dict[str, bytes]:
+        """Resources by key."""
+        raise NotImplementedError
 
     # --- tokens and errors ---
 
@@ -169,7 +177,7 @@ class OperandCursor(AttributeCursor):
         if len(types) != len(pending.operands):
             message = f"{len(pending.operands)} operands present, but expected {len(types)}"
             raise ParseError(Diagnostic(pending.location, message, pending.name))
-        found = []
+        found: list[Value] = []
         for name, type in zip(pending.operands, types, strict=True):
             value = values.get(name)
             if value is None:

@@ -80,7 +80,7 @@ class Parser(OpCursor):
         self.names.type_aliases[name] = made
         self.types[name] = made
 
-    def _read_locations(self) -> dict[str, str]:
+    def read_locations(self) -> dict[str, str]:
         """The location aliases, each spelled out."""
         done: dict[str, str] = {}
         for name, body in dict(_LOCATION_ALIAS.findall(self.source.text)).items():
@@ -88,7 +88,7 @@ class Parser(OpCursor):
             done["#" + name] = text if len(text) <= _LONGEST_LOCATION else "unknown"
         return done
 
-    def _read_resources(self) -> dict[str, bytes]:
+    def read_resources(self) -> dict[str, bytes]:
         """The constants that stand at the end of the file."""
         text = self.source.text
         start = text.rfind("{-#")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from spmd import types as t
@@ -37,14 +38,15 @@ class TypeCursor(Cursor):
     def _new_type(self, token: str) -> t.Type:
         position = self.position
         if "<" in token or (token[:1] == "(" and len(token) > 1):
-            made = self.inside(token).whole_type()
+            made: t.Type = self.inside(token).whole_type()
             self.position += 1
         elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
             # Written over several lines: the outermost text's tokens are read only as a whole.
             inner = self.inside("")
             self.position += 1
             inner.tokens = split_parts(token + self.balanced()) + END
-            return inner.whole_type()
+            made = inner.whole_type()
+            return made
         else:
             return self._type_of_parts()
         if "!" not in token or not self.names.type_aliases:
@@ -300,14 +302,14 @@ def _is_integer_type(token: str) -> bool:
 _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 
 
-_TYPE_WORDS: dict[str, Any] = {
+_TYPE_WORDS: dict[str, Callable[[TypeCursor], t.Type]] = {
     "tensor": TypeCursor._tensor,
     "memref": TypeCursor._memref,
     "complex": TypeCursor._complex,
     "tuple": TypeCursor._tuple,
     "vector": TypeCursor._vector,
 }
-_DIALECT_TYPES: dict[str, Any] = {
+_DIALECT_TYPES: dict[str, Callable[[TypeCursor, int], t.Type]] = {
     "!stablehlo.token": TypeCursor._token,
     "!stablehlo.future": TypeCursor._future,
     "!quant.uniform": quantized_type,

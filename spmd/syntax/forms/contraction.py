@@ -13,8 +13,8 @@ from spmd.ir import Op
 from spmd.syntax.assembly import Argument, Directive, custom
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 
@@ -25,16 +25,16 @@ class DotDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
-        batching: tuple[tuple[int, ...], ...] = ((), ())
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
+        batching: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         if parser.take("batching_dims") or parser.take("batch_dims"):
             batching = self._pair(parser)
             parser.expect(",")
         parser.expect("contracting_dims")
         contracting = self._pair(parser)
-        pending.attributes[self.name] = DotDimensionNumbers(*batching, *contracting)
+        pending.attributes[self.name] = DotDimensionNumbers(batching[0], batching[1], *contracting)
 
-    def _pair(self, parser: Parser) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _pair(self, parser: OpCursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         parser.expect("=")
         left = parser.integer_list()
         parser.expect("x")
@@ -64,7 +64,7 @@ class PrecisionConfigAndAlgorithm(Directive):
         self.kind = definition.attribute_table[self.precision].kind
         self.algorithm = arguments[1].name if len(arguments) > 1 else None
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] != ",":
             return
         parser.position += 1
@@ -81,7 +81,7 @@ class PrecisionConfigAndAlgorithm(Directive):
             parser.attribute() if parser.tokens[parser.position][:1] == "#" else parser.struct(DotAlgorithm)
         )
 
-    def _precisions(self, parser: Parser) -> tuple[str, ...]:
+    def _precisions(self, parser: OpCursor) -> tuple[str, ...]:
         parser.expect("[")
         found: list[str] = []
         while not parser.take("]"):

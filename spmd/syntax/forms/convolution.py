@@ -17,8 +17,8 @@ from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 _Places = dict[str, int]
@@ -129,7 +129,7 @@ class ConvolutionDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position][:1] == "#":
             parser.file(pending, self.name, parser.attribute())
         else:
@@ -148,7 +148,7 @@ class WindowAttributes(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = dict(zip(self.WORDS, (argument.name for argument in arguments), strict=True))
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         while parser.tokens[parser.position] != "}":
             word = parser.tokens[parser.position]
             if word not in self.names or self.names[word] in pending.attributes:
@@ -159,14 +159,14 @@ class WindowAttributes(Directive):
             if not parser.take(","):
                 break
 
-    def _value(self, parser: Parser, word: str) -> Any:
+    def _value(self, parser: OpCursor, word: str) -> Any:
         if word == "pad":
             return self._padding(parser)
         if word == "reverse":
             return _flags(parser)
         return parser.integer_list()
 
-    def _padding(self, parser: Parser) -> np.ndarray[Any, Any]:
+    def _padding(self, parser: OpCursor) -> np.ndarray[Any, Any]:
         parser.expect("[")
         rows: list[tuple[int, ...]] = []
         while not parser.take("]"):
@@ -197,7 +197,7 @@ class WindowAttributes(Directive):
         return ", ".join(parts)
 
 
-def _flags(parser: Parser) -> tuple[bool, ...]:
+def _flags(parser: OpCursor) -> tuple[bool, ...]:
     parser.expect("[")
     found: list[bool] = []
     while not parser.take("]"):

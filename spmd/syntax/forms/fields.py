@@ -11,8 +11,8 @@ from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.elements import note_size
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)", re.ASCII)
@@ -26,7 +26,7 @@ class SliceRanges(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         token = parser.tokens[parser.position]
         found = _RANGES.get(token) if len(token) > 1 else None
         if found is None:
@@ -40,7 +40,7 @@ class SliceRanges(Directive):
         for name, values in zip(self.names, found, strict=True):
             pending.attributes[name] = values
 
-    def _read(self, parser: Parser) -> list[tuple[int, int, int]]:
+    def _read(self, parser: OpCursor) -> list[tuple[int, int, int]]:
         parser.expect("[")
         ranges: list[tuple[int, int, int]] = []
         while not parser.take("]"):
@@ -71,7 +71,7 @@ class VariadicOperandWithAttribute(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         count = 0
         while parser.tokens[parser.position][:1] == "%":
             parser.operand(pending)
@@ -91,7 +91,7 @@ class CustomCallTarget(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         pending.attributes[self.name] = parser.symbol()
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -105,7 +105,7 @@ class ExponentMantissa(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         position = parser.position
         word = parser.keyword("a format such as e5m10")
         match = _FORMAT.fullmatch(word)

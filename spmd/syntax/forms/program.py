@@ -14,8 +14,8 @@ from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
@@ -30,7 +30,7 @@ class _Whole(Directive):
 class ModuleForm(_Whole):
     """`module @name attributes {...} {...}`."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
             pending.attributes["sym_visibility"] = parser.keyword()
         if parser.tokens[parser.position][:1] == "@":
@@ -59,7 +59,7 @@ class ModuleForm(_Whole):
 class FunctionForm(_Whole):
     """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
             pending.attributes["sym_visibility"] = parser.keyword()
         pending.attributes["sym_name"] = parser.symbol()
@@ -86,7 +86,7 @@ class FunctionForm(_Whole):
         else:
             pending.regions.append(Region())
 
-    def _arguments(self, parser: Parser) -> tuple[list[tuple[str, t.Type]], list[DictAttr], bool]:
+    def _arguments(self, parser: OpCursor) -> tuple[list[tuple[str, t.Type]], list[DictAttr], bool]:
         parser.expect("(")
         found: list[tuple[str, t.Type]] = []
         attributes: list[DictAttr] = []
@@ -101,7 +101,7 @@ class FunctionForm(_Whole):
                 break
         return found, attributes, named
 
-    def _results(self, parser: Parser, results: list[t.Type], attributes: list[DictAttr]) -> None:
+    def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
         if not parser.at("("):
             results.append(parser.type())
             return
@@ -148,7 +148,7 @@ class FunctionForm(_Whole):
 class ConstantForm(_Whole):
     """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.take("("):
             parser.expect(")")
             if parser.take("<"):
@@ -181,7 +181,7 @@ class ConstantForm(_Whole):
 class WhileForm(_Whole):
     """`stablehlo.while(%a = %b) : types attributes {...} cond {...} do {...}`."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         parser.expect("(")
         names: list[str] = []
         while not parser.take(")"):
@@ -227,7 +227,7 @@ class WhileForm(_Whole):
 class ReduceForm(_Whole):
     """`stablehlo.reduce(%x init: %y) applies op across dimensions = [0] : type`, or with `reducer(...) (...) {...}`."""
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         inits: list[str] = []
         while parser.take("("):
             parser.operand(pending)
@@ -258,7 +258,7 @@ class ReduceForm(_Whole):
         else:
             pending.regions.append(self._made_region(pending, inner, signature))
 
-    def _applied(self, parser: Parser) -> OpDef:
+    def _applied(self, parser: OpCursor) -> OpDef:
         position = parser.position
         name = parser.keyword("an operation name")
         definition = core.OPS.get(name)
@@ -286,7 +286,7 @@ class ReduceForm(_Whole):
         block.ops += [op, end]
         return Region([block])
 
-    def _reducer(self, parser: Parser, pending: Pending) -> None:
+    def _reducer(self, parser: OpCursor, pending: Pending) -> None:
         parser.expect("reducer")
         elements: list[tuple[str, t.Type]] = []
         accumulators: list[tuple[str, t.Type]] = []

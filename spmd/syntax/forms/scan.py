@@ -9,8 +9,8 @@ from spmd.ir import Op
 from spmd.syntax.assembly import Argument, Directive, custom
 
 if TYPE_CHECKING:
+    from spmd.syntax.op_cursor import OpCursor
     from spmd.syntax.operand_cursor import Pending
-    from spmd.syntax.parser import Parser
     from spmd.syntax.printer import Printer
 
 
@@ -21,7 +21,7 @@ class ScanForm(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: Parser, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: Pending) -> None:
         inputs = self._operands(parser, pending)
         parser.expect("inits")
         inits = self._operands(parser, pending)
@@ -43,7 +43,7 @@ class ScanForm(Directive):
         pending.attributes["operandSegmentSizes"] = (inputs, inits)
         pending.attributes["resultSegmentSizes"] = (outputs, inits)
 
-    def _operands(self, parser: Parser, pending: Pending) -> int:
+    def _operands(self, parser: OpCursor, pending: Pending) -> int:
         parser.expect("(")
         count = parser.operand_list(pending)
         parser.expect(")")

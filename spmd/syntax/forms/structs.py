@@ -20,7 +20,7 @@ from spmd.syntax.forms.convolution import format_dimensions
 
 
 @struct_printer(ConvDimensionNumbers)
-def _conv(numbers: ConvDimensionNumbers) -> str:
+def _print_conv(numbers: ConvDimensionNumbers) -> str:
     lettered = format_dimensions(numbers)
     if lettered is not None:
         return f"<{lettered}>"
@@ -30,7 +30,7 @@ def _conv(numbers: ConvDimensionNumbers) -> str:
 
 
 @struct_printer(ResultAccuracy)
-def _result_accuracy(accuracy: ResultAccuracy) -> str:
+def _print_result_accuracy(accuracy: ResultAccuracy) -> str:
     parts = [
         f"{name} = {_decimal(value)}" for name, value in (("atol", accuracy.atol), ("rtol", accuracy.rtol)) if value
     ]
@@ -45,25 +45,25 @@ def _decimal(value: float) -> str:
 
 
 @struct_printer(SubAxisInfo)
-def _sub_axis_info(info: SubAxisInfo) -> str:
+def _print_sub_axis_info(info: SubAxisInfo) -> str:
     return f"({info.pre_size}){info.size}"
 
 
 @struct_printer(AxisRef)
-def _axis_ref(axis: AxisRef) -> str:
-    sub_axis = f", sub_axis_info = {_sub_axis_info(axis.sub_axis_info)}" if axis.sub_axis_info else ""
+def _print_axis_ref(axis: AxisRef) -> str:
+    sub_axis = f", sub_axis_info = {_print_sub_axis_info(axis.sub_axis_info)}" if axis.sub_axis_info else ""
     return f"<name = {quoted(axis.name.encode())}{sub_axis}>"
 
 
 @struct_printer(Mesh)
-def _mesh(mesh: Mesh) -> str:
+def _print_mesh(mesh: Mesh) -> str:
     axes = ", ".join(f"<name = {quoted(axis.name.encode())}, size = {axis.size}>" for axis in mesh.axes)
     devices = f", device_ids = {format_attribute(mesh.device_ids)}" if mesh.device_ids is not None else ""
     return f"<axes = [{axes}]{devices}>"
 
 
 @attribute_parser("stablehlo", "result_accuracy")
-def _result_accuracy(cursor: AttributeCursor) -> Attribute:
+def _read_result_accuracy(cursor: AttributeCursor) -> Attribute:
     """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
     given = cursor.struct_fields(ResultAccuracy, {"mode": _accuracy_mode})
     return ResultAccuracy(**given)
@@ -81,7 +81,7 @@ def _accuracy_mode(cursor: AttributeCursor) -> str:
 
 
 @attribute_parser("stablehlo", "sub_axis_info")
-def _sub_axis_info(cursor: AttributeCursor) -> Attribute:
+def _read_sub_axis_info(cursor: AttributeCursor) -> Attribute:
     """`(pre_size)size`, with or without brackets around it."""
     bracketed = cursor.take("<")
     cursor.expect("(")
@@ -94,7 +94,7 @@ def _sub_axis_info(cursor: AttributeCursor) -> Attribute:
 
 
 @attribute_parser("stablehlo", "axis_ref")
-def _axis_ref(cursor: AttributeCursor) -> Attribute:
+def _read_axis_ref(cursor: AttributeCursor) -> Attribute:
     """`<name = "x", sub_axis_info = (1)2>`."""
     return AxisRef(
         **cursor.struct_fields(AxisRef, {"name": AttributeCursor.string, "sub_axis_info": _stripped_sub_axis})
@@ -102,11 +102,11 @@ def _axis_ref(cursor: AttributeCursor) -> Attribute:
 
 
 def _stripped_sub_axis(cursor: AttributeCursor) -> Any:
-    return cursor.attribute() if cursor.tokens[cursor.position][:1] == "#" else _sub_axis_info(cursor)
+    return cursor.attribute() if cursor.tokens[cursor.position][:1] == "#" else _read_sub_axis_info(cursor)
 
 
 @attribute_parser("stablehlo", "mesh")
-def _mesh(cursor: AttributeCursor) -> Attribute:
+def _read_mesh(cursor: AttributeCursor) -> Attribute:
     """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
     return Mesh(**cursor.struct_fields(Mesh, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers}))
 
