@@ -22,6 +22,8 @@ Apply = Callable[[Array, Array, Array], None]
 
 #: A sum over a part of the table larger than this is cheaper as a sparse product over all of it.
 _DENSE_PART = 1 / 8
+#: Updates that are taken one after another, each rounded, as the specification's own order has it.
+_FEW = 4096
 #: Elements that make a row worth being combined by itself.
 _LONG_ROW = 16
 
@@ -37,6 +39,9 @@ def scatter(op: Op, context: Context) -> Kernel:
     if count == 1:
         kind = binary_of(region)
         monoid = monoid_of(region)
+        steps = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
+        if steps and kind in ("add", "multiply"):
+            return _general(op, context, placement, arrange)
         table = (placement.row_count, placement.payload)
         if returned_argument(region) == 1:
             return _in_place(op, placement, arrange, _assign, None)
@@ -175,7 +180,7 @@ def _adding(monoid: Monoid, table_shape: tuple[int, int]) -> Apply:
     def apply(table: Array, rows: Array, values: Array) -> None:
         if negated:
             values = np.negative(values)
-        if payload == 1 or values.size < _DENSE_PART * table.size:
+        if payload == 1 or values.size < _DENSE_PART * table.size or values.size <= _FEW:
             np.add.at(table.reshape(-1), _flat(rows, payload), values.reshape(-1))
             return
         ones, starts = np.ones(len(rows), dtype), np.arange(len(rows) + 1)

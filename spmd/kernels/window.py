@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ Combine = Callable[..., tuple[Array, ...]]
 _BLOCK = 512
 #: Elements that make a running total's row worth a call.
 _WIDE = 256
+#: Elements of a window that are added up in the specification's own order.
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,9 @@ def _monoid_windows(
     """Function of (operand, initial value), which is also what padding holds."""
     ufunc, compute = monoid.ufunc, monoid.compute
     running = windows.running_axis()
+    in_order = running is not None and not running[1] and monoid.direct and neutral
+    if _rounds(monoid) and prod(windows.sizes) <= _FEW and not in_order:
+        return _place_by_place(windows, monoid, dtype, neutral)
     if running is not None and (neutral or monoid.idempotent):
         total = _running_total(monoid, *running)
 
@@ -176,6 +182,31 @@ def _monoid_windows(
         elif array is operand or array.base is not None:
             array = array.copy()
         return array.astype(dtype, copy=False)
+
+    return call
+
+
+def _rounds(monoid: Monoid) -> bool:
+    """Whether the order of its operands shows in the result."""
+    return monoid.kind in ("add", "multiply") and monoid.compute.kind in "fc"
+
+
+def _place_by_place(
+    windows: Windows, monoid: Monoid, dtype: np.dtype[Any], neutral: bool
+) -> Callable[[Array, Array], Array]:
+    """Few elements a window: in row-major order, each step rounded to the element type as the region rounds it."""
+    ufunc, compute, narrow = monoid.ufunc, monoid.compute, monoid.element.dtype
+    pad, places = windows.pad(), windows.places()
+
+    def call(operand: Array, init: Array) -> Array:
+        start = init.astype(compute)
+        array = pad(operand.astype(compute, copy=False), start)
+        total = array[places[0]].copy() if neutral else ufunc(start, array[places[0]])
+        for place in places[1:]:
+            if narrow != compute:
+                total = total.astype(narrow).astype(compute)
+            ufunc(total, array[place], out=total)
+        return total.astype(dtype, copy=False)
 
     return call
 
@@ -283,6 +314,8 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
     dtypes = [argument.tensor.dtype for argument in op.regions[0].block.arguments[:count]]
     shape, pad = windows.counts, windows.pad()
     running = windows.running_axis()
+    if running is not None and running[1] and prod(windows.sizes) <= _FEW:
+        running = None  # from the end on is not the order of the specification
     places = [] if running is not None else windows.places()
 
     def call(*arrays: Array) -> Any:
@@ -292,9 +325,12 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
         if running is not None:
             axis, backwards = running
             moved = tuple(np.moveaxis(operand, axis, 0)[:: -1 if backwards else 1] for operand in operands)
-            totals = scan(combine, moved, captured)
-            aligned = tuple(np.moveaxis(total[:: -1 if backwards else 1], 0, axis) for total in totals)
-            results = combine(*state, *aligned, *captured)
+            ordered = tuple(np.moveaxis(part, axis, 0) for part in state)
+            if len(moved[0]) <= _FEW:
+                totals = _step_by_step(combine, tuple(part[0] for part in ordered), moved, captured)
+            else:
+                totals = combine(*ordered, *scan(combine, moved, captured), *captured)
+            results = tuple(np.moveaxis(total[:: -1 if backwards else 1], 0, axis) for total in totals)
         else:
             padded = [pad(operand, init.astype(operand.dtype)) for operand, init in zip(operands, inits, strict=True)]
             results = state
@@ -303,6 +339,17 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
         return results[0] if count == 1 else results
 
     return call
+
+
+def _step_by_step(
+    combine: Combine, state: tuple[Array, ...], stacks: tuple[Array, ...], captured: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Running totals along the first axis, one element after another."""
+    steps = []
+    for index in range(len(stacks[0])):
+        state = combine(*state, *(stack[index] for stack in stacks), *captured)
+        steps.append(state)
+    return tuple(np.stack(totals) for totals in zip(*steps, strict=True))
 
 
 def scan(combine: Combine, stacks: tuple[Array, ...], captured: Sequence[Array]) -> tuple[Array, ...]:
