@@ -80,7 +80,8 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
         if not (apart and covered):
             result[...] = start
         added = combine(np.broadcast_to(start, counts), source, *captured) if apart else None
-        for number, place in enumerate(places):
+        # From the last place to the first, an element meets the windows that chose it in their own order.
+        for number, place in reversed(list(enumerate(places))):
             hit = chosen == number
             if valid is not None:
                 hit &= valid[number]
