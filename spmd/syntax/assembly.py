@@ -107,9 +107,6 @@ def form_of(definition: OpDef) -> Form | None:
     """The compiled form of an op; None when it has only the generic one."""
     key = id(definition)
     if key not in _COMPILED:
-        from spmd.syntax import forms
-
-        forms.load()
         _COMPILED[key] = Form(definition, definition.assembly) if definition.assembly is not None else None
     return _COMPILED[key]
 

@@ -47,7 +47,9 @@ class LiteralCursor(TypeCursor):
         if not _NUMBER.fullmatch(token):
             self.expected("a number")
         self.position += 1
-        if typed and self.tokens[self.position] == ":":
+        # A tensor's type behind a colon is not the number's: it is what an op's form has next.
+        following = self.tokens[self.position + 1]
+        if typed and self.tokens[self.position] == ":" and not following.startswith(("tensor", "(")):
             self.position += 1
             type = self.type()
         try:

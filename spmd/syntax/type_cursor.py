@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spmd import types as t
+from spmd.attributes import OpaqueAttr
 from spmd.dialects.type_rules import type_fault
 from spmd.syntax.cursor import LARGEST, Cursor
 from spmd.syntax.lexer import END, split_parts
@@ -225,23 +226,22 @@ class TypeCursor(Cursor):
                 self.fail(f"{len(element.scales)} scales for {math.prod(counts)} blocks", position)
 
     def _encoding(self) -> tuple[tuple[int | None, ...] | None, str | None]:
+        """The bounds, or the text of any other attribute behind the element type."""
         position = self.position
-        token = self.tokens[position]
-        body = ""
-        if token.split("<", 1)[0] not in _BOUNDS_NAMES:
-            return None, self.attribute_text()
-        if "<" in token:
-            self.position += 1
-            body = token[token.index("<") :]
-        else:
-            self.position += 1
-            body = self.balanced()
-        listed = re.fullmatch(_BOUNDS_NAMES[token.split("<", 1)[0]], body, re.ASCII)
+        text = self.attribute_text()
+        alias = self.names.attribute_aliases.get(text)
+        if alias is not None:
+            if not isinstance(alias, OpaqueAttr):
+                self.fail("expected an attribute that encodes a tensor", position)
+            text = alias.text
+        name, opened, body = text.partition("<")
+        if name not in _BOUNDS_NAMES:
+            return None, text
+        listed = re.fullmatch(_BOUNDS_NAMES[name], opened + body, re.ASCII)
         if not listed:
             self.fail("expected bounds such as #stablehlo.bounds<?, 4>", position)
         entries = [entry.strip() for entry in listed[1].split(",")] if listed[1].strip() else []
-        bounds = tuple(self.dimension(entry) for entry in entries)
-        return bounds, None
+        return tuple(self.dimension(entry) for entry in entries), None
 
     def attribute_text(self) -> str:
         """The text of an attribute that only its text is kept of."""

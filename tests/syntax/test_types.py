@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import spmd
 from spmd import types as t
-from spmd.syntax import parse
+from spmd.syntax import difference, parse, print_op
 
 
 def read(text: str) -> t.Type:
@@ -117,9 +117,19 @@ def test_types_by_alias() -> None:
         !a = tensor<2xf32>
         !q = !quant.uniform<i8:f32, 1.0>
         !b = tuple<!a, tensor<1x!q>>
-        func.func private @f(!a, !b)
+        #bounds = #stablehlo.bounds<4>
+        #sparse = #sparse_tensor.encoding<{
+          map = (d0) -> (d0 : compressed)
+        }>
+        func.func private @f(!a, !b, tensor<?xf32, #bounds>, tensor<2xf32, #sparse>)
         """
     )
     quantized = t.QuantizedType(t.I8, t.F32, -128, 127, (1.0,), (0,))
     pair = t.TupleType((t.TensorType((2,), t.F32), t.TensorType((1,), quantized)))
-    assert module.functions[0].type.inputs == (t.TensorType((2,), t.F32), pair)
+    assert module.functions[0].type.inputs == (
+        t.TensorType((2,), t.F32),
+        pair,
+        t.TensorType((None,), t.F32, (4,)),
+        t.TensorType((2,), t.F32, None, "#sparse_tensor.encoding<{ map = (d0) -> (d0 : compressed) }>"),
+    )
+    assert difference(module, parse(print_op(module))) is None

@@ -7,15 +7,9 @@ import pkgutil
 
 from spmd import syntax
 
-_loaded = False
-
 
 def load() -> None:
     """Files every directive and attribute form: those of this package, and the sdy modules beside it."""
-    global _loaded
-    if _loaded:
-        return
-    _loaded = True
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
     for module in pkgutil.iter_modules(syntax.__path__):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from spmd.attributes import Attribute
+from spmd.attributes import Attribute, OpaqueAttr
 from spmd.dialects.structs import (
     AxisRef,
     ConvDimensionNumbers,
@@ -125,3 +125,14 @@ def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxis, ...]:
             cursor.expect("]")
             break
     return tuple(axes)
+
+
+@attribute_parser("stablehlo", "bounds")
+def _bounds(cursor: AttributeCursor) -> Attribute:
+    """`<?, 4>`, the bounds of a tensor type: where an attribute stands, its text."""
+    return OpaqueAttr("#stablehlo.bounds" + cursor.balanced())
+
+
+@attribute_parser("stablehlo", "type_extensions")
+def _type_extensions(cursor: AttributeCursor) -> Attribute:
+    return OpaqueAttr("#stablehlo.type_extensions" + cursor.balanced())
