@@ -23,6 +23,7 @@ from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import CONSTANT, simplify
 from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.compiler.unroll import unroll
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
 from spmd.kernels.core import Kernel, Program, make_kernel
@@ -81,8 +82,9 @@ class Lowering:
         return emit(plan, self.options.watch), plan
 
     def flatten(self, function: Function) -> Function:
-        """The function as it will run: calls inlined, constants folded, all_reduces combined."""
+        """The function as it will run: calls inlined, short loops unrolled, constants folded, all_reduces combined."""
         flat = inline(self.module, function)
+        unroll(flat.body)
         simplify(flat.body, self._evaluate)
         exchange_operands(flat.body)
         combine(flat.body, self.options.combine_threshold)

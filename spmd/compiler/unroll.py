@@ -1,0 +1,82 @@
+"""Short counted loops written out step by step.
+
+What a loop carries from step to step is stored whole; written out, the steps of an elementwise body run together in
+cache (compiler/fuse.py), and what depends on the counter is folded. JAX's random bits are such a loop of five steps.
+"""
+
+from __future__ import annotations
+
+from spmd.attributes import DenseAttr
+from spmd.compiler.simplify import CONSTANT, is_pure
+from spmd.ir import Block, Op, Value, copy_op
+
+#: Ops that one loop may become.
+_LARGEST = 400
+
+
+def unroll(block: Block) -> None:
+    """Writes short counted loops out, in `block` and the regions inside it."""
+    replaced: dict[Value, Value] = {}
+    ops: list[Op] = []
+    for op in block.ops:
+        if replaced:
+            for nested in op.walk():
+                nested.operands = [replaced.get(operand, operand) for operand in nested.operands]
+        for region in op.regions:
+            for inner in region.blocks:
+                unroll(inner)
+        steps = _steps(op)
+        if steps is None:
+            ops.append(op)
+        else:
+            replaced.update(zip(op.results, _write_out(op, steps, ops), strict=True))
+    block.ops = ops
+
+
+def _write_out(op: Op, steps: int, ops: list[Op]) -> list[Value]:
+    """Appends the body of the loop `op` to `ops` as often as it runs; the values that the loop ends with."""
+    body = op.regions[1].block
+    state = list(op.operands)
+    for _ in range(steps):
+        values = dict(zip(body.arguments, state, strict=True))
+        ops += [copy_op(inner, values) for inner in body.ops[:-1]]
+        state = [values.get(value, value) for value in body.terminator.operands]
+    return state
+
+
+def _steps(op: Op) -> int | None:
+    """How often the loop `op` runs, when it counts up to a constant, is pure and short; else None."""
+    if op.name != "stablehlo.while":
+        return None
+    condition, body = (region.block for region in op.regions)
+    if not all(is_pure(inner) for block in (condition, body) for inner in block.ops[:-1]):
+        return None
+    compare = condition.terminator.operands[0].defining_op
+    if compare is None or compare.name != "stablehlo.compare" or compare["comparison_direction"] != "LT":
+        return None
+    counter, bound = compare.operands[0], _whole_number(compare.operands[1])
+    if counter.owner is not condition or bound is None:
+        return None
+    start = _whole_number(op.operands[counter.index])
+    step = _step(body.terminator.operands[counter.index], body.arguments[counter.index])
+    if start is None or step is None or step <= 0:
+        return None
+    steps = max(0, -((start - bound) // step))
+    return steps if steps * len(body.ops) <= _LARGEST else None
+
+
+def _step(value: Value, argument: Value) -> int | None:
+    """The constant that is added to `argument` to give `value`."""
+    add = value.defining_op
+    if add is None or add.name != "stablehlo.add" or argument not in add.operands:
+        return None
+    return _whole_number(add.operands[1] if add.operands[0] is argument else add.operands[0])
+
+
+def _whole_number(value: Value) -> int | None:
+    """The integer that `value` is, when it is a constant scalar."""
+    op = value.defining_op
+    attribute = op.attributes["value"] if op is not None and op.name == CONSTANT else None
+    if not isinstance(attribute, DenseAttr) or attribute.array.ndim or attribute.array.dtype.kind not in "iu":
+        return None
+    return int(attribute.array)
