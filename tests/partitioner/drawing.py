@@ -1,0 +1,104 @@
+"""A random program while it is drawn: its values, its lines with and without shardings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+SIZES = (1, 2, 3, 4, 5, 6, 8, 12)
+Shape = tuple[int, ...]
+
+
+@dataclass
+class Program:
+    random: np.random.Generator
+    mesh: tuple[tuple[str, int], ...]
+    arguments: list[tuple[Shape, str]] = field(default_factory=list)
+    values: list[tuple[str, Shape]] = field(default_factory=list)
+    lines: list[tuple[str, str]] = field(default_factory=list)  # with shardings, without
+    count: int = 0
+
+    def name(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def below(self, limit: int) -> int:
+        return int(self.random.integers(limit))
+
+    def pick(self, entries):  # type: ignore[no-untyped-def]
+        return entries[self.below(len(entries))]
+
+    def sharding(self, rank: int) -> str:
+        """Dimension shardings with axes dealt out at random, parts of axes among them."""
+        parts: list[str] = []
+        for name, size in self.mesh:
+            if size == 4 and self.random.random() < 0.2:
+                parts += [f'"{name}":(1)2', f'"{name}":(2)2']
+            elif size == 8 and self.random.random() < 0.2:
+                parts += [f'"{name}":(1)2', f'"{name}":(2)4']
+            else:
+                parts.append(f'"{name}"')
+        dimensions: list[list[str]] = [[] for _ in range(rank)]
+        for index in self.random.permutation(len(parts)):
+            place = self.below(rank + 1)
+            if place < rank:
+                dimensions[place].append(parts[index])
+        texts = []
+        for axes in dimensions:
+            merged = _merge(axes)
+            opened = ["?"] if self.random.random() < 0.3 else []
+            texts.append("{" + ", ".join(merged + opened) + "}")
+        return f"<@mesh, [{', '.join(texts)}]>"
+
+    def emit(self, text: str, shape: Shape, element: str = "f32") -> str:
+        """Adds an op whose right side is `text`; its result may get a constraint."""
+        name = self.name()
+        self.lines.append((f"{name} = {text}", f"{name} = {text}"))
+        if element != "f32":
+            return name
+        if shape and self.random.random() < 0.4:
+            made = self.name()
+            constraint = f"sdy.sharding_constraint {name} {self.sharding(len(shape))} : {tensor(shape)}"
+            # The program without shardings has the value itself under the new name.
+            self.lines.append(
+                (f"{made} = {constraint}", f"{made} = stablehlo.optimization_barrier {name} : {tensor(shape)}")
+            )
+            name = made
+        self.values.append((name, shape))
+        return name
+
+    def value(self, least: int = 0) -> tuple[str, Shape]:
+        found = [entry for entry in self.values if len(entry[1]) >= least]
+        return self.pick(found or self.values)
+
+    def scalar(self, value: float) -> str:
+        name = self.name()
+        line = f"{name} = stablehlo.constant dense<{value:e}> : tensor<f32>"
+        self.lines.append((line, line))
+        return name
+
+    def index(self, value: int) -> str:
+        name = self.name()
+        line = f"{name} = stablehlo.constant dense<{value}> : tensor<i32>"
+        self.lines.append((line, line))
+        return name
+
+
+def _merge(axes: list[str]) -> list[str]:
+    """Neighbouring parts of one axis as one, as Shardy demands."""
+    made: list[str] = []
+    for axis in axes:
+        if made and axis.split(":")[0] == made[-1].split(":")[0] and "(1)2" in made[-1] and "(2)" in axis:
+            made[-1] = axis.split(":")[0]
+        else:
+            made.append(axis)
+    return made
+
+
+def tensor(shape: Shape, element: str = "f32") -> str:
+    return f"tensor<{''.join(f'{size}x' for size in shape)}{element}>"
+
+
+def integers(values) -> str:  # type: ignore[no-untyped-def]
+    return f"array<i64: {', '.join(map(str, values))}>" if len(values) else "array<i64>"

@@ -1,0 +1,152 @@
+"""Random ops at places: slices, gathers, scatters, sorts."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tests.partitioner.drawing import SIZES, Program, integers, tensor
+
+
+def dynamic_slice(p: Program) -> None:
+    name, shape = p.value(1)
+    sizes = tuple(1 + p.below(size) for size in shape)
+    starts = [p.index(p.below(14) - 2) for _ in shape]
+    types = ", ".join(["tensor<i32>"] * len(shape))
+    if not shape:
+        return
+    p.emit(
+        f"stablehlo.dynamic_slice {name}, {', '.join(starts)}, sizes = {list(sizes)} : "
+        f"({tensor(shape)}, {types}) -> {tensor(sizes)}",
+        sizes,
+    )
+
+
+def dynamic_update_slice(p: Program) -> None:
+    name, shape = p.value(1)
+    fits = [v for v in p.values if len(v[1]) == len(shape) and all(a <= b for a, b in zip(v[1], shape, strict=True))]
+    update, extent = p.pick(fits)
+    if not shape:
+        return
+    starts = [p.index(p.below(14) - 2) for _ in shape]
+    types = ", ".join(["tensor<i32>"] * len(shape))
+    p.emit(
+        f"stablehlo.dynamic_update_slice {name}, {update}, {', '.join(starts)} : "
+        f"({tensor(shape)}, {tensor(extent)}, {types}) -> {tensor(shape)}",
+        shape,
+    )
+
+
+def random_indices(p: Program, count: int, limit: int) -> str:
+    name = p.name()
+    values = ", ".join(str(p.below(limit + 2) - 1) for _ in range(count))
+    line = f"{name} = stablehlo.constant dense<[{values}]> : {tensor((count,), 'i32')}"
+    p.lines.append((line, line))
+    return name
+
+
+def gather(p: Program) -> None:
+    name, shape = p.value(1)
+    if not shape:
+        return
+    place, count = p.below(len(shape)), p.pick(SIZES)
+    indices = random_indices(p, count, shape[place])
+    rest = tuple(size for index, size in enumerate(shape) if index != place)
+    made = (count, *rest)
+    offsets = list(range(1, len(shape)))
+    sizes = [1 if index == place else size for index, size in enumerate(shape)]
+    p.emit(
+        f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {offsets}, '
+        f"collapsed_slice_dims = [{place}], start_index_map = [{place}], index_vector_dim = 1>, "
+        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor((count,), 'i32')}) -> {tensor(made)}",
+        made,
+    )
+
+
+def scatter(p: Program) -> None:
+    name, shape = p.value(1)
+    if not shape:
+        return
+    place, count = p.below(len(shape)), p.pick(SIZES)
+    indices = random_indices(p, count, shape[place])
+    rest = tuple(size for index, size in enumerate(shape) if index != place)
+    updates_shape = (count, *rest)
+    updates = p.emit(
+        f"stablehlo.broadcast_in_dim {p.scalar(3.0)}, dims = [] : (tensor<f32>) -> {tensor(updates_shape)}",
+        updates_shape,
+    )
+    windows = list(range(1, len(shape)))
+    fold = p.pick(("add", "maximum", "minimum"))
+    p.emit(
+        f'"stablehlo.scatter"({name}, {indices}, {updates}) <{{scatter_dimension_numbers = #stablehlo.scatter<'
+        f"update_window_dims = {windows}, inserted_window_dims = [{place}], scatter_dims_to_operand_dims = [{place}], "
+        f"index_vector_dim = 1>}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+        f"%c = stablehlo.{fold} %a, %b : tensor<f32>\nstablehlo.return %c : tensor<f32>\n}}) : "
+        f"({tensor(shape)}, {tensor((count,), 'i32')}, {tensor(updates_shape)}) -> {tensor(shape)}",
+        shape,
+    )
+
+
+def gather_window(p: Program) -> None:
+    """Windows of a value at random places."""
+    name, shape = p.value(1)
+    if not shape:
+        return
+    sizes = tuple(1 + p.below(size) for size in shape)
+    count, rank = 1 + p.below(6), len(shape)
+    made = (count, *sizes)
+    if prod(made) > 800:
+        return
+    indices = p.name()
+    rows = ", ".join("[" + ", ".join(str(p.below(14) - 2) for _ in shape) + "]" for _ in range(count))
+    line = f"{indices} = stablehlo.constant dense<[{rows}]> : {tensor((count, rank), 'i32')}"
+    p.lines.append((line, line))
+    p.emit(
+        f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = '
+        f"{list(range(1, rank + 1))}, start_index_map = {list(range(rank))}, index_vector_dim = 1>, slice_sizes = "
+        f"{integers(sizes)}}}> : ({tensor(shape)}, {tensor((count, rank), 'i32')}) -> {tensor(made)}",
+        made,
+    )
+
+
+def sort(p: Program) -> None:
+    name, shape = p.value(1)
+    if not shape:
+        return
+    place = p.below(len(shape))
+    p.emit(
+        f'"stablehlo.sort"({name}) <{{dimension = {place} : i64, is_stable = true}}> ({{\n'
+        f"^bb0(%a: tensor<f32>, %b: tensor<f32>):\n%c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> "
+        f"tensor<i1>\nstablehlo.return %c : tensor<i1>\n}}) : ({tensor(shape)}) -> {tensor(shape)}",
+        shape,
+    )
+
+
+def sort_pair(p: Program) -> None:
+    """A value sorted together with where its elements came from."""
+    name, shape = p.value(1)
+    if not shape:
+        return
+    place = p.below(len(shape))
+    iota, result = p.name(), p.name()
+    text = (
+        f"{iota} = stablehlo.iota dim = {place} : {tensor(shape)}\n"
+        f'{result}:2 = "stablehlo.sort"({name}, {iota}) <{{dimension = {place} : i64, is_stable = true}}> ({{\n'
+        "^bb0(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<f32>, %j: tensor<f32>):\n"
+        "%c = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
+        f"stablehlo.return %c : tensor<i1>\n}}) : ({tensor(shape)}, {tensor(shape)})"
+        f" -> ({tensor(shape)}, {tensor(shape)})"
+    )
+    p.lines.append((text, text))
+    p.emit(f"stablehlo.add {result}#0, {result}#1 : {tensor(shape)}", shape)
+
+
+def top_k(p: Program) -> None:
+    name, shape = p.value(1)
+    if not shape:
+        return
+    taken = 1 + p.below(shape[-1])
+    made, result = (*shape[:-1], taken), p.name()
+    text = f"{result}:2 = chlo.top_k({name}, k = {taken}) : {tensor(shape)} -> ({tensor(made)}, {tensor(made, 'i32')})"
+    p.lines.append((text, text))
+    places = p.emit(f"stablehlo.convert {result}#1 : ({tensor(made, 'i32')}) -> {tensor(made)}", made)
+    p.emit(f"stablehlo.subtract {result}#0, {places} : {tensor(made)}", made)
