@@ -45,9 +45,22 @@ def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stag
     if not stages:
         return plain
 
+    transposed: dict[tuple[int, ...], Stage] = {}
+
+    def in_memory_order(array: Array) -> Array:
+        """A transposed array is reduced as it lies; any other view as NumPy does it."""
+        order = tuple(sorted(range(array.ndim), key=lambda axis: -array.strides[axis]))
+        straight = array.transpose(order)
+        if not straight.flags.c_contiguous:
+            return plain(array)
+        if order not in transposed:
+            transposed[order] = reducer(monoid, straight.shape, [order.index(axis) for axis in over])
+        rest = [axis for axis in order if axis not in over]
+        return transposed[order](straight).transpose(sorted(range(len(rest)), key=rest.__getitem__))
+
     def planned(array: Array) -> Array:
         if not array.flags.c_contiguous:
-            return plain(array)
+            return in_memory_order(array)
         array = array.reshape(merged)
         for stage in stages:
             array = stage(array)

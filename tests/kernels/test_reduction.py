@@ -1,6 +1,7 @@
 """Reductions: monoids over random dimensions, argmax and its kin, and regions that are neither."""
 
 import math
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spmd.types import ELEMENT_TYPES
-from tests.kernels.modules import assert_as_reference, here, ints, monoid, op, region
+from tests.kernels.modules import assert_as_reference, here, ints, monoid, op, region, type_of
 
 SOME = settings(max_examples=30, deadline=None, derandomize=True)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
@@ -102,17 +103,23 @@ def test_booleans_add_as_or_and_multiply_as_and() -> None:
         np.testing.assert_array_equal(reduced(x, np.bool_(name == "multiply"), [1], name, "i1"), want)
 
 
-def test_a_view_is_reduced_where_it_lies() -> None:
-    """A transposed operand, whose memory no reshape can group."""
-    x = np.random.default_rng(0).standard_normal((30, 40, 50)).astype(np.float32)
-    text = """func.func @main(%x: tensor<30x40x50xf32>) -> tensor<40xf32> {
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+@pytest.mark.parametrize("axes", [[0], [1], [2], [0, 2], [0, 1, 2]])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_view_is_reduced_where_it_lies(order: tuple[int, ...], axes: list[int], step: int) -> None:
+    """Transposed operands, and strided ones, whose memory no reshape can group."""
+    x = np.random.default_rng(0).integers(-9, 9, (20, 30, 24)).astype(np.float32)
+    view = x[::step].transpose(order)
+    kept = tuple(size for axis, size in enumerate(view.shape) if axis not in axes)
+    text = f"""func.func @main(%x: {type_of(x)}) -> {type_of(("f32", kept))} {{
       %z = stablehlo.constant dense<0.0> : tensor<f32>
-      %t = stablehlo.transpose %x, dims = [2, 1, 0] : (tensor<30x40x50xf32>) -> tensor<50x40x30xf32>
-      %r = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [0, 2]
-        : (tensor<50x40x30xf32>, tensor<f32>) -> tensor<40xf32>
-      return %r : tensor<40xf32>
-    }"""
-    np.testing.assert_allclose(here(text, x)[0], x.astype(np.float64).sum((0, 2)), rtol=1e-4)
+      %s = stablehlo.slice %x [0:20:{step}, 0:30, 0:24] : ({type_of(x)}) -> {type_of(x[::step])}
+      %t = stablehlo.transpose %s, dims = {list(order)} : ({type_of(x[::step])}) -> {type_of(view)}
+      %r = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = {axes}
+        : ({type_of(view)}, tensor<f32>) -> {type_of(("f32", kept))}
+      return %r : {type_of(("f32", kept))}
+    }}"""
+    np.testing.assert_array_equal(here(text, x)[0], view.sum(tuple(axes)))
 
 
 # --- the largest or smallest, and where ------------------------------------------------------------------------------
