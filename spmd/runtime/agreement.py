@@ -16,7 +16,7 @@ from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
 from spmd.compiler.lower import Lowering
 from spmd.ir import Function, Op
-from spmd.kernels.collective import DESCRIPTIONS, Collective
+from spmd.kernels.collective_plans import DESCRIPTIONS, Collective
 
 
 @dataclass(frozen=True)
