@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand as they are printed
 """The language itself: reading and verifying beside MLIR's own parser, constants, a program made ready, memory."""
 
 import argparse
@@ -36,7 +37,7 @@ _LAYER = """\
     %{i}l = stablehlo.transpose %{i}k, dims = [0, 1, 2] : (tensor<4x16x32xf32>) -> tensor<4x16x32xf32>
     %{i}m = stablehlo.tanh %{i}l : tensor<4x16x32xf32>
     %{i} = stablehlo.multiply %{i}m, %{p} : tensor<4x16x32xf32>
-"""  # fmt: skip  # noqa: E501
+"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ def reading(budget: float) -> list[Result]:
         contestants["MLIR"] = peer
     timings = in_turns(contestants, budget)
     speed = ops / timings["spmd"].median
-    found = [Result(f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND)]
+    found = [
+        Result(f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND)
+    ]
     if peer is not None:
         ratio = timings["spmd"].median / timings["MLIR"].median
         found.append(Result("the same, against MLIR in C++", ratio, "times its time", "", True))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand as they are printed
 """Attributes: every kind is read as what it says and prints in MLIR's own spelling."""
 
 import pytest
@@ -49,7 +50,10 @@ VALUES: list[tuple[str, Attribute]] = [
     ("[]", ArrayAttr(())),
     ("[1, 2]", ArrayAttr((IntegerAttr(1, I64), IntegerAttr(2, I64)))),
     ("[1 : i32, [unit], {}]", ArrayAttr((IntegerAttr(1, t.I32), ArrayAttr((UnitAttr(),)), DictAttr({})))),
-    ('{a = 1 : i64, b, "c d" = @x}', DictAttr({"a": IntegerAttr(1, I64), "b": UnitAttr(), "c d": SymbolRefAttr(("x",))})),
+    (
+        '{a = 1 : i64, b, "c d" = @x}',
+        DictAttr({"a": IntegerAttr(1, I64), "b": UnitAttr(), "c d": SymbolRefAttr(("x",))}),
+    ),
     ("array<i64>", DenseArrayAttr(I64, ())),
     ("array<i64: 1, -2>", DenseArrayAttr(I64, (1, -2))),
     ("array<i1: true, false>", DenseArrayAttr(t.I1, (True, False))),

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand as they are printed
 """Both forms of ops, in the spellings that programs use, are read as the same op, and print back."""
 
 import pytest
@@ -106,9 +107,7 @@ SAME = {
 
 
 def program(body: str) -> spmd.Module:
-    arguments = (
-        "%a: tensor<2x3xf32>, %s: tensor<f32>, %p: tensor<i1>, %i: tensor<2x9x9x3xf32>, %k: tensor<3x3x3x4xf32>"
-    )
+    arguments = "%a: tensor<2x3xf32>, %s: tensor<f32>, %p: tensor<i1>, %i: tensor<2x9x9x3xf32>, %k: tensor<3x3x3x4xf32>"
     return parse(f"func.func @f({arguments}) {{\n{body}\nreturn\n}}")
 
 
@@ -168,7 +167,7 @@ def test_unknown_ops_and_attributes_are_kept() -> None:
 
 
 def test_value_names() -> None:
-    text = "func.func @f(%x: i1) -> i1 {\n  %y:2 = \"a.b\"(%x) : (i1) -> (i1, i1)\n  return %y#1 : i1\n}"
+    text = 'func.func @f(%x: i1) -> i1 {\n  %y:2 = "a.b"(%x) : (i1) -> (i1, i1)\n  return %y#1 : i1\n}'
     module = parse(text)
     assert "%arg0: i1" in print_op(module) and "%0:2 =" in print_op(module) and "return %0#1" in print_op(module)
     kept = print_op(module, keep_names=True)
@@ -176,7 +175,9 @@ def test_value_names() -> None:
 
 
 def test_names_that_meet_are_made_different() -> None:
-    module = parse("func.func @f(%x: i1) {\n  %y = \"a.b\"(%x) : (i1) -> i1\n  \"a.c\"(%y, %x) : (i1, i1) -> ()\n  return\n}")
+    module = parse(
+        'func.func @f(%x: i1) {\n  %y = "a.b"(%x) : (i1) -> i1\n  "a.c"(%y, %x) : (i1, i1) -> ()\n  return\n}'
+    )
     module.functions[0].body.ops[0].result.name = "x"
     again = parse(print_op(module, keep_names=True))
     assert difference(module, again) is None

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - programs stand as they are printed
 """Mutated programs: they are accepted and print back, or refused with an SpmdError that names a place.
 
 A short run by default; SPMD_FUZZ_SECONDS=600 mutates for as long as that.

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - one program a line
 """What JAX lowers is read, in every form it can be printed in; and what spmd prints, MLIR reads as the same program."""
 
 import os

@@ -36,7 +36,10 @@ def test_an_element_type_makes_tensors(name: str) -> None:
         ("!stablehlo.token", t.TOKEN),
         ("!stablehlo.future<tensor<f32>>", t.FutureType((t.TensorType((), t.F32),))),
         ("tuple<>", t.TupleType(())),
-        ("tuple<tensor<f32>, tuple<!stablehlo.token>>", t.TupleType((t.TensorType((), t.F32), t.TupleType((t.TOKEN,))))),
+        (
+            "tuple<tensor<f32>, tuple<!stablehlo.token>>",
+            t.TupleType((t.TensorType((), t.F32), t.TupleType((t.TOKEN,)))),
+        ),
         ("(i1) -> ()", t.FunctionType((t.I1,), ())),
         ("((i1) -> i1, i2) -> (i1, i2)", t.FunctionType((t.FunctionType((t.I1,), (t.I1,)), t.I2), (t.I1, t.I2))),
         ("!some.type<a, [1, <2>]>", t.OpaqueType("!some.type<a, [1, <2>]>")),
@@ -55,9 +58,7 @@ QUANTIZED = [
     ("i8<-127:127>:f32:1, {0.1:-3, 0.5}", t.QuantizedType(t.I8, t.F32, -127, 127, (0.1, 0.5), (-3, 0), 1)),
     (
         "i8:f32:{0:1, 1:2}, {{2.0:120, 3.0:127}, {1.0, 2.0}}",
-        t.QuantizedType(
-            t.I8, t.F32, -128, 127, (2.0, 3.0, 1.0, 2.0), (120, 127, 0, 0), None, ((0, 1), (1, 2)), (2, 2)
-        ),
+        t.QuantizedType(t.I8, t.F32, -128, 127, (2.0, 3.0, 1.0, 2.0), (120, 127, 0, 0), None, ((0, 1), (1, 2)), (2, 2)),
     ),
 ]
 
