@@ -176,7 +176,8 @@ def pool_gradient(p: Program) -> None:
         f'"stablehlo.select_and_scatter"({iota}, {source}, {p.scalar(0.0)}) <{{window_dimensions = {row(extent)}, '
         f"window_strides = {row(stride)}}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
         "%c = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-        "stablehlo.return %c : tensor<i1>\n}, {\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n%c = stablehlo.add %a, %b : tensor<f32>\n"
+        "stablehlo.return %c : tensor<i1>\n}, {\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+        "%c = stablehlo.add %a, %b : tensor<f32>\n"
         f"stablehlo.return %c : tensor<f32>\n}}) : ({tensor(shape)}, {tensor(source_shape)}, tensor<f32>)"
         f" -> {tensor(shape)}",
         shape,
