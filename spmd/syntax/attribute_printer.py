@@ -190,10 +190,10 @@ def format_stripped(attribute: Attribute, *, typed: bool = True) -> str:
 
 
 def format_entries(entries: Mapping[str, Attribute]) -> str:
-    """`name = value, unit`."""
+    """`name = value, unit`, in the order of the names, as MLIR keeps them."""
     return ", ".join(
         format_key(name) if isinstance(value, UnitAttr) else f"{format_key(name)} = {format_attribute(value)}"
-        for name, value in entries.items()
+        for name, value in sorted(entries.items())
     )
 
 
