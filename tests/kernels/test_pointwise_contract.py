@@ -145,3 +145,34 @@ def test_other(name: str) -> None:
             result = I1 if name == "is_finite" else element.real
             attributes = {"exponent_bits": 4, "mantissa_bits": 3} if name == "reduce_precision" else {}
             check_contract(built("stablehlo." + name, [operand], result, **attributes), [operand], result)
+
+
+@pytest.mark.parametrize(
+    ("name", "element"),
+    [
+        ("stablehlo.tanh", "bf16"),
+        ("stablehlo.exponential", "f8E5M2"),
+        ("stablehlo.log", "complex<f32>"),
+        ("chlo.digamma", "f32"),
+        ("chlo.erf_inv", "f64"),
+        ("stablehlo.maximum", "bf16"),
+        ("stablehlo.add", "f8E4M3FN"),
+        ("chlo.zeta", "f32"),
+    ],
+)
+def test_large_arrays_are_taken_in_blocks(name: str, element: str) -> None:
+    """The result is that of the pieces, into `out` and in place, also of arrays in another memory order."""
+    type = ELEMENT_TYPES[element]
+    rng = np.random.default_rng(16)
+    arity = 1 if name in elementwise.UNARY or name in chlo.UNARY else 2
+    operands = [np.resize(values_of(type, rng, (1000,)), (300, 400)) for _ in range(arity)]
+    with np.errstate(all="ignore"):
+        kernel = built(name, operands, type)
+        want = np.concatenate(
+            [np.asarray(kernel.call(*(x[row : row + 10] for x in operands))) for row in range(0, 300, 10)]
+        )
+        check_contract(kernel, operands, type)
+        assert same(kernel.call(*operands), want)
+        turned = [np.asfortranarray(x) for x in operands]
+        assert same(kernel.call(*turned), want)
+        assert same(kernel.call(*turned, out=np.empty((300, 400), type.dtype)), want)
