@@ -7,7 +7,6 @@ as it lies), post MPI's call, decode what came (nothing, where MPI writes into t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import Any
@@ -16,23 +15,19 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout
+from collectives import layout, mpi_calls
 from collectives.activity import Activity, Waiting
 from collectives.communicator import Call, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.memory import keep_freed_memory
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
-from collectives.mpi_large import Transfer, piece_by_piece, within_limits
 from collectives.mpi_request import MpiRequest
-from collectives.mpi_types import Message, as_is, native_reduction
+from collectives.mpi_types import native_reduction
 from collectives.mpi_watch import Watcher
 from collectives.operations import (
-    AllGather,
     AllReduce,
-    AllToAll,
     Barrier,
-    CollectiveBroadcast,
     CollectivePermute,
     CollectiveReduce,
     Operation,
@@ -45,8 +40,7 @@ from collectives.operations import (
 Array = npt.NDArray[Any]
 
 _worlds: dict[int, MpiCommunicator] = {}
-_PERMUTE_TAG = 0
-_FIRST_CHANNEL_TAG = 1
+_FIRST_CHANNEL_TAG = mpi_calls.PERMUTE_TAG + 1
 
 
 class MpiCommunicator(Communicator):
@@ -119,7 +113,7 @@ class MpiCommunicator(Communicator):
             return _local(operation, shape)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
-        transfer = within_limits(self._transfer(operation), operation, self.size)
+        transfer = mpi_calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label = self.label(operation, where)
@@ -152,9 +146,9 @@ class MpiCommunicator(Communicator):
             call = _local(operation, shape)
             return lambda array: MpiRequest.done(call(array))
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
-            transfer = self._gathered_fold(operation)
+            transfer = mpi_calls.gathered_fold(self.comm, operation)
         else:
-            transfer = within_limits(self._transfer(operation), operation, self.size)
+            transfer = mpi_calls.transfer(self.comm, operation)
         label, activity = self.label(operation, where), self.activity
 
         def start(array: Array) -> MpiRequest:
@@ -239,225 +233,6 @@ class MpiCommunicator(Communicator):
 
         return watched
 
-    def _transfer(self, operation: Operation) -> Transfer:
-        match operation:
-            case AllReduce():
-                return self._all_reduce(operation)
-            case ReduceScatter():
-                return self._reduce_scatter(operation)
-            case CollectiveReduce():
-                return self._reduce(operation)
-            case AllGather():
-                return self._all_gather(operation)
-            case AllToAll():
-                return self._all_to_all(operation)
-            case CollectivePermute():
-                return self._permute(operation)
-            case CollectiveBroadcast():
-                return self._broadcast(operation)
-            case Barrier():
-                return Transfer(_pass, _pass, lambda s, r: self.comm.Barrier(), lambda s, r: [self.comm.Ibarrier()])
-        raise TypeError(f"no such collective: {operation!r}")
-
-    def _all_reduce(self, operation: AllReduce) -> Transfer:
-        rule, comm = operation.arithmetic, self.comm
-        op, message = _native(operation)
-        if rule.accumulator != rule.dtype:
-            return Transfer(
-                _widen(rule.accumulator),
-                _anew(operation.shape, rule.accumulator),
-                lambda s, r: comm.Allreduce(s, r, op),
-                lambda s, r: [comm.Iallreduce(s, r, op)],
-                _narrow,
-            )
-        encode, receive_into = _encoded(layout.contiguous, message), message
-        return Transfer(
-            encode,
-            receive_into,
-            lambda s, r: comm.Allreduce(s, r, op),
-            lambda s, r: [comm.Iallreduce(s, r, op)],
-            in_place=lambda out: comm.Allreduce(MPI.IN_PLACE, message(out), op),
-        )
-
-    def _reduce_scatter(self, operation: ReduceScatter) -> Transfer:
-        rule, comm = operation.arithmetic, self.comm
-        op, message = _native(operation)
-        split = layout.splitter(operation.shape, operation.dim, self.size)
-        widened = rule.accumulator != rule.dtype
-        widen = _widen(rule.accumulator)
-        shape = operation.result_shape(self.size)
-        return Transfer(
-            (lambda array: widen(split(array))) if widened else _encoded(split, message),
-            _anew(shape, rule.accumulator) if widened else message,
-            lambda s, r: comm.Reduce_scatter_block(s, r, op),
-            lambda s, r: [comm.Ireduce_scatter_block(s, r, op)],
-            _narrow if widened else None,
-        )
-
-    def _reduce(self, operation: CollectiveReduce) -> Transfer:
-        rule, comm, root = operation.arithmetic, self.comm, operation.root
-        op, message = _native(operation)
-        widened = rule.accumulator != rule.dtype
-        encode = _widen(rule.accumulator) if widened else _encoded(layout.contiguous, message)
-        if self.rank == root:
-            receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
-            decode: Callable[[Message, Array], None] | None = _narrow if widened else None
-        else:
-            receive_into, decode = _nothing, _filler(operation.fill)
-        return Transfer(
-            encode,
-            receive_into,
-            lambda s, r: comm.Reduce(s, r, op, root),
-            lambda s, r: [comm.Ireduce(s, r, op, root)],
-            decode,
-        )
-
-    def _all_gather(self, operation: AllGather) -> Transfer:
-        comm = self.comm
-        wire = _wire(operation.dtype, 1, operation.shape, self.size, operation.shape, operation.dim)
-        return Transfer(
-            wire.encode,
-            wire.receive_into,
-            lambda s, r: comm.Allgather(s, r),
-            lambda s, r: [comm.Iallgather(s, r)],
-            wire.decode,
-        )
-
-    def _all_to_all(self, operation: AllToAll) -> Transfer:
-        comm, n = self.comm, self.size
-        part = (*operation.shape[: operation.split_dim], operation.shape[operation.split_dim] // n,
-                *operation.shape[operation.split_dim + 1 :])  # fmt: skip
-        wire = _wire(operation.dtype, n, part, n, part, operation.concat_dim)
-        split, encode = layout.splitter(operation.shape, operation.split_dim, n), wire.encode
-        return Transfer(
-            lambda array: encode(split(array)),
-            wire.receive_into,
-            lambda s, r: comm.Alltoall(s, r),
-            lambda s, r: [comm.Ialltoall(s, r)],
-            wire.decode,
-        )
-
-    def _permute(self, operation: CollectivePermute) -> Transfer:
-        comm, fill = self.comm, operation.fill
-        source, target = operation.source(self.rank), operation.target(self.rank)
-        wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
-        if source == self.rank:
-            return Transfer(_pass, _pass, _copy, _copied)
-        to = MPI.PROC_NULL if target is None else target
-        if source is None:
-            filler = _filler(fill)
-            if target is None:
-                return Transfer(_pass, _nothing, lambda s, r: None, lambda s, r: [], filler)
-            return Transfer(
-                wire.encode,
-                _nothing,
-                lambda s, r: comm.Send(s, to, _PERMUTE_TAG),
-                lambda s, r: [comm.Isend(s, to, _PERMUTE_TAG)],
-                filler,
-            )
-        if target is None:
-            return Transfer(
-                _pass,
-                wire.receive_into,
-                lambda s, r: comm.Recv(r, source, _PERMUTE_TAG),
-                lambda s, r: [comm.Irecv(r, source, _PERMUTE_TAG)],
-                wire.decode,
-            )
-        return Transfer(
-            wire.encode,
-            wire.receive_into,
-            lambda s, r: comm.Sendrecv(s, to, _PERMUTE_TAG, r, source, _PERMUTE_TAG),
-            lambda s, r: [comm.Irecv(r, source, _PERMUTE_TAG), comm.Isend(s, to, _PERMUTE_TAG)],
-            wire.decode,
-        )
-
-    def _broadcast(self, operation: CollectiveBroadcast) -> Transfer:
-        comm, root = self.comm, operation.root
-        wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
-        plain = layout.wire_dtype(operation.dtype)
-        bcast = piece_by_piece(lambda buffer: comm.Bcast(buffer, root), operation)
-        ibcast = piece_by_piece(lambda buffer: comm.Ibcast(buffer, root), operation)
-        in_place = None if layout.is_packed(operation.dtype) else lambda out: bcast(out.view(plain))
-        if self.rank == root:
-
-            def broadcast_mine(send: tuple[Array, Message], out: Array) -> None:
-                bcast(send[1])
-                np.copyto(out, send[0])
-
-            return Transfer(
-                lambda array: (array, wire.encode(array)),
-                _pass,
-                broadcast_mine,
-                lambda s, r: [*_copied(s[0], r), *ibcast(s[1])],
-                in_place=in_place,
-            )
-        return Transfer(
-            _pass,
-            wire.receive_into,
-            lambda s, r: bcast(r),
-            lambda s, r: ibcast(r),
-            wire.decode,
-            in_place=in_place,
-        )
-
-    def _gathered_fold(self, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
-        """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
-        gathering = AllGather((1, *operation.shape), operation.dtype, 0)
-        gather = within_limits(self._all_gather(gathering), gathering, self.size)
-        stacked, rank = (self.size, *operation.shape), self.rank
-
-        def decode(received: Array, out: Array) -> None:
-            slabs = np.empty(stacked, operation.dtype)
-            if gather.decode is not None:
-                gather.decode(received, slabs)
-            else:
-                slabs = received.view(operation.dtype).reshape(stacked)
-            np.copyto(out, operation.evaluate(layout.rows(slabs))[rank])
-
-        def receive_into(out: Array) -> Message:
-            return gather.receive_into(np.empty(stacked, operation.dtype))
-
-        return Transfer(gather.encode, receive_into, gather.post, gather.start, decode)
-
-
-@dataclass(frozen=True)
-class _Wire:
-    encode: Callable[[Array], Message]
-    receive_into: Callable[[Array], Message]
-    decode: Callable[[Message, Array], None] | None
-
-
-def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving: Shape, concat_dim: int) -> _Wire:
-    """Moves ``sent`` contiguous chunks of shape ``part``; ``received`` chunks are concatenated along ``concat_dim``."""
-    join = layout.concatenator(arriving, concat_dim, received)
-    plain, count = layout.wire_dtype(dtype), prod(part)
-    if layout.is_packed(dtype):
-        size = layout.packed_size(count, dtype)
-
-        def unpack(data: Array, out: Array) -> None:
-            chunks = layout.unpack(data, count, dtype)
-            if join is None:
-                np.copyto(out, chunks.reshape(out.shape))
-            else:
-                join(chunks, out)
-
-        return _Wire(
-            lambda array: layout.pack(layout.contiguous(array).reshape(sent, count)),
-            lambda out: np.empty((received, size), np.uint8),
-            unpack,
-        )
-    encode: Callable[[Array], Message] = layout.contiguous
-    if plain != dtype:
-        encode = lambda array: layout.contiguous(array).view(plain)  # noqa: E731
-    if join is None:
-        return _Wire(encode, _pass if plain == dtype else lambda out: out.view(plain), None)
-    scatter = join
-    return _Wire(
-        encode,
-        lambda out: np.empty((received, count), plain),
-        scatter if plain == dtype else lambda data, out: scatter(data.view(dtype), out),
-    )
-
 
 def _local(operation: Operation, shape: Shape) -> Call:
     """A collective among one process, or of nothing."""
@@ -474,51 +249,5 @@ def _local(operation: Operation, shape: Shape) -> Call:
     return call
 
 
-def _native(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MPI.Op, Callable[[Array], Message]]:
-    native = native_reduction(operation.arithmetic)
-    assert native is not None
-    return native
-
-
 def _extent(shape: Shape, dtype: np.dtype[Any]) -> str:
     return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"
-
-
-def _pass(array: Array) -> Message:
-    return array
-
-
-def _copy(send: Array, receive: Array) -> None:
-    np.copyto(receive, send)
-
-
-def _copied(send: Array, receive: Array) -> list[MPI.Request]:
-    np.copyto(receive, send)
-    return []
-
-
-def _nothing(out: Array) -> Message:
-    return None
-
-
-def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], Message]) -> Callable[[Array], Message]:
-    if message is as_is:
-        return layout_step
-    return lambda array: message(layout_step(array))
-
-
-def _widen(accumulator: np.dtype[Any]) -> Callable[[Array], Message]:
-    return lambda array: array.astype(accumulator, order="C")
-
-
-def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:
-    return lambda out: np.empty(shape, dtype)
-
-
-def _narrow(received: Array, out: Array) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(out, received, casting="unsafe")
-
-
-def _filler(fill: int) -> Callable[[Message, Array], None]:
-    return lambda received, out: out.fill(fill)

@@ -6,8 +6,8 @@ exchanged by chunks is passed as one element of a datatype that is as large as t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
+from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message
 from collectives.operations import AllGather, AllToAll, CollectiveBroadcast, Operation, ReduceScatter
 
@@ -25,23 +26,6 @@ T = TypeVar("T")
 
 #: The largest count of a call.
 MOST = (1 << 31) - 1
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """A collective on its way through MPI.
-
-    ``encode(array)`` gives the send buffer and ``receive_into(out)`` the receive buffer; ``post`` and ``start`` are
-    MPI's call, blocking and not; ``decode(received, out)`` completes ``out`` where the receive buffer is another.
-    ``in_place`` is the blocking call on a result that holds the operand already.
-    """
-
-    encode: Callable[[Array], Message]
-    receive_into: Callable[[Array], Message]
-    post: Callable[[Message, Message], object]
-    start: Callable[[Message, Message], Sequence[MPI.Request]]
-    decode: Callable[[Message, Array], None] | None = None
-    in_place: Callable[[Array], object] | None = None
 
 
 def within_limits(transfer: Transfer, operation: Operation, size: int) -> Transfer:

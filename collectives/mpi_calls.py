@@ -1,0 +1,306 @@
+"""Each collective as MPI's call: what is encoded, which call carries it, what is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives import layout
+from collectives.mpi_large import piece_by_piece, within_limits
+from collectives.mpi_transfer import Transfer
+from collectives.mpi_types import Message, as_is, native_reduction
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Barrier,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+    Shape,
+)
+
+Array = npt.NDArray[Any]
+
+PERMUTE_TAG = 0
+
+
+def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+    """How ``operation`` goes through MPI among the ranks of ``comm``."""
+    return within_limits(_BUILDERS[type(operation)](comm, operation), operation, comm.size)
+
+
+def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
+    rule = operation.arithmetic
+    op, message = _native(operation)
+    if rule.accumulator != rule.dtype:
+        return Transfer(
+            _widen(rule.accumulator),
+            _anew(operation.shape, rule.accumulator),
+            lambda s, r: comm.Allreduce(s, r, op),
+            lambda s, r: [comm.Iallreduce(s, r, op)],
+            _narrow,
+        )
+    encode, receive_into = _encoded(layout.contiguous, message), message
+    return Transfer(
+        encode,
+        receive_into,
+        lambda s, r: comm.Allreduce(s, r, op),
+        lambda s, r: [comm.Iallreduce(s, r, op)],
+        in_place=lambda out: comm.Allreduce(MPI.IN_PLACE, message(out), op),
+    )
+
+
+def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
+    rule = operation.arithmetic
+    op, message = _native(operation)
+    split = layout.splitter(operation.shape, operation.dim, comm.size)
+    widened = rule.accumulator != rule.dtype
+    widen = _widen(rule.accumulator)
+    shape = operation.result_shape(comm.size)
+    return Transfer(
+        (lambda array: widen(split(array))) if widened else _encoded(split, message),
+        _anew(shape, rule.accumulator) if widened else message,
+        lambda s, r: comm.Reduce_scatter_block(s, r, op),
+        lambda s, r: [comm.Ireduce_scatter_block(s, r, op)],
+        _narrow if widened else None,
+    )
+
+
+def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
+    rule, root = operation.arithmetic, operation.root
+    op, message = _native(operation)
+    widened = rule.accumulator != rule.dtype
+    encode = _widen(rule.accumulator) if widened else _encoded(layout.contiguous, message)
+    if comm.rank == root:
+        receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
+        decode: Callable[[Message, Array], None] | None = _narrow if widened else None
+    else:
+        receive_into, decode = _nothing, _filler(operation.fill)
+    return Transfer(
+        encode,
+        receive_into,
+        lambda s, r: comm.Reduce(s, r, op, root),
+        lambda s, r: [comm.Ireduce(s, r, op, root)],
+        decode,
+    )
+
+
+def _all_gather(comm: MPI.Intracomm, operation: AllGather) -> Transfer:
+    wire = _wire(operation.dtype, 1, operation.shape, comm.size, operation.shape, operation.dim)
+    return Transfer(
+        wire.encode,
+        wire.receive_into,
+        lambda s, r: comm.Allgather(s, r),
+        lambda s, r: [comm.Iallgather(s, r)],
+        wire.decode,
+    )
+
+
+def _all_to_all(comm: MPI.Intracomm, operation: AllToAll) -> Transfer:
+    n = comm.size
+    part = (*operation.shape[: operation.split_dim], operation.shape[operation.split_dim] // n,
+            *operation.shape[operation.split_dim + 1 :])  # fmt: skip
+    wire = _wire(operation.dtype, n, part, n, part, operation.concat_dim)
+    split, encode = layout.splitter(operation.shape, operation.split_dim, n), wire.encode
+    return Transfer(
+        lambda array: encode(split(array)),
+        wire.receive_into,
+        lambda s, r: comm.Alltoall(s, r),
+        lambda s, r: [comm.Ialltoall(s, r)],
+        wire.decode,
+    )
+
+
+def _permute(comm: MPI.Intracomm, operation: CollectivePermute) -> Transfer:
+    fill = operation.fill
+    source, target = operation.source(comm.rank), operation.target(comm.rank)
+    wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
+    if source == comm.rank:
+        return Transfer(_pass, _pass, _copy, _copied)
+    to = MPI.PROC_NULL if target is None else target
+    if source is None:
+        filler = _filler(fill)
+        if target is None:
+            return Transfer(_pass, _nothing, lambda s, r: None, lambda s, r: [], filler)
+        return Transfer(
+            wire.encode,
+            _nothing,
+            lambda s, r: comm.Send(s, to, PERMUTE_TAG),
+            lambda s, r: [comm.Isend(s, to, PERMUTE_TAG)],
+            filler,
+        )
+    if target is None:
+        return Transfer(
+            _pass,
+            wire.receive_into,
+            lambda s, r: comm.Recv(r, source, PERMUTE_TAG),
+            lambda s, r: [comm.Irecv(r, source, PERMUTE_TAG)],
+            wire.decode,
+        )
+    return Transfer(
+        wire.encode,
+        wire.receive_into,
+        lambda s, r: comm.Sendrecv(s, to, PERMUTE_TAG, r, source, PERMUTE_TAG),
+        lambda s, r: [comm.Irecv(r, source, PERMUTE_TAG), comm.Isend(s, to, PERMUTE_TAG)],
+        wire.decode,
+    )
+
+
+def _broadcast(comm: MPI.Intracomm, operation: CollectiveBroadcast) -> Transfer:
+    root = operation.root
+    wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
+    plain = layout.wire_dtype(operation.dtype)
+    bcast = piece_by_piece(lambda buffer: comm.Bcast(buffer, root), operation)
+    ibcast = piece_by_piece(lambda buffer: comm.Ibcast(buffer, root), operation)
+    in_place = None if layout.is_packed(operation.dtype) else lambda out: bcast(out.view(plain))
+    if comm.rank == root:
+
+        def broadcast_mine(send: tuple[Array, Message], out: Array) -> None:
+            bcast(send[1])
+            np.copyto(out, send[0])
+
+        return Transfer(
+            lambda array: (array, wire.encode(array)),
+            _pass,
+            broadcast_mine,
+            lambda s, r: [*_copied(s[0], r), *ibcast(s[1])],
+            in_place=in_place,
+        )
+    return Transfer(
+        _pass,
+        wire.receive_into,
+        lambda s, r: bcast(r),
+        lambda s, r: ibcast(r),
+        wire.decode,
+        in_place=in_place,
+    )
+
+
+def _barrier(comm: MPI.Intracomm, operation: Barrier) -> Transfer:
+    return Transfer(_pass, _pass, lambda s, r: comm.Barrier(), lambda s, r: [comm.Ibarrier()])
+
+
+_BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
+    AllReduce: _all_reduce,
+    ReduceScatter: _reduce_scatter,
+    CollectiveReduce: _reduce,
+    AllGather: _all_gather,
+    AllToAll: _all_to_all,
+    CollectivePermute: _permute,
+    CollectiveBroadcast: _broadcast,
+    Barrier: _barrier,
+}
+
+
+def gathered_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
+    """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
+    gathering = AllGather((1, *operation.shape), operation.dtype, 0)
+    gather = transfer(comm, gathering)
+    stacked, rank = (comm.size, *operation.shape), comm.rank
+
+    def decode(received: Array, out: Array) -> None:
+        slabs = np.empty(stacked, operation.dtype)
+        if gather.decode is not None:
+            gather.decode(received, slabs)
+        else:
+            slabs = received.view(operation.dtype).reshape(stacked)
+        np.copyto(out, operation.evaluate(layout.rows(slabs))[rank])
+
+    def receive_into(out: Array) -> Message:
+        return gather.receive_into(np.empty(stacked, operation.dtype))
+
+    return Transfer(gather.encode, receive_into, gather.post, gather.start, decode)
+
+
+@dataclass(frozen=True)
+class _Wire:
+    encode: Callable[[Array], Message]
+    receive_into: Callable[[Array], Message]
+    decode: Callable[[Message, Array], None] | None
+
+
+def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving: Shape, concat_dim: int) -> _Wire:
+    """Moves ``sent`` contiguous chunks of shape ``part``; ``received`` chunks are concatenated along ``concat_dim``."""
+    join = layout.concatenator(arriving, concat_dim, received)
+    plain, count = layout.wire_dtype(dtype), prod(part)
+    if layout.is_packed(dtype):
+        size = layout.packed_size(count, dtype)
+
+        def unpack(data: Array, out: Array) -> None:
+            chunks = layout.unpack(data, count, dtype)
+            if join is None:
+                np.copyto(out, chunks.reshape(out.shape))
+            else:
+                join(chunks, out)
+
+        return _Wire(
+            lambda array: layout.pack(layout.contiguous(array).reshape(sent, count)),
+            lambda out: np.empty((received, size), np.uint8),
+            unpack,
+        )
+    encode: Callable[[Array], Message] = layout.contiguous
+    if plain != dtype:
+        encode = lambda array: layout.contiguous(array).view(plain)  # noqa: E731
+    if join is None:
+        return _Wire(encode, _pass if plain == dtype else lambda out: out.view(plain), None)
+    scatter = join
+    return _Wire(
+        encode,
+        lambda out: np.empty((received, count), plain),
+        scatter if plain == dtype else lambda data, out: scatter(data.view(dtype), out),
+    )
+
+
+def _native(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MPI.Op, Callable[[Array], Message]]:
+    native = native_reduction(operation.arithmetic)
+    assert native is not None
+    return native
+
+
+def _pass(array: Array) -> Message:
+    return array
+
+
+def _copy(send: Array, receive: Array) -> None:
+    np.copyto(receive, send)
+
+
+def _copied(send: Array, receive: Array) -> list[MPI.Request]:
+    np.copyto(receive, send)
+    return []
+
+
+def _nothing(out: Array) -> Message:
+    return None
+
+
+def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], Message]) -> Callable[[Array], Message]:
+    if message is as_is:
+        return layout_step
+    return lambda array: message(layout_step(array))
+
+
+def _widen(accumulator: np.dtype[Any]) -> Callable[[Array], Message]:
+    return lambda array: array.astype(accumulator, order="C")
+
+
+def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:
+    return lambda out: np.empty(shape, dtype)
+
+
+def _narrow(received: Array, out: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(out, received, casting="unsafe")
+
+
+def _filler(fill: int) -> Callable[[Message, Array], None]:
+    return lambda received, out: out.fill(fill)
