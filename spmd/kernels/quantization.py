@@ -189,7 +189,8 @@ def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
     dtype = element.dtype
     scales, zero_points = _parameters(type, quantized.expressed.dtype)
     scales, offsets = scales.astype(dtype), zero_points.astype(dtype)
-    lowest, highest = (np.array(bound).astype(dtype) for bound in (quantized.storage_min, quantized.storage_max))
+    with np.errstate(over="ignore"):  # f16 has no room for the ends of i32, which the conversion then clamps to
+        lowest, highest = (np.array(bound).astype(dtype) for bound in (quantized.storage_min, quantized.storage_max))
     to_storage = conversion(element, quantized.storage)
 
     def call(x: Any, out: Array | None = None) -> Any:
