@@ -97,10 +97,12 @@ def bitcast_convert(op: Op, context: Context) -> Kernel:
     """The operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
     source, target = op.operands[0].tensor, op.result.tensor
     from_bits, to_bits = _bit_width(source.element_type), _bit_width(target.element_type)
-    from_dtype, to_dtype, shape = source.dtype, target.dtype, target.static_shape
+    from_dtype, to_dtype = source.dtype, target.dtype
     if from_bits == to_bits:
         call = lambda x, out=None: keep(x.view(to_dtype), out)  # noqa: E731
         return Kernel(call, accepts_out=True, aliases=(0,), pointwise=True)
+    whole = source.static_shape
+    shape = (*whole, from_bits // to_bits) if from_bits > to_bits else whole[:-1]
     if from_bits == 8 * from_dtype.itemsize and to_bits == 8 * to_dtype.itemsize:
         if from_bits < to_bits:
             joined_shape = (*shape, to_bits // from_bits)

@@ -151,3 +151,61 @@ def test_dimensions_ranks_and_casts() -> None:
       return %i : tensor<6xi32>
     }"""
     assert here(text, np.zeros((2, 3), np.float32))[0].tolist() == [2, 2, 6, 3, 2, 8]
+
+
+# --- programs exported with symbolic shapes --------------------------------------------------------------------------
+
+EXPORTED: dict[str, str] = {
+    "softmax": "jax.nn.softmax(x)",
+    "matrix product": "x @ x.T",
+    "reshape": "x.reshape(-1)",
+    "iota": "np.arange(x.shape[0]) + x.shape[1]",
+    "running total": "np.cumsum(x, 0)",
+    "pooling": "jax.lax.reduce_window(x, -np.inf, jax.lax.max, (2, 2), (1, 1), 'SAME')",
+    "sort": "np.sort(x, 0)",
+    "argmax": "np.argmax(x, 1)",
+    "scan": "jax.lax.scan(lambda h, v: (h + v, h), np.zeros(x.shape[1]), x)[1]",
+    "gradient": "jax.grad(lambda x: (np.tanh(x) @ x.T).sum())(x)",
+    "roll": "np.roll(x, 1, 0)",
+    "random": "x + jax.random.uniform(jax.random.PRNGKey(0), x.shape)",
+}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_exported_with_symbolic_shapes(name: str) -> None:
+    """One compiled program for arrays of any shape."""
+    jax = pytest.importorskip("jax", reason="programs are exported by JAX")
+    function = eval(f"lambda x: {EXPORTED[name]}", {"jax": jax, "np": jax.numpy})
+    export = __import__("jax.export", fromlist=["export"])
+    symbols = export.symbolic_args_specs([jax.ShapeDtypeStruct((4, 6), np.float32)], ["(b, c)"])
+    executable = spmd.compile(spmd.parse(export.export(jax.jit(function))(*symbols).mlir_module()))
+    for shape in ((4, 6), (2, 3)):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        np.testing.assert_allclose(executable(x)[0], function(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_symbolic_shape_that_is_not_met() -> None:
+    text = """func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {
+      %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+      %three = stablehlo.constant dense<3> : tensor<i32>
+      %p = stablehlo.compare EQ, %n, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.custom_call @shape_assertion(%p, %n) {has_side_effect = true, error_message = "3 rows, not {0}"}
+        : (tensor<i1>, tensor<i32>) -> ()
+      return %x : tensor<?xf32>
+    }"""
+    assert here(text, np.zeros(3, np.float32))[0].shape == (3,)
+    with pytest.raises(spmd.ExecutionError, match="3 rows, not 5"):
+        here(text, np.zeros(5, np.float32))
+
+
+def test_top_k_of_a_number_that_is_a_value() -> None:
+    text = """func.func @main(%x: tensor<2x5xf32>, %k: tensor<i32>) -> (tensor<2x?xf32>, tensor<2x?xi32>) {
+      %r:2 = stablehlo.custom_call @stablehlo.dynamic_top_k(%x, %k)
+        : (tensor<2x5xf32>, tensor<i32>) -> (tensor<2x?xf32>, tensor<2x?xi32>)
+      return %r#0, %r#1 : tensor<2x?xf32>, tensor<2x?xi32>
+    }"""
+    x = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]], np.float32)
+    for k in (1, 3):
+        values, places = here(text, x, np.int32(k))
+        np.testing.assert_array_equal(places, np.argsort(-x, 1, kind="stable")[:, :k])
+        np.testing.assert_array_equal(values, -np.sort(-x, 1)[:, :k])
