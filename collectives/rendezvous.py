@@ -1,0 +1,95 @@
+"""What processes that are threads share: the collectives they arrive at, and the transfers on their way."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from collectives.operations import Operation
+from collectives.scheduler import Scheduler
+
+Array = npt.NDArray[Any]
+#: What a transfer is for, the group, the positions of sender and receiver, the tag.
+Key = tuple[str, tuple[int, ...], int, int, int]
+
+
+class Round:
+    """One collective of one group, while its processes arrive."""
+
+    __slots__ = ("arrays", "calls", "done", "missing", "results", "sleeping")
+
+    def __init__(self, size: int) -> None:
+        self.arrays: list[Array | None] = [None] * size
+        self.calls: dict[int, tuple[Operation, str]] = {}
+        self.missing = size
+        self.results: Sequence[Array] = ()
+        self.done = False
+        self.sleeping: list[int] = []
+
+
+class Group:
+    """What the processes of a group share. A process may be rounds ahead of another by nonblocking calls."""
+
+    def __init__(self, members: tuple[int, ...]) -> None:
+        self.members = members
+        self.rounds: deque[Round] = deque()
+        self.completed = 0
+        self.arrived = [0] * len(members)
+
+    def round(self, position: int) -> Round:
+        """The round that the process at ``position`` arrives at."""
+        number = self.arrived[position]
+        self.arrived[position] += 1
+        while self.completed + len(self.rounds) <= number:
+            self.rounds.append(Round(len(self.members)))
+        return self.rounds[number - self.completed]
+
+
+@dataclass(frozen=True)
+class Posted:
+    """An array on its way, what its receiver must expect, and where it was sent."""
+
+    array: Array
+    label: str
+    where: str
+
+
+class World:
+    """What all processes of a grid share."""
+
+    def __init__(self, size: int, limit: int | None = None) -> None:
+        self.size = size
+        self.scheduler = Scheduler(size, limit or len(os.sched_getaffinity(0)))
+        self.groups: dict[tuple[int, ...], Group] = {}
+        self._operations: dict[Operation, Operation] = {}
+        self._known: dict[int, Operation] = {}
+        self.mail: dict[Key, deque[Posted]] = {}
+        self.expecting: dict[Key, int] = {}
+
+    def unreceived(self) -> list[str]:
+        """Transfers that nobody has received."""
+        return [
+            f"process {key[1][key[2]]} sends {posted.label}{at_place(posted.where)} to process {key[1][key[3]]}, "
+            "which does not receive it"
+            for key, letters in self.mail.items()
+            for posted in letters
+        ]
+
+    def same(self, operation: Operation) -> Operation:
+        """The one object that stands for all operations equal to ``operation``."""
+        found = self._known.get(id(operation))
+        if found is None:
+            found = self._operations.setdefault(operation, operation)
+            if found is operation:  # kept, so that its id is its own
+                self._known[id(operation)] = operation
+        return found
+
+
+def at_place(where: str) -> str:
+    """`` at file:line:column``, or nothing."""
+    return f" at {where}" if where else ""
