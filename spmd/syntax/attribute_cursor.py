@@ -26,6 +26,7 @@ ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
 
 
 _Parser = TypeVar("_Parser", bound=BodyParser)
+_Struct = TypeVar("_Struct", bound=Attribute)
 
 
 def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
@@ -39,6 +40,7 @@ def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser
         return parser
 
     return add
+
 
 class AttributeCursor(LiteralCursor):
     """Reads types and attributes."""
@@ -129,9 +131,9 @@ class AttributeCursor(LiteralCursor):
             self.fail(f"({label}) {message}" if label else message, position)
         return made
 
-    def struct(self, cls: type[Attribute]) -> Any:
+    def struct(self, cls: type[_Struct], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> _Struct:
         """`<field = value, ...>` of a dataclass attribute; every field without a default must be there."""
-        values = self.struct_fields(cls)
+        values = self.struct_fields(cls, readers)
         missing = [
             field.name
             for field in fields(cls)  # type: ignore[arg-type]
@@ -179,6 +181,7 @@ _FIELDS: dict[str, Callable[[AttributeCursor], Any]] = {
     "float": AttributeCursor._float,
     "tuple[int, ...]": Cursor.integer_list,
     "Type": AttributeCursor.type,
+    "ArrayAttr": AttributeCursor.array,
 }
 _Reader = Callable[[AttributeCursor, str, t.Type | None, bool], Attribute]
 _BY_FIRST: dict[str, _Reader] = {

@@ -60,7 +60,7 @@ _TOKEN = _compile(_VALUE, r"[,=]|:(?!:)", *_COMPOSITE, *_SIMPLE)
 _PART = _compile(_VALUE, *_SIMPLE)
 
 #: How much text is taken at a time, how many tokens are kept ready, and how long a hex string is set apart.
-_PIECE = 1 << 18
+_PIECE = 1 << 16
 _READY = 1 << 12
 _LONG = 1 << 12
 

@@ -319,6 +319,14 @@ class LiteralCursor(TypeCursor):
         assert isinstance(made, FloatAttr)
         return made.value
 
+    def array(self) -> ArrayAttr:
+        """`[...]`."""
+        position = self.position
+        made = self.attribute()
+        if not isinstance(made, ArrayAttr):
+            self.fail("expected an array", position)
+        return made
+
     def dense_integers(self) -> DenseAttr:
         """A `dense<...>` constant."""
         position = self.position

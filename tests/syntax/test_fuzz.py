@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import spmd
 from spmd.syntax import difference, parse, print_op, split_file
+from tests.syntax.test_attributes import VALUES
 
 CONFORMANCE = Path(__file__).parents[2].parent / "shared" / "conformance"
 SECONDS = float(os.environ.get("SPMD_FUZZ_SECONDS", "0"))
@@ -86,6 +87,8 @@ SNIPPETS = [
     }
     """,
 ]  # fmt: skip
+
+SNIPPETS.append("module attributes {" + ",\n".join(f"a{i} = {text}" for i, (text, _) in enumerate(VALUES)) + "} {}")
 
 _TOKEN = re.compile(r"[%@#^!]?[\w.$]+|\s+|->|.", re.DOTALL)
 _ODD = [

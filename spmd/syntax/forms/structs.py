@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 from spmd.attributes import Attribute, OpaqueAttr
 from spmd.dialects.structs import (
@@ -65,8 +64,7 @@ def _print_mesh(mesh: Mesh) -> str:
 @attribute_parser("stablehlo", "result_accuracy")
 def _read_result_accuracy(cursor: AttributeCursor) -> Attribute:
     """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
-    given = cursor.struct_fields(ResultAccuracy, {"mode": _accuracy_mode})
-    return ResultAccuracy(**given)
+    return cursor.struct(ResultAccuracy, {"mode": _accuracy_mode})
 
 
 def _accuracy_mode(cursor: AttributeCursor) -> str:
@@ -96,19 +94,23 @@ def _read_sub_axis_info(cursor: AttributeCursor) -> Attribute:
 @attribute_parser("stablehlo", "axis_ref")
 def _read_axis_ref(cursor: AttributeCursor) -> Attribute:
     """`<name = "x", sub_axis_info = (1)2>`."""
-    return AxisRef(
-        **cursor.struct_fields(AxisRef, {"name": AttributeCursor.string, "sub_axis_info": _stripped_sub_axis})
-    )
+    return cursor.struct(AxisRef, {"sub_axis_info": _stripped_sub_axis})
 
 
-def _stripped_sub_axis(cursor: AttributeCursor) -> Any:
-    return cursor.attribute() if cursor.tokens[cursor.position][:1] == "#" else _read_sub_axis_info(cursor)
+def _stripped_sub_axis(cursor: AttributeCursor) -> Attribute:
+    if cursor.tokens[cursor.position][:1] != "#":
+        return _read_sub_axis_info(cursor)
+    position = cursor.position
+    made = cursor.attribute()
+    if not isinstance(made, SubAxisInfo):
+        cursor.fail("expected #stablehlo.sub_axis_info<...>", position)
+    return made
 
 
 @attribute_parser("stablehlo", "mesh")
 def _read_mesh(cursor: AttributeCursor) -> Attribute:
     """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
-    return Mesh(**cursor.struct_fields(Mesh, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers}))
+    return cursor.struct(Mesh, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers})
 
 
 def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxis, ...]:
