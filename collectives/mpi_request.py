@@ -81,6 +81,9 @@ class _Progress:
             return
         with self._lock:
             self._pending.update((id(request), request) for request in requests)
+            if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+                self._look()  # MPI allows no second thread: requests move on when others are added
+                return
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="mpi-progress", daemon=True)
                 self._thread.start()
@@ -114,13 +117,16 @@ class _Progress:
             if self._stopped:
                 return
             with self._lock:
-                for key, request in list(self._pending.items()):
-                    if request.Test():
-                        del self._pending[key]
-                        self._detached.pop(key, None)
+                self._look()
                 if not self._pending:
                     self._wake.clear()
             time.sleep(_PERIOD)
+
+    def _look(self) -> None:
+        for key, request in list(self._pending.items()):
+            if request.Test():
+                del self._pending[key]
+                self._detached.pop(key, None)
 
 
 _progress = _Progress()
