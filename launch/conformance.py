@@ -63,7 +63,7 @@ def read_cases(paths: Iterable[str | Path]) -> list[Case]:
     for path in map(Path, paths):
         files = sorted(path.rglob("*.mlir")) if path.is_dir() else [path]
         for file in files:
-            parts = split_file(file.read_text(encoding="utf-8"))
+            parts = split_file(file.read_text(encoding="utf-8", errors="surrogateescape"))
             found += [Case(file, index, part) for index, part in enumerate(parts) if _COMMENT.sub("", part).strip()]
     return found
 

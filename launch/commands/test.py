@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import groupby
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from launch.conformance import Case, check_case, read_cases
@@ -73,7 +74,8 @@ def _outcomes(cases: list[Case], jobs: int, execute: bool) -> Iterator[Outcome]:
         for group in files:
             yield from _check(group, execute)
         return
-    with ProcessPoolExecutor(min(jobs, len(files))) as pool:
+    # Started afresh: a fork of this process would share the threads of whatever libraries it has loaded.
+    with ProcessPoolExecutor(min(jobs, len(files)), mp_context=get_context("forkserver")) as pool:
         for outcomes in pool.map(_check, files, [execute] * len(files), chunksize=max(1, len(files) // (8 * jobs))):
             yield from outcomes
 

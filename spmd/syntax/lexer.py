@@ -59,9 +59,8 @@ def _compile(*alternatives: str) -> re.Pattern[str]:
 _TOKEN = _compile(_VALUE, r"[,=]|:(?!:)", *_COMPOSITE, *_SIMPLE)
 _PART = _compile(_VALUE, *_SIMPLE)
 
-#: How much text is taken at a time, how many tokens are kept ready, and how long a hex string is set apart.
+#: How much text is taken at a time, and how long a hex string is set apart.
 _PIECE = 1 << 16
-_READY = 1 << 12
 _LONG = 1 << 12
 
 
@@ -105,14 +104,17 @@ class OutOfTokens(Exception):
 
 
 class Tokens:
-    """The tokens of a text: `list` holds those at hand, then the END; `base` is the number of `list[0]`."""
+    """The tokens of a text: `list` holds those at hand, then the END; `base` is the number of `list[0]`.
+
+    `ready` tokens are kept at hand, where the text has so many; `piece` characters are taken at a time, or more.
+    """
 
     __slots__ = ("_end", "_pieces", "_splits", "base", "list", "piece", "ready", "source")
 
-    def __init__(self, source: Source, piece: int = _PIECE) -> None:
+    def __init__(self, source: Source, ready: int, piece: int = _PIECE) -> None:
         self.source = source
-        self.piece = piece
-        self.ready = _READY
+        self.ready = ready
+        self.piece = max(piece, ready)
         self.list: list[str] = list(END)
         self.base = 0
         self._end = 0

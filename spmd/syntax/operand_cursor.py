@@ -52,10 +52,8 @@ class Pending:
 class OperandCursor(AttributeCursor):
     """Reads from a whole text; knows the values that have been named."""
 
-    def __init__(self, source: Source, *, all_at_once: bool = False) -> None:
-        self.stream = Tokens(source)
-        if all_at_once:
-            self.stream.ready = self.stream.piece = len(source.text) + 1
+    def __init__(self, source: Source, ready: int) -> None:
+        self.stream = Tokens(source, ready)
         super().__init__(
             self.stream.list, Names(load_locations=self.read_locations, load_resources=self.read_resources)
         )

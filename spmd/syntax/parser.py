@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 
 from spmd.attributes import LocationAttr
 from spmd.dialects import core
@@ -20,6 +21,8 @@ _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE 
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
+#: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
+_READY = (1 << 12, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class Parser(OpCursor):
@@ -148,19 +151,17 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
 
 
 def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
-    parser = Parser(source)
-    try:
+    for ready in _READY:
+        parser = Parser(source, ready)
         try:
-            module = parser.module()
+            return parser.module(), parser.diagnostics
         except OutOfTokens:
-            parser = Parser(source, all_at_once=True)
-            module = parser.module()
-    except SpmdError as error:
-        if parser.diagnostics and isinstance(error, ParseError):
-            raise ParseError([*parser.diagnostics, *error.diagnostics]) from None
-        raise
-    except (RecursionError, MemoryError) as error:
-        raise ParseError(
-            f"the text is too large or too deep: {type(error).__name__}", TokenLocation(parser.stream, parser.number)
-        ) from None
-    return module, parser.diagnostics
+            continue  # an op longer than that: once more from the start, further ahead
+        except SpmdError as error:
+            if parser.diagnostics and isinstance(error, ParseError):
+                raise ParseError([*parser.diagnostics, *error.diagnostics]) from None
+            raise
+        except (RecursionError, MemoryError) as error:
+            place = TokenLocation(parser.stream, parser.number)
+            raise ParseError(f"the text is too large or too deep: {type(error).__name__}", place) from None
+    raise AssertionError("all of a text is never too little")
