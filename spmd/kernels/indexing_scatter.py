@@ -125,8 +125,8 @@ def _single_slice(placement: Placement, monoid: Monoid | None) -> Any:
     sizes, rank = placement.slice_sizes, len(placement.shape)
 
     def call(base: Array, starts: Sequence[Array], updates: Array) -> None:
-        target: list[slice] = [slice(0, size) for size in sizes]
-        source: list[slice] = [slice(None)] * rank
+        target: list[Any] = [slice(0, size) for size in sizes]
+        source: list[Any] = [slice(None)] * rank
         for axis, start in zip(placement.mapped, starts, strict=True):
             first, full = int(start.reshape(())), placement.shape[axis]
             low, high = max(first, 0), min(first + sizes[axis], full)

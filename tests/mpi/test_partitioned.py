@@ -12,7 +12,8 @@ pytestmark = pytest.mark.mpi
 
 _PROGRAM = """
 func.func @main(%x: tensor<10x6xf32>, %w: tensor<6x8xf32>) -> (tensor<10x8xf32>, tensor<8xf32>) {
-  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<10x6xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+    : (tensor<10x6xf32>, tensor<6x8xf32>) -> tensor<10x8xf32>
   %r = stablehlo.reverse %y, dims = [0] : tensor<10x8xf32>
   %z = stablehlo.constant dense<0.0> : tensor<f32>
   %s = stablehlo.reduce(%y init: %z) applies stablehlo.add across dimensions = [0]
