@@ -103,9 +103,11 @@ def _channel(op: "Op") -> str:
 
 
 def _groups(groups: "Groups", collective: "Collective") -> str:
+    from collectives.operations import short_list
+
     if collective.groups is None:
         return "pairs of processes, by rank"
-    shown = ", ".join(str(list(group)) for group in groups[:_MOST_GROUPS])
+    shown = ", ".join(short_list(group) for group in groups[:_MOST_GROUPS])
     rest = f", ... {len(groups)} in all" if len(groups) > _MOST_GROUPS else ""
     return f"{len(groups)} group{'s' * (len(groups) > 1)}: {shown}{rest}"
 

@@ -15,6 +15,7 @@ from collectives.mpi import MpiCommunicator
 from collectives.threads import run
 from tests.collectives.behaviours import BEHAVIOURS
 from tests.collectives.cases import Case, bits, cases, same
+from tests.mpi.ranks import number_of_ranks
 
 pytestmark = pytest.mark.mpi
 
@@ -25,13 +26,13 @@ def world() -> MpiCommunicator:
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(cases(most=4))
+@given(cases(most=number_of_ranks()))
 def test_collectives_mean_what_the_specification_says(case: Case) -> None:
     check(case)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(cases(most=4))
+@given(cases(most=number_of_ranks()))
 def test_so_do_operands_too_large_for_one_call(case: Case) -> None:
     """As if MPI could count to five only."""
     with pytest.MonkeyPatch.context() as patch:
