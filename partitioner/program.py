@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from partitioner.manual import copy_local
-from partitioner.reading import SHARDING_CALL, SHARDING_CALLS, Reader
+from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, Reader
 from partitioner.sharding import Annotation
 from spmd.dialects.core import OPS
 from spmd.dialects.sdy_attributes import ShardingPerValue
@@ -249,7 +249,7 @@ def _only_adds_units(op: Op) -> bool:
 
 
 def _is_sharding_call(op: Op) -> bool:
-    return op.name == "stablehlo.custom_call" and op["call_target_name"] == SHARDING_CALL
+    return op.name == "stablehlo.custom_call" and op["call_target_name"] in (SHARDING_CALL, RESULT_CALL)
 
 
 def _opened(annotation: Annotation | None, config: object) -> Annotation | None:

@@ -18,7 +18,9 @@ from spmd.types import TensorType, TupleType, Type
 GSPMD_NAME = "mhlo.sharding"
 #: Custom calls that say how a value is laid out.
 SHARDING_CALL, TO_SHARD_CALL, TO_FULL_CALL = "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"
-SHARDING_CALLS = frozenset((SHARDING_CALL, TO_SHARD_CALL, TO_FULL_CALL))
+#: How exporters of some years write Shardy's layout of a function's result.
+RESULT_CALL = "xla.sdy.FuncResultSharding"
+SHARDING_CALLS = frozenset((SHARDING_CALL, TO_SHARD_CALL, TO_FULL_CALL, RESULT_CALL))
 _SDY_ONLY = frozenset(("sdy.sharding_constraint", "sdy.reshard", "sdy.manual_computation"))
 
 
