@@ -14,9 +14,9 @@ import numpy as np
 
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Region, Value, copy_block
+from spmd.kernels.comparators import SortKey, key_function, sort_keys
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.custom_call import call_attributes, target
-from spmd.kernels.regions import SortKey, key_function, sort_keys
 
 Array = np.ndarray[Any, Any]
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.

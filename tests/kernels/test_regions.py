@@ -9,7 +9,8 @@ import spmd
 from spmd.compiler.lower import Lowering
 from spmd.compiler.options import Options
 from spmd.ir import Op
-from spmd.kernels.regions import binary_of, extremum_of, monoid_of, monoids_of, returned_argument, sort_keys
+from spmd.kernels.comparators import sort_keys
+from spmd.kernels.regions import binary_of, extremum_of, monoid_of, monoids_of, returned_argument
 
 
 def parsed(text: str) -> tuple[Op, Lowering]:
