@@ -105,7 +105,7 @@ class OperandType(Directive):
         pending.typed[self.name] = type_sequence(parser) if self.variadic else [parser.type()]
 
     def print(self, printer: Printer, op: Op) -> str:
-        return ", ".join(str(value.type) for value in op.operand_group(self.name))
+        return printer.types([value.type for value in op.operand_group(self.name)])
 
     def present(self, op: Op) -> bool:
         return bool(op.operand_group(self.name))
@@ -124,7 +124,7 @@ class ResultType(Directive):
 
     def print(self, printer: Printer, op: Op) -> str:
         last = None if self.count is None else self.first + self.count
-        return ", ".join(map(str, op.result_types[self.first : last]))
+        return printer.types(op.result_types[self.first : last])
 
     def present(self, op: Op) -> bool:
         return bool(op.results)
@@ -135,7 +135,7 @@ class AllOperandTypes(Directive):
         pending.operand_types = type_sequence(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
-        return ", ".join(map(str, op.operand_types))
+        return printer.types(op.operand_types)
 
     def present(self, op: Op) -> bool:
         return bool(op.operands)

@@ -21,6 +21,7 @@ from spmd.attributes import (
     FloatAttr,
     IntegerAttr,
     LocationAttr,
+    OpaqueAttr,
     StringAttr,
     SymbolRefAttr,
 )
@@ -234,11 +235,13 @@ class LiteralCursor(TypeCursor):
 
     def _dense_body(self) -> str:
         """The text between `<` and `>` when it is not all of one token."""
-        if self.tokens[self.position + 1][:1] == '"' and self.tokens[self.position + 2] == ">":
+        opening, string, closing = self.tokens[self.position : self.position + 3]
+        if opening != "<":
+            self.expected("'<'")
+        if string[:1] == '"' and closing == ">":
             self.position += 3
-            return self.tokens[self.position - 2]
-        text = self.balanced()
-        return text[1:-1]
+            return string
+        return self.balanced()[1:-1]
 
     def _type_of_text(self, text: str, position: int) -> t.Type:
         found = self.types.get(text)
@@ -249,6 +252,10 @@ class LiteralCursor(TypeCursor):
         return found
 
     def _dense_of(self, body: str, type: t.Type, position: int) -> Attribute:
+        element = type.element_type if isinstance(type, t.TensorType) else type
+        if isinstance(element, t.OpaqueType) and not isinstance(body, LongHex):
+            # Elements that nobody here knows, strings say: only the text is kept.
+            return OpaqueAttr(f"dense<{body}> : {type}")
         try:
             if isinstance(body, LongHex):
                 return dense_hex(body.digits, type)  # type: ignore[arg-type]

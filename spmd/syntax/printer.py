@@ -15,7 +15,7 @@ from spmd.syntax.attribute_printer import (
     format_stripped,
     format_symbol,
 )
-from spmd.types import I32, FunctionType
+from spmd.types import I32, FunctionType, Type
 
 _STEP = "  "
 _NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
@@ -34,6 +34,7 @@ class Printer:
         self.indentation = ""
         self.default_dialect = ""
         self._names: dict[Value, str] = {}
+        self._types: dict[Type, str] = {}
         self._used: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._numbers = 0
@@ -112,14 +113,23 @@ class Printer:
     def names(self, values: Sequence[Value]) -> str:
         return ", ".join([self._names.get(value, "%?") for value in values])
 
+    def type(self, type: Type) -> str:
+        """A type's text, worked out once for each type."""
+        text = self._types.get(type)
+        if text is None:
+            text = self._types[type] = str(type)
+        return text
+
+    def types(self, types: Iterable[Type]) -> str:
+        """Types with commas between."""
+        return ", ".join(map(self.type, types))
+
     def signature(self, op: Op) -> str:
         """`(operand types) -> result types`."""
         results = op.result_types
-        if len(results) == 1 and not isinstance(results[0], FunctionType):
-            shown = str(results[0])
-        else:
-            shown = f"({', '.join(map(str, results))})"
-        return f"({', '.join(map(str, op.operand_types))}) -> {shown}"
+        single = len(results) == 1 and not isinstance(results[0], FunctionType)
+        shown = self.type(results[0]) if single else f"({self.types(results)})"
+        return f"({self.types(op.operand_types)}) -> {shown}"
 
     def attribute(self, attribute: Attribute) -> str:
         return format_attribute(attribute)
@@ -188,7 +198,7 @@ class Printer:
         if not block.arguments:
             return f"{indentation}{label}:"
         names = self.enter_arguments(block, "arg")
-        shown = ", ".join(f"{name}: {a.type}" for name, a in zip(names, block.arguments, strict=True))
+        shown = ", ".join(f"{name}: {self.type(a.type)}" for name, a in zip(names, block.arguments, strict=True))
         return f"{indentation}{label}({shown}):"
 
     def enter_arguments(self, block: Block, prefix: str) -> list[str]:
@@ -209,7 +219,7 @@ class Printer:
         names = self.enter_arguments(region.blocks[0], "arg")
         attributes = op.argument_attributes
         parts = zip(names, region.blocks[0].arguments, attributes, strict=True)
-        header = ", ".join(f"{name}: {a.type}{self.entries(entries)}" for name, a, entries in parts)
+        header = ", ".join(f"{name}: {self.type(a.type)}{self.entries(entries)}" for name, a, entries in parts)
         # The body shares the names of the header: it is not isolated from that.
         body = self.region(region, dialect="func", arguments=names)
         self._leave(outer)

@@ -65,6 +65,8 @@ VALUES: list[tuple[str, Attribute]] = [
     ("#unknown.attribute<a, [1, <2 -> 3>]>", OpaqueAttr("#unknown.attribute<a, [1, <2 -> 3>]>")),
     ("#unknown<a>", OpaqueAttr("#unknown<a>")),
     ("#unknown.bare", OpaqueAttr("#unknown.bare")),
+    ('dense<["a", "b c"]> : tensor<2x!tf.string>', OpaqueAttr('dense<["a", "b c"]> : tensor<2x!tf.string>')),
+    ("dense<1> : vector<4xi32>", OpaqueAttr("dense<1> : vector<4xi32>")),
     (
         "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>",
         structs.DotDimensionNumbers((), (), (1,), (0,)),
@@ -154,6 +156,7 @@ def test_another_spelling_of_an_attribute(text: str, meant: Attribute) -> None:
         ("array<i8: 300>", "out of range"),
         ("1 : tensor<2xi1>", "expected '}'"),
         ("dense<1>", "expected ':'"),
+        ('dense ("0x00"> : tensor<1xi8>', "expected '<'"),
         ("@", "expected"),
         ("nothing", "expected an attribute value"),
     ],

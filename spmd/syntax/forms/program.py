@@ -127,7 +127,7 @@ class FunctionForm(_Whole):
             header, body = printer.function_body(op)
         else:
             parts = zip(op.type.inputs, op.argument_attributes, strict=True)
-            header = ", ".join(f"{type}{printer.entries(attributes)}" for type, attributes in parts)
+            header = ", ".join(f"{printer.type(type)}{printer.entries(attributes)}" for type, attributes in parts)
         text += header + ")" + self._result_text(printer, op)
         named = {"sym_name", "function_type", "sym_visibility", "arg_attrs", "res_attrs"}
         dictionary = printer.dictionary(op, named)
@@ -138,7 +138,8 @@ class FunctionForm(_Whole):
         results = op.type.results
         if not results:
             return ""
-        texts = [f"{type}{printer.entries(a)}" for type, a in zip(results, op.result_attributes, strict=True)]
+        pairs = zip(results, op.result_attributes, strict=True)
+        texts = [f"{printer.type(type)}{printer.entries(attributes)}" for type, attributes in pairs]
         if len(texts) == 1 and not op.result_attributes[0] and not isinstance(results[0], t.FunctionType):
             return f" -> {texts[0]}"
         return f" -> ({', '.join(texts)})"
@@ -217,7 +218,7 @@ class WhileForm(_Whole):
         named = printer.enter_arguments(op.regions[1].block, "iterArg")
         cond, do = (printer.region(region, arguments=named) for region in op.regions)
         pairs = ", ".join(f"{a} = {printer.name(b)}" for a, b in zip(named, op.operands, strict=True))
-        text = f"({pairs})" + (f" : {', '.join(map(str, types))}" if types else "")
+        text = f"({pairs})" + (f" : {printer.types(types)}" if types else "")
         dictionary = printer.dictionary(op, set())
         text += f" attributes {dictionary}" if dictionary else ""
         return f"{text}\n{printer.indentation}cond {cond} do {do}"
@@ -315,7 +316,7 @@ class ReduceForm(_Whole):
         if len(block.arguments) != 2 * count:
             return printer.decline()
         named = printer.enter_arguments(block, "arg")
-        shown = [f"{name}: {a.type}" for name, a in zip(named, block.arguments, strict=True)]
+        shown = [f"{name}: {printer.type(a.type)}" for name, a in zip(named, block.arguments, strict=True)]
         groups = " ".join(f"({a}, {b})" for a, b in zip(shown[:count], shown[count:], strict=True))
         return f"{text}\n{printer.indentation} reducer{groups}  {printer.region(op.regions[0], arguments=named)}"
 

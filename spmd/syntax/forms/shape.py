@@ -45,7 +45,7 @@ class ArithSelect(_Whole):
         condition, *rest = op.operand_types
         dictionary = printer.dictionary(op, ())
         shown = "" if condition is t.I1 else f"{condition}, "
-        return f" {printer.names(op.operands)}{' ' + dictionary if dictionary else ''} : {shown}{rest[0]}"
+        return f" {printer.names(op.operands)}{' ' + dictionary if dictionary else ''} : {shown}{printer.type(rest[0])}"
 
 
 @custom("ConstShape")
@@ -83,7 +83,7 @@ class Assuming(_Whole):
             parser.entries(pending)
 
     def print(self, printer: Printer, op: Op) -> str:
-        results = f" -> ({', '.join(map(str, op.result_types))})" if op.results else ""
+        results = f" -> ({printer.types(op.result_types)})" if op.results else ""
         dictionary = printer.dictionary(op, ())
         return f" {printer.names(op.operands)}{results} {printer.region(op.regions[0])}" + (
             f" {dictionary}" if dictionary else ""

@@ -47,7 +47,7 @@ class SameOperandsAndResultType(Directive):
     def print(self, printer: Printer, op: Op) -> str:
         type = op.results[0].type
         if all(operand.type is type for operand in op.operands):
-            return str(type)
+            return printer.type(type)
         return printer.signature(op)
 
 
@@ -71,7 +71,7 @@ class PairwiseOpType(Directive):
         pending.operand_types = pending.result_types = types
 
     def print(self, printer: Printer, op: Op) -> str:
-        return ", ".join(map(str, op.operand_types))
+        return printer.types(op.operand_types)
 
 
 @custom("TupleOpType")
@@ -95,7 +95,7 @@ class TupleOpType(Directive):
         pending.result_types = (type,)
 
     def print(self, printer: Printer, op: Op) -> str:
-        return str(op.results[0].type)
+        return printer.type(op.results[0].type)
 
 
 @custom("ComplexOpType")
@@ -120,7 +120,7 @@ class ComplexOpType(Directive):
     def print(self, printer: Printer, op: Op) -> str:
         type = op.results[0].type
         part = real_type(type)
-        return str(type) if all(operand.type is part for operand in op.operands) else printer.signature(op)
+        return printer.type(type) if all(operand.type is part for operand in op.operands) else printer.signature(op)
 
 
 def real_type(type: t.Type) -> t.TensorType | None:
@@ -155,5 +155,5 @@ class SelectOpType(Directive):
     def print(self, printer: Printer, op: Op) -> str:
         result = op.results[0].type
         if op.operands[1].type is result and op.operands[2].type is result:
-            return f"{op.operands[0].type}, {result}"
+            return f"{printer.type(op.operands[0].type)}, {printer.type(result)}"
         return printer.signature(op)
