@@ -17,6 +17,7 @@ import numpy as np
 from spmd.attributes import DenseAttr
 from spmd.ir import Block, Op, Region, Value, captured_values
 from spmd.kernels.core import Context
+from spmd.kernels.pointwise import is_sub_byte, wide_dtype
 from spmd.types import ElementType
 
 Array = np.ndarray[Any, Any]
@@ -33,11 +34,8 @@ COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "and", "or", "xor"}
 
 def compute_dtype(element: ElementType) -> np.dtype[Any]:
     """The dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
-    if element.is_float and element.bits < 32:
-        return np.dtype(np.float32)
-    if element.is_integer and element.bits < 8:
-        return np.dtype(np.int8 if element.is_signed else np.uint8)
-    return element.dtype
+    narrow = (element.is_float and element.bits < 32) or is_sub_byte(element)
+    return wide_dtype(element) if narrow else element.dtype
 
 
 # --- monoids ---------------------------------------------------------------------------------------------------------
