@@ -43,7 +43,7 @@ def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
     op, message = _native(operation)
     if rule.accumulator != rule.dtype:
         return Transfer(
-            _widen(rule.accumulator),
+            rule.widen,
             _anew(operation.shape, rule.accumulator),
             lambda s, r: comm.Allreduce(s, r, op),
             lambda s, r: [comm.Iallreduce(s, r, op)],
@@ -64,10 +64,9 @@ def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
     op, message = _native(operation)
     split = layout.splitter(operation.shape, operation.dim, comm.size)
     widened = rule.accumulator != rule.dtype
-    widen = _widen(rule.accumulator)
     shape = operation.result_shape(comm.size)
     return Transfer(
-        (lambda array: widen(split(array))) if widened else _encoded(split, message),
+        (lambda array: rule.widen(split(array))) if widened else _encoded(split, message),
         _anew(shape, rule.accumulator) if widened else message,
         lambda s, r: comm.Reduce_scatter_block(s, r, op),
         lambda s, r: [comm.Ireduce_scatter_block(s, r, op)],
@@ -79,7 +78,7 @@ def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
     rule, root = operation.arithmetic, operation.root
     op, message = _native(operation)
     widened = rule.accumulator != rule.dtype
-    encode = _widen(rule.accumulator) if widened else _encoded(layout.contiguous, message)
+    encode = rule.widen if widened else _encoded(layout.contiguous, message)
     if comm.rank == root:
         receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
         decode: Callable[[Message, Array], None] | None = _narrow if widened else None
@@ -287,10 +286,6 @@ def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], M
     if message is as_is:
         return layout_step
     return lambda array: message(layout_step(array))
-
-
-def _widen(accumulator: np.dtype[Any]) -> Callable[[Array], Message]:
-    return lambda array: array.astype(accumulator, order="C")
 
 
 def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:

@@ -70,6 +70,13 @@ class Arithmetic:
     accumulator: np.dtype[Any]
     ufunc: np.ufunc | None
 
+    def widen(self, array: Array, copy: bool = False) -> Array:
+        """``array`` in the accumulator's type: a C-contiguous array, its own unless the types are the same."""
+        table = _widening(self.dtype) if self.accumulator == np.float32 else None
+        if table is None:
+            return array.astype(self.accumulator, order="C", copy=copy)
+        return np.asarray(np.take(table, array.view(np.dtype(f"u{self.dtype.itemsize}"))))
+
     @property
     def exact(self) -> bool:
         """Whether the result is the same in any order: of booleans and integers, for one of the monoids."""
@@ -84,10 +91,10 @@ class Arithmetic:
                 for slab in slabs[1:]:
                     result = np.asarray(self.reduction.fold(result, slab))
                 return np.array(result, dtype=self.dtype)
-            total = slabs[0].astype(self.accumulator)
+            total = self.widen(slabs[0], copy=True)
             signed_zero = _SIGNED_ZERO.get(self.reduction.name) if _is_float(self.dtype) else None
             for slab in slabs[1:]:
-                term = slab.astype(self.accumulator, copy=False)
+                term = self.widen(slab)
                 if signed_zero is not None:
                     total = signed_zero(total, term)
                 else:
@@ -138,6 +145,15 @@ def bit_width(dtype: np.dtype[Any]) -> int:
         return dtype.itemsize * 8
     info = _iinfo if is_integer(dtype) else ml_dtypes.finfo
     return int(info(dtype).bits)
+
+
+@cache
+def _widening(dtype: np.dtype[Any]) -> Array | None:
+    """The f32 of every f16, or of every float of 8 bits and less, by its bits: faster than converting one by one."""
+    if dtype.kind in "biu" or is_integer(dtype) or (dtype.itemsize == 2 and dtype != np.float16) or dtype.itemsize > 2:
+        return None
+    codes = np.arange(1 << 8 * dtype.itemsize).astype(np.dtype(f"u{dtype.itemsize}"))
+    return codes.view(dtype).astype(np.float32)
 
 
 def _is_float(dtype: np.dtype[Any]) -> bool:
