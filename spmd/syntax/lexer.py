@@ -12,7 +12,10 @@ taken in pieces, so that what is wrong at the head of a huge file is told at onc
 from __future__ import annotations
 
 import re
+from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
 
 from spmd.errors import Location, Source
 
@@ -109,7 +112,7 @@ class Tokens:
     `ready` tokens are kept at hand, where the text has so many; `piece` characters are taken at a time, or more.
     """
 
-    __slots__ = ("_end", "_pieces", "_splits", "base", "list", "piece", "ready", "source")
+    __slots__ = ("_end", "_pieces", "_seen", "_splits", "_starts", "base", "list", "piece", "ready", "source")
 
     def __init__(self, source: Source, ready: int, piece: int = _PIECE) -> None:
         self.source = source
@@ -120,6 +123,8 @@ class Tokens:
         self._end = 0
         self._pieces: list[tuple[int, int, int]] = []  # number of the first token, start and end in the text
         self._splits: list[int] = []
+        self._seen = (-1, 0)
+        self._starts: Sequence[int] = ()
 
     @property
     def at_end(self) -> bool:
@@ -210,24 +215,31 @@ class Tokens:
         if at < 0:
             return 0
         first, start, end = self._pieces[at]
+        # One place is seldom asked for alone: the last piece looked at is remembered, as long as nothing is split.
+        seen = (start, len(self._splits))
+        if self._seen != seen:
+            self._seen, self._starts = seen, array("Q", self._token_starts(at))
+        if number - first < len(self._starts):
+            return self._starts[number - first]
+        return len(self.source.text.rstrip()) if at + 1 == len(self._pieces) else end
+
+    def _token_starts(self, at: int) -> list[int]:
+        """Where each token of piece `at` starts."""
+        first, start, end = self._pieces[at]
         text = self.source.text
         if end - start > _LONG and text.startswith('"0x', start):
-            return start
-        spans = [match.span(1) for match in _TOKEN.finditer(text, start, end)]
-        while spans and spans[-1][0] == spans[-1][1]:
-            spans.pop()
+            return [start]
+        spans = [match.span(1) for match in _TOKEN.finditer(text, start, end) if match[1]]
+        starts = [begin for begin, _ in spans]
         following = self._pieces[at + 1][0] if at + 1 < len(self._pieces) else None
         for split in self._splits:
             if first <= split and (following is None or split < following) and split - first < len(spans):
                 begin, finish = spans[split - first]
-                offsets = part_offsets(text[begin:finish])[:-1]
-                ends = [*offsets[1:], finish - begin]
-                spans[split - first : split - first + 1] = [
-                    (begin + a, begin + b) for a, b in zip(offsets, ends, strict=True)
-                ]
-        if number - first < len(spans):
-            return spans[number - first][0]
-        return len(text.rstrip()) if at + 1 == len(self._pieces) else end
+                offsets = part_offsets(text[begin:finish])
+                parts = [(begin + a, begin + b) for a, b in pairwise(offsets)]
+                spans[split - first : split - first + 1] = parts
+                starts[split - first : split - first + 1] = [a for a, _ in parts]
+        return starts
 
 
 class TokenLocation(Location):
