@@ -136,12 +136,20 @@ def _extremum_reduction(
     else:
         return applying(op, general)
 
+    # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
+    worst = Monoid(extremum.kind, _element(values), np.maximum, wide)
+    zero = Monoid("add", _element(places), np.add, places.tensor.dtype)
+    neutral = (
+        counted and extremum.tie != "last" and is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero)
+    )
+
     def call(value: Array, place: Array, init_value: Array, init_place: Array) -> tuple[Array, ...]:
         computed = value.astype(wide, copy=False)
         best, where = find(computed, place)
         if is_float and not extremum.propagates_nan and np.isnan(best).any():
             return general(value, place, init_value, init_place)
-        return combine(init_value, init_place, best.astype(value.dtype, copy=False), where)
+        best = best.astype(value.dtype, copy=False)
+        return (best, where) if neutral else combine(init_value, init_place, best, where)
 
     return applying(op, call)
 
