@@ -158,8 +158,8 @@ def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
         except OutOfTokens:
             continue  # an op longer than that: once more from the start, further ahead
         except SpmdError as error:
-            if parser.diagnostics and isinstance(error, ParseError):
-                raise ParseError([*parser.diagnostics, *error.diagnostics]) from None
+            if parser.diagnostics:
+                raise type(error)([*parser.diagnostics, *error.diagnostics]) from None
             raise
         except (RecursionError, MemoryError) as error:
             place = TokenLocation(parser.stream, parser.number)

@@ -134,3 +134,23 @@ def through_mlir(text: str) -> str:
 
     with mlir.make_ir_context():
         return str(ir.Module.parse(text).operation.get_asm(print_generic_op_form=True))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jnp.sin(x).sum(0) + x.shape[0],
+        lambda x: jnp.concatenate([x, x]).reshape(-1, 2),
+        lambda x: jnp.sort(x, axis=0)[::2],
+        lambda x: lax.dynamic_slice(x, (1, 0), (x.shape[0] - 1, 2)),
+        lambda x: jnp.einsum("bi,bj->ij", x, x),
+    ],
+)
+def test_programs_of_dynamic_shape_are_read(function: Callable[..., Any]) -> None:
+    from jax import export
+
+    (size,) = export.symbolic_shape("b")
+    text = export.export(jax.jit(function))(jax.ShapeDtypeStruct((size, 4), F32)).mlir_module()
+    module = spmd.parse(text)
+    assert difference(module, parse(print_op(module))) is None
+    assert through_mlir(print_op(module)) == through_mlir(text)
