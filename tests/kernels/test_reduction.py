@@ -166,25 +166,31 @@ def test_largest_and_its_place(direction: str, nan: bool, shape: tuple[int, ...]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("rows", [50, 20_000])
 @pytest.mark.parametrize("element", ["f32", "bf16", "i8", "ui32"])
-def test_argmax_of_an_iota(axis: int, element: str) -> None:
+def test_argmax_of_an_iota(axis: int, rows: int, element: str) -> None:
     """The first of equals and the first NaN, in any layout."""
     dtype = ELEMENT_TYPES[element].dtype
-    x = np.random.default_rng(0).integers(0, 9, (50, 70)).astype(dtype)
+    shape = (rows, 7 if rows > 50 else 70)
+    x = np.random.default_rng(0).integers(0, 9, shape).astype(dtype)
     if element in ("f32", "bf16"):
         x[[3, 9], [5, 5]] = np.nan
+        x[9, 2] = np.nan
     lowest = {"f32": "0xFF800000", "bf16": "0xFF80", "i8": "-128", "ui32": "0"}[element]
-    body, size = extremum("GT", element, nan=True), (70, 50)[axis]
-    text = f"""func.func @main(%x: tensor<50x70x{element}>) -> tensor<{size}xi32> {{
-      %place = stablehlo.iota dim = {axis} : tensor<50x70xi32>
+    whole, kept = type_of(x), type_of((element, (shape[1 - axis],)))
+    places, found = type_of(("i32", shape)), type_of(("i32", (shape[1 - axis],)))
+    text = f"""func.func @main(%x: {whole}) -> ({kept}, {found}) {{
+      %place = stablehlo.iota dim = {axis} : {places}
       %w = stablehlo.constant dense<{lowest}> : tensor<{element}>
       %z = stablehlo.constant dense<0> : tensor<i32>
-      %r:2 = "stablehlo.reduce"(%x, %place, %w, %z) <{{dimensions = array<i64: {axis}>}}> {body}
-        : (tensor<50x70x{element}>, tensor<50x70xi32>, tensor<{element}>, tensor<i32>)
-          -> (tensor<{size}x{element}>, tensor<{size}xi32>)
-      return %r#1 : tensor<{size}xi32>
+      %r:2 = "stablehlo.reduce"(%x, %place, %w, %z) <{{dimensions = array<i64: {axis}>}}> {
+        extremum("GT", element, nan=True)
+    } : ({whole}, {places}, tensor<{element}>, tensor<i32>) -> ({kept}, {found})
+      return %r#0, %r#1 : {kept}, {found}
     }}"""
-    np.testing.assert_array_equal(here(text, x)[0], np.argmax(x.astype(np.float64), axis))
+    best, where = here(text, x)
+    np.testing.assert_array_equal(where, np.argmax(x.astype(np.float64), axis))
+    np.testing.assert_array_equal(best.astype(np.float64), np.max(x.astype(np.float64), axis))
 
 
 # --- other regions ---------------------------------------------------------------------------------------------------
