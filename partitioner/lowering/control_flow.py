@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
 from spmd.dialects.core import OPS
 from spmd.ir import Block, Op, Region, Value, new_op
-from spmd.types import TensorType
+from spmd.types import ElementType, TensorType
 
 
 @lowers("stablehlo.while")
 def while_(lowering: Lowering, op: Op) -> None:
     """The state keeps one layout from turn to turn; the predicate is the same on every process."""
-    layouts = [_layout(lowering, value) for value in op.results]
-    operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     location = lowering.emitter.location
+    layouts = _with_sums(lowering, op, [_layout(lowering, value) for value in op.results])
+    operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     condition, body = (region.block for region in op.regions)
     regions = []
     for block, wanted in ((condition, [None] * 0), (body, layouts)):
@@ -34,6 +36,42 @@ def while_(lowering: Lowering, op: Op) -> None:
     made_op = lowering.emitter.op(op.name, operands, types, dict(op.attributes), regions)
     for value, local, layout in zip(op.results, made_op.results, layouts, strict=True):
         lowering.set(value, local, layout)
+
+
+def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> list[Sharding | None]:
+    """Layouts of a loop's state in which sums of partial values stay partial, to be reduced once, at the end.
+
+    Such a value is nothing in the loop but the sum of itself and something partial that is cut as it is. Whether the
+    other term is partial is found by lowering the body for trial.
+    """
+    body = op.regions[1].block
+    terms = {index: term for index in range(len(op.results)) if (term := _added(lowering, op, index)) is not None}
+    if not terms:
+        return layouts
+    lowering.block(body, layouts, is_loop=True)
+    found = list(layouts)
+    for index, term in terms.items():
+        have, wanted = lowering.have(term), layouts[index]
+        is_sum = bool(have.partial) and have.reduction == "stablehlo.add"
+        if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
+            found[index] = replace(wanted, partial=have.partial)
+    lowering.leave()
+    return found
+
+
+def _added(lowering: Lowering, op: Op, index: int) -> Value | None:
+    """What a loop's body adds to entry `index` of its state, which is used for nothing else; None if that is not so."""
+    condition, body = (region.block for region in op.regions)
+    state, returned = body.arguments[index], body.terminator.operands[index]
+    add = returned.defining_op
+    if add is None or add.name != "stablehlo.add" or state not in add.operands or add not in body.ops:
+        return None
+    others = [value for value in add.operands if value is not state]
+    element = state.tensor.element_type
+    once = all(lowering.uses.get(value, 0) == 1 for value in (state, returned, *others))
+    unused = lowering.uses.get(condition.arguments[index], 0) == 0
+    is_number = isinstance(element, ElementType) and not element.is_boolean
+    return others[0] if len(others) == 1 and once and unused and is_number else None
 
 
 @lowers("stablehlo.case", "stablehlo.if")

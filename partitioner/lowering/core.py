@@ -83,6 +83,7 @@ class Lowering:
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         self._deferred: dict[Value, tuple[Op, int]] = {}
+        self._forced: set[Value] = set()
         self._locals: dict[Value, list[Local]] = {}
         self._scopes: list[Scope] = []
         for op in program.block.ops:
@@ -109,19 +110,22 @@ class Lowering:
         """Leaves `op` until somebody asks for its result, which maybe nobody will."""
         self._deferred[op.result] = op, len(self._scopes) - 1
 
-    def is_deferred(self, value: Value) -> bool:
-        return value in self._deferred
+    def is_forced(self, value: Value) -> bool:
+        """Whether the op of `value` was left and is now asked for."""
+        return value in self._forced
 
     def _entries(self, value: Value) -> list[Local]:
         entries = self._locals.get(value)
         if entries:
             return entries
-        op, depth = self._deferred[value]
+        op, depth = self._deferred.pop(value)
+        self._forced.add(value)
         ops, location = self.emitter.ops, self.emitter.location
         inner, self._scopes = self._scopes[depth + 1 :], self._scopes[: depth + 1]
         self.emitter.ops, self.emitter.location = self._scopes[-1].ops, op.location
         handlers()[op.name](self, op)
         self._scopes += inner
+        self._forced.discard(value)
         self.emitter.ops, self.emitter.location = ops, location
         return self._locals[value]
 

@@ -140,7 +140,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
 
 def _waits(lowering: Lowering, op: Op) -> bool:
     """Whether a slice is only asked for by concatenations that will look through it."""
-    if lowering.is_deferred(op.result):
+    if lowering.is_forced(op.result):
         return False
     source, _ = _origin(op.result, _sliced_dimension(op))
     users = lowering.users.get(op.result, [])

@@ -119,6 +119,32 @@ def test_what_a_loop_does_not_change_is_resharded_outside() -> None:
     _agree(_MESH + sharded, _LOOP.replace("AS", "").replace("WS", ""), _array(8, 4), _array(4, 4))
 
 
+def test_sums_over_a_loop_are_reduced_once() -> None:
+    text = """func.func @main(%a: tensor<8x4xf32>AS) -> tensor<4x4xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %none = stablehlo.constant dense<1.0> : tensor<4x4xf32>
+      %r:3 = stablehlo.while(%i = %zero, %s = %none, %x = %a) : tensor<i32>, tensor<4x4xf32>, tensor<8x4xf32>
+      cond {
+        %n = stablehlo.constant dense<3> : tensor<i32>
+        %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %t : tensor<i1>
+      } do {
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %y = stablehlo.negate %x : tensor<8x4xf32>
+        %g = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0]
+          : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+        %u = stablehlo.add %s, %g : tensor<4x4xf32>
+        stablehlo.return %j, %u, %y : tensor<i32>, tensor<4x4xf32>, tensor<8x4xf32>
+      }
+      return %r#1 : tensor<4x4xf32>
+    }"""
+    sharded = _MESH + text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}, {}]>}')
+    parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
+    assert [(row.kind, row.in_loop) for row in collectives(parts.module)] == [("all_reduce", False)]
+    _agree(sharded, text.replace("AS", ""), _array(8, 4))
+
+
 def test_unreduced_values_wait() -> None:
     text = (
         _MESH
