@@ -216,7 +216,7 @@ def _is_short_row(shape: tuple[int, ...], axis: int) -> bool:
 
 
 def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
-    """Many short rows, transposed a block at a time: an earlier place weighs more, and the heaviest hit is the first."""
+    """Many short rows, transposed block by block: an earlier place weighs more, the heaviest hit is the first."""
     best_of = np.maximum.reduce if extremum.kind == "maximum" else np.minimum.reduce
     size, kept = shape[axis], shape[:axis] + shape[axis + 1 :]
     weights = np.arange(size, 0, -1, dtype=np.uint8)[:, None]

@@ -23,8 +23,9 @@ _WIDE = 2048  # elements in a row that make calls by row cheap
 _PIECE = 512  # the longest part of a row that is summed in one piece
 _LONG = 4096  # the longest row that is, when it has no even parts
 _FEW = 8  # columns that are cheapest taken one by one
-_SHORT = 128  # rows so short that they are worth transposing
-_BLOCK = 512  # short rows transposed at a time
+_SHORT = 96  # rows so short that they are worth transposing
+_MANY = 512  # rows that make their number worth a thought
+_BLOCK = 2048  # short rows transposed at a time
 
 
 def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stage:
@@ -100,9 +101,9 @@ def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
     reduce, identity = monoid.ufunc.reduce, monoid.identity
     if monoid.kind == "add" and monoid.compute.kind == "f":
         return _summed_rows(monoid.compute, outer, size)
-    if size <= _FEW and outer >= _BLOCK:
+    if size <= _FEW and outer >= _MANY:
         return _slice_by_slice(monoid, size)
-    if size <= _SHORT and outer >= _BLOCK:
+    if size <= _SHORT and outer >= _MANY:
         return _transposed_rows(monoid, outer)
     dtype = monoid.compute
     return lambda array: np.asarray(reduce(array[:, :, 0], axis=1, initial=identity, dtype=dtype))
