@@ -1,9 +1,14 @@
 """The plugin for users' tests, on MPI ranks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
-from spmd.testing import Run
+if TYPE_CHECKING:
+    from spmd.testing import Run
 
 pytestmark = pytest.mark.mpi
 pytest_plugins = ["spmd.testing"]

@@ -1,10 +1,16 @@
 """The plugin for users' tests, on in-process ranks."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 import spmd
-from spmd.testing import Run
+
+if TYPE_CHECKING:
+    from spmd.testing import Run
 
 pytest_plugins = ["spmd.testing"]
 
