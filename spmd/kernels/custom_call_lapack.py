@@ -24,6 +24,8 @@ Options = dict[str, Any]
 #: One matrix (and what goes with it) -> one array a result.
 Routine = Callable[..., tuple[Any, ...]]
 
+#: info for a matrix that is not handed to LAPACK.
+_NOT_FINITE = -4
 _PREFIXES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 
 
@@ -183,6 +185,8 @@ def geev(prefix: str, options: Options) -> Routine:
     left, right = options["compute_left"] == "V", options["compute_right"] == "V"
 
     def run(a: Array) -> tuple[Any, ...]:
+        if not np.isfinite(a).all():  # LAPACK complains of these on the terminal
+            return (*(None,) * (3 if prefix in "cz" else 4), _NOT_FINITE)
         if prefix in "cz":
             values, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
             return values, vl if left else None, vr if right else None, info

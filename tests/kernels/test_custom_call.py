@@ -154,3 +154,12 @@ def test_programs_lowered_for_cpu(name: str, dtype: str) -> None:
         np.testing.assert_allclose(
             ours, theirs, rtol=2e-3, atol=2e-3 * max(1, np.abs(theirs[np.isfinite(theirs)]).max(initial=0))
         )
+
+
+def test_eigenvalues_of_what_is_not_finite_are_nan(capfd: pytest.CaptureFixture[str]) -> None:
+    jax = pytest.importorskip("jax", reason="programs are lowered by JAX")
+    x = np.eye(3, dtype=np.float32)
+    x[1, 2] = np.nan
+    (got,) = here(jax.jit(jax.numpy.linalg.eigvals).lower(x).as_text(), x)
+    assert np.isnan(got).all()
+    assert capfd.readouterr() == ("", "")
