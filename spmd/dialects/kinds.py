@@ -341,9 +341,14 @@ def _decode_dictionary(attribute: Attribute) -> DictAttr:
 DICTIONARY: AttributeKind[DictAttr] = AttributeKind("dictionary", _decode_dictionary, lambda value: value)
 
 
+#: The cases of each enum by (dialect, mnemonic).
+ENUMS: dict[tuple[str, str], tuple[str, ...]] = {}
+
+
 def enum(dialect: str, mnemonic: str, *cases: str) -> AttributeKind[str]:
     """An enum; its value is the case's name. Reads `#d<m CASE>`, `#d.m<CASE>`, and the old spelling `"CASE"`."""
     text = f"#{dialect}<{mnemonic} {' | '.join(cases)}>"
+    ENUMS[dialect, mnemonic] = cases
 
     def decode(attribute: Attribute) -> str:
         named = isinstance(attribute, EnumAttr) and (attribute.dialect, attribute.mnemonic) == (dialect, mnemonic)

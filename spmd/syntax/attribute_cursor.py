@@ -15,6 +15,7 @@ from spmd.attributes import (
     OpaqueAttr,
     TypeAttr,
 )
+from spmd.dialects.kinds import ENUMS
 from spmd.dialects.structs import STRUCTS, StructAttribute
 from spmd.syntax.cursor import Cursor
 from spmd.syntax.literal_cursor import LiteralCursor
@@ -113,16 +114,19 @@ class AttributeCursor(LiteralCursor):
             return self._sound(parser(self), position)
         if struct is not None:
             return self._sound(self.struct(struct), position)
-        if bare and self.tokens[self.position] != "<":
-            return EnumAttr(dialect, mnemonic, self.keyword("an enum's case"))
-        if self.tokens[self.position] != "<":
+        cases = ENUMS.get((dialect, mnemonic))
+        if cases is None:
             self.fail(f"unknown {dialect} attribute '{mnemonic}'", position)
-        self.expect("<")
-        if not (self.tokens[self.position].isidentifier() and self.tokens[self.position + 1] == ">"):
-            self.fail(f"unknown {dialect} attribute '{mnemonic}'", position)
-        made = EnumAttr(dialect, mnemonic, self.keyword("an enum's case"))
-        self.expect(">")
-        return made
+        bracketed = not bare or self.tokens[self.position] == "<"
+        if bracketed:
+            self.expect("<")
+        case = self.tokens[self.position]
+        if case not in cases:
+            self.expected(f"{mnemonic} to be one of: {', '.join(cases)}")
+        self.position += 1
+        if bracketed:
+            self.expect(">")
+        return EnumAttr(dialect, mnemonic, case)
 
     def _sound(self, made: Attribute, position: int) -> Attribute:
         fault = made.fault() if isinstance(made, StructAttribute) else None

@@ -39,7 +39,7 @@ _COMPOSITE = (
     r"loc\(#\w++\)",
     rf"\#[A-Za-z_][\w$.\-]*+<{_BALANCED}>",
 )
-_VALUE = r"%[\w$.\-]++(?:[#:]\d++)?+"
+_VALUE = r"%(?:\d++|[A-Za-z_$.\-][\w$.\-]*+)(?:[#:]\d++)?+"
 _SIMPLE = (
     r"(?:(?<=tensor<)|(?<=memref<)|(?<=vector<))(?:\d++|\?)(?:x(?:\d++|\?))*+x",
     r"[A-Za-z_][\w$.]*+",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from spmd.attributes import Attribute, OpaqueAttr
+from spmd.attributes import Attribute, OpaqueAttr, StringAttr
+from spmd.dialects import kinds
 from spmd.dialects.structs import (
     AxisRef,
     ConvDimensionNumbers,
@@ -16,6 +17,8 @@ from spmd.dialects.structs import (
 from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 from spmd.syntax.attribute_printer import format_attribute, quoted, struct_printer
 from spmd.syntax.forms.convolution import format_dimensions
+
+_ACCURACY_MODE = kinds.enum("stablehlo", "result_accuracy_mode", "DEFAULT", "HIGHEST", "TOLERANCE")
 
 
 @struct_printer(ConvDimensionNumbers)
@@ -68,14 +71,13 @@ def _read_result_accuracy(cursor: AttributeCursor) -> Attribute:
 
 
 def _accuracy_mode(cursor: AttributeCursor) -> str:
-    if cursor.tokens[cursor.position][:1] == "#":
-        position = cursor.position
-        made = cursor.attribute()
-        value = getattr(made, "value", None)
-        if not isinstance(value, str):
-            cursor.fail("expected #stablehlo.result_accuracy_mode<...>", position)
-        return value
-    return cursor.string() if cursor.tokens[cursor.position][:1] == '"' else cursor.keyword("an accuracy mode")
+    position = cursor.position
+    word = cursor.tokens[position][:1] not in ("#", '"')
+    given = StringAttr(cursor.keyword("an accuracy mode").encode()) if word else cursor.attribute()
+    try:
+        return _ACCURACY_MODE.decode(given)
+    except ValueError as error:
+        cursor.fail(str(error), position)
 
 
 @attribute_parser("stablehlo", "sub_axis_info")
