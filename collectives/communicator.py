@@ -102,6 +102,12 @@ class Communicator(ABC):
         """The same group, where processes compare what they are about to do at each collective."""
         return self
 
+    def set_timeout(self, seconds: float | None, abort: bool = False) -> None:  # noqa: B027 (nothing to do is common)
+        """After how long a wait is told (None: as it is; 0: never), and whether it then ends all processes.
+
+        For MPI ranks; processes that are threads are told when they are run.
+        """
+
     def outside(self) -> AbstractContextManager[None]:
         """A context in which the process waits for something outside the grid, an infeed for one."""
         return nullcontext()

@@ -79,6 +79,11 @@ class MpiCommunicator(Communicator):
             root.watcher.suspicious = True
         return root._checked.group(self.members)
 
+    def set_timeout(self, seconds: float | None, abort: bool = False) -> None:
+        if self.watcher is not None:
+            self.watcher.timeout = self.watcher.timeout if seconds is None else seconds
+            self.watcher.abort = self.watcher.abort or abort
+
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
         """Waits step by step; raises CollectiveError when the watcher finds that it is in vain."""
         activity, watcher = self.activity, self.watcher

@@ -4,8 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +41,8 @@ class Launcher:
 class Job:
     """What to start: ``command`` on ``ranks`` ranks, each with ``threads`` threads of numerical libraries.
 
-    ``threads`` is None when the user's environment already says how many. ``extra`` goes to the launcher as it is.
+    ``threads`` is None when the user's environment already says how many. ``extra`` goes to the launcher as it is,
+    ``settings`` into the ranks' environment.
     """
 
     command: Sequence[str]
@@ -49,6 +50,7 @@ class Job:
     threads: int | None = 1
     bind: bool | None = None
     extra: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def find() -> Launcher | None:
@@ -81,6 +83,7 @@ def command_line(launcher: Launcher, job: Job) -> list[str]:
 def environment(job: Job) -> dict[str, str]:
     """What the ranks' environment gets beside this process's own."""
     added = {} if job.threads is None else dict.fromkeys(THREAD_VARIABLES, str(job.threads))
+    added |= job.settings
     # Programs are looked for beside this interpreter first, so `python` is the one that spmd is installed in.
     added["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     if sys.stderr.isatty():

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,13 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--check-collectives", action="store_true", help="processes compare what they do at each collective"
     )
-    group.add_argument(
-        "--collective-timeout",
-        type=float,
-        metavar="SECONDS",
-        help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
-    )
-    group.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
+    add_timeout_arguments(group)
     group.add_argument(
         "--combine-threshold", type=int, metavar="BYTES", help="combine small all_reduces up to this size; 0: never"
     )
@@ -38,12 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
 
 
-def set_timeout(args: argparse.Namespace) -> None:
-    """Tell the ranks' watcher, which starts with MPI, by its environment variables."""
-    if args.collective_timeout is not None:
-        os.environ["COLLECTIVE_TIMEOUT"] = str(args.collective_timeout)
-    if args.collective_abort:
-        os.environ["COLLECTIVE_ABORT"] = "1"
+def add_timeout_arguments(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    parser.add_argument(
+        "--collective-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
+    )
+    parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
+
+
+def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
+    """What tells the ranks' watcher, which starts with MPI: variables of the environment."""
+    settings = {} if args.collective_timeout is None else {"COLLECTIVE_TIMEOUT": str(args.collective_timeout)}
+    return settings | ({"COLLECTIVE_ABORT": "1"} if args.collective_abort else {})
 
 
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 
-from launch import job, machine, mpirun
+from launch import job, machine, mpirun, parallel
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="give each rank cores of its own (default: when the job fills the machine)",
     )
+    parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what each rank runs")
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
         return 127
     threads = args.threads or (None if mpirun.threads_from_environment() else 1)
-    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args)
+    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args, parallel.timeout_settings(args))
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
     if args.dry_run:
         settings = [f"{name}={value}" for name, value in added.items() if name != "PATH"]

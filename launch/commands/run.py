@@ -1,6 +1,7 @@
 """``spmd run``: run a program on arrays from files, alone, on MPI ranks, or on processes inside this one."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import spmd
 
-    parallel.set_timeout(args)
+    os.environ |= parallel.timeout_settings(args)
     module = spmd.load(args.program)
     if args.random is not None and args.arguments:
         raise spmd.ExecutionError("--random makes the arguments: give either it or array files")

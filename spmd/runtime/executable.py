@@ -64,6 +64,7 @@ class Executable:
             from spmd.runtime.world import process_of
 
             self._process = process_of(self.grid)
+            self._process.communicator.set_timeout(self.options.collective_timeout, self.options.collective_abort)
         return self._process
 
     def __call__(
