@@ -119,6 +119,11 @@ def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterat
     for dimension, axes in enumerate(state.dimensions):
         wanted = target.dimensions[dimension]
         if wanted[: len(axes)] != axes:
+            # Cut as fine as is wanted, though not as is wanted: less is left to permute.
+            for new in [(axis,) for axis in wanted if axis not in used]:
+                count = state.mesh.count(axes + new)
+                if state.mesh.count(wanted) % count == 0 and nests(shape[dimension], state.mesh.count(axes), count):
+                    yield _LOCAL, Move("slice", new, dimension, result=state.with_dimension(dimension, axes + new))
             continue
         for length in range(len(axes) + 1, len(wanted) + 1):
             new = wanted[len(axes) : length]
@@ -158,8 +163,7 @@ def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
     options: list[list[Axes]] = []
     for have, want, count in zip(state.dimensions, goal, counts, strict=True):
         ways = [have]
-        if mesh.count(want) == count and want != have:
-            ways.append(want)
+        ways += _of_count(mesh, want, have, count)
         first = tuple(axis for axis in want if axis in have)
         ordered = first + tuple(axis for axis in have if axis not in first)
         if ordered != have:
@@ -171,6 +175,16 @@ def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
         if made not in seen and len(set(flat)) == len(flat):
             seen.add(made)
             yield replace(state, dimensions=made)
+
+
+def _of_count(mesh: DeviceMesh, want: Axes, have: Axes, count: int) -> list[Axes]:
+    """Ways to cut a dimension in `count` that begin as `want` does: as much of it as that takes, or all and more."""
+    found = [want[:length] for length in range(1, len(want) + 1) if mesh.count(want[:length]) == count]
+    for start in range(1, len(have)):
+        longer = want + have[start:]
+        if want and mesh.count(longer) == count:
+            found.append(longer)
+    return [axes for axes in found if axes != have]
 
 
 def _products(options: list[list[Axes]]) -> Iterator[list[Axes]]:

@@ -84,6 +84,7 @@ class Lowering:
         self.users: dict[Value, list[Op]] = {}
         self._deferred: dict[Value, tuple[Op, int]] = {}
         self._forced: set[Value] = set()
+        self._makers: dict[Value, Callable[[Sharding], Value]] = {}
         self._locals: dict[Value, list[Local]] = {}
         self._scopes: list[Scope] = []
         for op in program.block.ops:
@@ -140,6 +141,12 @@ class Lowering:
         self._locals.setdefault(value, []).append(entry)
         self._scopes[depth].made.append((value, entry))
 
+    def set_free(self, value: Value, make: Callable[[Sharding], Value]) -> None:
+        """Says that `make` gives `value` in any layout, at no cost; makes it in the one that is wished for."""
+        layout = self.wanted(value).whole()
+        self._makers[value] = make
+        self.set(value, make(layout), layout)
+
     def at_hand(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
         """The local value laid out so and not partial, if there is one."""
         for entry in self._entries(value):
@@ -155,6 +162,10 @@ class Lowering:
         for entry in entries:
             if entry.sharding.dimensions == sharding.dimensions and entry.sharding.partial == sharding.partial:
                 return entry.value
+        if value in self._makers and not sharding.partial:
+            made = self._makers[value](sharding)
+            self._add(value, made, sharding, len(self._scopes) - 1)
+            return made
         best = min(entries, key=lambda entry: self._cost(value, entry.sharding, sharding))
         depth = self._depth_for(best.depth)
         outer, location = self.emitter.ops, self.emitter.location
@@ -200,6 +211,8 @@ class Lowering:
 
     def price(self, value: Value, target: Sharding) -> float:
         """What `get` would cost, in bytes sent."""
+        if value in self._makers and not target.partial:
+            return 0.0
         return min(self._cost(value, layout, target) for layout in self.layouts_of(value))
 
     def whole(self, value: Value) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 
 from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
-from partitioner.lowering.by_rule import emit_plain
+from partitioner.lowering.by_rule import by_rule, emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, rule_of
@@ -25,10 +25,13 @@ def constant(lowering: Lowering, op: Op) -> None:
     """A constant of one value is made in the size needed; any other is cut at no cost."""
     value = op["value"]
     if isinstance(value, DenseAttr) and (is_splat(value.array) or value.array.size == 1):
-        layout = lowering.wanted(op.result).whole()
-        type = layout.local_type(op.result.tensor)
-        array = np.broadcast_to(value.array.reshape(-1)[:1].reshape(()), type.static_shape)
-        lowering.set(op.result, lowering.emitter.constant(array, type), layout)
+        element = value.array.reshape(-1)[:1].reshape(())
+
+        def make(layout: Sharding) -> Value:
+            type = layout.local_type(op.result.tensor)
+            return lowering.emitter.constant(np.broadcast_to(element, type.static_shape), type)
+
+        lowering.set_free(op.result, make)
         return
     made = lowering.emitter.op("stablehlo.constant", (), op.result_types, {"value": value}).results[0]
     lowering.set(op.result, made, Sharding(lowering.mesh, ((),) * op.result.tensor.rank))
@@ -36,16 +39,34 @@ def constant(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.iota")
 def iota(lowering: Lowering, op: Op) -> None:
-    emitter, layout = lowering.emitter, lowering.wanted(op.result).whole()
-    dimension = op["iota_dimension"]
-    type = layout.local_type(op.result.tensor)
-    made = lowering.clone(op, (), [layout])[0]
-    axes = layout.dimensions[dimension]
-    if axes:
+    """Counting begins at the block's place."""
+    emitter, dimension = lowering.emitter, op["iota_dimension"]
+
+    def make(layout: Sharding) -> Value:
+        type = layout.local_type(op.result.tensor)
+        made = lowering.clone(op, (), [layout])[0]
+        axes = layout.dimensions[dimension]
+        if not axes:
+            return made
         starts = lowering.mesh.block_index(axes) * type.static_shape[dimension]
         start = emitter.convert(emitter.table(starts), type.with_shape(()))
-        made = emitter.binary("add", made, emitter.broadcast(start, type.shape))
-    lowering.set(op.result, made, layout)
+        return emitter.binary("add", made, emitter.broadcast(start, type.shape))
+
+    lowering.set_free(op.result, make)
+
+
+@lowers("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(lowering: Lowering, op: Op) -> None:
+    """A scalar is spread in the size needed; anything else follows its rule."""
+    value = op.operands[0]
+    if value.tensor.rank or lowering.have(value).partial:
+        by_rule(lowering, op)
+        return
+
+    def make(layout: Sharding) -> Value:
+        return lowering.clone(op, [lowering.whole(value)], [layout])[0]
+
+    lowering.set_free(op.result, make)
 
 
 @lowers("stablehlo.broadcast")
