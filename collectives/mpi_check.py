@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-_TELL_TAG, _ANSWER_TAG, _FAULT_TAG = 1, 2, 3
+_TELL_TAG = 1
+_FIRST_ANSWER_TAG = 2
+_ANSWERS = 8192  # checks between two processes that may be under way at a time
 _DIGEST = 16  # bytes
 _MESSAGE = 512
 _SPIN = 2e-4  # seconds to look for messages without pause
@@ -48,6 +51,7 @@ class CheckedCommunicator(Communicator):
         self._comm = comm
         self._groups: dict[tuple[int, ...], CheckedCommunicator] = {}
         self._led: list[_Lead] = []
+        self._counts: Counter[int] = Counter()
         self.members = members
         self.size = len(members)
         self.rank = members.index(world.rank)
@@ -62,7 +66,7 @@ class CheckedCommunicator(Communicator):
             if self._world.rank not in members:
                 raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
             found = self._groups[members] = CheckedCommunicator(self._world, members, self._comm)
-            found._groups, found._led = self._groups, self._led
+            found._groups, found._led, found._counts = self._groups, self._led, self._counts
         return found
 
     def bind(self, operation: Operation, where: str = "") -> Call:
@@ -102,6 +106,14 @@ class CheckedCommunicator(Communicator):
 
     def _plain(self) -> MpiCommunicator:
         return self._world.group(self.members)
+
+    def answer_tag(self, other: int) -> int:
+        """The tag of the answer to the next check that this process has with ``other``; that of a fault is one more.
+
+        Answers overtake each other: a check that was begun earlier may wait for a third process.
+        """
+        self._counts[other] += 1
+        return _FIRST_ANSWER_TAG + 2 * (self._counts[other] % _ANSWERS)
 
     def wait(self, done: Callable[[], bool], waiting: Waiting) -> None:
         """Waits until ``done``, answering those who wait for this process meanwhile."""
@@ -173,6 +185,7 @@ class _Lead(_Check):
         self._heard = np.zeros((len(members), _MESSAGE), np.uint8)
         self._heard[0] = message
         self._requests = [comm.Irecv(self._heard[i], r, _TELL_TAG) for i, r in enumerate(members) if i]
+        self._tags = {r: owner.answer_tag(r) for r in members[1:]}
         self._sends: list[MPI.Request] = []
         self._answered = False
         self._fault: str | None = None
@@ -185,9 +198,9 @@ class _Lead(_Check):
             if not agreed:
                 self._fault = mismatch_text({r: _words(m) for r, m in zip(self._members, self._heard, strict=True)})
             answer = np.array([agreed], np.uint8)
-            self._sends = [self._comm.Isend(answer, r, _ANSWER_TAG) for r in self._members[1:]]
+            self._sends = [self._comm.Isend(answer, r, tag) for r, tag in self._tags.items()]
             if self._fault is not None:
-                self._sends += [self._comm.isend(self._fault, r, _FAULT_TAG) for r in self._members[1:]]
+                self._sends += [self._comm.isend(self._fault, r, tag + 1) for r, tag in self._tags.items()]
         return self._answered
 
     def finish(self) -> None:
@@ -205,12 +218,13 @@ class _Follow(_Check):
     ) -> None:
         self._owner, self._comm, self._leader, self._waiting = owner, comm, leader, waiting
         self._answer = np.empty(1, np.uint8)
-        self._requests = [comm.Isend(message, leader, _TELL_TAG), comm.Irecv(self._answer, leader, _ANSWER_TAG)]
+        self._tag = owner.answer_tag(leader)
+        self._requests = [comm.Isend(message, leader, _TELL_TAG), comm.Irecv(self._answer, leader, self._tag)]
 
     def finish(self) -> None:
         self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)
         if not self._answer[0]:
-            raise CollectiveError(self._comm.recv(source=self._leader, tag=_FAULT_TAG))
+            raise CollectiveError(self._comm.recv(source=self._leader, tag=self._tag + 1))
 
 
 class _CheckedRequest:
