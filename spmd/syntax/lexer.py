@@ -29,7 +29,7 @@ _TYPE = (
     rf"|![A-Za-z_][\w$.]*+(?:<{_BALANCED}>)?+|{_SCALAR})"
 )
 _TYPES = rf"\((?:{_TYPE}(?:, {_TYPE})*+)?+\)"
-_SYMBOL = rf"@(?:[\w$.\-]++|{_STRING})"
+_SYMBOL = rf"@(?:[A-Za-z_][\w$.]*+|{_STRING})"
 _COMPOSITE = (
     rf"{_TYPES} -> (?:{_TYPE}|{_TYPES})(?! ->)",
     _TYPE,

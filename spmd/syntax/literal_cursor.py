@@ -31,7 +31,7 @@ from spmd.syntax.literals import float_bits, hex_bits, parse_elements, unquote
 from spmd.syntax.type_cursor import TypeCursor
 
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*(?:[eE][-+]?\d+)?)?)|0x[\da-fA-F]+", re.ASCII)
-_SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[\w$.\-]+)', re.ASCII)
+_SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
 
 class LiteralCursor(TypeCursor):
