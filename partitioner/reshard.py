@@ -120,10 +120,12 @@ def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterat
         wanted = target.dimensions[dimension]
         if wanted[: len(axes)] != axes:
             # Cut as fine as is wanted, though not as is wanted: less is left to permute.
-            for new in [(axis,) for axis in wanted if axis not in used]:
-                count = state.mesh.count(axes + new)
-                if state.mesh.count(wanted) % count == 0 and nests(shape[dimension], state.mesh.count(axes), count):
-                    yield _LOCAL, Move("slice", new, dimension, result=state.with_dimension(dimension, axes + new))
+            for axis in wanted:
+                finer = (*axes, axis)
+                count = state.mesh.count(finer)
+                fits = axis not in used and state.mesh.count(wanted) % count == 0
+                if fits and nests(shape[dimension], state.mesh.count(axes), count):
+                    yield _LOCAL, Move("slice", (axis,), dimension, result=state.with_dimension(dimension, finer))
             continue
         for length in range(len(axes) + 1, len(wanted) + 1):
             new = wanted[len(axes) : length]
