@@ -36,6 +36,20 @@ def several_are_under_way_and_done_in_any_order(c: Communicator) -> None:
     assert first.wait().tolist() == [total]
 
 
+def collectives_pass_others_that_are_under_way(c: Communicator) -> None:
+    """In groups of all and of some, again and again, since what may go wrong depends on who comes first."""
+    start, reduce = c.bind_start(AllGather((2,), F32, 0)), c.all_reduce((2,), np.float32)
+    pair = c.group((0, 1)).all_reduce((2,), np.float32) if c.size > 1 and c.rank < 2 else None
+    own, everyone = np.full(2, c.rank, np.float32), np.repeat(np.arange(c.size, dtype=np.float32), 2)
+    for _ in range(100):
+        first, second = start(own), start(own)
+        if pair is not None:
+            assert pair(own).tolist() == [1, 1]
+        assert reduce(own).tolist() == [sum(range(c.size))] * 2
+        np.testing.assert_array_equal(second.wait(), everyone)
+        np.testing.assert_array_equal(first.wait(), everyone)
+
+
 def transfers_of_a_channel_keep_their_order(c: Communicator) -> None:
     after, before = (c.rank + 1) % c.size, (c.rank - 1) % c.size
     for number in range(4):
@@ -104,6 +118,7 @@ def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
 BEHAVIOURS: list[Callable[[Communicator], None]] = [
     starting_does_not_wait,
     several_are_under_way_and_done_in_any_order,
+    collectives_pass_others_that_are_under_way,
     transfers_of_a_channel_keep_their_order,
     a_sender_may_overwrite_what_it_has_sent,
     groups_are_found_once_and_keep_their_own_order,
