@@ -27,6 +27,7 @@ class Names:
 
     types: dict[str, t.Type] = field(default_factory=lambda: dict(t.ELEMENT_TYPES))
     attributes: dict[str, Attribute] = field(default_factory=dict)
+    numbers: dict[tuple[str, t.Type | None], Attribute] = field(default_factory=dict)
     type_aliases: dict[str, t.Type] = field(default_factory=dict)
     attribute_aliases: dict[str, Attribute] = field(default_factory=dict)
     load_locations: Callable[[], dict[str, str]] = dict

@@ -27,9 +27,10 @@ from spmd.attributes import (
 )
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
-from spmd.syntax.literals import float_bits, hex_bits, parse_elements, unquote
+from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_integer, unquote
 from spmd.syntax.type_cursor import TypeCursor
 
+_MOST_NUMBERS = 10_000
 _NUMBER = re.compile(r"-?(?:\d+(?:\.\d*(?:[eE][-+]?\d+)?)?)|0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
@@ -53,10 +54,16 @@ class LiteralCursor(TypeCursor):
         if typed and self.tokens[self.position] == ":" and not following.startswith(("tensor", "(")):
             self.position += 1
             type = self.type()
-        try:
-            return self._number_of(token, type)
-        except (ValueError, OverflowError) as error:
-            self.fail(str(error), position)
+        numbers = self.names.numbers
+        made = numbers.get((token, type))
+        if made is None:
+            try:
+                made = self._number_of(token, type)
+            except (ValueError, OverflowError) as error:
+                self.fail(str(error), position)
+            if len(numbers) < _MOST_NUMBERS:
+                numbers[token, type] = made
+        return made
 
     def _number_of(self, token: str, type: t.Type | None) -> Attribute:
         fractional = "." in token
@@ -76,7 +83,7 @@ class LiteralCursor(TypeCursor):
             raise ValueError(f"{token} is no literal of type {type}")
         if type.is_boolean:
             return TRUE if parse_elements([token], type)[0] else FALSE
-        return IntegerAttr(int(parse_elements([token], type)[0]), type)
+        return IntegerAttr(parse_integer(token, type), type)
 
     def _string(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         position = self.position

@@ -149,19 +149,25 @@ def hex_bits(text: str, element: ElementType) -> int:
 
 def parse_integers(texts: list[str], element: ElementType) -> Array:
     """Integer elements from decimals and `0x` literals; ValueError when one is out of range."""
-    low, high = storage_range(element) if element.is_integer else (-(2**63), 2**63 - 1)
+    low, high = _integer_range(element)
     try:
         wide = np.array(texts, dtype=np.int64)
         if not (wide.size and (int(wide.min()) < low or int(wide.max()) > high)):
             return wide.astype(element.dtype)
     except (ValueError, OverflowError):
         pass
-    values = [_integer(text, element, low, high) for text in texts]
+    values = [parse_integer(text, element) for text in texts]
     wide = np.array(values, dtype=np.int64 if low < 0 else np.uint64)
     return wide.astype(element.dtype)
 
 
-def _integer(text: str, element: ElementType, low: int, high: int) -> int:
+def _integer_range(element: ElementType) -> tuple[int, int]:
+    return storage_range(element) if element.is_integer else (-(2**63), 2**63 - 1)
+
+
+def parse_integer(text: str, element: ElementType) -> int:
+    """An integer element from a decimal or `0x` literal; ValueError when it is out of range."""
+    low, high = _integer_range(element)
     if len(text) > 64:
         raise ValueError(f"integer constant of {len(text)} digits is out of range for {element}")
     if "x" in text:
