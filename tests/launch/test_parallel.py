@@ -150,7 +150,13 @@ def test_ctrl_c_ends_all_processes_of_a_grid(folder: Path) -> None:
     (folder / "forever.mlir").write_text(forever)
     command = [*SPMD, "run", "forever.mlir", "--grid", "4x1", "--random", "0"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    job = subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+    def heed_interrupts() -> None:  # which a shell's background jobs are started without
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    job = subprocess.Popen(
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     while len(list(Path(f"/proc/{job.pid}/task").iterdir())) < 5:  # the four processes are threads
         assert job.poll() is None
         time.sleep(0.1)
