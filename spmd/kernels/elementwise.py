@@ -187,11 +187,16 @@ def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
 def _extremum(name: str, element: t.ElementType, operands: list[Value]) -> Call | None:
     """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
     bare = np.maximum if name == "stablehlo.maximum" else np.minimum
-    for constant in [found for found in map(constant_of, operands) if found is not None]:
+    for position, operand in enumerate(operands):
+        constant = constant_of(operand)
+        if constant is None:
+            continue
         if constant.all():
             return bare
         if bare is np.maximum and not constant.any() and not np.signbit(constant).any():
-            return on_float.maximum_with_zero
+            if not on_float.second_zero_wins(element.dtype):
+                return on_float.maximum_with_zero
+            return bare if position == 1 else on_float.maximum_of_zero_and
     return BINARY[name].call(element, 2)
 
 
@@ -304,7 +309,7 @@ def clamp(op: Op, context: Context) -> Kernel:
         return pointwise(op, widened(on_float.clamp, element, 3))
     if not element.is_float:
         return pointwise(op, on_float.clamp)
-    maximum = _extremum("stablehlo.maximum", element, op.operands[:1])
+    maximum = _extremum("stablehlo.maximum", element, [op.operands[1], op.operands[0]])
     minimum = _extremum("stablehlo.minimum", element, op.operands[2:])
     assert maximum is not None and minimum is not None
     return pointwise(op, lambda low, x, high, out=None: minimum(maximum(x, low), high, out=out))
