@@ -40,6 +40,9 @@ def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stag
     kept = tuple(size for axis, size in enumerate(shape) if axis not in over)
     if not over:
         return lambda array: array.copy()
+    if all(shape[axis] == 1 for axis in over):
+        combine, neutral = monoid.ufunc, np.array(identity, dtype)
+        return lambda array: np.asarray(combine(array.reshape(kept), neutral))
     if prod(shape) < _WIDE:
         return plain
     stages, merged = _stages(monoid, shape, over)
