@@ -6,7 +6,7 @@ spmd.kernels.pointwise.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ def maximum_of_zero_and(x: Any, y: Any, out: Array | None = None) -> Any:
     return np.maximum(y, x, out=out)
 
 
-@lru_cache(maxsize=None)
+@cache
 def second_zero_wins(dtype: np.dtype[Any]) -> bool:
     """Whether NumPy's maximum of -0 and a second operand of +0 is +0 here, as x86's own instruction has it.
 
