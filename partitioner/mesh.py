@@ -206,13 +206,3 @@ def _strides(grid: Grid) -> list[int] | None:
     if any(stride <= 0 for stride in strides) or not np.array_equal(linear, devices):
         return None
     return strides
-
-
-def split_size(axes: Axes, mesh: DeviceMesh, size: int) -> tuple[Axes, Axes] | None:
-    """`axes` cut where their product is `size` from the left; None when no cut is there."""
-    taken = 1
-    for index, axis in enumerate(axes):
-        if taken == size:
-            return axes[:index], axes[index:]
-        taken *= mesh.sizes[axis]
-    return (axes, ()) if taken == size else None

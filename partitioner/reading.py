@@ -12,7 +12,7 @@ from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_verify import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
-from spmd.types import TensorType, TupleType, Type
+from spmd.types import TensorType, Type
 
 #: Where GSPMD's strings stand, on arguments, results and ops.
 GSPMD_NAME = "mhlo.sharding"
@@ -233,8 +233,3 @@ def _cuts(module: Module, mesh: sdy.Mesh) -> set[int]:
                 start, stop = ref.interval(size)
                 found.update((strides[ref.name] * (size // start), strides[ref.name] * (size // stop)))
     return found
-
-
-def unwrap(type: Type) -> Type:
-    """The only type of a tuple of one."""
-    return type.types[0] if isinstance(type, TupleType) and len(type.types) == 1 else type

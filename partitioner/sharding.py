@@ -108,11 +108,6 @@ class Annotation:
     fixed: frozenset[int] = frozenset()
 
 
-def annotate(sharding: Sharding) -> Annotation:
-    """The wish for exactly `sharding`."""
-    return Annotation(sharding, (True,) * sharding.rank, (0,) * sharding.rank)
-
-
 @dataclass(frozen=True)
 class Layout:
     """How one argument or result of a program lies over the processes: its global type and its sharding.

@@ -6,7 +6,6 @@ training from another: the program is the same.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 VOCABULARY, WIDTH, HEADS, HIDDEN, SEQUENCE, BATCH = 512, 128, 8, 512, 64, 16
 HEAD = WIDTH // HEADS
@@ -89,8 +88,3 @@ def layout(name: str, processes: int) -> Layout:
 
 
 NAMES = ("data", "fully_sharded", "tensor", "sequence", "data_tensor")
-
-
-def state_bytes() -> int:
-    """Bytes of the parameters and both moments, whole."""
-    return 3 * 4 * sum(prod(shape) for shape in PARAMETERS.values())

@@ -82,10 +82,6 @@ def broadcast(lowering: Lowering, op: Op) -> None:
 Windows = Callable[[int, int, int], Window]
 
 
-def _moves_nothing(rule: Rule, assignment: Assignment) -> bool:
-    return not any(assignment[factor] for factor in rule.of_kind(PERMUTE))
-
-
 def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
     """An assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
     rule = rule_of(op)

@@ -5,11 +5,11 @@ Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 
 from spmd.attributes import LocationAttr
+from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import Diagnostic, Location, ParseError, Source, SpmdError, VerificationError
 from spmd.ir import Block, Module, Region
@@ -138,13 +138,8 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
     language's, or VerificationError for all attributes that are not what their op declares.
     """
     source = decode(text, name)
-    collecting = gc.isenabled()
-    gc.disable()  # all that is made here lasts: looking through it again and again would find nothing
-    try:
+    with no_collection():
         module, diagnostics = _parse(source)
-    finally:
-        if collecting:
-            gc.enable()
     if diagnostics:
         raise VerificationError(diagnostics)
     return module
