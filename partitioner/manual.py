@@ -1,7 +1,8 @@
-"""A program that is one manual computation over all axes: what JAX's shard_map lowers to.
+"""Programs whose ops already are those of one process; only the shardings of arguments and results are left to record.
 
-Its body already is the program of one process, with its collectives written out; only the shardings of arguments and
-results are left to record. Source: Shardy's dialect documentation, sdy.manual_computation.
+One is a program that is a manual computation over all axes (what JAX's shard_map lowers to), its collectives written
+out. The other speaks of a mesh of one device, as JAX's exports do of the empty mesh where a random key is an argument.
+Source: Shardy's dialect documentation, sdy.manual_computation.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from spmd.ir import Block, Function, Module, Op, Value, copy_op, new_op
 from spmd.types import TensorType, Type
 
 _DROPPED = frozenset(("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier"))
+_OPENED = frozenset(("sdy.mesh", "sdy.manual_computation", "sdy.named_computation", "sdy.return"))
 
 
 def find_computation(function: Function, reader: Reader) -> Op | None:
@@ -81,6 +83,30 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
         function.symbol,
         tuple(in_shardings),
         tuple(layouts(op["out_shardings"], op.result_types, reader)),
+    )
+
+
+def is_undivided(module: Module, reader: Reader) -> bool:
+    """Whether the mesh is one device and nothing but hints speak of it."""
+    return reader.mesh.size == 1 and all(
+        op.name in _OPENED or not op.name.startswith("sdy.") for op in module.walk() if op.name not in _DROPPED
+    )
+
+
+def take_whole(module: Module, function: Function, reader: Reader) -> Partitioned:
+    """The program of the one device that the mesh of `module` is: `function` without its hints."""
+    block = Block(argument.type for argument in function.arguments)
+    values = dict(zip(function.arguments, block.arguments, strict=True))
+    for outer, made in values.items():
+        made.name = outer.name
+    append_local(function.body.ops, values, block.ops)
+    made_function = local_function(function, block)
+    others = [local_callee(other) for other in called_functions(module, [made_function])]
+    return Partitioned(
+        local_module(module, made_function, others, reader.mesh.size),
+        function.symbol,
+        tuple(_everywhere(argument.type, reader) for argument in function.arguments),
+        tuple(_everywhere(value.type, reader) for value in function.body.terminator.operands),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from collectives.grid import ProcessGrid
 from partitioner.core import Partitioned
 from partitioner.lowering.assembly import assemble
-from partitioner.manual import find_computation, take_out
+from partitioner.manual import find_computation, is_undivided, take_out, take_whole
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import Reader
@@ -42,6 +42,8 @@ def partition(
     computation = find_computation(entry, reader)
     if computation is not None:
         return take_out(module, entry, computation, reader)
+    if is_undivided(module, reader):
+        return take_whole(module, entry, reader)
     program = import_program(module, entry, reader)
     layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
     return assemble(module, program, reader, layouts, 1 if grid is None else grid.num_replicas)

@@ -337,3 +337,24 @@ def test_dynamic_shapes_are_refused_with_their_place() -> None:
     )
     with pytest.raises(spmd.CompileError, match=r"dyn\.mlir:.*dynamic"):
         partitioner.partition(spmd.parse(text, "dyn.mlir"), spmd.ProcessGrid(1, 4))
+
+
+def test_a_mesh_of_one_device_leaves_the_program_as_it_is() -> None:
+    """JAX's exports name the empty mesh wherever a random key is an argument."""
+    module = spmd.parse("""sdy.mesh @empty_mesh = <[]>
+        func.func @twice(%x: tensor<2xui32>) -> tensor<2xui32> {
+          %y = sdy.sharding_constraint %x <@empty_mesh, [{}]> : tensor<2xui32>
+          %z = stablehlo.add %y, %x : tensor<2xui32>
+          return %z : tensor<2xui32>
+        }
+        func.func @main(%x: tensor<2xui32>) -> tensor<2xui32> {
+          %y = sdy.sharding_constraint %x <@empty_mesh, [{}]> : tensor<2xui32>
+          %z = call @twice(%y) : (tensor<2xui32>) -> tensor<2xui32>
+          return %z : tensor<2xui32>
+        }""")
+    parts = partitioner.partition(module)
+    assert [op.name for op in parts.module.function("main").body.ops] == ["func.call", "func.return"]
+    executable = spmd.compile(module)
+    x = np.array([3, 4], np.uint32)
+    (found,) = executable(*executable.shard(x))
+    assert executable.unshard(found)[0].tolist() == [6, 8]
