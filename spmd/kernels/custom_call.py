@@ -63,8 +63,38 @@ def custom_call(op: Op, context: Context) -> Kernel:
     if maker is None:
         message = f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
         raise CompileError(Diagnostic(op.location, message, op.name))
+    indices = call_attributes(op).get("indices_of_shape_operands")
+    if indices is not None:
+        return _of_shapes(op, context, maker, [int(index) for index in indices])
+    return _made(maker, op, context)
+
+
+def _made(maker: Maker, op: Op, context: Context) -> Kernel:
     made = maker(op, context)
     return made if isinstance(made, Kernel) else Kernel(made)
+
+
+def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Kernel:
+    """A call whose operands at `indices` are its results' shapes: exports with symbolic shapes write these.
+
+    Its target gets the other operands, and one kernel is made for each combination of shapes. Source: JAX's
+    mlir.custom_call, `result_shapes`.
+    """
+    if len(indices) != len(op.results) or not all(0 <= index < len(op.operands) for index in indices):
+        message = f"indices_of_shape_operands = {indices} for {len(op.results)} results, {len(op.operands)} operands"
+        raise CompileError(Diagnostic(op.location, message, op.name))
+    others = [index for index in range(len(op.operands)) if index not in indices]
+    kept: dict[tuple[tuple[int, ...], ...], Kernel] = {}
+
+    def call(process: Any, *arrays: Any) -> Any:
+        shapes = tuple(tuple(arrays[index].tolist()) for index in indices)
+        if shapes not in kept:
+            types = [value.tensor.with_shape(shape) for value, shape in zip(op.results, shapes, strict=True)]
+            kept[shapes] = _made(maker, op.clone([op.operands[index] for index in others], types), context)
+        made, given = kept[shapes], [arrays[index] for index in others]
+        return made.call(process, *given) if made.needs_process else made.call(*given)
+
+    return Kernel(call, needs_process=True, aliases=tuple(others), owned=False)
 
 
 def _checked(op: Op, results: Any) -> Any:

@@ -167,6 +167,9 @@ EXPORTED: dict[str, str] = {
     "scan": "jax.lax.scan(lambda h, v: (h + v, h), np.zeros(x.shape[1]), x)[1]",
     "gradient": "jax.grad(lambda x: (np.tanh(x) @ x.T).sum())(x)",
     "roll": "np.roll(x, 1, 0)",
+    "cholesky": "np.linalg.cholesky(x @ x.T + 9 * np.eye(x.shape[0]))",
+    "linear system": "np.linalg.solve(x @ x.T + 9 * np.eye(x.shape[0]), x)",
+    "singular values": "np.linalg.svd(x, compute_uv=False)",
     "random": "x + jax.random.uniform(jax.random.PRNGKey(0), x.shape)",
 }
 
