@@ -10,20 +10,24 @@ from __future__ import annotations
 from spmd.compiler.steps import Step
 from spmd.ir import Op, Value
 from spmd.kernels.core import Kernel
-from spmd.types import TensorType
+from spmd.types import TensorType, Type
 
 _BROADCAST = "stablehlo.broadcast_in_dim"
+#: An operand is worth preparing when each of its elements is read so many times.
+_OFTEN = 4
 
 
 def leave_broadcasts(steps: list[Step], results: list[Value]) -> list[Step]:
     """The same program in which pointwise steps read narrow operands, without the broadcasts nobody reads any more."""
     narrow: dict[Value, Value] = {}
+    prepared: dict[tuple[Value, Type], Value] = {}
     made: list[Step] = []
     for step in steps:
         if step.op.name == _BROADCAST and len(step.inputs) == 1:
             made += _narrowed(step, narrow)
         elif step.kernel.pointwise and len(step.outputs) == 1:
             step.inputs = _narrow_inputs(step, narrow)
+            made += _prepared(step, prepared)
         made.append(step)
     return _without_unread(made, results)
 
@@ -67,6 +71,22 @@ def _narrow_inputs(step: Step, narrow: dict[Value, Value]) -> list[Value]:
     if not any(value not in narrow and value.tensor.shape == shape for value in step.inputs):
         return step.inputs
     return [narrow.get(value, value) for value in step.inputs]
+
+
+def _prepared(step: Step, prepared: dict[tuple[Value, Type], Value]) -> list[Step]:
+    """Gives `step` the prepared form of its narrow operand; the step that prepares it where none has yet."""
+    if step.kernel.prepares is None:
+        return []
+    position, call, element = step.kernel.prepares
+    value = step.inputs[position]
+    if not value.tensor.is_static or value.tensor.size * _OFTEN > step.outputs[0].tensor.size:
+        return []
+    form, made = prepared.get((value, element)), []
+    if form is None:
+        form = prepared[value, element] = Value(value.tensor.with_element_type(element), step.op)
+        made = [Step(step.op, Kernel(call), [value], [form])]
+    step.inputs = [*step.inputs[:position], form, *step.inputs[position + 1 :]]
+    return made
 
 
 def _without_unread(steps: list[Step], results: list[Value]) -> list[Step]:

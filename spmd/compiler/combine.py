@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from spmd.compiler.simplify import hashable, is_pure
+from spmd.compiler.simplify import hashable
+from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 from spmd.kernels.regions import monoid_of
 from spmd.types import TensorType

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.compiler.iteration import with_buffer
 from spmd.compiler.steps import Step
 from spmd.ir import Op, Value
 from spmd.kernels.core import Kernel
@@ -149,6 +150,7 @@ def _fused_step(group: _Group, needed: list[Value]) -> Step:
         if (shape := _shape(value)) is not None and shape not in ((), group.shape)
     }
     call = _blocked(block, group.shape, whole, narrow, dtypes, scratch)
+    call = with_buffer(call, group.shape, list(narrow.values()))
     kernel = Kernel(call, accepts_out=len(needed) == 1, reuses=whole if len(needed) == 1 else ())
     last = group.steps[-1].op
     return Step(last if len(needed) != 1 else _defining(needed[0], last), kernel, inputs, needed)

@@ -20,6 +20,7 @@ from spmd.compiler.emit import emit
 from spmd.compiler.exchange import exchange_operands
 from spmd.compiler.fuse import fuse
 from spmd.compiler.inline import inline
+from spmd.compiler.iteration import walk_rows
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import CONSTANT, simplify
 from spmd.compiler.steps import Plan, Step, plan_buffers
@@ -98,7 +99,7 @@ class Lowering:
             else:
                 plan.steps.append(self._step(op))
         if self.options.fuse and self.options.watch is None:
-            plan.steps = fuse(leave_broadcasts(plan.steps, plan.results), plan.results)
+            plan.steps = walk_rows(fuse(leave_broadcasts(plan.steps, plan.results), plan.results))
         plan_buffers(plan, donated)
         return plan
 

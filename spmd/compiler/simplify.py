@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DictAttr
+from spmd.dialects.core import OPS, is_pure
 from spmd.ir import Block, Op, Value, captured_values
 from spmd.types import TensorType
 
@@ -28,18 +29,6 @@ def simplify(block: Block, evaluate: Evaluate) -> None:
     """Folds constants, merges equal ops and removes dead ones in `block` and the regions inside it."""
     _Simplifier(evaluate).block(block, {}, {})
     remove_dead(block)
-
-
-def is_pure(op: Op) -> bool:
-    """Whether `op` and everything inside it has no effect but its results."""
-    if op.definition is None:
-        return False
-    if not op.regions:
-        return op.definition.is_pure
-    if not (op.definition.is_pure or "recursively_pure" in op.definition.traits):
-        return False
-    return all(is_pure(inner) or (inner.definition is not None and inner.definition.is_terminator)
-               for region in op.regions for block in region.blocks for inner in block.ops)  # fmt: skip
 
 
 def remove_dead(block: Block) -> None:
@@ -103,8 +92,6 @@ class _Simplifier:
             return op
         array = array.view()
         array.flags.writeable = False
-        from spmd.dialects.core import OPS
-
         return Op(
             CONSTANT,
             (),
@@ -125,9 +112,27 @@ def _constant(value: Value) -> Any:
 
 def _key(op: Op) -> Hashable | None:
     """What two ops must share to be one; None when `op` is not merged."""
-    if op.regions or not is_pure(op) or op.definition is None or op.definition.is_terminator:
+    if not is_pure(op) or op.definition is None or op.definition.is_terminator:
         return None
-    return (op.name, tuple(op.operands), tuple(op.result_types), hashable(op.attributes))
+    return _structure(op, {})
+
+
+def _structure(op: Op, inside: dict[Value, int]) -> Hashable:
+    """What `op` computes. `inside` numbers the values defined within the regions entered so far."""
+    operands = tuple(inside.get(operand, operand) for operand in op.operands)
+    regions = tuple(_block_structure(block, inside) for region in op.regions for block in region.blocks)
+    return (op.name, operands, tuple(op.result_types), hashable(op.attributes), regions)
+
+
+def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
+    for argument in block.arguments:
+        inside[argument] = len(inside)
+    ops = []
+    for op in block.ops:
+        ops.append(_structure(op, inside))
+        for result in op.results:
+            inside[result] = len(inside)
+    return (tuple(argument.type for argument in block.arguments), tuple(ops))
 
 
 def hashable(value: Any) -> Hashable:

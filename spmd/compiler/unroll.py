@@ -7,7 +7,8 @@ cache (compiler/fuse.py), and what depends on the counter is folded. JAX's rando
 from __future__ import annotations
 
 from spmd.attributes import DenseAttr
-from spmd.compiler.simplify import CONSTANT, is_pure
+from spmd.compiler.simplify import CONSTANT
+from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, copy_op
 
 #: Ops that one loop may become.

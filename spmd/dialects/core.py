@@ -308,12 +308,16 @@ def define(
 
 
 def is_pure(op: Op) -> bool:
-    """Whether `op` has no effects, nor anything in its regions."""
-    traits = op.definition.traits if op.definition is not None else ()
-    if "pure" in traits:
-        return True
-    return "recursive" in traits and all(
-        is_pure(inner) for region in op.regions for block in region.blocks for inner in block.ops
+    """Whether `op` has no effect but its results, nor anything in its regions."""
+    if op.definition is None:
+        return False
+    if not op.regions:
+        return op.definition.is_pure
+    return (op.definition.is_pure or "recursive" in op.definition.traits) and all(
+        is_pure(inner) or (inner.definition is not None and inner.definition.is_terminator)
+        for region in op.regions
+        for block in region.blocks
+        for inner in block.ops
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from spmd import types as t
 from spmd.ir import Op, Value
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.pointwise import Array, Call, constant_of, keep, pointwise
@@ -22,11 +24,14 @@ def where(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
 @kernel("stablehlo.select")
 def select(op: Op, context: Context) -> Kernel:
     dtype = op.result.tensor.dtype
-    if _blends(dtype):
-        for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
-            if _has_no_bits(op.operands[position]):
-                return pointwise(op, _masking(dtype, dropped))
-    return pointwise(op, selection(dtype))
+    if not _blends(dtype):
+        return pointwise(op, where)
+    for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
+        if _has_no_bits(op.operands[position]):
+            return pointwise(op, _masking(dtype, dropped))
+    made = pointwise(op, selection(dtype))
+    signed = _signed(dtype)
+    return replace(made, prepares=(0, lambda chosen: _mask(chosen).astype(signed), t.element_type_of(signed)))
 
 
 def _blends(dtype: np.dtype[Any]) -> bool:
@@ -40,15 +45,26 @@ def _has_no_bits(value: Value) -> bool:
     return constant is not None and not np.ascontiguousarray(constant).view(np.uint8).any()
 
 
+def _signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The signed integer dtype of the same width."""
+    return np.dtype(f"i{dtype.itemsize}")
+
+
+def _mask(chosen: Any) -> Array:
+    """Bytes of ones where `chosen`, of zeros elsewhere."""
+    mask: Array = np.negative(chosen.view(np.int8))
+    return mask
+
+
 def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
     """The selection in which the operand that the predicate's byte `dropped` chooses is +0: one conjunction."""
-    signed = np.dtype(f"i{dtype.itemsize}")
+    signed = _signed(dtype)
 
     def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
         values, zeros = (x, y) if dropped == 0 else (y, x)
         if zeros.size > max(values.size, chosen.size):  # only they have the result's shape
             return where(chosen, x, y, out)
-        mask = np.negative(chosen.view(np.int8)) if dropped == 0 else np.subtract(chosen.view(np.int8), dropped)
+        mask = _mask(chosen) if dropped == 0 else np.subtract(chosen.view(np.int8), dropped)
         bits = values.view(signed)
         if out is None:
             return np.bitwise_and(bits, mask).view(dtype)
@@ -59,24 +75,24 @@ def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
 
 
 def selection(dtype: np.dtype[Any]) -> Call:
-    """`call(pred, on_true, on_false, out=None)`.
+    """`call(pred, on_true, on_false, out=None)`. `pred` may also be a mask as wide as the dtype.
 
     np.where branches on every element, which an unpredictable predicate makes eight times slower than blending
     the bits.
     """
     if not _blends(dtype):
         return where
-    signed = np.dtype(f"i{dtype.itemsize}")
+    signed = _signed(dtype)
 
     def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
-        if max(x.size, y.size, chosen.size) < _SMALL:
+        size = max(x.size, y.size, chosen.size)
+        if size < _SMALL:
             return where(chosen, x, y, out)
         x, y = x.view(signed), y.view(signed)
-        mask = np.negative(chosen.view(np.int8))
-        blend = np.bitwise_and(np.bitwise_xor(x, y), mask)
-        if out is None:
-            return np.bitwise_xor(blend, y).view(dtype)
-        np.bitwise_xor(blend, y, out=out.view(signed))
-        return out
+        mask = chosen if chosen.dtype == signed else _mask(chosen)
+        blend = np.bitwise_xor(x, y)
+        blend = np.bitwise_and(blend, mask, out=blend if blend.size == size else None)
+        result = np.bitwise_xor(blend, y, out=blend if out is None else out.view(signed))
+        return result.view(dtype) if out is None else out
 
     return call

@@ -32,6 +32,57 @@ def test_equal_ops_are_computed_once_and_unused_ones_never() -> None:
     np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], np.sin(x) + np.sin(x))
 
 
+def _sum(name: str, combiner: str) -> str:
+    return f"""
+  %{name} = "stablehlo.reduce"(%x, %zero) <{{dimensions = array<i64: 0>}}> ({{
+    ^bb0(%l: tensor<f32>, %m: tensor<f32>):
+      %{name}s = stablehlo.{combiner} %l, %m : tensor<f32>
+      stablehlo.return %{name}s : tensor<f32>
+  }}) : (tensor<8xf32>, tensor<f32>) -> tensor<f32>"""
+
+
+def test_equal_ops_with_regions_are_computed_once_and_unused_ones_never() -> None:
+    sums = _sum("a", "add") + _sum("b", "add") + _sum("c", "maximum") + _sum("unused", "minimum")
+    text = _program(
+        f"""
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>{sums}
+  %d = stablehlo.multiply %a, %b : tensor<f32>
+  %r = stablehlo.add %c, %d : tensor<f32>""",
+        signature="(%x: tensor<8xf32>) -> tensor<f32>",
+        result="tensor<f32>",
+    )
+    assert sorted(_step_names(text)) == ["stablehlo.add", "stablehlo.multiply", *["stablehlo.reduce"] * 2]
+    (result,) = spmd.compile(spmd.parse(text))(np.arange(8, dtype=np.float32))
+    assert result == 28 * 28 + 7
+
+
+def test_regions_that_see_different_values_are_different() -> None:
+    def loop(name: str, seen: str) -> str:
+        return f"""
+  %{name}:2 = stablehlo.while(%{name}i = %zero, %{name}v = %x) : tensor<i32>, tensor<8xf32> cond {{
+    %p = stablehlo.compare LT, %{name}i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %p : tensor<i1>
+  }} do {{
+    %j = stablehlo.add %{name}i, %one : tensor<i32>
+    %w = stablehlo.add %{name}v, %{seen} : tensor<8xf32>
+    stablehlo.return %j, %w : tensor<i32>, tensor<8xf32>
+  }}"""
+
+    text = _program(
+        f"""
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %y = stablehlo.negate %x : tensor<8xf32>{loop("a", "x")}{loop("b", "y")}{loop("c", "x")}
+  %s = stablehlo.multiply %a#1, %c#1 : tensor<8xf32>
+  %r = stablehlo.subtract %s, %b#1 : tensor<8xf32>""",
+        signature="(%x: tensor<8xf32>, %n: tensor<i32>) -> tensor<8xf32>",
+    )
+    assert _step_names(text).count("stablehlo.while") == 2
+    x = np.arange(8, dtype=np.float32)
+    (result,) = spmd.compile(spmd.parse(text))(x, np.int32(3))
+    np.testing.assert_array_equal(result, (4 * x) ** 2 + 2 * x)
+
+
 def test_constants_are_folded() -> None:
     text = _program("""
   %a = stablehlo.constant dense<2.0> : tensor<8xf32>
@@ -226,3 +277,45 @@ func.func @main(%x: tensor<600x4096xf32>, %row: tensor<4096xf32>, %column: tenso
         d, both = compile_module(spmd.parse(text), fuse=fuse)(x, row, column, s)
         np.testing.assert_array_equal(d, (x + row) * column[:, None] - s)
         np.testing.assert_array_equal(both, row + column[:, None])
+
+
+@pytest.mark.parametrize("columns", [100, 600, 9000])
+@pytest.mark.parametrize("narrow", ["300x1", "1xN"])
+def test_broadcast_operands_are_read_in_rows_of_any_length(columns: int, narrow: str) -> None:
+    rows = 300
+    dims, size = ("[0]", rows) if narrow == "300x1" else ("[1]", columns)
+    whole = f"tensor<{rows}x{columns}xf32>"
+    text = f"""
+func.func @main(%x: {whole}, %v: tensor<{size}xf32>) -> {whole} {{
+  %b = stablehlo.broadcast_in_dim %v, dims = {dims} : (tensor<{size}xf32>) -> {whole}
+  %0 = stablehlo.subtract %x, %b : {whole}
+  %1 = stablehlo.multiply %0, %b : {whole}
+  return %1 : {whole}
+}}"""
+    random = np.random.default_rng(columns)
+    x = random.standard_normal((rows, columns), dtype=np.float32)
+    v = random.standard_normal(size, dtype=np.float32)
+    buffer = np.getbufsize()
+    (result,) = spmd.compile(spmd.parse(text))(x, v)
+    across = v[:, None] if narrow == "300x1" else v
+    np.testing.assert_array_equal(result, (x - across) * across)
+    assert np.getbufsize() == buffer
+
+
+@pytest.mark.parametrize("element", ["f32", "f16", "i8", "f64"])
+def test_a_narrow_predicate_chooses_for_all_that_share_it(element: str) -> None:
+    dtype = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "f64": np.float64}[element]
+    whole = f"tensor<6x40x50x{element}>"
+    text = f"""
+func.func @main(%p: tensor<40x50xi1>, %x: {whole}, %y: {whole}) -> ({whole}, {whole}) {{
+  %b = stablehlo.broadcast_in_dim %p, dims = [1, 2] : (tensor<40x50xi1>) -> tensor<6x40x50xi1>
+  %0 = stablehlo.select %b, %x, %y : tensor<6x40x50xi1>, {whole}
+  %1 = stablehlo.select %b, %y, %x : tensor<6x40x50xi1>, {whole}
+  return %0, %1 : {whole}, {whole}
+}}"""
+    random = np.random.default_rng(3)
+    p = random.random((40, 50)) < 0.5
+    x, y = random.integers(-100, 100, (2, 6, 40, 50)).astype(dtype)
+    first, second = spmd.compile(spmd.parse(text))(p, x, y)
+    np.testing.assert_array_equal(first, np.where(p, x, y))
+    np.testing.assert_array_equal(second, np.where(p, y, x))
