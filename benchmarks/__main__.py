@@ -1,7 +1,8 @@
 """``python -m benchmarks``: programs of a folder; ``train``, ``collectives``, ``peers``, ``ops`` for the rest.
 
-Every contestant gets the same number of threads (``--threads``, one unless told otherwise): processors and variables
-are set here, before any numerical library is loaded.
+Every contestant gets the same number of threads (``--threads``, one unless told otherwise) and whatever instructions
+the processor has (``--held``: those that the environment holds BLAS to): processors and variables are set here, before
+any numerical library is loaded.
 """
 
 import argparse
@@ -25,6 +26,10 @@ LIMITED = ("programs", "peers", "ops", "language")
 def main() -> int:
     argv = sys.argv[1:]
     name = argv.pop(0) if argv and argv[0] in COMMANDS else "programs"
+    if "--held" in argv:
+        argv.remove("--held")
+    else:
+        threads.unbind()
     if name in LIMITED:
         parser = argparse.ArgumentParser(add_help=False)
         parser.add_argument("--threads", type=int, default=1)

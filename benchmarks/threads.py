@@ -1,6 +1,7 @@
-"""The same processors and threads for every contestant."""
+"""The same processors, threads and instructions for every contestant."""
 
 import os
+import sys
 
 from launch.mpirun import THREAD_VARIABLES
 
@@ -15,3 +16,14 @@ def limit(count: int) -> None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-count:])
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(count)
+
+
+#: What keeps OpenBLAS, and so spmd and NumPy by hand, to the instructions of an older processor than this one.
+_CORE = "OPENBLAS_CORETYPE"
+
+
+def unbind() -> None:
+    """Let BLAS take the instructions this processor has, as XLA and JAX do whatever the environment says."""
+    held = os.environ.pop(_CORE, None)
+    if held is not None:
+        print(f"{_CORE}={held} is set aside, for XLA is not held to it (--held keeps it)", file=sys.stderr)

@@ -55,7 +55,9 @@ def _blas() -> str:
     import numpy as np
 
     libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')}".strip()
+    held = os.environ.get("OPENBLAS_CORETYPE")
+    note = f"(OPENBLAS_CORETYPE={held}, whatever the processor has)" if held else ""
+    return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')} {note}".strip()
 
 
 def _threads() -> str:
