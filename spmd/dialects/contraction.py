@@ -134,14 +134,12 @@ check_dot(DOT_GENERAL, "dot_dimension_numbers", [f"C{number}" for number in rang
 DOT_GENERAL.constraint("C11", _PRECISIONS)(few_precisions)
 
 
-_CLASSES = {"i1": "integer", "signed": "integer", "unsigned": "integer"}
-
-
-@DOT_GENERAL.constraint("C13", "element_type(lhs) = element_type(rhs), or both are of a kind and widened alike")
+@DOT_GENERAL.constraint("C13", "element_type(lhs) = element_type(rhs), or both are real and widened alike")
 def _(op: Op) -> str | None:
+    # JAX leaves it to TPUs to widen integers that meet floats
     elements = [element_of(type) for type in op.operand_types]
-    of_kind = {_CLASSES.get(kind, kind) for kind in map(kinds.element_kind, elements)}
-    return None if any(map(is_quantized, elements)) or len(of_kind) == 1 else listed(elements)
+    is_complex = {kinds.element_kind(element) == "complex" for element in elements}
+    return None if any(map(is_quantized, elements)) or len(is_complex) == 1 else listed(elements)
 
 
 @DOT_GENERAL.infers("C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs")

@@ -115,7 +115,7 @@ CASES = [
             "C10": ("tensor<4x2x5xf32>)", "tensor<3x2x5xf32>)"),
             "C11": ("precision DEFAULT>]", "precision DEFAULT>, #stablehlo<precision DEFAULT>]"),
             "C12": ("-> tensor<2x3x5xf32>", "-> tensor<2x5x3xf32>"),
-            "C13": ("tensor<4x2x5xf32>)", "tensor<4x2x5xi32>)"),
+            "C13": ("tensor<4x2x5xf32>)", "tensor<4x2x5xcomplex<f32>>)"),
             "C21": ("precision DEFAULT>]", "precision HIGH>]"),
             "C22": ("lhs_component_count = 1", "lhs_component_count = 0"),
             "C23": ("rhs_component_count = 1", "rhs_component_count = 0"),

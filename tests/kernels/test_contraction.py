@@ -58,6 +58,20 @@ def test_dot_general(element: str, data: st.DataObject) -> None:
 MATRIX = ([], [], [1], [0])
 
 
+@pytest.mark.parametrize("real", ["f32", "f64", "bf16", "f16"])
+@pytest.mark.parametrize("whole", ["i8", "ui16", "i64"])
+@pytest.mark.parametrize("size", [3, 70])
+def test_integers_that_meet_floats_are_widened(whole: str, real: str, size: int) -> None:
+    """As in JAX's programs for TPUs, on either side."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (size, size)).astype(ELEMENT_TYPES[whole].dtype)
+    y = (rng.integers(-4, 5, (size, size)) / 4).astype(ELEMENT_TYPES[real].dtype)
+    for operands in ((x, y), (y, x)):
+        (got,) = here(op(dot_text(MATRIX), list(operands), (real, (size, size))), *operands)
+        exact = operands[0].astype(np.float64) @ operands[1].astype(np.float64)
+        np.testing.assert_array_equal(got.astype(np.float64), exact.astype(y.dtype).astype(np.float64))
+
+
 @pytest.mark.parametrize(
     ("operand", "result"),
     [("i8", "i32"), ("i16", "i32"), ("i32", "i32"), ("ui8", "ui8"), ("i64", "i64"), ("i8", "i8"), ("ui32", "ui32"),
