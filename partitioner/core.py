@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from partitioner.sharding import Layout
@@ -28,7 +28,7 @@ class Partitioned:
     notes: tuple[str, ...] = ()
 
 
-def strip(entries: dict[str, Attribute]) -> dict[str, Attribute]:
+def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
     """Attributes without those that speak of shardings."""
     return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
 

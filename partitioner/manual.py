@@ -16,6 +16,7 @@ from spmd.ir import Block, Function, Module, Op, Value, copy_op, new_op
 from spmd.types import TensorType, Type
 
 _DROPPED = frozenset(("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier"))
+_SHARDINGS = ("sdy.", "mhlo.sharding")
 _OPENED = frozenset(("sdy.mesh", "sdy.manual_computation", "sdy.named_computation", "sdy.return"))
 
 
@@ -70,7 +71,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
     values: dict[Value, Value] = {}
     by_operand = dict(zip(op.operands, inner.arguments, strict=True))
     for outer, made in zip(function.arguments, block.arguments, strict=True):
-        made.name = outer.name
+        made.name_hint = outer.name_hint
         if outer in by_operand:
             values[by_operand[outer]] = made
     append_local(inner.ops[:-1], values, block.ops)
@@ -98,7 +99,7 @@ def take_whole(module: Module, function: Function, reader: Reader) -> Partitione
     block = Block(argument.type for argument in function.arguments)
     values = dict(zip(function.arguments, block.arguments, strict=True))
     for outer, made in values.items():
-        made.name = outer.name
+        made.name_hint = outer.name_hint
     append_local(function.body.ops, values, block.ops)
     made_function = local_function(function, block)
     others = [local_callee(other) for other in called_functions(module, [made_function])]
@@ -141,8 +142,9 @@ def copy_local(op: Op, values: dict[Value, Value]) -> Op:
     """A deep copy of one local op without what it says of shardings."""
     made = copy_op(op, values)
     for inner in made.walk():
-        for name in [name for name in inner.discardable if name.startswith(("sdy.", "mhlo.sharding"))]:
-            del inner.discardable[name]
+        if inner.discardable:
+            kept = {key: value for key, value in inner.discardable.items() if not key.startswith(_SHARDINGS)}
+            inner.discardable = kept
     for region in made.regions:
         for block in region.blocks:
             _clean(block)

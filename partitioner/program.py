@@ -51,7 +51,7 @@ def import_program(module: Module, function: Function, reader: Reader) -> Progra
     program = Program(function, block, importer.asked, importer.groups)
     values: dict[Value, Value] = {}
     for old, new, entry in zip(function.arguments, block.arguments, function.argument_attributes, strict=True):
-        new.name = old.name
+        new.name_hint = old.name_hint
         values[old] = new
         importer.ask(new, reader.of_attributes(dict(entry), [old.type], function)[0])
     importer.active.append(function.symbol)
@@ -135,20 +135,20 @@ class _Importer:
         if op.name in _CONTROL:
             regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
         else:
-            regions = copy_local(op, values).regions if op.regions else []
+            regions = list(copy_local(op, values).regions)
         if op.name in _RESHARDINGS or _is_sharding_call(op):
             made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
-            made.discardable = dict(op.discardable)
+            made.discardable = op.discardable
         elif _only_adds_units(op):
             # As a reshape it hands shardings on early: JAX writes x[:, None] so.
             name = "stablehlo.reshape"
             made = new_op(name, operands, op.result_types, definition=OPS[name], location=op.location)
-            made.discardable = dict(op.discardable)
+            made.discardable = op.discardable
         else:
             made = op.clone(operands, regions=regions)
         values.update(zip(op.results, made.results, strict=True))
         if made.name == "stablehlo.while":
-            self._drop_invariants(op, made, values)
+            made = self._without_invariants(op, made, values)
         block.ops.append(made)
         self._annotate(op, made)
         if op.name in _CONSTANT or (op.name == "stablehlo.broadcast_in_dim" and operands[0] in self._constants):
@@ -169,7 +169,7 @@ class _Importer:
     def _block(self, block: Block, values: dict[Value, Value]) -> Block:
         made = Block(argument.type for argument in block.arguments)
         for old, new in zip(block.arguments, made.arguments, strict=True):
-            new.name = old.name
+            new.name_hint = old.name_hint
             values[old] = new
         self.append(block.ops, values, made)
         return made
@@ -211,8 +211,8 @@ class _Importer:
             value = values.get(returned, returned)
             values[result] = value if wish is None else self.constrain(value, wish, block, op)
 
-    def _drop_invariants(self, op: Op, made: Op, values: dict[Value, Value]) -> None:
-        """Takes out of a loop's state what its body returns as it came."""
+    def _without_invariants(self, op: Op, made: Op, values: dict[Value, Value]) -> Op:
+        """The loop `made` of `op` without what its body returns as it came."""
         condition, body = (region.block for region in made.regions)
         invariant = [
             index
@@ -220,7 +220,7 @@ class _Importer:
             if value is body.arguments[index] and made.results[index] not in self.asked
         ]
         if not invariant or len(invariant) == len(made.operands):
-            return
+            return made
         outer: dict[Value, Value] = {}
         for index in invariant:
             for inner in (condition.arguments[index], body.arguments[index]):
@@ -229,14 +229,14 @@ class _Importer:
         keep = [index for index in range(len(made.operands)) if index not in set(invariant)]
         for block in (condition, body):
             replace_uses(block, outer)
-            block.arguments = [block.arguments[index] for index in keep]
-            for index, argument in enumerate(block.arguments):
-                argument.index = index
-        body.terminator.operands = [body.terminator.operands[index] for index in keep]
-        made.operands = [made.operands[index] for index in keep]
-        made.results = [made.results[index] for index in keep]
-        for index, result in enumerate(made.results):
-            result.index = index
+            block.take_arguments([block.arguments[index] for index in keep])
+        body.terminator.operands = tuple([body.terminator.operands[index] for index in keep])
+        operands, types = [made.operands[index] for index in keep], [made.results[index].type for index in keep]
+        kept = made.clone(operands, types)
+        for index, result in zip(keep, kept.results, strict=True):
+            result.name_hint = op.results[index].name_hint
+            values[op.results[index]] = result
+        return kept
 
 
 def _only_adds_units(op: Op) -> bool:
@@ -273,7 +273,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
-                inner.operands = [values.get(operand, operand) for operand in inner.operands]
+                inner.operands = tuple([values.get(operand, operand) for operand in inner.operands])
 
 
 def has_effects(op: Op) -> bool:

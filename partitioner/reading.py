@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_axes
 from partitioner.mesh import Axes, DeviceMesh, Grid, MeshBuilder, MeshError
@@ -147,14 +147,14 @@ class Reader:
         part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
-    def of_attributes(self, entries: dict[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
+    def of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
         """What the attributes of a value or an op say of its values, sdy's form before GSPMD's."""
         try:
             return self._of_attributes(entries, types, op)
         except MeshError as error:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
-    def _of_attributes(self, entries: dict[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
+    def _of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
         given = entries.get(SHARDING_NAME)
         if isinstance(given, sdy.TensorSharding):
             return [self.annotation(given, types[0])]
@@ -190,7 +190,7 @@ def _strings(module: Module) -> Iterator[str]:
     for op in module.walk():
         entries = [op.discardable]
         if isinstance(op, Function):
-            entries += [*op.argument_attributes, *op.result_attributes]  # type: ignore[list-item]
+            entries += [*op.argument_attributes, *op.result_attributes]
         for entry in entries:
             text = entry.get(GSPMD_NAME)
             if isinstance(text, StringAttr):

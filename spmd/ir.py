@@ -7,7 +7,9 @@ and ops. `Module` and `Function` are ops with names for their parts. Source: spe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spmd.attributes import Attribute, DictAttr
 from spmd.errors import UNKNOWN, Location
@@ -17,16 +19,40 @@ if TYPE_CHECKING:
     from spmd.dialects.core import OpDef
 
 
+#: The attributes of an op that has none.
+NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
 class Value:
-    """What an op gives or a block takes. `owner` is that op or block, `index` the position, `name` the source's."""
+    """What an op gives or a block takes.
 
-    __slots__ = ("index", "name", "owner", "type")
+    An op with one result is that result itself; a block's arguments, and the results of an op that has several, are
+    `NumberedValue`s. A plain `Value` is nobody's: it stands for an operand of some type.
+    """
 
-    def __init__(self, type: Type, owner: Op | Block | None = None, index: int = 0, name: str | None = None) -> None:
+    __slots__ = ("type",)
+
+    def __init__(self, type: Type) -> None:
         self.type = type
-        self.owner = owner
-        self.index = index
-        self.name = name
+
+    @property
+    def owner(self) -> Op | Block | None:
+        """The op or block that defines the value."""
+        return None
+
+    @property
+    def index(self) -> int:
+        """The place among the values that `owner` defines."""
+        return 0
+
+    @property
+    def name_hint(self) -> str | None:
+        """The source's name of the value, without `%`; None where it has none."""
+        return None
+
+    @name_hint.setter
+    def name_hint(self, name: str | None) -> None:
+        raise TypeError("a value that nobody defines has no name")
 
     @property
     def tensor(self) -> TensorType:
@@ -41,7 +67,22 @@ class Value:
         return self.owner if isinstance(self.owner, Op) else None
 
     def __repr__(self) -> str:
-        return f"<%{self.name or '?'}: {self.type}>"
+        return f"<%{self.name_hint or '?'}: {self.type}>"
+
+
+class NumberedValue(Value):
+    """One of the values that a block takes, or that an op with several results gives."""
+
+    __slots__ = ("index", "name_hint", "owner")
+    owner: Op | Block | None
+    index: int
+    name_hint: str | None
+
+    def __init__(self, type: Type, owner: Op | Block | None, index: int, name_hint: str | None = None) -> None:
+        self.type = type
+        self.owner = owner
+        self.index = index
+        self.name_hint = name_hint
 
 
 class Block:
@@ -50,13 +91,20 @@ class Block:
     __slots__ = ("arguments", "ops")
 
     def __init__(self, argument_types: Iterable[Type] = (), ops: Iterable[Op] = ()) -> None:
-        self.arguments = [Value(type, self, index) for index, type in enumerate(argument_types)]
+        self.arguments: list[Value] = [NumberedValue(type, self, index) for index, type in enumerate(argument_types)]
         self.ops: list[Op] = list(ops)
 
-    def add_argument(self, type: Type, name: str | None = None) -> Value:
-        value = Value(type, self, len(self.arguments), name)
+    def add_argument(self, type: Type, name: str | None = None) -> NumberedValue:
+        value = NumberedValue(type, self, len(self.arguments), name)
         self.arguments.append(value)
         return value
+
+    def take_arguments(self, arguments: Iterable[Value]) -> None:
+        """Makes `arguments` of this or another block all that the block takes."""
+        self.arguments = list(arguments)
+        for index, argument in enumerate(self.arguments):
+            assert isinstance(argument, NumberedValue)
+            argument.owner, argument.index = self, index
 
     @property
     def terminator(self) -> Op:
@@ -82,48 +130,173 @@ class Region:
         return self.blocks[0]
 
 
-class Op:
-    """An operation.
+class Page(Protocol):
+    """A stretch of the text that ops were read from: knows the places in it by small numbers."""
+
+    def location(self, token: int) -> Location:
+        """The place of token `token` of the page."""
+
+    def name_hint(self, token: int) -> str | None:
+        """The name, without `%`, of the one result of the op whose own name is token `token`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What few ops have. Equal ones may be shared: nothing in it changes."""
+
+    name: str = ""  # of an op without a declaration
+    results: tuple[Value, ...] | None = None  # of an op that has not just one
+    regions: tuple[Region, ...] = ()
+    discardable: Mapping[str, Attribute] = field(default_factory=lambda: NO_ATTRIBUTES)
+    debug_location: str | None = None
+    name_hint: str | None = None
+
+
+_PLAIN = _Rest()
+_NO_RESULTS = _Rest(results=())
+
+
+class Op(Value):
+    """An operation; with one result, it is also the value of that result.
 
     `attributes` holds the values of declared attributes, decoded to plain Python (int, str, tuple, array, ...);
     `discardable` every other attribute in MLIR's form. `definition` is the declaration, None for an op of an
     unknown dialect, whose attributes are then all in `discardable`.
+
+    Programs have very many ops, so an op is small: what it is made of is tuples and mappings that equal ops share.
+    They are never changed, only put in place of others.
     """
 
-    __slots__ = (
-        "attributes",
-        "debug_location",
-        "definition",
-        "discardable",
-        "location",
-        "name",
-        "operands",
-        "regions",
-        "results",
-    )
+    __slots__ = ("_place", "_rest", "_token", "attributes", "definition", "operands")
 
     def __init__(
         self,
         name: str,
         operands: Iterable[Value] = (),
         result_types: Iterable[Type] = (),
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
         regions: Iterable[Region] = (),
         *,
         definition: OpDef | None = None,
-        discardable: dict[str, Attribute] | None = None,
+        discardable: Mapping[str, Attribute] | None = None,
         location: Location = UNKNOWN,
         debug_location: str | None = None,
     ) -> None:
-        self.name = name
-        self.operands = list(operands)
-        self.results = [Value(type, self, index) for index, type in enumerate(result_types)]
-        self.attributes: dict[str, Any] = {} if attributes is None else attributes
-        self.discardable: dict[str, Attribute] = {} if discardable is None else discardable
-        self.regions = list(regions)
         self.definition = definition
-        self.location = location
-        self.debug_location = debug_location
+        self.operands = tuple(operands)
+        self.attributes = attributes or NO_ATTRIBUTES
+        self._place: Location | Page = location
+        self._token = 0
+        self._rest: _Rest | None = None
+        types = tuple(result_types)
+        if len(types) == 1:
+            self.type = types[0]
+        else:
+            self._rest = _NO_RESULTS
+            if types:
+                results = tuple(NumberedValue(type, self, index) for index, type in enumerate(types))
+                self._rest = _Rest(results=results)
+        if regions:
+            self.regions = tuple(regions)
+        if discardable:
+            self.discardable = discardable
+        if debug_location is not None:
+            self.debug_location = debug_location
+        if definition is None:
+            self._rest = replace(self._rest or _PLAIN, name=name)
+        else:
+            assert name == definition.name
+
+    @property
+    def name(self) -> str:
+        """The op's full name: `stablehlo.add`."""
+        if self.definition is not None:
+            return self.definition.name
+        return self._rest.name if self._rest is not None else ""
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return self._rest.regions if self._rest is not None else ()
+
+    @regions.setter
+    def regions(self, regions: tuple[Region, ...]) -> None:
+        self._rest = replace(self._rest or _PLAIN, regions=regions)
+
+    @property
+    def discardable(self) -> Mapping[str, Attribute]:
+        return self._rest.discardable if self._rest is not None else NO_ATTRIBUTES
+
+    @discardable.setter
+    def discardable(self, discardable: Mapping[str, Attribute]) -> None:
+        self._rest = replace(self._rest or _PLAIN, discardable=discardable or NO_ATTRIBUTES)
+
+    @property
+    def debug_location(self) -> str | None:
+        """The text of the op's `loc(...)`."""
+        return self._rest.debug_location if self._rest is not None else None
+
+    @debug_location.setter
+    def debug_location(self, text: str | None) -> None:
+        self._rest = replace(self._rest or _PLAIN, debug_location=text)
+
+    # --- places ---
+
+    def read_at(self, page: Page, token: int) -> None:
+        """Says where the op was read: its name is token `token` of `page`."""
+        self._place, self._token = page, token
+
+    @property
+    def location(self) -> Location:
+        return self._place if isinstance(self._place, Location) else self._place.location(self._token)
+
+    def _stand_for(self, other: Op) -> None:
+        """Takes the place of `other`, and the names of its results."""
+        self._place, self._token = other._place, other._token
+        if self._is_value and other._is_value:
+            if other._rest is not None and other._rest.name_hint is not None:
+                self.name_hint = other._rest.name_hint
+            return  # any other name follows from the place
+        for old, new in zip(other.results, self.results, strict=False):
+            new.name_hint = old.name_hint
+
+    # --- results ---
+
+    @property
+    def _is_value(self) -> bool:
+        return self._rest is None or self._rest.results is None
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        rest = self._rest
+        return (self,) if rest is None or rest.results is None else rest.results
+
+    @property
+    def result(self) -> Value:
+        """The only result; ValueError otherwise."""
+        rest = self._rest
+        if rest is None or rest.results is None:
+            return self
+        raise ValueError(f"{self.name} has {len(rest.results)} results where one is needed")
+
+    @property
+    def result_types(self) -> list[Type]:
+        return [value.type for value in self.results]
+
+    @property
+    def owner(self) -> Op:
+        return self
+
+    @property
+    def name_hint(self) -> str | None:
+        if self._rest is not None and self._rest.name_hint is not None:
+            return self._rest.name_hint
+        return None if isinstance(self._place, Location) else self._place.name_hint(self._token)
+
+    @name_hint.setter
+    def name_hint(self, name: str | None) -> None:
+        self._rest = replace(self._rest or _PLAIN, name_hint=name)
+
+    # --- by the declaration's names ---
 
     def __getitem__(self, name: str) -> Any:
         """The value of declared attribute `name`, or its declared default."""
@@ -144,7 +317,7 @@ class Op:
             raise ValueError(f"{self.name}: {len(values)} operands {name} where one is needed")
         return values[0]
 
-    def operand_group(self, name: str) -> list[Value]:
+    def operand_group(self, name: str) -> tuple[Value, ...]:
         """The operands declared as `name`, as many as there are."""
         assert self.definition is not None
         return self.operands[self.definition.operand_slice(self, name)]
@@ -155,19 +328,8 @@ class Op:
         return self.regions[self.definition.region_index(name)]
 
     @property
-    def result(self) -> Value:
-        """The only result; ValueError otherwise."""
-        if len(self.results) != 1:
-            raise ValueError(f"{self.name} has {len(self.results)} results where one is needed")
-        return self.results[0]
-
-    @property
     def operand_types(self) -> list[Type]:
         return [value.type for value in self.operands]
-
-    @property
-    def result_types(self) -> list[Type]:
-        return [value.type for value in self.results]
 
     def walk(self) -> Iterator[Op]:
         """This op and all below it, each before what is inside it."""
@@ -186,22 +348,20 @@ class Op:
         operands: Sequence[Value],
         result_types: Sequence[Type] | None = None,
         regions: Iterable[Region] | None = None,
-        attributes: dict[str, Any] | None = None,
+        attributes: Mapping[str, Any] | None = None,
     ) -> Op:
         """The same op on other operands; result types, regions and attributes replaced where given."""
         made = Op(
             self.name,
             operands,
             self.result_types if result_types is None else result_types,
-            dict(self.attributes) if attributes is None else attributes,
+            self.attributes if attributes is None else attributes,
             self.regions if regions is None else regions,
             definition=self.definition,
-            discardable=dict(self.discardable),
-            location=self.location,
+            discardable=self.discardable,
             debug_location=self.debug_location,
         )
-        for old, new in zip(self.results, made.results, strict=False):
-            new.name = old.name
+        made._stand_for(self)
         return made
 
     def __repr__(self) -> str:
@@ -229,7 +389,7 @@ class Function(Op):
         return str(self.attributes["sym_name"])
 
     @property
-    def type(self) -> FunctionType:
+    def type(self) -> FunctionType:  # type: ignore[override]  # a function is no value
         declared = self.attributes["function_type"]
         assert isinstance(declared, FunctionType)
         return declared
@@ -308,7 +468,7 @@ def copy_block(block: Block, values: dict[Value, Value], transform: Callable[[Op
     """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
     made = Block(argument.type for argument in block.arguments)
     for old, new in zip(block.arguments, made.arguments, strict=True):
-        new.name = old.name
+        new.name_hint = old.name_hint
         values[old] = new
     for op in block.ops:
         copied = copy_op(op, values)
@@ -324,16 +484,14 @@ def copy_op(op: Op, values: dict[Value, Value]) -> Op:
         op.name,
         operands,
         op.result_types,
-        dict(op.attributes),
+        op.attributes,
         regions,
         definition=op.definition,
-        discardable=dict(op.discardable),
-        location=op.location,
+        discardable=op.discardable,
         debug_location=op.debug_location,
     )
-    for old, new in zip(op.results, made.results, strict=True):
-        new.name = old.name
-        values[old] = new
+    made._stand_for(op)
+    values.update(zip(op.results, made.results, strict=True))
     return made
 
 

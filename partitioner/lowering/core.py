@@ -47,6 +47,7 @@ class Scope:
 
 #: Writes the local form of one op.
 Handler = Callable[["Lowering", Op], None]
+_SHARDINGS = ("sdy.", "mhlo.sharding", "mhlo.frontend")
 _HANDLERS: dict[str, Handler] = {}
 _FAMILIES = ("control_flow", "data_movement", "indexing", "reduction", "contraction", "random", "sdy", "sorting")
 
@@ -136,8 +137,8 @@ class Lowering:
 
     def _add(self, value: Value, local: Value, sharding: Sharding, depth: int) -> None:
         entry = Local(local, sharding, depth)
-        if local.name is None:
-            local.name = value.name
+        if local.name_hint is None:
+            local.name_hint = value.name_hint
         self._locals.setdefault(value, []).append(entry)
         self._scopes[depth].made.append((value, entry))
 
@@ -231,7 +232,7 @@ class Lowering:
         )
         self.enter(made.ops, is_loop)
         for argument, local, layout in zip(block.arguments, made.arguments, arguments, strict=True):
-            local.name = argument.name
+            local.name_hint = argument.name_hint
             self.set(argument, local, layout)
         self.ops(block.ops[:-1])
         return made
@@ -264,7 +265,7 @@ class Lowering:
         results: Sequence[Sharding | None],
         attributes: dict[str, Any] | None = None,
         types: Sequence[Type] | None = None,
-    ) -> list[Value]:
+    ) -> Sequence[Value]:
         """Appends `op` on local operands; its results have the local types of `results`."""
         made_types: Sequence[Type] = types or [
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
@@ -273,12 +274,12 @@ class Lowering:
         made = op.clone(
             operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes}
         )
-        for name in [name for name in made.discardable if name.startswith(("sdy.", "mhlo.sharding", "mhlo.frontend"))]:
-            del made.discardable[name]
+        if made.discardable:
+            made.discardable = {key: value for key, value in made.discardable.items() if not key.startswith(_SHARDINGS)}
         self.emitter.ops.append(made)
         return made.results
 
-    def regions(self, op: Op) -> list[Region]:
+    def regions(self, op: Op) -> Sequence[Region]:
         """Copies of the regions of `op`, which work on scalars; what they capture is made whole."""
         if not op.regions:
             return []

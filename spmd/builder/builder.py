@@ -24,7 +24,7 @@ from spmd.builder.shape import ProgramShape, Shape
 from spmd.dialects.core import OPS, InferenceError, OpDef
 from spmd.dialects.structs import StructAttribute
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation
-from spmd.ir import Block, Op, Region, Value
+from spmd.ir import Block, NumberedValue, Op, Region, Value
 
 __all__ = ["XlaBuilder", "XlaOp"]
 
@@ -83,7 +83,7 @@ class XlaBuilder:
         """`operand` alone is laid out as `sharding` says; parameters by set_sharding only."""
         origin = operand.value.defining_op if operand.value is not None else None
         if origin is not None:
-            origin.discardable[SHARDING] = StringAttr(sharding.encode())
+            origin.discardable = {**origin.discardable, SHARDING: StringAttr(sharding.encode())}
 
     def clear_sharding(self) -> None:
         """Values added from here on have no sharding of their own."""
@@ -122,9 +122,8 @@ class XlaBuilder:
         entries = [self._parameters[number] for number in numbers]
         arguments = [value for value, _, _ in entries]
         finished = Block()
-        finished.arguments, finished.ops = arguments, list(self.block.ops)
-        for index, value in enumerate(arguments):
-            value.owner, value.index = finished, index
+        finished.ops = list(self.block.ops)
+        finished.take_arguments(arguments)
         names = tuple(name for _, name, _ in entries)
         shape = ProgramShape(tuple(shape for _, _, shape in entries), Shape.of(result.type), names)
         shardings = [self._parameter_shardings.get(number) for number in numbers]
@@ -225,7 +224,7 @@ class XlaBuilder:
             raise ArgumentError("parameter_number", f"{number} is negative")
         if number in self._parameters:
             raise ArgumentError("parameter_number", f"parameter {number} is there already")
-        value = Value(shape.ir_type, self.block, number, name or None)
+        value = NumberedValue(shape.ir_type, self.block, number, name or None)
         self._parameters[number] = (value, name or f"p{number}", shape)
         if self._sharding is not None:
             self._parameter_shardings[number] = self._sharding
@@ -248,7 +247,7 @@ class XlaBuilder:
         attributes: dict[str, Any] | None = None,
         types: Sequence[t.Type] | None = None,
         regions: Sequence[Region] = (),
-    ) -> list[Value]:
+    ) -> tuple[Value, ...]:
         """Adds an op, checked against its declaration; result types are inferred unless given."""
         definition = OPS[name]
         op = Op(name, operands, types or (), attributes, regions, definition=definition, location=self._location)
@@ -261,7 +260,7 @@ class XlaBuilder:
                 raise InferenceError("({}) {}".format(*broken))
         self._hold(op, definition, on_results=False)
         if types is None:
-            op.results = [Value(kind, op, index) for index, kind in enumerate(_inferred(op, definition))]
+            op = op.clone(op.operands, _inferred(op, definition))
         self._hold(op, definition, on_results=True)
         self.block.ops.append(op)
         return op.results

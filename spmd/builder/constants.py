@@ -47,7 +47,7 @@ def blocker(value: Value) -> str | None:
     for needed in _needed(value):
         origin = needed.defining_op
         if origin is None:
-            return f"it depends on parameter {needed.index}" + (f" ({needed.name})" if needed.name else "")
+            return f"it depends on parameter {needed.index}" + (f" ({needed.name_hint})" if needed.name_hint else "")
         outside = next((op for op in origin.walk() if op.name in _OUTSIDE), None)
         if outside is not None:
             return f"it depends on {outside.name}"

@@ -32,7 +32,7 @@ def to_module(computation: XlaComputation) -> Module:
         for op in function.walk():
             for name in CALLEES:
                 if name in op.attributes:
-                    op.attributes[name] = symbols[op.attributes[name]]
+                    op.attributes = {**op.attributes, name: symbols[op.attributes[name]]}
     name = _clean(computation.name())
     body = Region([Block((), functions)])
     return Module("builtin.module", (), (), {"sym_name": name}, [body], definition=OPS.get("builtin.module"))
@@ -55,7 +55,7 @@ def _callees(computation: XlaComputation) -> list[XlaComputation]:
 def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Function:
     block = Block(computation.parameter_types)
     for argument, name in zip(block.arguments, computation.program_shape().parameter_names, strict=True):
-        argument.name = _clean(name) or None
+        argument.name_hint = _clean(name) or None
     result = inline(block, computation, block.arguments)
     make(block, "func.return", unpack(block, result), [])
     drop_unused_tuples(block)

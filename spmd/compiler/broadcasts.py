@@ -8,7 +8,7 @@ the whole shape costs some microseconds to make. At least one operand keeps the 
 from __future__ import annotations
 
 from spmd.compiler.steps import Step
-from spmd.ir import Op, Value
+from spmd.ir import NumberedValue, Op, Value
 from spmd.kernels.core import Kernel
 from spmd.types import TensorType, Type
 
@@ -45,7 +45,7 @@ def _narrowed(step: Step, narrow: dict[Value, Value]) -> list[Step]:
     if source.tensor.shape == shape:
         narrow[result] = source
         return []
-    value = Value(source.tensor.with_shape(shape), step.op, name=result.name)
+    value = NumberedValue(source.tensor.with_shape(shape), step.op, 0)
     narrow[result] = value
     return [Step(step.op, Kernel(lambda array: array.reshape(shape), aliases=(0,)), [source], [value])]
 
@@ -83,7 +83,7 @@ def _prepared(step: Step, prepared: dict[tuple[Value, Type], Value]) -> list[Ste
         return []
     form, made = prepared.get((value, element)), []
     if form is None:
-        form = prepared[value, element] = Value(value.tensor.with_element_type(element), step.op)
+        form = prepared[value, element] = NumberedValue(value.tensor.with_element_type(element), step.op, 0)
         made = [Step(step.op, Kernel(call), [value], [form])]
     step.inputs = [*step.inputs[:position], form, *step.inputs[position + 1 :]]
     return made

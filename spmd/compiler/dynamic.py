@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmd.dialects.core import InferenceError
-from spmd.ir import Op, Value
+from spmd.ir import NumberedValue, Op
 from spmd.kernels.core import Context, Kernel, make_kernel
 from spmd.types import TensorType, Type
 
@@ -58,7 +58,7 @@ def specializing_kernel(op: Op, context: Context) -> Kernel:
 def _refined(op: Op, shapes: tuple[Any, ...]) -> Op:
     """`op` on operands of the given shapes, with its result types inferred where they follow."""
     operands = [
-        Value(_with_shape(value.type, shape), value.owner, value.index, value.name)
+        NumberedValue(_with_shape(value.type, shape), value.owner, value.index, value.name_hint)
         for value, shape in zip(op.operands, shapes, strict=True)
     ]
     refined = op.clone(operands)

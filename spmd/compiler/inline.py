@@ -43,7 +43,7 @@ class _Inliner:
     def _block(self, block: Block, values: dict[Value, Value]) -> Block:
         made = Block(argument.type for argument in block.arguments)
         for old, new in zip(block.arguments, made.arguments, strict=True):
-            new.name = old.name
+            new.name_hint = old.name_hint
             values[old] = new
         self._append(block.ops, values, made.ops)
         return made

@@ -104,7 +104,7 @@ class Lowering:
         return plan
 
     def _step(self, op: Op) -> Step:
-        return Step(op, self.kernel(op), [*op.operands, *(captured_values(op) if op.regions else ())], op.results)
+        return Step(op, self.kernel(op), [*op.operands, *(captured_values(op) if op.regions else ())], list(op.results))
 
     def kernel(self, op: Op) -> Kernel:
         """The kernel of `op`, specialized while running when its types are dynamic."""

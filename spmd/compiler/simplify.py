@@ -6,7 +6,7 @@ pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas and broad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ class _Simplifier:
         """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
         kept: list[Op] = []
         for op in block.ops:
-            op.operands = [replaced.get(operand, operand) for operand in op.operands]
+            op.operands = tuple([replaced.get(operand, operand) for operand in op.operands])
             for region in op.regions:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.
@@ -144,7 +144,7 @@ def hashable(value: Any) -> Hashable:
         return (value.shape, value.dtype, value.flat[:1].tobytes() if one else value.tobytes())
     if isinstance(value, DictAttr):
         return hashable(dict(value.entries))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return tuple(sorted((name, hashable(entry)) for name, entry in value.items()))
     if isinstance(value, (tuple, list)):
         return tuple(hashable(entry) for entry in value)

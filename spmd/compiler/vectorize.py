@@ -49,7 +49,7 @@ def _fill(lowering: Lowering, plan: Plan, ops: list[Op]) -> None:
             plan.constants[op.results[0]] = constant_array(op)
         else:
             inputs = [*op.operands, *(captured_values(op) if op.regions else ())]
-            plan.steps.append(Step(op, _kernel(lowering, op), inputs, op.results))
+            plan.steps.append(Step(op, _kernel(lowering, op), inputs, list(op.results)))
 
 
 def _kernel(lowering: Lowering, op: Op) -> Kernel:

@@ -9,7 +9,7 @@ the checks of a program cost what its distinct ops cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class _Verifier:
         for index, op in enumerate(block.ops):
             for operand in op.operands:
                 if operand not in visible:
-                    self.error(op, f"operand %{operand.name or '?'} is defined before its use and in scope")
+                    self.error(op, f"operand %{operand.name_hint or '?'} is defined before its use and in scope")
             definition = op.definition
             if definition is None:
                 self._inside(op, None, visible)
@@ -215,7 +215,7 @@ def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
     return key
 
 
-def _are_plain(regions: list[Region]) -> bool:
+def _are_plain(regions: Sequence[Region]) -> bool:
     return all(len(region.blocks) == 1 and region.blocks[0].ops for region in regions)
 
 

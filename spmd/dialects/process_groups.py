@@ -83,7 +83,7 @@ def check_channel(declared: OpDef, label: str) -> None:
         return str(handle) if op["use_global_device_ids"] and handle <= 0 else None
 
 
-def data_operands(op: Op) -> list[Value]:
+def data_operands(op: Op) -> tuple[Value, ...]:
     """The operands but for the dynamic root."""
     rooted = op.definition is not None and "has_dynamic_root" in op.definition.attribute_table
     return op.operands[:-1] if rooted and op["has_dynamic_root"] else op.operands

@@ -203,7 +203,7 @@ def _ordered(array: Array) -> Array:
 
 @kernel("interpreter.print")
 def print_value(op: Op, context: Context) -> Kernel:
-    name = f"%{op.operands[0].name}" if op.operands[0].name else str(op.operands[0].type)
+    name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
 
     def call(operand: Array) -> tuple[()]:
         print(f"{op.location}: {name} = {operand}")

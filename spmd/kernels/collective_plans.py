@@ -166,7 +166,7 @@ def _shape(value: Value) -> tuple[int, ...]:
     return value.tensor.static_shape
 
 
-def _data(op: Op) -> list[Value]:
+def _data(op: Op) -> tuple[Value, ...]:
     """The operands without the roots."""
     return op.operands[: len(op.results)]
 

@@ -116,7 +116,7 @@ def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]
     """`function(*operands, *captured)` that computes `key` at every element."""
     values: dict[Value, Value] = {}
     block = copy_block(op.regions[0].block, values)
-    block.terminator.operands = [values.get(key.value, key.value)]
+    block.terminator.operands = (values.get(key.value, key.value),)
     keyed = op.clone(op.operands, regions=[Region([block])])
     everything = captured_values(op)
     positions = [everything.index(value) for value in captured_values(keyed)]

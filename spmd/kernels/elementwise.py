@@ -6,6 +6,7 @@ f32 and f64 serves the narrower types is spmd.kernels.pointwise's matter. Source
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +189,7 @@ def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
     return None
 
 
-def _extremum(name: str, element: t.ElementType, operands: list[Value]) -> Call | None:
+def _extremum(name: str, element: t.ElementType, operands: Sequence[Value]) -> Call | None:
     """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
     bare = np.maximum if name == "stablehlo.maximum" else np.minimum
     for position, operand in enumerate(operands):

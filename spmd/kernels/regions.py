@@ -8,7 +8,7 @@ any order, and arguments of commutative operations may be swapped.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,7 +162,7 @@ def returned_argument(region: Region) -> int | None:
     return None
 
 
-def _returned(block: Block) -> list[Value]:
+def _returned(block: Block) -> tuple[Value, ...]:
     return block.terminator.operands
 
 
@@ -219,7 +219,7 @@ def _is_identity(op: Op) -> bool:
     return op.operands[0].type is op.results[0].type
 
 
-def _frozen(attributes: dict[str, Any]) -> tuple[Any, ...]:
+def _frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple((name, repr(attributes[name])) for name in sorted(attributes))
 
 

@@ -43,7 +43,7 @@ def print_each(op: Op, run: Run, file: TextIO | None = None) -> Any:
     results = run()
     out = file or sys.stdout
     for value, array in zip(op.results, _arrays(results), strict=False):
-        name = f"%{value.name}" if value.name else "%"
+        name = f"%{value.name_hint}" if value.name_hint else "%"
         shown = np.array2string(np.asarray(array), threshold=16, edgeitems=3, precision=6, separator=", ")
         print(f"{op.location}: {op.name} {name} : {value.type} = {shown}", file=out)
     return results

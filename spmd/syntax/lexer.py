@@ -63,8 +63,9 @@ _TOKEN = _compile(_VALUE, r"[,=]|:(?!:)", *_COMPOSITE, *_SIMPLE)
 _PART = _compile(_VALUE, *_SIMPLE)
 
 #: How much text is taken at a time, and how long a hex string is set apart.
-_PIECE = 1 << 16
+_PIECE = 1 << 13
 _LONG = 1 << 12
+_RESULT = re.compile(r"%([\w$.\-]+)", re.ASCII)
 
 
 class LongHex(str):
@@ -112,7 +113,7 @@ class Tokens:
     `ready` tokens are kept at hand, where the text has so many; `piece` characters are taken at a time, or more.
     """
 
-    __slots__ = ("_end", "_pieces", "_seen", "_splits", "_starts", "base", "list", "piece", "ready", "source")
+    __slots__ = ("_ends", "_firsts", "_seen", "_splits", "_starts", "base", "list", "piece", "ready", "source")
 
     def __init__(self, source: Source, ready: int, piece: int = _PIECE) -> None:
         self.source = source
@@ -120,16 +121,16 @@ class Tokens:
         self.piece = max(piece, ready)
         self.list: list[str] = list(END)
         self.base = 0
-        self._end = 0
-        self._pieces: list[tuple[int, int, int]] = []  # number of the first token, start and end in the text
-        self._splits: list[int] = []
+        self._firsts = array("Q")  # of each piece of the text, the number of its first token
+        self._ends = array("Q", [0])  # where each ends, behind the start of the first one
+        self._splits = array("Q")  # numbers of the tokens that were split
         self._seen = (-1, 0)
         self._starts: Sequence[int] = ()
 
     @property
     def at_end(self) -> bool:
         """Whether the whole text has been taken."""
-        return self._end >= len(self.source.text)
+        return self._ends[-1] >= len(self.source.text)
 
     def fill(self, position: int) -> int:
         """Forgets the tokens before `position`, takes more text, and returns the position of the same token."""
@@ -137,17 +138,17 @@ class Tokens:
         self.base += position
         del kept[-len(END) :]
         while len(kept) < self.ready and not self.at_end:
-            start, end = self._end, self._piece_end()
-            self._pieces.append((self.base + len(kept), start, end))
+            start, end = self._ends[-1], self._piece_end()
+            self._firsts.append(self.base + len(kept))
+            self._ends.append(end)
             kept += self._take(start, end)
-            self._end = end
         kept += END
         self.list = kept
         return 0
 
     def _piece_end(self) -> int:
         """The end of the next piece: a line's end, or the end of the last whole token of a line too long."""
-        text, start = self.source.text, self._end
+        text, start = self.source.text, self._ends[-1]
         if text.startswith('"0x', start):
             closed = text.find('"', start + 1) + 1
             if closed - start > _LONG:
@@ -157,7 +158,7 @@ class Tokens:
             end = len(text)
         else:
             line_end = text.rfind("\n", start, end) + 1
-            end = line_end if line_end > start else self._long_line_end(start, end)
+            end = line_end if line_end > start else self._long_line_end(start, start + 8 * self.piece)
         # A long hex string is a piece of its own: the search for its end is all the lexing it needs.
         found = text.find('"0x', start + 1, end)
         while found >= 0:
@@ -171,7 +172,7 @@ class Tokens:
 
     def _long_line_end(self, start: int, end: int) -> int:
         text = self.source.text
-        following = text.find("\n", end, end + 16 * self.piece) + 1
+        following = text.find("\n", start, end + 128 * self.piece) + 1
         if following:
             return following
         last = prior = start
@@ -203,35 +204,41 @@ class Tokens:
         number = self.base + position
         self._splits.append(number)
         self.list[position : position + 1] = parts
-        for index in range(len(self._pieces) - 1, -1, -1):
-            first, start, end = self._pieces[index]
-            if first <= number:
+        for index in range(len(self._firsts) - 1, -1, -1):
+            if self._firsts[index] <= number:
                 break
-            self._pieces[index] = (first + len(parts) - 1, start, end)
+            self._firsts[index] += len(parts) - 1
 
     def offset(self, number: int) -> int:
         """Where in the text token `number` starts."""
-        at = bisect_right(self._pieces, number, key=lambda piece: piece[0]) - 1
+        at = bisect_right(self._firsts, number) - 1
         if at < 0:
             return 0
-        first, start, end = self._pieces[at]
         # One place is seldom asked for alone: the last piece looked at is remembered, as long as nothing is split.
-        seen = (start, len(self._splits))
+        seen = (at, len(self._splits))
         if self._seen != seen:
             self._seen, self._starts = seen, array("Q", self._token_starts(at))
-        if number - first < len(self._starts):
-            return self._starts[number - first]
-        return len(self.source.text.rstrip()) if at + 1 == len(self._pieces) else end
+        within = number - self._firsts[at]
+        if within < len(self._starts):
+            return self._starts[within]
+        return len(self.source.text.rstrip()) if at + 1 == len(self._firsts) else self._ends[at + 1]
+
+    def result_name(self, number: int) -> str | None:
+        """The name, without `%`, that the source gives the result of the op whose own name is token `number`."""
+        if number < 2 or not self.source.text.startswith("=", self.offset(number - 1)):
+            return None
+        found = _RESULT.match(self.source.text, self.offset(number - 2))
+        return found[1] if found else None
 
     def _token_starts(self, at: int) -> list[int]:
         """Where each token of piece `at` starts."""
-        first, start, end = self._pieces[at]
+        first, start, end = self._firsts[at], self._ends[at], self._ends[at + 1]
         text = self.source.text
         if end - start > _LONG and text.startswith('"0x', start):
             return [start]
         spans = [match.span(1) for match in _TOKEN.finditer(text, start, end) if match[1]]
         starts = [begin for begin, _ in spans]
-        following = self._pieces[at + 1][0] if at + 1 < len(self._pieces) else None
+        following = self._firsts[at + 1] if at + 1 < len(self._firsts) else None
         for split in self._splits:
             if first <= split and (following is None or split < following) and split - first < len(spans):
                 begin, finish = spans[split - first]
@@ -255,3 +262,22 @@ class TokenLocation(Location):
     @property
     def offset(self) -> int:  # type: ignore[override]
         return self._tokens.offset(self.number)
+
+
+class Page:
+    """Tokens in a row, as far as small numbers reach: what the places of the ops read there share."""
+
+    __slots__ = ("_tokens", "first")
+
+    #: How many tokens a page has: Python keeps one object for each number below that.
+    SIZE = 256
+
+    def __init__(self, tokens: Tokens, first: int) -> None:
+        self._tokens = tokens
+        self.first = first
+
+    def location(self, token: int) -> TokenLocation:
+        return TokenLocation(self._tokens, self.first + token)
+
+    def name_hint(self, token: int) -> str | None:
+        return self._tokens.result_name(self.first + token)

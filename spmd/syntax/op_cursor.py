@@ -13,8 +13,9 @@ from spmd.dialects import core
 from spmd.errors import Diagnostic, ParseError, VerificationError
 from spmd.ir import Block, Op, Region, Value, new_op
 from spmd.syntax.assembly import Form, form_of
-from spmd.syntax.lexer import OutOfTokens, TokenLocation
+from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation
 from spmd.syntax.operand_cursor import OperandCursor, Pending
+from spmd.syntax.scope import Scope
 
 _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _FORMS: dict[str, Form] = {}
@@ -39,29 +40,25 @@ class OpCursor(OperandCursor):
                 names = self._result_names()
                 position = self.position
             token = self.tokens[position]
-        location = TokenLocation(self.stream, self.stream.base + position)
-        names_at = location
+        number = self.stream.base + position
+        page = self.page
+        at = number - page.first
+        if at >= Page.SIZE:
+            page = self.page = Page(self.stream, number)
+            at = 0
         form = _FORMS.get(token) or self._form(token)
         if form is None:
-            made = self._generic(token, location)
+            made = self._generic(token, page, at)
         else:
             self.position = position + 1
-            pending = Pending(form.name, form.definition, location)
+            pending = Pending(form.name, form.definition, page, at)
             for parse in form.parsers:
                 parse(self, pending)
             made = self.finish(pending)
         if self.tokens[self.position][:3] == "loc" and self.tokens[self.position][3:4] in ("", "("):
             made.debug_location = self.location()
-        results = made.results
-        if len(names) == 1 and len(results) == 1 and ":" not in names[0]:
-            name = names[0]
-            if name in self.values or "#" in name:
-                self._redefined(name, names_at)
-            self.values[name] = value = results[0]
-            value.name = name[1:]
-            self.defined.append(name)
-        elif names or results:
-            self._bind(names, made, names_at)
+        if names:
+            self._bind(names, made)
         return made
 
     def _form(self, token: str) -> Form | None:
@@ -98,29 +95,33 @@ class OpCursor(OperandCursor):
         self.expect("=")
         return names
 
-    def _bind(self, names: Sequence[str], made: Op, location: TokenLocation) -> None:
+    def _bind(self, names: Sequence[str], made: Op) -> None:
         """Gives the results their names; each name stands for one result, or as many as its `:n` says."""
-        if not names:
+        results = made.results
+        if len(names) == 1 and len(results) == 1 and ":" not in names[0]:
+            if "#" in names[0] or not self.values.add(names[0], results[0]):
+                self._redefined(names[0], made.location)
             return
         counts = []
         for name in names:
             base, _, digits = name.partition(":")
             if len(digits) > 9:
-                raise ParseError(f"'{name[:40]}' names too many results", location)
+                raise ParseError(f"'{name[:40]}' names too many results", made.location)
             counts.append((base, int(digits) if digits else 1))
         total = sum(count for _, count in counts)
-        if total != len(made.results) or any(count < 1 for _, count in counts):
-            message = f"operation defines {len(made.results)} results but was provided {total} to bind"
-            raise ParseError(Diagnostic(location, message, made.name))
+        if total != len(results) or any(count < 1 for _, count in counts):
+            message = f"operation defines {len(results)} results but was provided {total} to bind"
+            raise ParseError(Diagnostic(made.location, message, made.name))
         index = 0
         for base, count in counts:
             for offset in range(count):
-                value = made.results[index]
-                value.name = base[1:] if count == 1 else f"{base[1:]}#{offset}"
-                self.define(f"{base}#{offset}" if offset or count > 1 else base, value, location)
+                value = results[index]
+                if len(results) > 1:
+                    value.name_hint = base[1:] if count == 1 else f"{base[1:]}#{offset}"
+                self.define(f"{base}#{offset}" if offset or count > 1 else base, value, made.location)
                 index += 1
             if count > 1:
-                self.define(base, made.results[index - count], location)
+                self.define(base, results[index - count], made.location)
 
     def finish(self, pending: Pending) -> Op:
         """The op that `pending` describes."""
@@ -132,8 +133,9 @@ class OpCursor(OperandCursor):
             result_types = self._inferred(pending, operands)
         made = new_op(
             pending.name, operands, result_types, pending.attributes, pending.regions,
-            definition=definition, discardable=pending.discardable, location=pending.location,
+            definition=definition, discardable=pending.discardable,
         )  # fmt: skip
+        made.read_at(pending.page, pending.token)
         required = _REQUIRED.get(pending.name)
         if required is None:
             required = _REQUIRED[pending.name] = tuple(a.name for a in definition.attributes if a.required)
@@ -168,7 +170,7 @@ class OpCursor(OperandCursor):
 
     # --- generic form ---
 
-    def _generic(self, token: str, location: TokenLocation) -> Op:
+    def _generic(self, token: str, page: Page, at: int) -> Op:
         """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         name = self.string()
         definition = core.OPS.get(name)
@@ -178,7 +180,7 @@ class OpCursor(OperandCursor):
                 self.fail(f"'{name[:80]}' is no operation name", self.position - 1)
             if dialect in self.dialects:
                 self.fail(f"{name} is no operation of the {dialect} dialect", self.position - 1)
-        pending = Pending(name, definition, location)
+        pending = Pending(name, definition, page, at)
         self.expect("(")
         self.operand_list(pending)
         self.expect(")")
@@ -197,10 +199,12 @@ class OpCursor(OperandCursor):
         pending.result_types = signature.results
         if definition is not None:
             return self.finish(pending)
-        return new_op(
+        made = new_op(
             name, self.resolve(pending), signature.results, pending.attributes, pending.regions,
-            discardable=pending.discardable, location=location,
+            discardable=pending.discardable,
         )  # fmt: skip
+        made.read_at(page, at)
+        return made
 
     def _regions(self, pending: Pending, *, isolated: bool) -> None:
         self.expect("(")
@@ -242,10 +246,9 @@ class OpCursor(OperandCursor):
         self.deeper()
         opened = self.position
         self.expect("{")
-        outer = self.values, self.defined, self.default_dialect, self.blocks
-        if isolated:
-            self.values = {}
-        self.defined, self.blocks = [], {}
+        outer = self.values, self.default_dialect, self.blocks
+        self.values = Scope(None if isolated else self.values)
+        self.blocks = {}
         self.default_dialect = dialect or self.default_dialect
         region = Region()
         given = list(arguments)
@@ -262,10 +265,7 @@ class OpCursor(OperandCursor):
             self._number_blocks(region)
         self.ready()
         self.expect("}")
-        if not isolated:
-            for name in self.defined:
-                del self.values[name]
-        self.values, self.defined, self.default_dialect, self.blocks = outer
+        self.values, self.default_dialect, self.blocks = outer
         self.depth -= 1
         return region
 
@@ -322,4 +322,5 @@ class OpCursor(OperandCursor):
         for block in region.blocks:
             for op in block.ops:
                 if "successors" in op.attributes:
-                    op.attributes["successors"] = tuple(lasting[mention] for mention in op.attributes["successors"])
+                    successors = tuple(lasting[mention] for mention in op.attributes["successors"])
+                    op.attributes = {**op.attributes, "successors": successors}

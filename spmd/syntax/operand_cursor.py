@@ -18,7 +18,8 @@ from spmd.ir import Block, Region, Value
 from spmd.syntax.assembly import SEGMENTS
 from spmd.syntax.attribute_cursor import AttributeCursor
 from spmd.syntax.cursor import Names
-from spmd.syntax.lexer import OutOfTokens, TokenLocation, Tokens
+from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation, Tokens
+from spmd.syntax.scope import Scope
 
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
@@ -29,14 +30,15 @@ class Pending:
     """An op while it is read: what its form has found so far."""
 
     __slots__ = (
-        "attributes", "definition", "discardable", "doubtful", "first_operand", "location", "name", "operand_types",
-        "operands", "regions", "result_types", "sizes", "typed",
+        "attributes", "definition", "discardable", "doubtful", "first_operand", "name", "operand_types", "operands",
+        "page", "regions", "result_types", "sizes", "token", "typed",
     )  # fmt: skip
 
-    def __init__(self, name: str, definition: OpDef | None, location: TokenLocation) -> None:
+    def __init__(self, name: str, definition: OpDef | None, page: Page, token: int) -> None:
         self.name = name
         self.definition = definition
-        self.location = location
+        self.page = page
+        self.token = token
         self.operands: list[str] = []
         self.first_operand = 0
         self.operand_types: Sequence[t.Type] | None = None
@@ -48,6 +50,11 @@ class Pending:
         self.regions: list[Region] = []
         self.doubtful = False
 
+    @property
+    def location(self) -> TokenLocation:
+        """Where the op's name stands."""
+        return self.page.location(self.token)
+
 
 class OperandCursor(AttributeCursor):
     """Reads from a whole text; knows the values that have been named."""
@@ -58,12 +65,12 @@ class OperandCursor(AttributeCursor):
             self.stream.list, Names(load_locations=self.read_locations, load_resources=self.read_resources)
         )
         self.source = source
-        self.values: dict[str, Value] = {}
-        self.defined: list[str] = []
+        self.values = Scope()
         self.diagnostics: list[Diagnostic] = []
         self.dialects = core.dialects()
         self.default_dialect = "builtin"
         self.blocks: dict[str, tuple[Block, int]] = {}
+        self.page = Page(self.stream, 0)
 
     def read_locations(self) -> dict[str, str]:
         """Location aliases by name."""
@@ -123,13 +130,11 @@ class OperandCursor(AttributeCursor):
 
     # --- values ---
 
-    def define(self, name: str, value: Value, location: TokenLocation) -> None:
-        if name in self.values:
+    def define(self, name: str, value: Value, location: Location) -> None:
+        if not self.values.add(name, value):
             self._redefined(name, location)
-        self.values[name] = value
-        self.defined.append(name)
 
-    def _redefined(self, name: str, location: TokenLocation) -> NoReturn:
+    def _redefined(self, name: str, location: Location) -> NoReturn:
         raise ParseError(f"redefinition of SSA value '{name}'", location)
 
     def note(self, pending: Pending, message: str) -> None:
@@ -163,21 +168,19 @@ class OperandCursor(AttributeCursor):
 
     def resolve(self, pending: Pending) -> list[Value]:
         """The values of the operands' names, each of the type the text gives it."""
-        values = self.values
+        find = self.values.get
         types = pending.operand_types
         if types is None:
             if pending.typed:
                 types = self._typed(pending)
             else:
-                return [
-                    values.get(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)
-                ]
+                return [find(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)]
         if len(types) != len(pending.operands):
             message = f"{len(pending.operands)} operands present, but expected {len(types)}"
             raise ParseError(Diagnostic(pending.location, message, pending.name))
         found: list[Value] = []
         for name, type in zip(pending.operands, types, strict=True):
-            value = values.get(name)
+            value = find(name)
             if value is None:
                 value = self._missing(pending, len(found))
             if value.type is not type and type is not None:

@@ -70,7 +70,7 @@ class Printer:
         count = len(op.results)
         if not count:
             return ""
-        kept = op.results[0].name if self.keep_names else None
+        kept = op.results[0].name_hint if self.keep_names else None
         base = self._fresh(kept.partition("#")[0] if kept else None, "")
         for index, result in enumerate(op.results):
             self._names[result] = f"%{base}" if count == 1 else f"%{base}#{index}"
@@ -205,7 +205,7 @@ class Printer:
         """Names the arguments of `block`."""
         names = []
         for argument in block.arguments:
-            kept = argument.name if self.keep_names else None
+            kept = argument.name_hint if self.keep_names else None
             name = f"%{self._fresh(kept, prefix)}"
             self._names[argument] = name
             names.append(name)
@@ -270,5 +270,6 @@ def _name_outer_values(printer: Printer, op: Op) -> None:
     """For an op printed alone: what it uses from outside keeps the source's name."""
     for inner in op.walk():
         for value in inner.operands:
-            if value.name is not None:
-                printer._names.setdefault(value, f"%{value.name}")
+            name = value.name_hint
+            if name is not None:
+                printer._names.setdefault(value, f"%{name}")

@@ -63,7 +63,7 @@ def test_precision_goes_with_its_operand() -> None:
     exchange_operands(block)
     product = next(op for op in block.ops if op.name == PRODUCT)
     assert list(map(str, product["precision_config"])) == ["HIGHEST", "DEFAULT"]
-    assert product.operands == module.function("main").arguments[::-1]
+    assert product.operands == tuple(module.function("main").arguments[::-1])
 
 
 @pytest.mark.parametrize("extra_use", [False, True])

@@ -59,9 +59,9 @@ def test_operands_are_dealt_out_by_name() -> None:
     tensor = TensorType((), F32)
     values = [Value(tensor) for _ in range(5)]
     scatter = Op("stablehlo.scatter", values, definition=OPS["stablehlo.scatter"])
-    assert scatter.operand_group("inputs") == values[:2]
+    assert scatter.operand_group("inputs") == tuple(values[:2])
     assert scatter.operand("scatter_indices") is values[2]
-    assert scatter.operand_group("updates") == values[3:]
+    assert scatter.operand_group("updates") == tuple(values[3:])
 
 
 def test_a_missing_attribute_reads_as_its_default() -> None:

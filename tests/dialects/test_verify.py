@@ -134,7 +134,7 @@ def test_ops_of_unknown_dialects_pass_and_what_is_inside_them_does_not() -> None
 def test_a_value_is_used_after_its_definition() -> None:
     first = _op("stablehlo.sqrt", [], [F32x2])
     second = _op("stablehlo.sqrt", [first.results[0]], [F32x2])
-    first.operands.append(second.results[0])
+    first.operands = (second.result,)
     with pytest.raises(spmd.VerificationError, match="defined before its use"):
         verify(_module(_function([first, second, _op("func.return", [], [])])))
 

@@ -16,7 +16,7 @@ def _layouts(text: str, **options: object) -> dict[str, str]:
     reader = Reader(module)
     program = import_program(module, module.function("main"), reader)
     found = propagate(program, reader, **options)  # type: ignore[arg-type]
-    return {value.name: str(layout) for value, layout in found.items() if value.name}
+    return {value.name_hint: str(layout) for value, layout in found.items() if value.name_hint}
 
 
 _MATMUL = """
@@ -110,7 +110,7 @@ def test_sub_axes_go_as_far_as_a_factor_holds() -> None:
     program = spmd.parse(module)
     reader = Reader(program)
     found = propagate(import_program(program, program.function("main"), reader), reader)
-    assert {value.name: str(layout) for value, layout in found.items()}["b"] == '[{"w"}, {}]'
+    assert {value.name_hint: str(layout) for value, layout in found.items()}["b"] == '[{"w"}, {}]'
 
 
 def test_loops_carry_one_layout() -> None:

@@ -178,7 +178,7 @@ def test_names_that_meet_are_made_different() -> None:
     module = parse(
         'func.func @f(%x: i1) {\n  %y = "a.b"(%x) : (i1) -> i1\n  "a.c"(%y, %x) : (i1, i1) -> ()\n  return\n}'
     )
-    module.functions[0].body.ops[0].result.name = "x"
+    module.functions[0].body.ops[0].result.name_hint = "x"
     again = parse(print_op(module, keep_names=True))
     assert difference(module, again) is None
 

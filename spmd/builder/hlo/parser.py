@@ -45,11 +45,11 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     module = read_module(text, name)
     computation = _Reader(module).computation(module.entry.name)
     made = computation.to_stablehlo()
-    made.attributes["sym_name"] = re.sub(r"[^\w.$-]", "_", module.name)
+    made.attributes = {**made.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         given = module.attributes.get(attribute)
         if given is not None:
-            made.discardable[symbol] = IntegerAttr(int(given.text), t.I32)
+            made.discardable = {**made.discardable, symbol: IntegerAttr(int(given.text), t.I32)}
     return made
 
 

@@ -98,7 +98,7 @@ class _Printer:
         body = Body(self)
         for number, (argument, given) in enumerate(zip(function.arguments, function.argument_attributes, strict=True)):
             sharding = _sharding(given)
-            body.name_value(argument, body.add("parameter", argument.type, [str(number)], sharding, argument.name))
+            body.name_value(argument, body.add("parameter", argument.type, [str(number)], sharding, argument.name_hint))
         body.fill(function.body)
         results = [text for entry in function.result_attributes for text in _sharding(entry, "")]
         if results and len(results) == len(function.type.results):

@@ -180,7 +180,7 @@ def ReduceScatter(
         raise ArgumentError("operand", "an array or a tuple of at least one array is needed")
     attributes = _common(replica_groups, channel_id, use_global_device_ids)
     shards = _sized(attributes, shard_count, "shard_count")
-    results = []
+    results: list[Value] = []
     for leaf in leaves:
         part = checks.array(builder, XlaOp(builder, leaf), "operand")
         number = checks.dimension(scatter_dimension, part.tensor.rank, "scatter_dimension")

@@ -1,0 +1,95 @@
+"""The values that a text has named so far.
+
+A program names about as many values as it has ops, and nearly all names are numbered: `%12`, `%cst_3`, `%arg0`,
+`%v7a`. Names that differ in their number alone are a family, whose values stand in a list by number, so that no name
+is kept as such.
+"""
+
+from __future__ import annotations
+
+import re
+
+from spmd.ir import Value
+
+#: What stands before the first number, that number, what stands behind it.
+_NUMBERED = re.compile(r"(\D+)(0|[1-9]\d{0,8})(?!\d)(.*)", re.ASCII)
+#: How many numbers may be left out between a family's last one and the next.
+_GAP = 16
+
+
+class _Family:
+    """Values by number, from the first number that was given."""
+
+    __slots__ = ("first", "values")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.values: list[Value | None] = []
+
+    def get(self, number: int) -> Value | None:
+        index = number - self.first
+        return self.values[index] if 0 <= index < len(self.values) else None
+
+    def set(self, number: int, value: Value) -> bool:
+        """Files `value`, if the number is near to the others."""
+        values = self.values
+        gap = number - self.first - len(values)
+        if gap > _GAP + len(values) or number < self.first:
+            return False
+        if gap < 0:
+            values[gap] = value
+        else:
+            values += [None] * gap
+            values.append(value)
+        return True
+
+
+class Scope:
+    """Names that are visible in a region: its own, and those of the regions around it."""
+
+    __slots__ = ("_families", "_others", "_outer")
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self._outer = outer
+        self._families: dict[str, _Family] = {}
+        self._others: dict[str, Value] = {}
+
+    def get(self, name: str) -> Value | None:
+        """The value named `name`, its `%` included; None when there is none."""
+        family_name, number = _split(name)
+        scope: Scope | None = self
+        while scope is not None:
+            family = scope._families.get(family_name)
+            value = family.get(number) if family is not None else None
+            if value is None:
+                value = scope._others.get(name)
+            if value is not None:
+                return value
+            scope = scope._outer
+        return None
+
+    def add(self, name: str, value: Value) -> bool:
+        """Names `value`; False when a visible value has the name."""
+        if self.get(name) is not None:
+            return False
+        family_name, number = _split(name)
+        if number >= 0:
+            family = self._families.get(family_name)
+            if family is None:
+                family = self._families[family_name] = _Family(number)
+            if family.set(number, value):
+                return True
+        self._others[name] = value
+        return True
+
+
+def _split(name: str) -> tuple[str, int]:
+    """The name's family and its number there; -1 for a name of no family."""
+    digits = name[1:]
+    if digits.isdigit() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
+        return "%", int(digits)
+    found = _NUMBERED.fullmatch(name)
+    if found is None:
+        return "", -1
+    before, number, behind = found.groups()
+    return f"{before}\n{behind}" if behind else before, int(number)
