@@ -153,15 +153,21 @@ routine("hetrd", prefixes="cz")(_tridiagonal)
 # --- eigenvalues and singular values ---------------------------------------------------------------------------------
 
 
-@routine("gesdd")
-def gesdd(prefix: str, options: Options) -> Routine:
-    decompose, mode = _function(prefix, "gesdd"), options["mode"]
+def _singular(name: str) -> Callable[[str, Options], Routine]:
+    def make(prefix: str, options: Options) -> Routine:
+        decompose, mode = _function(prefix, name), options["mode"]
 
-    def run(a: Array) -> tuple[Any, ...]:
-        u, s, vt, info = decompose(a, compute_uv=mode != "N", full_matrices=mode == "A")
-        return (a, s, u, vt, info) if mode != "N" else (a, s, None, None, info)
+        def run(a: Array) -> tuple[Any, ...]:
+            u, s, vt, info = decompose(a, compute_uv=mode != "N", full_matrices=mode == "A")
+            return (a, s, u, vt, info) if mode != "N" else (a, s, None, None, info)
 
-    return run
+        return run
+
+    return make
+
+
+routine("gesdd")(_singular("gesdd"))
+routine("gesvd")(_singular("gesvd"))
 
 
 def _symmetric(prefix: str, options: Options) -> Routine:
@@ -238,3 +244,22 @@ def gtsv(prefix: str, options: Options) -> Routine:
         return below, diagonal, above, x, info
 
     return run
+
+
+@target("tridiagonal_solve_perturbed_ffi")
+def perturbed(op: Op, context: Context) -> Kernel:
+    """Tridiagonal systems that may be singular: tiny pivots of the LU decomposition become eps * max |U|.
+
+    Source: jax.lax.linalg.tridiagonal_solve, `perturb_singular`.
+    """
+    prefix = next(letter for letter, dtype in _PREFIXES.items() if dtype == op.operands[0].tensor.dtype)
+    factor, solve = _function(prefix, "gttrf"), _function(prefix, "gttrs")
+
+    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Any, ...]:
+        lower, pivots, *upper, swaps, _ = factor(below[1:], diagonal, above[:-1])
+        least = np.finfo(diagonal.dtype).eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper))
+        tiny = np.abs(pivots) < least
+        pivots[tiny] = np.where(pivots[tiny].real < 0, -least, least)
+        return (solve(lower, pivots, *upper, swaps, b)[0],)
+
+    return _batched(op, run, 1)

@@ -115,6 +115,7 @@ def _programs() -> dict[str, tuple[str, tuple[tuple[int, ...], ...]]]:
         "qr pivoting": ("sl.qr(a, pivoting=True, mode='economic')", (tall,)),
         "svd": ("la.svd(a, full_matrices=False)", (tall,)),
         "svd full": ("la.svd(a)", (tall,)),
+        "svd by QR": ("lax.svd(a, algorithm=lax.SvdAlgorithm.QR)", (tall,)),
         "svd values": ("la.svd(a, compute_uv=False)", ((3, 4, 5),)),
         "eigh": ("la.eigh(a @ a.conj().T)", (square,)),
         "eigvalsh": ("la.eigvalsh(a @ a.conj().T)", (square,)),
@@ -128,6 +129,12 @@ def _programs() -> dict[str, tuple[str, tuple[tuple[int, ...], ...]]]:
         "schur": ("sl.schur(a)[0]", (square,)),
         "hessenberg": ("sl.hessenberg(a)", (square,)),
         "tridiagonal_solve": ("lax.tridiagonal_solve(b, b + 5, b, a)", ((5, 2), (5,))),
+        "tridiagonal_solve, perturbed": (
+            "lax.tridiagonal_solve(b, b + 5, b, a, perturb_singular=True)",
+            ((5, 2), (5,)),
+        ),
+        "sparse rows": ("sparse.BCSR.fromdense(np.where(a > 0, a, 0), nse=26) @ b", (square, (5, 2))),
+        "sparse rows by a vector": ("sparse.BCSR.fromdense(np.where(a > 0, a, 0), nse=26) @ b", (square, (5,))),
         "tridiagonal": ("lax.tridiagonal(a @ a.conj().T)[1:3]", (square,)),
         "approximate top k": ("top(a)", ((5, 40),)),
     }
@@ -145,6 +152,7 @@ def test_programs_lowered_for_cpu(name: str, dtype: str) -> None:
     expression, shapes = _programs()[name]
     names = {
         "la": jax.numpy.linalg, "sl": jax.scipy.linalg, "lax": jax.lax.linalg, "np": jax.numpy,
+        "sparse": __import__("jax.experimental.sparse", fromlist=["sparse"]),
         "top": lambda a: jax.lax.approx_max_k(a, 4),
     }  # fmt: skip
     function = jax.jit(eval(f"lambda {'a, b' if len(shapes) == 2 else 'a'}: {expression}", names))
@@ -156,6 +164,15 @@ def test_programs_lowered_for_cpu(name: str, dtype: str) -> None:
         np.testing.assert_allclose(
             ours, theirs, rtol=2e-3, atol=2e-3 * max(1, np.abs(theirs[np.isfinite(theirs)]).max(initial=0))
         )
+
+
+def test_a_singular_tridiagonal_system_has_a_finite_solution_when_perturbed() -> None:
+    jax = pytest.importorskip("jax", reason="programs are lowered by JAX")
+    rows = [np.array(row, np.float32) for row in ([0, 1, 1], [1, 1, 1], [1, 0, 0])]
+    b = np.array([[1], [2], [3]], np.float32)
+    solve = jax.jit(lambda *a: jax.lax.linalg.tridiagonal_solve(*a, perturb_singular=True))
+    (got,) = here(solve.lower(*rows, b).as_text(), *rows, b)
+    np.testing.assert_allclose(got, solve(*rows, b), rtol=1e-3)
 
 
 def test_eigenvalues_of_what_is_not_finite_are_nan(capfd: pytest.CaptureFixture[str]) -> None:
