@@ -208,11 +208,11 @@ class LiteralCursor(TypeCursor):
         whole = token if len(token) > 5 else None
         self.position += 1
         body = (whole[6:-1] if whole else self.balanced()[1:-1]).strip()
-        name, _, listed = body.partition(":")
+        name, colon, listed = body.partition(":")
         element = t.ELEMENT_TYPES.get(name.strip())
         if element is None or not (element.is_boolean or element.is_float or element.is_integer):
             self.fail("expected an integer or floating-point type of 8 bits or more in array<...>", position)
-        texts = [entry.strip() for entry in listed.split(",")] if listed.strip() else []
+        texts = [entry.strip() for entry in listed.split(",")] if colon else []
         try:
             values = parse_elements(texts, element) if texts else np.empty(0)
         except ValueError as error:

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from spmd.syntax.type_cursor import TypeCursor
 
 _STORAGE = re.compile(r"(u|ui|i|si)(\d+)", re.ASCII)
+_FLOAT_STORAGE = re.compile(r"f[48]E\w+", re.ASCII)
 
 
 def quantized_type(cursor: TypeCursor, position: int) -> t.Type:
     """What follows `!quant.uniform`."""
+    if cursor.at("<") and _FLOAT_STORAGE.fullmatch(cursor.tokens[cursor.position + 1]):
+        # MLIR knows floats that stand for other floats; no op takes them, but they can be written.
+        return t.OpaqueType("!quant.uniform" + cursor.balanced())
     cursor.expect("<")
     storage = _storage_type(cursor)
     low, high = t.storage_range(storage)
@@ -82,9 +86,7 @@ class _Parameters:
         else:
             self._one()
         scales, zero_points = tuple(self.scales), tuple(self.zero_points)
-        return t.QuantizedType(
-            storage, self.expressed, self.low, self.high, scales, zero_points, axis, blocks, shape
-        )
+        return t.QuantizedType(storage, self.expressed, self.low, self.high, scales, zero_points, axis, blocks, shape)
 
     def _blocks(self) -> tuple[tuple[int, int], ...]:
         cursor = self.cursor

@@ -38,7 +38,7 @@ class TypeCursor(Cursor):
 
     def _new_type(self, token: str) -> t.Type:
         position = self.position
-        if "<" in token or (token[:1] == "(" and len(token) > 1):
+        if ("<" in token and token[0] != "<") or (token[:1] == "(" and len(token) > 1):
             made: t.Type = self.inside(token).whole_type()
             self.position += 1
         elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
@@ -72,9 +72,9 @@ class TypeCursor(Cursor):
         elif token in _TYPE_WORDS:
             self.position += 1
             made = _TYPE_WORDS[token](self)
-        elif token == "none":
+        elif token in _SCALARS_OF_NO_TENSOR:
             self.position += 1
-            made = t.OpaqueType("none")
+            made = t.OpaqueType(token)
         elif _is_integer_type(token):
             self.position += 1
             bits = token.lstrip("sui")
@@ -138,7 +138,7 @@ class TypeCursor(Cursor):
             return known(self, position)
         if name.startswith("!stablehlo."):
             self.fail(f"unknown stablehlo type: {name[11:]}", position)
-        if name.startswith("!quant."):
+        if name.startswith("!quant.") and name not in _OTHER_QUANTIZED:
             self.fail(f"unknown quant type: {name[7:]}", position)
         if "." not in name and self.tokens[self.position] != "<":
             self.fail(f"undefined type alias '{name}'", position)
@@ -190,7 +190,7 @@ class TypeCursor(Cursor):
         self.expect("<")
         if self.take("*"):
             self._cross()
-            element = self.type()
+            element = self._element_type("tensor", self.position)
             if self.take(","):
                 self.fail("an unranked tensor has no encoding")
             self.expect(">")
@@ -206,10 +206,10 @@ class TypeCursor(Cursor):
         return t.TensorType(shape, element, bounds, encoding)
 
     def _element_type(self, holder: str, position: int) -> Any:
+        """An element type. Types of a dialect may be elements of a tensor: which ones its ops take, they say."""
         element = self.type()
-        if isinstance(
-            element, (t.TensorType, t.TupleType, t.FunctionType, t.TokenType, t.FutureType, t.UnrankedTensorType)
-        ):
+        shut_out = (t.TokenType, t.FutureType) if holder == "memref" else (t.BufferType,)
+        if isinstance(element, (*_HOLDERS, *shut_out)) or element is _NONE:
             self.fail(f"a {holder} does not have elements of type {element}", position)
         return element
 
@@ -229,6 +229,8 @@ class TypeCursor(Cursor):
         """The bounds, or the text of any other attribute behind the element type."""
         position = self.position
         text = self.attribute_text()
+        if self.take(":"):
+            text += f" : {self.type()}"
         alias = self.names.attribute_aliases.get(text)
         if alias is not None:
             if not isinstance(alias, OpaqueAttr):
@@ -299,6 +301,10 @@ def _is_integer_type(token: str) -> bool:
     return _INTEGER_TYPE.fullmatch(token) is not None
 
 
+_NONE = t.OpaqueType("none")
+_HOLDERS = (t.TensorType, t.UnrankedTensorType, t.TupleType, t.FunctionType)
+_SCALARS_OF_NO_TENSOR = ("none", "f80", "f128")
+_OTHER_QUANTIZED = ("!quant.any", "!quant.calibrated")
 _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 
 

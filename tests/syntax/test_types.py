@@ -31,6 +31,14 @@ def test_an_element_type_makes_tensors(name: str) -> None:
         ("tensor<?x3xf32, #stablehlo.bounds<4, ?>>", t.TensorType((None, 3), t.F32, (4, None))),
         ("tensor<?x3xf32, #stablehlo.type_extensions<bounds = [4, ?]>>", t.TensorType((None, 3), t.F32, (4, None))),
         ("tensor<3xf32, #sparse.x<a>>", t.TensorType((3,), t.F32, None, "#sparse.x<a>")),
+        ("tensor<3xf32, 7 : i64>", t.TensorType((3,), t.F32, None, "7 : i64")),
+        ("tensor<2x!stablehlo.token>", t.TensorType((2,), t.TOKEN)),
+        ("tensor<2xf80>", t.TensorType((2,), t.OpaqueType("f80"))),
+        ("tensor<2x!quant.any<i8:f32>>", t.TensorType((2,), t.OpaqueType("!quant.any<i8:f32>"))),
+        (
+            "tensor<2x!quant.uniform<f8E4M3FN:f32, 1.0>>",
+            t.TensorType((2,), t.OpaqueType("!quant.uniform<f8E4M3FN:f32, 1.0>")),
+        ),
         ("memref<2x?xf32>", t.BufferType((2, None), t.F32)),
         ("memref<2xf32, strided<[1]>, 3>", t.BufferType((2,), t.F32, "strided<[1]>, 3")),
         ("!stablehlo.token", t.TOKEN),
@@ -83,7 +91,11 @@ def test_the_parameters_of_a_quantized_type_keep_every_bit(scale: float, zero_po
         ("tensor<?x?xf32, #stablehlo.bounds<4>>", 0, "rank 2"),
         ("tensor<?xf32, #stablehlo.bounds<x>>", 14, "bounds"),
         ("!stablehlo.foo", 0, "unknown stablehlo type: foo"),
-        ("!quant.any<i8:f32>", 0, "unknown quant type"),
+        ("!quant.most<i8:f32>", 0, "unknown quant type"),
+        ("tensor<2xnone>", 9, "elements of type none"),
+        ("tensor<*xtuple<>>", 8, "elements of type"),
+        ("memref<2x!stablehlo.token>", 9, "elements of type"),
+        ("<f32>", 0, "expected a type"),
         ("!alias", 0, "undefined type alias"),
         ("tensor<99999999999999999999xf32>", 7, "64 bits"),
         ("tensor<" + "1x" * 65 + "f32>", 7, "64 dimensions"),
@@ -134,3 +146,13 @@ def test_types_by_alias() -> None:
         t.TensorType((2,), t.F32, None, "#sparse_tensor.encoding<{ map = (d0) -> (d0 : compressed) }>"),
     )
     assert difference(module, parse(print_op(module))) is None
+
+
+@pytest.mark.parametrize(
+    "element", ["!stablehlo.token", "f80", "!quant.any<i8:f32>", "!quant.uniform<f8E5M2:f32, 1.0>"]
+)
+def test_elements_that_no_op_takes_are_refused_where_an_op_takes_them(element: str) -> None:
+    text = f"func.func @f(%a: tensor<2x{element}>) {{\n %0 = stablehlo.abs %a : tensor<2x{element}>\n return\n}}"
+    with pytest.raises(spmd.VerificationError) as caught:
+        spmd.parse(text)
+    assert [diagnostic.location.line for diagnostic in caught.value.diagnostics] == [2]
