@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr
-from spmd.dialects.checks import compatible_types, listed
+from spmd.dialects.checks import compatible_types, is_terminator, listed
 from spmd.dialects.core import InferenceError, OpDef
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.dialects.structs import StructAttribute
@@ -77,7 +77,14 @@ class _Verifier:
         for region in op.regions:
             self._region(region, inner)
         if isinstance(op, Function) and len(self.found) == before:
+            self._endings(op)
             self._signature(op)
+
+    def _endings(self, function: Function) -> None:
+        """A function's blocks end with terminators; the last op of one that does not is told."""
+        for block in function.regions[0].blocks:
+            if block.ops and not is_terminator(block.ops[-1]):
+                self.error(block.ops[-1], "the body ends with func.return, or another terminator")
 
     def _signature(self, function: Function) -> None:
         """Types of a function that nothing inside was found to break: where nothing uses a value, say."""
@@ -287,8 +294,13 @@ def _type_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
                     yield label, f"{name} is a {entry.types.text}, got {value.type}"
 
 
+#: What ends the regions of each dialect's ops.
+_TERMINATORS = {"stablehlo": "stablehlo.return", "chlo": "stablehlo.return", "sdy": "sdy.return"}
+
+
 def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    if definition.dialect not in ("stablehlo", "chlo"):
+    terminator = _TERMINATORS.get(definition.dialect)
+    if terminator is None:
         return
     for index, region in enumerate(op.regions):
         declared = definition.regions[min(index, len(definition.regions) - 1)]
@@ -298,8 +310,8 @@ def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         if len(region.blocks) != 1:
             yield "", f"region {name} has one block, got {len(region.blocks)}"
         ops = region.block.ops
-        if not ops or ops[-1].name != "stablehlo.return":
-            yield "", f"region {name} ends with stablehlo.return, got {ops[-1].name if ops else 'nothing'}"
+        if not ops or ops[-1].name != terminator:
+            yield "", f"region {name} ends with {terminator}, got {ops[-1].name if ops else 'nothing'}"
         for argument in region.block.arguments:
             broken = value_fault(argument.type)
             if broken is not None:
@@ -330,15 +342,17 @@ def _function_fault(function: Function) -> tuple[str, str] | None:
         given = function.attributes.get(name)
         if given and len(given) != len(types):
             return "", f"{name} has an entry for each of {len(types)} values, got {len(given)}"
+        bare = [attribute for entry in given or () for attribute in entry.entries if "." not in attribute]
+        if bare:
+            return "", f"attributes of arguments and results name their dialect, got {listed(bare)}"
     if function.is_declaration:
         return ("", "a declaration is private, got a public one") if function.is_public else None
     entry = function.regions[0].blocks[0]
     arguments = tuple(argument.type for argument in entry.arguments)
     if arguments != declared.inputs:
         return "", f"the body's arguments are the function's, got {_types(arguments)} and {_types(declared.inputs)}"
-    for block in function.regions[0].blocks:
-        if not block.ops or (block.ops[-1].definition is not None and not block.ops[-1].definition.is_terminator):
-            return "", f"the body ends with func.return, got {block.ops[-1].name if block.ops else 'nothing'}"
+    if not all(block.ops for block in function.regions[0].blocks):
+        return "", "the body ends with func.return, got nothing"
     return None
 
 

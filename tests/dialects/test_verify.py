@@ -91,6 +91,10 @@ def test_results_may_be_declared_more_or_less_refined() -> None:
         ("func.func @f()", "a declaration is private"),
         ("module attributes {bare = 1 : i32} {}", "name their dialect, got bare"),
         ("func.func @f() {\n %0 = stablehlo.constant dense<1> : tensor<i32>\n}", "ends with func.return"),
+        ("func.func @f(%a: tensor<f32> {bare = 1}) {\n return\n}", "name their dialect, got bare"),
+        ("func.func private @f() -> (tensor<f32> {bare})", "name their dialect, got bare"),
+        ("func.func @f(%a: tensor<f32>,) {\n return\n}", "expected an argument"),
+        ("func.func private @f() -> (tensor<f32>,)", "expected a type"),
         (
             "func.func @f(%a: tensor<f32>) {\n %0 = func.call @g(%a) : (tensor<f32>) -> tensor<i32>\n func.return\n}\n"
             "func.func private @g(%a: tensor<f32>) -> tensor<f32>",
@@ -120,6 +124,13 @@ def test_a_program_that_does_not_hold_together_is_refused(text: str, what: str) 
     with pytest.raises(spmd.SpmdError) as refused:
         spmd.parse(text)
     assert what in str(refused.value)
+
+
+def test_a_function_that_does_not_end_is_refused_where_it_stops() -> None:
+    (error,) = _errors(
+        "func.func @f(%a: tensor<f32>) {\n stablehlo.abs %a : tensor<f32>\n stablehlo.abs %a : tensor<f32>\n}"
+    )
+    assert error.location.line == 3
 
 
 def test_ops_of_unknown_dialects_pass_and_what_is_inside_them_does_not() -> None:

@@ -91,14 +91,15 @@ class FunctionForm(_Whole):
         found: list[tuple[str, t.Type]] = []
         attributes: list[DictAttr] = []
         named = parser.tokens[parser.position][:1] == "%"
-        while not parser.take(")"):
+        more = not parser.take(")")
+        while more:
             found.append(parser.argument() if named else ("", parser.type()))
             attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
             if parser.tokens[parser.position][:3] == "loc":
                 parser.location()
-            if not parser.take(","):
+            more = parser.take(",")
+            if not more:
                 parser.expect(")")
-                break
         return found, attributes, named
 
     def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
@@ -106,12 +107,13 @@ class FunctionForm(_Whole):
             results.append(parser.type())
             return
         parser.position += 1
-        while not parser.take(")"):
+        more = not parser.take(")")
+        while more:
             results.append(parser.type())
             attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
-            if not parser.take(","):
+            more = parser.take(",")
+            if not more:
                 parser.expect(")")
-                break
 
     def print(self, printer: Printer, op: Op) -> str:
         if not isinstance(op, Function) or len(op.regions) != 1 or op.operands or op.results:
