@@ -40,7 +40,7 @@ RAGGED_DOT = define(
         attribute("ragged_dot_dimension_numbers", kinds.struct(RaggedDotDimensionNumbers)),
         attribute("precision_config", _PRECISION_CONFIG, optional=True),
     ],
-    results=[result("result", kinds.ANY_TENSOR)],
+    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     traits=["pure"],
 )
 

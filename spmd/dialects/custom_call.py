@@ -60,7 +60,9 @@ def _layout_fault(types: Sequence[Type], layouts: Sequence[np.ndarray[Any, Any]]
     if len(types) != len(layouts):
         return f"{len(layouts)} layouts for {len(types)} values"
     for type, layout in zip(types, layouts, strict=True):
-        order = layout.ravel().tolist()
+        if layout.ndim != 1:
+            return f"a layout of shape {dims(layout.shape)}, not a list"
+        order = layout.tolist()
         shape = shape_of(type)
         if isinstance(type, UnrankedTensorType):
             continue

@@ -12,8 +12,9 @@ from spmd.dialects.kinds import (
     ANY_TYPE,
     ELEMENTS,
     I64,
+    STATIC_TENSOR,
     STRING,
-    TENSOR,
+    TypeSet,
     integer_enum,
     struct,
 )
@@ -27,9 +28,15 @@ SHARDING_PER_VALUE = struct(sdy.ShardingPerValue)
 AXIS_LIST = struct(sdy.AxisRefList)
 AXIS_LISTS = struct(sdy.ListOfAxisRefLists)
 
+_RANKED = TypeSet("ranked tensor", lambda type: isinstance(type, TensorType))
 
-def _same_as_operand(op: Op) -> list[Type]:
-    return [op.operands[0].type]
+
+def _as_operand(declared: OpDef) -> None:
+    """The result has exactly the operand's type: a dynamic size, a bound or an encoding is neither lost nor won."""
+    declared.infer(lambda op: [op.operands[0].type])
+    declared.constraint("", "the result has the operand's type", on_results=True)(
+        lambda op: None if op.result.type is op.operands[0].type else f"{op.result.type} and {op.operands[0].type}"
+    )
 
 
 MESH = define(
@@ -79,7 +86,7 @@ def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
         assembly="$input $sharding attr-dict `:` type($result)",
         traits=("same_type", *traits),
     )
-    made.infer(_same_as_operand)
+    _as_operand(made)
     return made
 
 
@@ -113,7 +120,7 @@ MANUAL_COMPUTATION = define(
 
 SHARDING_GROUP = define(
     "sdy.sharding_group",
-    operands=[operand("input", TENSOR)],
+    operands=[operand("input", _RANKED)],
     attributes=[attribute("group_id", I64)],
     assembly="$input `group_id` `` `=` `` $group_id attr-dict `:` type($input)",
 )
@@ -121,7 +128,7 @@ SHARDING_GROUP = define(
 CONSTANT = define(
     "sdy.constant",
     attributes=[attribute("value", ELEMENTS)],
-    results=[result("output")],
+    results=[result("output", STATIC_TENSOR)],
     assembly="custom<Constant>",
     traits=("pure",),
 )
@@ -140,7 +147,7 @@ DATA_FLOW_EDGE = define(
     assembly="$input (`sharding` `` `=` `` $sharding^)? attr-dict `:` type($result)",
     traits=("same_type",),
 )
-DATA_FLOW_EDGE.infer(_same_as_operand)
+_as_operand(DATA_FLOW_EDGE)
 
 FUNC_DATA_FLOW_EDGE = define(
     "sdy.func_data_flow_edge",
@@ -149,7 +156,7 @@ FUNC_DATA_FLOW_EDGE = define(
     assembly="$operand attr-dict `:` type($result)",
     traits=("same_type",),
 )
-FUNC_DATA_FLOW_EDGE.infer(_same_as_operand)
+_as_operand(FUNC_DATA_FLOW_EDGE)
 
 
 @DATA_FLOW_EDGE.constraint("static shape", "the result has a static shape")
@@ -161,16 +168,16 @@ def _(op: Op) -> str | None:
 
 PROPAGATION_BARRIER = define(
     "sdy.propagation_barrier",
-    operands=[operand("input")],
+    operands=[operand("input", _RANKED)],
     attributes=[attribute("allowed_direction", PROPAGATION_DIRECTION)],
-    results=[result("result")],
+    results=[result("result", _RANKED)],
     assembly=(
         "$input `allowed_direction` `` `=` `` custom<PropagationDirection>($allowed_direction)"
         " attr-dict `:` type($input)"
     ),
     traits=("pure", "same_type"),
 )
-PROPAGATION_BARRIER.infer(_same_as_operand)
+_as_operand(PROPAGATION_BARRIER)
 
 
 @PROPAGATION_BARRIER.constraint("direction", "the direction is not BOTH")
@@ -226,7 +233,7 @@ def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
         assembly=assembly + " $tensor `out_sharding` `` `=` `` $out_sharding attr-dict `:` type($result)",
         traits=("same_type",),
     )
-    made.infer(_same_as_operand)
+    _as_operand(made)
     return made
 
 

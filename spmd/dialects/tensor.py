@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from spmd.dialects.checks import element_of, listed, same_shape
 from spmd.dialects.core import define, operand, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
+from spmd.ir import Op
 from spmd.types import INDEX, TensorType, UnrankedTensorType
 
 _INDEX = TypeSet("index", lambda type: type is INDEX)
@@ -14,7 +16,7 @@ DIM = define(
     "tensor.dim",
     operands=[operand("source", _SHAPED), operand("index", _INDEX)],
     results=[result("result", _INDEX)],
-    assembly="$source `,` $index attr-dict `:` type($source)",
+    assembly="attr-dict $source `,` $index `:` type($source)",
     traits=["pure"],
 )
 
@@ -49,6 +51,37 @@ CAST = define(
     assembly="$source attr-dict `:` type($source) `to` type($dest)",
     traits=["pure"],
 )
+
+
+@DIM.constraint("", "the source has dimensions")
+def _(op: Op) -> str | None:
+    source = op.operands[0].type
+    return str(source) if isinstance(source, TensorType) and not source.rank else None
+
+
+@EXTRACT.constraint("", "there is an index for each dimension")
+def _(op: Op) -> str | None:
+    rank, given = op.operands[0].tensor.rank, len(op.operands) - 1
+    return None if rank == given else f"{given} for {op.operands[0].type}"
+
+
+@FROM_ELEMENTS.constraint(
+    "", "elements have the result's element type, and there are as many as it has", on_results=True
+)
+def _(op: Op) -> str | None:
+    made = op.result.tensor
+    sound = made.is_static and made.size == len(op.operands)
+    if sound and all(type is made.element_type for type in op.operand_types):
+        return None
+    return f"{listed(op.operand_types)} for {made}"
+
+
+@CAST.constraint("", "source and dest have one element type and compatible shapes", on_results=True)
+def _(op: Op) -> str | None:
+    source, target = op.operands[0].type, op.result.type
+    sound = element_of(source) is element_of(target) and same_shape(source, target) is None
+    return None if sound else f"{source} and {target}"
+
 
 DIM.infer(lambda op: [INDEX])
 RANK.infer(lambda op: [INDEX])

@@ -98,6 +98,17 @@ def test_chlo_broadcasts_as_numpy_does(left: str, right: str, found: str) -> Non
          "(tensor<2xf32>) -> tensor<2xf32>", "dictionary"),
         ("%a: tensor<f32>", "%0 = stablehlo.exponential %a {result_accuracy = #stablehlo.result_accuracy<atol = 1.0, "
          "ulps = 0, rtol = 0.0, mode = #stablehlo.result_accuracy_mode<DEFAULT>>} : tensor<f32>", "tolerances"),
+        ("%a: tensor<2xf32>", "%0 = stablehlo.custom_call @f(%a) {operand_layouts = [dense<0> : tensor<1xindex>], "
+         "result_layouts = [dense<0> : tensor<index>]} : (tensor<2xf32>) -> tensor<2xf32>", "not a list"),
+        ("%a: tensor<*xf32>", "%0 = chlo.erf %a : tensor<*xf32> -> tensor<2xf32>", "all ranked, or all unranked"),
+        ("%a: tensor<*xf32>, %b: tensor<2xf32>", "%0 = chlo.zeta %a, %b : tensor<*xf32>, tensor<2xf32> -> "
+         "tensor<2xf32>", "all ranked, or all unranked"),
+        ("%a: tensor<f32>, %i: index", "%0 = tensor.dim %a, %i : tensor<f32>", "the source has dimensions"),
+        ("%a: tensor<2xi32>, %i: index", "%0 = tensor.extract %a[%i, %i] : tensor<2xi32>", "an index for each"),
+        ("%i: index", "%0 = tensor.from_elements %i, %i : tensor<3xindex>", "as many as it has"),
+        ("%i: i32", "%0 = tensor.from_elements %i : tensor<1xindex>", "the result's element type"),
+        ("%a: tensor<?x2xf32>", "%0 = tensor.cast %a : tensor<?x2xf32> to tensor<3x3xf32>", "compatible shapes"),
+        ("%a: tensor<?xf32>", "%0 = tensor.cast %a : tensor<?xf32> to tensor<3xf64>", "one element type"),
         ("%a: index, %b: i32", '%0 = "arith.addi"(%a, %b) : (index, i32) -> index', "one type"),
         ("%a: tensor<2xf32>, %b: tensor<3xf32>", '"check.expect_eq"(%a, %b) : (tensor<2xf32>, tensor<3xf32>) -> ()',
          "one type"),

@@ -94,6 +94,10 @@ _WRONG = {
     " (%p: tensor<2xf32>) {\nsdy.return %p : tensor<2xf32>\n} : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": (
         "manual axes must come before free ones"
     ),
+    'func.func @f(%a: tensor<4xf32>) {\n%b = "sdy.propagation_barrier"(%a) {allowed_direction = 1 : i32} : '
+    "(tensor<4xf32>) -> tensor<?xf32>\nreturn\n}": "has the operand's type",
+    'func.func @f(%a: tensor<4xf32>) {\n%b = "sdy.named_computation"(%a) <{name = "n"}> ({\n'
+    "^bb0(%x: tensor<4xf32>):\n}) : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": "ends with sdy.return, got nothing",
     "func.func @f(%a: tensor<4xf32>) {\n%b = stablehlo.sine %a {sdy.sharding_rule = "
     "#sdy.op_sharding_rule<([i])->([j]) {i=4, j=4} reduction={j}>} : tensor<4xf32>\nreturn\n}": "is in a result",
     "func.func @f(%a: tensor<4xf32>) {\n%b = stablehlo.sine %a {sdy.sharding_rule = "
