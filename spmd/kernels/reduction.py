@@ -7,7 +7,7 @@ the specification's own example where there are few, in a tree of neighbours whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -23,6 +23,8 @@ Array = np.ndarray[Any, Any]
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
+#: Elements that are combined in the specification's own order where the order shows.
+FEW = 16
 _FEW_SLABS = 128
 #: Rows of at most this many elements, if there are many, are searched side by side.
 _SHORT_ROW, _MANY_ROWS, _ROWS_AT_A_TIME = 24, 1024, 8192
@@ -87,10 +89,13 @@ def _monoid_reduction(
     op: Op, index: int, monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int]
 ) -> Callable[[Array, Array], Array]:
     """Function of (operand, initial value): converts, reduces, combines with the initial value, rounds once."""
-    run, ufunc = reducer(monoid, shape, dimensions), monoid.ufunc
+    ufunc = monoid.ufunc
     convert = _widening(op.operands[index], monoid)
     target = op.results[index].tensor.dtype
     neutral = is_identity(op.operands[len(op.results) + index], monoid)
+    if monoid.rounds and prod(shape[axis] for axis in dimensions) <= FEW and not (monoid.direct and neutral):
+        return _slab_by_slab(monoid, shape, dimensions, target)
+    run = reducer(monoid, shape, dimensions)
     if convert is None and neutral and monoid.compute == target:
         return lambda operand, init: run(operand)
 
@@ -101,6 +106,32 @@ def _monoid_reduction(
         return np.asarray(total).astype(target, copy=False)
 
     return call
+
+
+def _slab_by_slab(
+    monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int], target: np.dtype[Any]
+) -> Callable[[Array, Array], Array]:
+    """Few elements a result: from the initial value on, in row-major order."""
+    kept = [axis for axis in range(len(shape)) if axis not in dimensions]
+    order, kept_shape = [*sorted(dimensions), *kept], tuple(shape[axis] for axis in kept)
+    slabs = prod(shape[axis] for axis in dimensions)
+
+    def call(operand: Array, init: Array) -> Array:
+        total = np.broadcast_to(init, kept_shape).astype(monoid.compute)
+        stack = operand.transpose(order).reshape(slabs, *kept_shape).astype(monoid.compute, copy=False)
+        return fold_in_order(monoid, total, stack).astype(target, copy=False)
+
+    return call
+
+
+def fold_in_order(monoid: Monoid, total: Array, parts: Iterable[Array]) -> Array:
+    """`total`, which is overwritten, with one part after another; each step is rounded as the region rounds it."""
+    narrow, compute = monoid.element.dtype, monoid.compute
+    for index, part in enumerate(parts):
+        if index and narrow != compute:
+            total = total.astype(narrow).astype(compute)
+        monoid.ufunc(total, part, out=total)
+    return total
 
 
 def _widening(operand: Value, monoid: Monoid) -> Callable[[Array], Array] | None:

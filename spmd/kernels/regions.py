@@ -79,6 +79,11 @@ class Monoid:
         return self.compute == self.element.dtype
 
     @property
+    def rounds(self) -> bool:
+        """Whether the order of its operands shows in the result."""
+        return self.kind in ("add", "multiply") and self.compute.kind in "fc"
+
+    @property
     def idempotent(self) -> bool:
         return self.kind in ("maximum", "minimum", "and", "or") or (self.element.is_boolean and self.kind != "xor")
 

@@ -14,11 +14,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
-from spmd.kernels.reduction import applying, is_identity
+from spmd.kernels.reduction import FEW, applying, fold_in_order, is_identity
 from spmd.kernels.regions import Monoid, monoids_of
 
 Array = np.ndarray[Any, Any]
@@ -29,8 +30,8 @@ Combine = Callable[..., tuple[Array, ...]]
 _BLOCK = 512
 #: Elements that make a running total's row worth a call.
 _WIDE = 256
-#: Elements of a window that are added up in the specification's own order.
-_FEW = 16
+#: Elements of all windows together that are as well added up in the specification's own order.
+_SMALL = 4096
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,11 @@ def _monoid_windows(
     ufunc, compute = monoid.ufunc, monoid.compute
     running = windows.running_axis()
     in_order = running is not None and not running[1] and monoid.direct and neutral
-    if _rounds(monoid) and prod(windows.sizes) <= _FEW and not in_order:
-        return _place_by_place(windows, monoid, dtype, neutral)
+    if monoid.rounds and not in_order:
+        if prod(windows.sizes) <= FEW:
+            return _place_by_place(windows, monoid, dtype, neutral)
+        if prod(windows.sizes) * prod(windows.counts) <= _SMALL:
+            return _all_at_once(windows, monoid, dtype)
     if running is not None and (neutral or monoid.idempotent):
         total = _running_total(monoid, *running)
 
@@ -186,27 +190,37 @@ def _monoid_windows(
     return call
 
 
-def _rounds(monoid: Monoid) -> bool:
-    """Whether the order of its operands shows in the result."""
-    return monoid.kind in ("add", "multiply") and monoid.compute.kind in "fc"
-
-
 def _place_by_place(
     windows: Windows, monoid: Monoid, dtype: np.dtype[Any], neutral: bool
 ) -> Callable[[Array, Array], Array]:
     """Few elements a window: in row-major order, each step rounded to the element type as the region rounds it."""
-    ufunc, compute, narrow = monoid.ufunc, monoid.compute, monoid.element.dtype
-    pad, places = windows.pad(), windows.places()
+    compute = monoid.compute
+    pad, places, counts = windows.pad(), windows.places(), windows.counts
+    first = 1 if neutral else 0
 
     def call(operand: Array, init: Array) -> Array:
         start = init.astype(compute)
         array = pad(operand.astype(compute, copy=False), start)
-        total = array[places[0]].copy() if neutral else ufunc(start, array[places[0]])
-        for place in places[1:]:
-            if narrow != compute:
-                total = total.astype(narrow).astype(compute)
-            ufunc(total, array[place], out=total)
-        return total.astype(dtype, copy=False)
+        total = array[places[0]].copy() if neutral else np.broadcast_to(start, counts).copy()
+        return fold_in_order(monoid, total, (array[place] for place in places[first:])).astype(dtype, copy=False)
+
+    return call
+
+
+def _all_at_once(windows: Windows, monoid: Monoid, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
+    """The same for few small windows: all their elements side by side, accumulated in the element type itself."""
+    element, pad, counts, size = monoid.element.dtype, windows.pad(), windows.counts, prod(windows.sizes)
+
+    def call(operand: Array, init: Array) -> Array:
+        array = pad(operand.astype(element, copy=False), init.astype(element))
+        between = [step * dilation for step, dilation in zip(array.strides, windows.window_dilations, strict=True)]
+        apart = [step * stride for step, stride in zip(array.strides, windows.strides, strict=True)]
+        held = as_strided(array, (*windows.sizes, *counts), (*between, *apart), writeable=False)
+        column = np.empty((1 + size, *counts), element)
+        column[0] = init
+        column[1:] = held.reshape(size, *counts)
+        total: Array = monoid.ufunc.accumulate(column, axis=0, dtype=element)[-1]
+        return total.astype(dtype)
 
     return call
 
@@ -314,7 +328,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
     dtypes = [argument.tensor.dtype for argument in op.regions[0].block.arguments[:count]]
     shape, pad = windows.counts, windows.pad()
     running = windows.running_axis()
-    if running is not None and running[1] and prod(windows.sizes) <= _FEW:
+    if running is not None and running[1] and prod(windows.sizes) <= FEW:
         running = None  # from the end on is not the order of the specification
     places = [] if running is not None else windows.places()
 
@@ -326,7 +340,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
             axis, backwards = running
             moved = tuple(np.moveaxis(operand, axis, 0)[:: -1 if backwards else 1] for operand in operands)
             ordered = tuple(np.moveaxis(part, axis, 0) for part in state)
-            if len(moved[0]) <= _FEW:
+            if len(moved[0]) <= FEW:
                 totals = _step_by_step(combine, tuple(part[0] for part in ordered), moved, captured)
             else:
                 totals = combine(*ordered, *scan(combine, moved, captured), *captured)

@@ -270,3 +270,26 @@ def test_what_is_reduced_is_not_written_over() -> None:
         }}"""
         _, kept = here(text, np.minimum(x, 50))
         np.testing.assert_allclose(kept, np.exp(np.minimum(x, 50)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply"])
+@pytest.mark.parametrize("element", ["f32", "f64", "f16", "bf16"])
+@pytest.mark.parametrize("axes", [[0], [1], [0, 2], [2, 1]])
+def test_few_floats_are_combined_in_order(name: str, element: str, axes: list[int]) -> None:
+    """From the initial value on, in row-major order, each step rounded as the region rounds it."""
+    dtype = ELEMENT_TYPES[element].dtype
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 5, 3)).astype(dtype)
+    init = np.asarray(1.25, dtype)
+    want = reduced_in_order(x, init, axes, name)
+    text = op(reduce_text(axes, monoid(name, element)), [x, init], (element, want.shape))
+    (got,) = here(text, x, init)
+    np.testing.assert_array_equal(got, want)
+
+
+def reduced_in_order(x: np.ndarray, init: np.ndarray, axes: list[int], name: str) -> np.ndarray:
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    total = np.full([x.shape[axis] for axis in kept], init)
+    for slab in x.transpose([*sorted(axes), *kept]).reshape(-1, *total.shape):
+        total = getattr(np, name)(total, slab)
+    return total

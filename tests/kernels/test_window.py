@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spmd.kernels.window import scan
+from spmd.types import ELEMENT_TYPES
 from tests.kernels.modules import assert_as_reference, dense, here, ints, monoid, op, region
 
 SOME = settings(max_examples=40, deadline=None, derandomize=True)
@@ -55,8 +56,6 @@ def test_reduce_window(body: str, element: str, init: int, data: st.DataObject) 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("element", ["i32", "f32", "bf16", "complex<f32>"])
 def test_running_totals(name: str, backwards: bool, axis: int, element: str) -> None:
-    from spmd.types import ELEMENT_TYPES
-
     if element.startswith("complex") and name in ("maximum", "minimum"):
         return
     dtype = ELEMENT_TYPES[element].dtype
@@ -156,3 +155,23 @@ def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -
         window_strides = {ints(strides)}, padding = {dense(padding)}}}>
         ({region(2, "f32", compare, "%p", "i1")[1:-1]}, {monoid(scatter, "f32")[1:-1]})"""
     assert_as_reference(op(text, arrays, ("f32", shape)), *arrays)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply"])
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("sizes", [(3, 2), (13, 13)])
+def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tuple[int, int]) -> None:
+    """From the initial value on, in row-major order, each step rounded as the region rounds it."""
+    dtype = ELEMENT_TYPES[element].dtype
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(12, 12)) if name == "add" else np.exp(rng.normal(size=(12, 12)) / 9)).astype(dtype)
+    arrays, padding = [x, np.asarray(1.0625, dtype)], [(4, 5), (6, 7)]
+    shape = [(12 + sum(pad) - size) // 5 + 1 for size, pad in zip(sizes, padding, strict=True)]
+    text = op(window_text(monoid(name, element), sizes, [5, 5], [1, 1], [1, 1], padding), arrays, (element, shape))
+    (got,) = here(text, *arrays)
+    padded = np.pad(x, padding, constant_values=arrays[1])
+    for place in np.ndindex(*shape):
+        total = arrays[1]
+        for inner in np.ndindex(*sizes):
+            total = getattr(np, name)(total, padded[place[0] * 5 + inner[0], place[1] * 5 + inner[1]])
+        assert got[place] == total
