@@ -1,8 +1,9 @@
 """Broadcasts left to NumPy.
 
 Pointwise kernels take operands of any shapes that broadcast together, so a pointwise step can read the operand of a
-broadcast_in_dim itself, with 1 for each new dimension. The broadcast then costs nothing, or a reshape, where a view of
-the whole shape costs some microseconds to make. At least one operand keeps the whole shape, which is the result's.
+broadcast_in_dim itself, with 1 for each new dimension behind others. The broadcast then costs nothing, or a reshape,
+where a view of the whole shape costs some microseconds to make. At least one operand keeps the whole shape, which is
+the result's.
 """
 
 from __future__ import annotations
@@ -38,13 +39,10 @@ def _narrowed(step: Step, narrow: dict[Value, Value]) -> list[Step]:
     shape = _narrow_shape(step.op)
     if shape is None:
         return []
-    known = narrow.get(source, source)
-    if known.tensor.shape in (shape, ()):
-        narrow[result] = known
-        return []
-    if source.tensor.shape == shape:
-        narrow[result] = source
-        return []
+    for known in (narrow.get(source, source), source):
+        if _stands_for(known.tensor.shape, shape):
+            narrow[result] = known
+            return []
     value = NumberedValue(source.tensor.with_shape(shape), step.op, 0)
     narrow[result] = value
     return [Step(step.op, Kernel(lambda array: array.reshape(shape), aliases=(0,)), [source], [value])]
@@ -64,6 +62,11 @@ def _narrow_shape(op: Op) -> tuple[int | None, ...] | None:
     for dimension, size in zip(dimensions, operand.static_shape, strict=True):
         shape[dimension] = size
     return tuple(shape)
+
+
+def _stands_for(shape: tuple[int | None, ...], narrow: tuple[int | None, ...]) -> bool:
+    """Whether an array of `shape` broadcasts like one of `narrow`: NumPy puts dimensions of 1 in front by itself."""
+    return shape == () or (1,) * (len(narrow) - len(shape)) + shape == narrow
 
 
 def _narrow_inputs(step: Step, narrow: dict[Value, Value]) -> list[Value]:

@@ -130,12 +130,10 @@ def _fusible_shape(step: Step) -> tuple[int, ...] | None:
 
 
 def _spreads(shape: tuple[int, ...] | None, whole: tuple[int, ...]) -> bool:
-    """Whether an operand of `shape` broadcasts to `whole` (rank 0, or 1 in some dimensions)."""
-    if shape is None:
+    """Whether an operand of `shape` broadcasts to `whole` as NumPy has it."""
+    if shape is None or len(shape) > len(whole):
         return False
-    return shape == () or (
-        len(shape) == len(whole) and all(size in (1, full) for size, full in zip(shape, whole, strict=True))
-    )
+    return all(size in (1, full) for size, full in zip(reversed(shape), reversed(whole), strict=False))
 
 
 def _fused_step(group: _Group, needed: list[Value]) -> Step:
@@ -228,7 +226,7 @@ def _blocked(
     size = prod(shape)
     flat_cuts: list[_Cut] = [(cut, extents, ()) for cut, extents in _cuts((size,))]
     cuts: list[_Cut] = [
-        (cut, extents, tuple((index, _narrow_cut(cut, sizes)) for index, sizes in narrow.items()))
+        (cut, extents, tuple((index, _narrow_cut(cut, sizes, len(shape))) for index, sizes in narrow.items()))
         for cut, extents in _cuts(shape)
     ]
     flat_largest, shaped_largest = _largest((size,)), _largest(shape)
@@ -270,11 +268,11 @@ def _cuts(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[int, 
             yield (*lead, slice(start, stop)), (stop - start, *inner)
 
 
-def _narrow_cut(cut: tuple[Any, ...], sizes: tuple[int, ...]) -> tuple[Any, ...]:
-    """The part of an array of `sizes` that broadcasts to block `cut`: all of a dimension of size 1."""
+def _narrow_cut(cut: tuple[Any, ...], sizes: tuple[int, ...], rank: int) -> tuple[Any, ...]:
+    """The part of an array of `sizes` that broadcasts to block `cut` of `rank` dimensions: all where the size is 1."""
     return tuple(
         index if size != 1 else 0 if isinstance(index, int) else slice(None)
-        for index, size in zip(cut, sizes, strict=False)
+        for index, size in zip(cut[rank - len(sizes) :], sizes, strict=False)
     )
 
 

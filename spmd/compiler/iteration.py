@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 #: NumPy's own buffer, the shortest rows that are worth a call each, and the buffer for shorter ones, in elements.
 _USUAL, _ROW, _SMALL = 8192, 512, 2048
 #: Elements of a result from which setting the buffer, some microseconds, is worth it.
-_WORTH_ROWS, _WORTH_COPIES = 1 << 16, 1 << 18
+_WORTH = 1 << 18
 
 
 def walk_rows(steps: list[Step]) -> list[Step]:
@@ -56,11 +56,9 @@ def with_buffer(call: Callable[..., Any], whole: Shape, operands: Sequence[Shape
 def _buffer(whole: Shape, operands: Sequence[Shape]) -> int | None:
     """The buffer's elements; None for NumPy's own."""
     row = min((_row(whole, shape) for shape in operands if shape not in ((), whole)), default=_USUAL)
-    if row >= _USUAL:
+    if row >= _USUAL or prod(whole) < _WORTH:
         return None
-    if row >= _ROW:
-        return _ROW if prod(whole) >= _WORTH_ROWS else None
-    return _SMALL if prod(whole) >= _WORTH_COPIES else None
+    return _ROW if row >= _ROW else _SMALL
 
 
 def _row(whole: Shape, narrow: Shape) -> int:

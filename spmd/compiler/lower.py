@@ -22,6 +22,7 @@ from spmd.compiler.fuse import fuse
 from spmd.compiler.inline import inline
 from spmd.compiler.iteration import walk_rows
 from spmd.compiler.options import Options
+from spmd.compiler.order import read_first
 from spmd.compiler.simplify import CONSTANT, simplify
 from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.unroll import unroll
@@ -99,7 +100,8 @@ class Lowering:
             else:
                 plan.steps.append(self._step(op))
         if self.options.fuse and self.options.watch is None:
-            plan.steps = walk_rows(fuse(leave_broadcasts(plan.steps, plan.results), plan.results))
+            steps = read_first(leave_broadcasts(plan.steps, plan.results), plan.results)
+            plan.steps = walk_rows(fuse(steps, plan.results))
         plan_buffers(plan, donated)
         return plan
 

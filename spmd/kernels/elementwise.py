@@ -26,11 +26,13 @@ from spmd.kernels.pointwise import (
     is_narrow_float,
     is_sub_byte,
     keep,
+    larger,
     look_up,
     never_zero,
     pointwise,
     real_binary,
     real_unary,
+    smaller,
     tabulated,
     unsupported,
     widened,
@@ -130,8 +132,8 @@ BINARY: dict[str, Function] = {
     "stablehlo.divide": Function(
         np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
-    "stablehlo.maximum": Function(on_float.maximum, np.maximum, np.maximum, np.maximum, np.logical_or, np.maximum),
-    "stablehlo.minimum": Function(on_float.minimum, np.minimum, np.minimum, np.minimum, np.logical_and, np.minimum),
+    "stablehlo.maximum": Function(on_float.maximum, np.maximum, larger, larger, np.logical_or, np.maximum),
+    "stablehlo.minimum": Function(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
     "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, np.power),
@@ -191,14 +193,14 @@ def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
 
 def _extremum(name: str, element: t.ElementType, operands: Sequence[Value]) -> Call | None:
     """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
-    bare = np.maximum if name == "stablehlo.maximum" else np.minimum
+    bare = larger if name == "stablehlo.maximum" else smaller
     for position, operand in enumerate(operands):
         constant = constant_of(operand)
         if constant is None:
             continue
         if constant.all():
             return bare
-        if bare is np.maximum and not constant.any() and not np.signbit(constant).any():
+        if bare is larger and not constant.any() and not np.signbit(constant).any():
             if not on_float.second_zero_wins(element.dtype):
                 return on_float.maximum_with_zero
             return bare if position == 1 else on_float.maximum_of_zero_and

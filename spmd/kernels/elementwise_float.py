@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.kernels.pointwise import Array, keep
+from spmd.kernels.pointwise import Array, keep, larger, smaller
 
 _BITS: dict[np.dtype[Any], type] = {
     np.dtype(np.float32): np.uint32,
@@ -30,18 +30,18 @@ def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
     np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
     where `and` of the bits is +0.
     """
-    one = np.maximum(x, y)
+    one = larger(x, y)
     if one.size <= _SMALL and np.count_nonzero(one) == one.size:
         return keep(one, out)
-    return _combine(np.bitwise_and, one, np.maximum(y, x), out)
+    return _combine(np.bitwise_and, one, larger(y, x), out)
 
 
 def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
     """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
-    one = np.minimum(x, y)
+    one = smaller(x, y)
     if one.size <= _SMALL and np.count_nonzero(one) == one.size:
         return keep(one, out)
-    return _combine(np.bitwise_or, one, np.minimum(y, x), out)
+    return _combine(np.bitwise_or, one, smaller(y, x), out)
 
 
 def _combine(function: np.ufunc, one: Any, other: Any, out: Array | None) -> Any:
@@ -54,29 +54,30 @@ def _combine(function: np.ufunc, one: Any, other: Any, out: Array | None) -> Any
 
 def maximum_with_zero(x: Any, y: Any, out: Array | None = None) -> Any:
     """`maximum` where one operand is +0 throughout: the result is never -0."""
-    result = np.maximum(x, y, out=out)
+    result = larger(x, y, out=out)
     return np.add(result, _ZERO[x.dtype], out=result if result.ndim else None)
 
 
 def maximum_of_zero_and(x: Any, y: Any, out: Array | None = None) -> Any:
     """`maximum` with its operands exchanged, for a NumPy of `second_zero_wins`: `x` is +0 throughout."""
-    return np.maximum(y, x, out=out)
+    return larger(y, x, out=out)
 
 
 @cache
 def second_zero_wins(dtype: np.dtype[Any]) -> bool:
     """Whether NumPy's maximum of -0 and a second operand of +0 is +0 here, as x86's own instruction has it.
 
-    IEEE 754 leaves the sign to the implementation; vectors, their remainders and strided loops are all tried.
+    IEEE 754 leaves the sign to the implementation; vectors, their remainders, rows and strided loops are all tried.
     """
     zero = dtype.type(0)
-    minus = (np.full(size, -0.0, dtype)[::step] for size in (1, 2, 3, 5, 9, 17, 33, 70, 131) for step in (1, 2))
-    return not any(np.signbit(np.maximum(zeros, zero)).any() for zeros in minus)
+    sizes = (1, 2, 3, 5, 9, 17, 33, 70, 131, 1 << 15)
+    minus = (np.full(size, -0.0, dtype)[::step] for size in sizes for step in (1, 2))
+    return not any(np.signbit(larger(zeros, zero)).any() for zeros in minus)
 
 
 def clamp(low: Any, x: Any, high: Any, out: Array | None = None) -> Any:
     """minimum(maximum(x, low), high) for types without NaN or signed zero to settle."""
-    return np.minimum(np.maximum(x, low), high, out=out)
+    return smaller(larger(x, low), high, out=out)
 
 
 def sign(x: Any, out: Array | None = None) -> Any:

@@ -319,3 +319,35 @@ func.func @main(%p: tensor<40x50xi1>, %x: {whole}, %y: {whole}) -> ({whole}, {wh
     first, second = spmd.compile(spmd.parse(text))(p, x, y)
     np.testing.assert_array_equal(first, np.where(p, x, y))
     np.testing.assert_array_equal(second, np.where(p, y, x))
+
+
+def test_what_only_reads_a_value_runs_before_what_can_be_written_over_it() -> None:
+    text = _program(
+        """
+  %zero = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %y = stablehlo.negate %x : tensor<8xf32>
+  %m = stablehlo.maximum %y, %zero : tensor<8xf32>
+  %s = stablehlo.sine %m : tensor<8xf32>
+  %p = stablehlo.compare GT, %y, %zero : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+  %r = stablehlo.select %p, %s, %zero : tensor<8xi1>, tensor<8xf32>"""
+    )
+    names = [name.removeprefix("stablehlo.") for name in _step_names(text)]
+    assert names == ["negate", "compare", "maximum", "sine", "select"]
+    x = np.linspace(-3, 3, 8, dtype=np.float32)
+    (result,) = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_array_equal(result, np.where(x < 0, np.sin(-x), 0))
+
+
+def test_what_needs_a_later_value_stays_behind_it() -> None:
+    text = _program(
+        """
+  %zero = stablehlo.constant dense<0.0> : tensor<8xf32>
+  %y = stablehlo.negate %x : tensor<8xf32>
+  %m = stablehlo.maximum %y, %zero : tensor<8xf32>
+  %p = stablehlo.compare EQ, %y, %m : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xi1>
+  %r = stablehlo.select %p, %m, %x : tensor<8xi1>, tensor<8xf32>"""
+    )
+    names = [name.removeprefix("stablehlo.") for name in _step_names(text)]
+    assert names == ["negate", "maximum", "compare", "select"]
+    x = np.linspace(-3, 3, 8, dtype=np.float32)
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(x)[0], np.abs(x))

@@ -319,3 +319,27 @@ func.func @main(%p: tensor<5x1000xi1>, %x: {tensor}) -> {tensor} {{
     zeros = np.zeros_like(x)
     expected = np.where(p, zeros, x) if zero_when == "true" else np.where(p, x, zeros)
     assert spmd.compile(module)(p, x)[0].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("element", ["f32", "f64", "i32", "ui8"])
+@pytest.mark.parametrize("size", [100, 8192, 3 * 8192 + 77])
+@pytest.mark.parametrize("first", [True, False])
+def test_extremum_of_an_array_and_a_scalar_of_any_size(name: str, element: str, size: int, first: bool) -> None:
+    dtype = np.dtype({"f32": "f4", "f64": "f8", "i32": "i4", "ui8": "u1"}[element])
+    random = np.random.default_rng(size)
+    x = random.integers(0, 200, size).astype(dtype)
+    scalar = dtype.type(100)
+    if dtype.kind == "f":
+        x[::7], x[1::7], x[2::7], scalar = np.nan, -0.0, 0.0, dtype.type(0)
+    tensor, both = f"tensor<{size}x{element}>", "%b, %x" if first else "%x, %b"
+    text = f"""func.func @main(%x: {tensor}, %s: tensor<{element}>) -> {tensor} {{
+  %b = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<{element}>) -> {tensor}
+  %r = stablehlo.{name} {both} : {tensor}
+  return %r : {tensor}
+}}"""
+    (result,) = spmd.compile(spmd.parse(text))(x, scalar)
+    np.testing.assert_array_equal(result, getattr(np, name)(x, scalar))
+    if dtype.kind == "f":  # IEEE 754: -0 is below +0
+        zeros = result[x == 0]
+        assert np.array_equal(np.signbit(zeros), np.signbit(x[x == 0]) & (name == "minimum"))
