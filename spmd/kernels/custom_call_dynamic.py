@@ -15,6 +15,7 @@ from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, Region, copy_block
 from spmd.kernels.core import Context, Kernel, make_kernel
 from spmd.kernels.custom_call import call_attributes, target
+from spmd.kernels.sort import first_in_order
 from spmd.types import TensorType
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +79,32 @@ def dynamic_top_k(op: Op, context: Context) -> Kernel:
             types,
             {"k": int(k)},
             definition=OPS["chlo.top_k"],
+            location=op.location,
+        )
+        return make_kernel(static, context).call
+
+    return _by_parameters(made, 1)
+
+
+@target("stablehlo.dynamic_approx_top_k")
+def dynamic_approx_top_k(op: Op, context: Context) -> Kernel:
+    """ApproxTopK, its k the operand after the initial values."""
+    return _by_parameters(lambda k: first_in_order(op, context, int(k)), 2 * len(op.results))
+
+
+@target("stablehlo.dynamic_rng_bit_generator")
+def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
+    """rng_bit_generator, the shape of its output the second operand."""
+    algorithm = call_attributes(op)["rng_algorithm"]
+
+    def made(shape: Any) -> Callable[..., Any]:
+        state, output = (value.tensor for value in op.results)
+        static = Op(
+            "stablehlo.rng_bit_generator",
+            op.operands[:1],
+            [state, output.with_shape(tuple(shape.tolist()))],
+            {"rng_algorithm": algorithm},
+            definition=OPS["stablehlo.rng_bit_generator"],
             location=op.location,
         )
         return make_kernel(static, context).call

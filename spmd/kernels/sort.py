@@ -294,8 +294,12 @@ def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Ar
 @target("ApproxTopK")
 def approximate_top_k(op: Op, context: Context) -> Kernel:
     """The exact first `top_k` of each operand in the order of the called comparator; initial values are not needed."""
-    config = call_attributes(op)["backend_config"]
-    count, dimension = int(config["top_k"]), int(config["reduction_dim"])
+    return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
+
+
+def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Any]:
+    """Function of the operands of a call like ApproxTopK: the first `count` of those that are sorted."""
+    dimension = int(call_attributes(op)["backend_config"]["reduction_dim"])
     operands = op.operands[: len(op.results)]
     comparator = context.lookup(op["called_computations"][0], op)
     ordered = Op(
@@ -314,4 +318,4 @@ def approximate_top_k(op: Op, context: Context) -> Kernel:
         results = by_order(*arrays[: len(operands)])
         return results[first] if len(operands) == 1 else tuple(result[first] for result in results)
 
-    return Kernel(call)
+    return call

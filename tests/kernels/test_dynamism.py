@@ -171,6 +171,7 @@ EXPORTED: dict[str, str] = {
     "linear system": "np.linalg.solve(x @ x.T + 9 * np.eye(x.shape[0]), x)",
     "singular values": "np.linalg.svd(x, compute_uv=False)",
     "random": "x + jax.random.uniform(jax.random.PRNGKey(0), x.shape)",
+    "random bits": "x + jax.random.uniform(jax.random.key(0, impl='rbg'), x.shape)",
 }
 
 
@@ -212,3 +213,44 @@ def test_top_k_of_a_number_that_is_a_value() -> None:
         values, places = here(text, x, np.int32(k))
         np.testing.assert_array_equal(places, np.argsort(-x, 1, kind="stable")[:, :k])
         np.testing.assert_array_equal(values, -np.sort(-x, 1)[:, :k])
+
+
+def test_approximate_top_k_of_a_number_that_is_a_value() -> None:
+    text = """
+    func.func @above(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>) -> tensor<i1> {
+      %c = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      return %c : tensor<i1>
+    }
+    func.func @main(%x: tensor<3x5xf32>, %k: tensor<i32>, %shape: tensor<2xi32>) -> (tensor<3x?xf32>, tensor<3x?xi32>) {
+      %i = stablehlo.iota dim = 1 : tensor<3x5xi32>
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %none = stablehlo.constant dense<-1> : tensor<i32>
+      %r:2 = stablehlo.custom_call @stablehlo.dynamic_approx_top_k(%x, %i, %low, %none, %k, %shape, %shape) {
+        called_computations = [@above], indices_of_shape_operands = dense<[5, 6]> : tensor<2xi64>,
+        mhlo.backend_config = {reduction_dim = 1 : i64, recall_target = 0.95 : f32}
+      } : (tensor<3x5xf32>, tensor<3x5xi32>, tensor<f32>, tensor<i32>, tensor<i32>, tensor<2xi32>, tensor<2xi32>)
+        -> (tensor<3x?xf32>, tensor<3x?xi32>)
+      return %r#0, %r#1 : tensor<3x?xf32>, tensor<3x?xi32>
+    }"""
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    for k in (1, 3):
+        values, places = here(text, x, np.int32(k), np.array([3, k], np.int32))
+        np.testing.assert_array_equal(places, np.argsort(-x, 1)[:, :k])
+        np.testing.assert_array_equal(values, -np.sort(-x, 1)[:, :k])
+
+
+def test_random_bits_of_a_shape_that_is_a_value() -> None:
+    call = """func.func @main(%s: tensor<2xui64>, %n: tensor<2xi32>) -> (tensor<2xui64>, tensor<?x4xui32>) {
+      %r:2 = stablehlo.custom_call @stablehlo.dynamic_rng_bit_generator(%s, %n)
+        {rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>}
+        : (tensor<2xui64>, tensor<2xi32>) -> (tensor<2xui64>, tensor<?x4xui32>)
+      return %r#0, %r#1 : tensor<2xui64>, tensor<?x4xui32>
+    }"""
+    static = """func.func @main(%s: tensor<2xui64>) -> (tensor<2xui64>, tensor<3x4xui32>) {
+      %r:2 = stablehlo.rng_bit_generator %s, algorithm = THREE_FRY
+        : (tensor<2xui64>) -> (tensor<2xui64>, tensor<3x4xui32>)
+      return %r#0, %r#1 : tensor<2xui64>, tensor<3x4xui32>
+    }"""
+    state = np.array([7, 11], np.uint64)
+    for got, want in zip(here(call, state, np.array([3, 4], np.int32)), here(static, state), strict=True):
+        np.testing.assert_array_equal(got, want)
