@@ -25,6 +25,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.order import read_first
 from spmd.compiler.simplify import CONSTANT, simplify
 from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.compiler.transposes import move_transposed
 from spmd.compiler.unroll import unroll
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
@@ -101,7 +102,7 @@ class Lowering:
                 plan.steps.append(self._step(op))
         if self.options.fuse and self.options.watch is None:
             steps = read_first(leave_broadcasts(plan.steps, plan.results), plan.results)
-            plan.steps = walk_rows(fuse(steps, plan.results))
+            plan.steps = walk_rows(fuse(move_transposed(steps, plan.results), plan.results))
         plan_buffers(plan, donated)
         return plan
 
