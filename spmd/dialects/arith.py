@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from spmd import types as t
 from spmd.dialects import kinds
-from spmd.dialects.checks import element_of, listed, same_shape, same_types
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.checks import element_of, equal, listed, same_shape, same_types
+from spmd.dialects.core import OPS, OpDef, attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet
 from spmd.dialects.shapes import with_element
 from spmd.ir import Op
@@ -29,7 +29,9 @@ _VALUE = _like("number", "i1", "signed", "index", "float")
 
 def _one_type(declared: OpDef) -> None:
     """Operands and the result have one type."""
-    declared.constraint("", "operands and the result have one type")(lambda op: same_types(*op.operand_types))
+    declared.constraint("", "operands and the result have one type", on_results=True)(
+        lambda op: equal(*op.operand_types, *op.result_types)
+    )
     declared.infers("", "operands and the result have one type")(lambda op: [op.operands[0].type])
 
 
@@ -97,6 +99,15 @@ for _name, _source, _target in (
         assembly="$in attr-dict `:` type($in) `to` type($out)",
         traits=["pure", "elementwise"],
     ).constraint("", "the result has the operand's shape", on_results=True)(_same_shape)
+
+
+def _indexed(op: Op) -> str | None:
+    elements = [element_of(type) for type in (op.operands[0].type, op.results[0].type)]
+    return None if elements.count(t.INDEX) == 1 else listed(elements)
+
+
+for _name in ("index_cast", "index_castui"):
+    OPS[f"arith.{_name}"].constraint("", "one of operand and result is of indices", on_results=True)(_indexed)
 
 CMPI = define(
     "arith.cmpi",

@@ -121,17 +121,13 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
     made.infers("", "the result has the operand's shape")(
         lambda op: [with_element(op.operands[0].type, I1) if results else op.operands[0].type]
     )
-    _ranked_alike(made)
-    return made
 
-
-def _ranked_alike(declared: OpDef) -> None:
-    """Elementwise ops do not tell a rank that their operands hide, nor hide one."""
-
-    @declared.constraint("", "operands and the result are all ranked, or all unranked", on_results=True)
+    @made.constraint("", "operand and result are both ranked, or both unranked", on_results=True)
     def _(op: Op) -> str | None:
         types = [*op.operand_types, *op.result_types]
         return None if len({isinstance(type, UnrankedTensorType) for type in types}) == 1 else listed(types)
+
+    return made
 
 
 def _binary(name: str, first: str, second: str, types: TypeSet, *, commutative: bool = False) -> OpDef:
@@ -144,7 +140,6 @@ def _binary(name: str, first: str, second: str, types: TypeSet, *, commutative: 
     )
     made.constraint("", f"{first}, {second} and the result have one type")(lambda op: same_types(*op.operand_types))
     made.infers("", f"{first}, {second} and the result have one type")(lambda op: [most_specific(op.operand_types)])
-    _ranked_alike(made)
     return made
 
 

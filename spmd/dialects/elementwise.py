@@ -130,7 +130,8 @@ def _types(op: Op) -> list[Type]:
 @ADD.constraint("C1", "type(lhs) = type(rhs) = type(result)")
 def _(op: Op) -> str | None:
     types = _types(op)
-    return same_shape(*types) if any(map(is_quantized, types)) else same_types(*types)
+    quantized = any(map(is_quantized, types))  # of whose elements the next constraints tell
+    return same_types(*(with_element(type, I1) for type in types)) if quantized else same_types(*types)
 
 
 @ADD.constraint("C2", "all of lhs, rhs and result are quantized, or none is")

@@ -201,6 +201,10 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
     `whole` names the operands of the full shape, `features` the label of each operand that has one entry a feature,
     `results` the labels of what the results are.
     """
+
+    def alike(op: Op) -> str | None:
+        return same_shape(*(op.operand(name).type for name in features))
+
     declared.constraint("C2", "all operands have one baseline_element_type")(
         lambda op: same_elements(*op.operand_types)
     )
@@ -211,10 +215,8 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
     declared.constraint("C1", "0 <= feature_index < rank(operand)")(
         lambda op: in_range([op["feature_index"]], op.operands[0].tensor.rank)
     )
-    if "mean" in features and len(whole) > 1:
-        declared.constraint("C4", f"{listed(features)} have the same shape")(
-            lambda op: same_shape(*(op.operand(name).type for name in features))
-        )
+    if len(whole) > 1:
+        declared.constraint("C4", f"{listed(features)} have the same shape")(alike)
     for name, label in features.items():
 
         def sized(op: Op, name: str = name) -> str | None:
@@ -222,6 +224,8 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
             return None if compatible_dims(*sizes) else listed(sizes)
 
         declared.constraint(label, f"size({name}) = dim(operand, feature_index)")(sized)
+    if len(whole) == 1:  # two sizes that agree with a dynamic feature dimension need not agree with one another
+        declared.constraint("", f"{listed(features)} have the same shape")(alike)
 
     @declared.infers(results, "results have the type of the operand and of its features")
     def _(op: Op) -> list[Type]:

@@ -6,9 +6,11 @@ Shapes are `!shape.shape` or `tensor<?xindex>`, sizes `!shape.size` or `index`, 
 from __future__ import annotations
 
 from spmd.dialects import kinds
+from spmd.dialects.checks import at_least, compatible_shapes
 from spmd.dialects.core import Infer, OpDef, attribute, define, operand, region, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
-from spmd.types import I1, INDEX, OpaqueType, TensorType, Type
+from spmd.ir import Op
+from spmd.types import I1, INDEX, OpaqueType, TensorType, Type, UnrankedTensorType
 
 SHAPE_TYPE = OpaqueType("!shape.shape")
 SIZE_TYPE = OpaqueType("!shape.size")
@@ -23,7 +25,9 @@ _SHAPE = TypeSet("shape or extent tensor", lambda type: type is SHAPE_TYPE or _i
 _SIZE = TypeSet("size or index", lambda type: type is SIZE_TYPE or type is INDEX)
 _WITNESS = TypeSet("witness", lambda type: type is WITNESS_TYPE)
 _PREDICATE = TypeSet("i1", lambda type: type is I1)
-_SHAPED = TypeSet("tensor or shape", lambda type: type is SHAPE_TYPE or isinstance(type, TensorType))
+_SHAPED = TypeSet(
+    "tensor or shape", lambda type: type is SHAPE_TYPE or isinstance(type, (TensorType, UnrankedTensorType))
+)
 
 
 def _of_shapes(name: str, types: TypeSet, *, typed: bool = False) -> OpDef:
@@ -50,10 +54,21 @@ def _convert(name: str, source: TypeSet, target: TypeSet) -> OpDef:
 BROADCAST = _of_shapes("broadcast", _SHAPE, typed=True)
 CSTR_BROADCASTABLE = _of_shapes("cstr_broadcastable", _WITNESS)
 CSTR_EQ = _of_shapes("cstr_eq", _WITNESS)
+CSTR_BROADCASTABLE.constraint("", "there are two shapes at least")(lambda op: at_least(len(op.operands), 2))
 IS_BROADCASTABLE = _of_shapes("is_broadcastable", _PREDICATE)
 SHAPE_EQ = _of_shapes("shape_eq", _PREDICATE)
 
 SHAPE_OF = _convert("shape_of", _SHAPED, _SHAPE)
+
+
+@SHAPE_OF.constraint("", "the result has an extent for each dimension", on_results=True)
+def _(op: Op) -> str | None:
+    given, made = op.operands[0].type, op.result.type
+    if not (isinstance(given, TensorType) and isinstance(made, TensorType)):
+        return None
+    return None if compatible_shapes(made.shape, (given.rank,)) else f"{made} for {given}"
+
+
 NUM_ELEMENTS = _convert("num_elements", _SHAPE, _SIZE)
 RANK = _convert("rank", _SHAPE, _SIZE)
 TO_EXTENT_TENSOR = _convert("to_extent_tensor", _SHAPE, TypeSet("extent tensor", _is_extents))

@@ -100,9 +100,19 @@ def test_chlo_broadcasts_as_numpy_does(left: str, right: str, found: str) -> Non
          "ulps = 0, rtol = 0.0, mode = #stablehlo.result_accuracy_mode<DEFAULT>>} : tensor<f32>", "tolerances"),
         ("%a: tensor<2xf32>", "%0 = stablehlo.custom_call @f(%a) {operand_layouts = [dense<0> : tensor<1xindex>], "
          "result_layouts = [dense<0> : tensor<index>]} : (tensor<2xf32>) -> tensor<2xf32>", "not a list"),
-        ("%a: tensor<*xf32>", "%0 = chlo.erf %a : tensor<*xf32> -> tensor<2xf32>", "all ranked, or all unranked"),
-        ("%a: tensor<*xf32>, %b: tensor<2xf32>", "%0 = chlo.zeta %a, %b : tensor<*xf32>, tensor<2xf32> -> "
-         "tensor<2xf32>", "all ranked, or all unranked"),
+        ("%a: tensor<*xf32>", "%0 = chlo.erf %a : tensor<*xf32> -> tensor<2xf32>", "both ranked, or both unranked"),
+        ("%a: tensor<2x?xf32>, %b: tensor<2xf32>, %c: tensor<3xf32>",
+         '%0:3 = "stablehlo.batch_norm_training"(%a, %b, %c) '
+         "{epsilon = 1.0 : f32, feature_index = 1 : i64} : (tensor<2x?xf32>, tensor<2xf32>, tensor<3xf32>) -> "
+         "(tensor<2x?xf32>, tensor<?xf32>, tensor<?xf32>)", "have the same shape"),
+        ("%a: tensor<?x!quant.uniform<i8:f32, 1.0>, #stablehlo.bounds<2>>, %b: tensor<3x!quant.uniform<i8:f32, 1.0>>",
+         "%0 = stablehlo.add %a, %b : (tensor<?x!quant.uniform<i8:f32, 1.0>, #stablehlo.bounds<2>>, "
+         "tensor<3x!quant.uniform<i8:f32, 1.0>>) -> tensor<?x!quant.uniform<i8:f32, 1.0>>", "(C1)"),
+        ("%a: tensor<i1>", "%0 = arith.index_cast %a : tensor<i1> to tensor<i32>", "one of operand and result"),
+        ("%a: tensor<?xf32>, %b: tensor<2xf32>", '%0 = "arith.addf"(%a, %b) : (tensor<?xf32>, tensor<2xf32>) -> '
+         "tensor<?xf32>", "one type"),
+        ("%a: tensor<2x3xf32>", "%0 = shape.shape_of %a : tensor<2x3xf32> -> tensor<3xindex>", "an extent for each"),
+        ("%a: tensor<2xindex>", "%0 = shape.cstr_broadcastable %a : tensor<2xindex>", "two shapes at least"),
         ("%a: tensor<f32>, %i: index", "%0 = tensor.dim %a, %i : tensor<f32>", "the source has dimensions"),
         ("%a: tensor<2xi32>, %i: index", "%0 = tensor.extract %a[%i, %i] : tensor<2xi32>", "an index for each"),
         ("%i: index", "%0 = tensor.from_elements %i, %i : tensor<3xindex>", "as many as it has"),
