@@ -17,6 +17,7 @@ from spmd.ir import Op, Region, Value, copy_block
 from spmd.kernels.comparators import SortKey, key_function, sort_keys
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.custom_call import call_attributes, target
+from spmd.kernels.sort_unstable import MOST, order_of_ranks
 
 Array = np.ndarray[Any, Any]
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
@@ -143,6 +144,7 @@ def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
 
 def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
     functions = [None if key.operand is not None else key_function(op, key, context) for key in keys]
+    small = op.operands[0].tensor.size <= MOST and len(op.operands) > 1 and not op["is_stable"]
 
     def order(rows: Sequence[Array], captured: Sequence[Array]) -> Array:
         codes = []
@@ -152,9 +154,21 @@ def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
                 assert function is not None
                 values = function(*rows, *captured)
             codes.append(_code(values, key))
-        return _order_of_codes(codes)
+        found = _order_of_codes(codes)
+        return _unstable(found, codes) if small else found
 
     return order
+
+
+def _unstable(order: Array, codes: list[Array]) -> Array:
+    """From the stable order to the one of a sort that need not be stable, where there are ties."""
+    ordered = [np.take_along_axis(code, order, 1) for code in codes]
+    differs = np.logical_or.reduce([code[:, 1:] != code[:, :-1] for code in ordered])
+    if differs.all():
+        return order
+    ranks = np.zeros(order.shape, np.int64)
+    np.put_along_axis(ranks, order[:, 1:], np.cumsum(differs, axis=1), 1)
+    return order_of_ranks(ranks, order)
 
 
 def _code(values: Array, key: SortKey) -> Array:

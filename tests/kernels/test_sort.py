@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spmd.kernels.sort_unstable import order_of_ranks
 from spmd.types import ELEMENT_TYPES
-from tests.kernels.modules import here, main, op, type_of
+from tests.kernels.modules import assert_as_reference, here, main, op, type_of
 
 SOME = settings(max_examples=25, deadline=None)
 NAN = {"f64": "0x7FF8000000000000", "f32": "0x7FC00000", "f16": "0x7E00", "bf16": "0x7FC0"}
@@ -185,7 +186,30 @@ def test_sorting_an_iota_gives_the_order() -> None:
     x = np.random.default_rng(0).integers(0, 9, (3, 50)).astype(np.float32)
     body = comparator(["f32", "i32"], compare("%r", "GT", "%a0", "%b0", "f32"), "%r")
     lines = f"""%i = stablehlo.iota dim = 1 : tensor<3x50xi32>
-      %s:2 = "stablehlo.sort"(%0, %i) <{{dimension = 1 : i64}}> {body}
+      %s:2 = "stablehlo.sort"(%0, %i) <{{dimension = 1 : i64, is_stable = true}}> {body}
         : (tensor<3x50xf32>, tensor<3x50xi32>) -> (tensor<3x50xf32>, tensor<3x50xi32>)"""
     (got,) = here(main(lines, [x], "%s#1 : tensor<3x50xi32>"), x)
     np.testing.assert_array_equal(got, np.argsort(-x, axis=1, kind="stable"))
+
+
+@pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (1000,), (3, 40)])
+@pytest.mark.parametrize("distinct", [1, 2, 30])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+def test_ties_of_a_small_unstable_sort_are_left_as_by_the_reference(
+    shape: tuple[int, ...], distinct: int, direction: str
+) -> None:
+    keys = np.random.default_rng(0).integers(0, distinct, shape).astype(np.int32)
+    places = np.arange(keys.size, dtype=np.int32).reshape(shape)
+    body = comparator(["i32", "i32"], compare("%c", direction, "%a0", "%b0", "i32"), "%c")
+    text = f'"stablehlo.sort"(%0, %1) <{{dimension = {len(shape) - 1} : i64, is_stable = false}}> {body}'
+    assert_as_reference(op(text, [keys, places], ("i32", shape), ("i32", shape)), keys, places)
+
+
+@given(st.lists(st.integers(0, 40), min_size=17, max_size=300))
+@SOME
+def test_an_unstable_order_is_an_order(ranks: list[int]) -> None:
+    for given_ranks in (ranks, sorted(ranks), sorted(ranks, reverse=True), sorted(ranks) + sorted(ranks, reverse=True)):
+        row = np.array([given_ranks])
+        (order,) = order_of_ranks(row, np.argsort(row, kind="stable"))
+        assert sorted(order) == list(range(len(given_ranks)))
+        assert row[0, order].tolist() == sorted(given_ranks)
