@@ -24,8 +24,9 @@ from spmd.types import TensorType
 
 #: Elements of one block: its handful of scratch arrays fit a core's second-level cache.
 BLOCK = 1 << 16
-#: Smaller arrays stay in the last-level cache anyway; blocking them would only add calls.
-SMALLEST = 1 << 21
+#: Smaller arrays stay in the last-level cache anyway, where blocking them would only add calls; unless the steps are
+#: many, as those of a random number generator are.
+SMALLEST, SMALLEST_OF_MANY, MANY = 1 << 21, 1 << 19, 40
 
 
 def fuse(steps: list[Step], results: list[Value]) -> list[Step]:
@@ -101,8 +102,8 @@ class _Groups:
         for step in group.steps:
             for value in step.outputs:
                 del self._made_in[value]
-        if len(group.steps) == 1 and isinstance(group.steps[0].kernel.call, np.ufunc):
-            self.done.append(group.steps[0])
+        if not _is_worth_it(group):
+            self.done += group.steps
             return
         members = set(map(id, group.steps))
         needed = [
@@ -112,6 +113,12 @@ class _Groups:
             or any(id(user) not in members for user in self._users.get(step.outputs[0], ()))
         ]
         self.done.append(_fused_step(group, needed))
+
+
+def _is_worth_it(group: _Group) -> bool:
+    if prod(group.shape) < SMALLEST:
+        return len(group.steps) >= MANY
+    return len(group.steps) > 1 or not isinstance(group.steps[0].kernel.call, np.ufunc)
 
 
 def _shape(value: Value) -> tuple[int, ...] | None:
@@ -124,7 +131,7 @@ def _fusible_shape(step: Step) -> tuple[int, ...] | None:
     if not step.kernel.pointwise or len(step.outputs) != 1:
         return None
     shape = _shape(step.outputs[0])
-    if shape is None or prod(shape) < SMALLEST:
+    if shape is None or prod(shape) < min(SMALLEST, SMALLEST_OF_MANY):
         return None
     return shape if all(_spreads(_shape(value), shape) for value in step.inputs) else None
 

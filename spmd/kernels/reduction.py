@@ -38,6 +38,9 @@ def reduce(op: Op, context: Context) -> Kernel:
         return _nothing_to_reduce(op, context)
     monoids = monoids_of(op.regions[0])
     if monoids is not None:
+        if count == 1 and _changes_nothing(op, monoids[0]):
+            kept = op.result.tensor.static_shape
+            return Kernel(lambda operand, init: operand.reshape(kept), aliases=(0,))
         reducers = [_monoid_reduction(op, index, monoids[index], shape, dimensions) for index in range(count)]
         if count == 1:
             return Kernel(reducers[0])
@@ -52,6 +55,16 @@ def reduce(op: Op, context: Context) -> Kernel:
         if extremum is not None:
             return _extremum_reduction(op, context, extremum, general)
     return applying(op, _single(general) if count == 1 else general)
+
+
+def _changes_nothing(op: Op, monoid: Monoid) -> bool:
+    """Whether each element is alone, and the initial value leaves it as it is; 0 + -0 is +0."""
+    operand, init = op.operands[:2]
+    if any(operand.tensor.static_shape[axis] != 1 for axis in op["dimensions"]) or not monoid.direct:
+        return False
+    if monoid.kind == "add" and monoid.compute.kind in "fc":
+        return False
+    return operand.tensor.dtype == op.result.tensor.dtype == monoid.compute and is_identity(init, monoid)
 
 
 def applying(op: Op, call: Callable[..., Any]) -> Kernel:

@@ -20,12 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from spmd.kernels.elementwise_selection import selection
 from spmd.kernels.late import Late
 from spmd.kernels.pointwise import Array, Call, in_blocks, keep, write
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
 _F32_ONE = np.float32(1)
+#: np.where, without a branch an element.
+_choose = selection(_F32)
 
 
 @cache
@@ -97,11 +100,11 @@ def erfc_single(x: Any, out: Array | None = None) -> Any:
     """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
     square = x * x
     size, reciprocal = np.abs(x), 1 / square
-    series = np.where(size < 2, polynomial(reciprocal, _ERFC_BELOW_2), polynomial(reciprocal, _ERFC_FROM_2))
-    tail = np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size) * series
-    tail = np.where(square > _LARGEST_EXPONENT, np.float32(0), tail)
-    outside = np.where(x < 0, 2 - tail, tail)
-    return keep(np.where(size < 1, 1 - x * polynomial(square, _ERF_BELOW_1), outside), out)
+    tail = _choose(size < 2, polynomial(reciprocal, _ERFC_BELOW_2), polynomial(reciprocal, _ERFC_FROM_2))
+    tail *= np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size)
+    tail = _choose(square > _LARGEST_EXPONENT, np.float32(0), tail)
+    outside = _choose(x < 0, 2 - tail, tail)
+    return keep(_choose(size < 1, 1 - x * polynomial(square, _ERF_BELOW_1), outside), out)
 
 
 def erfc_double(x: Any, out: Array | None = None) -> Any:
