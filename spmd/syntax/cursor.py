@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn
@@ -167,6 +167,16 @@ class Cursor:
         self.expect("]")
         return tuple(values)
 
+    def items(self, closing: str) -> Iterator[None]:
+        """A turn for each entry of a list with commas between, up to and over `closing`."""
+        if self.take(closing):
+            return
+        while True:
+            yield
+            if not self.take(","):
+                break
+        self.expect(closing)
+
     def balanced(self) -> str:
         """The text of a balanced bracketed group that opens at the next token, as its tokens with spaces between."""
         if self.tokens[self.position][:1] in _CLOSING and len(self.tokens[self.position]) > 1:
@@ -185,7 +195,9 @@ class Cursor:
             elif closing and token == closing[-1]:
                 closing.pop()
             elif token in (")", "]", "}", ">"):
-                self.expected(f"'{closing[-1]}'" if closing else "a balanced group")
+                if not closing:
+                    self.expected("a balanced group")
+                self.fail(f"expected '{closing[-1]}' before '{token}', to close '{self.tokens[start]}'", start)
             self.position += 1
             if not closing:
                 return self._between(start, self.position)

@@ -1,7 +1,6 @@
 """`dense<...>` literals: from the text between the brackets to an array, without looking at one element at a time.
 
-The nesting is checked as a whole: what is left of the text when all but brackets and commas is taken away must be the
-pattern that the shape prescribes.
+The nesting is checked as a whole: the text with a 0 for each element must be the pattern that the shape prescribes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ _SPACES = str.maketrans("", "", " \t\r\n")
 _LEADING_BRACKETS = re.compile(r"[\[\s]*")
 _NO_BRACKETS_OR_COMMAS = re.compile(r"[^\[\](),]+")
 _SPOILT = re.compile(r"[^\s\d.eE+\-xa-fA-F,\[\]()]|\d\s+\d")
-_SPOILT_BOOLEANS = re.compile(r"[^\struefals01,\[\]\-]")
+_SPOILT_BOOLEANS = re.compile(r"[^\struefals01x,\[\]\-]")
+_SIGN = re.compile(r"-[ \t]+(?=\d)")
 _MANY = 64
 _HIGHEST_RANK = 64
 
@@ -31,6 +31,8 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     """The constant `dense<body> : type`; ValueError says what is wrong with it."""
     element, shape = checked_type(type)
     body = body.strip()
+    if "- " in body:
+        body = _SIGN.sub("-", body)
     part = element.real
     if (_SPOILT_BOOLEANS if element.is_boolean else _SPOILT).search(body):
         raise ValueError(f"expected elements of type {element}, got {_shortened(body)}")
@@ -43,7 +45,8 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     size = type.size
     if size > len(body):
         raise ValueError(f"inferred shape of elements literal does not match type {type}: it has too few elements")
-    if _NO_BRACKETS_OR_COMMAS.sub("", body) != _pattern(shape, "(,)" if element.is_complex else ""):
+    nesting = _NO_BRACKETS_OR_COMMAS.sub("0", body.translate(_SPACES))
+    if nesting != _pattern(shape, "(0,0)" if element.is_complex else "0"):
         raise ValueError(f"inferred shape of elements literal ({_shape_of(body, element)}) does not match type {type}")
     count = size * (2 if element.is_complex else 1)
     if not size:

@@ -278,13 +278,7 @@ def _booleans(parser: OpCursor) -> Any:
     if not parser.at("["):
         return parser.attribute()
     parser.position += 1
-    values: list[bool] = []
-    while not parser.take("]"):
-        values.append(_boolean(parser))
-        if not parser.take(","):
-            parser.expect("]")
-            break
-    return tuple(values)
+    return tuple([_boolean(parser) for _ in parser.items("]")])
 
 
 def _boolean(parser: OpCursor) -> bool:

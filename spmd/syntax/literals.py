@@ -186,7 +186,7 @@ def parse_integer(text: str, element: ElementType) -> int:
 
 def parse_booleans(texts: list[str]) -> Array:
     """`true`, `false`, and the integers 0 and 1."""
-    known = {"true": True, "false": False, "1": True, "0": False, "-1": True}
+    known = {"true": True, "false": False, "1": True, "0": False, "-1": True, "0x1": True, "0x0": False}
     try:
         return np.array([known[text] for text in texts], dtype=np.bool_)
     except KeyError as error:

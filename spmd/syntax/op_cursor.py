@@ -88,8 +88,11 @@ class OpCursor(OperandCursor):
                 self.expected("a value name")
             if "#" in token:
                 self.fail("a result's name has no '#'")
-            names.append(token)
             self.position += 1
+            if self.tokens[self.position] == ":" and self.tokens[self.position + 1].isdigit():  # `%0 :2`
+                token += f":{self.tokens[self.position + 1]}"
+                self.position += 2
+            names.append(token)
             if not self.take(","):
                 break
         self.expect("=")
@@ -219,15 +222,12 @@ class OpCursor(OperandCursor):
         """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
         self.expect("[")
         numbers: list[int] = []
-        while not self.take("]"):
+        for _ in self.items("]"):
             token = self.tokens[self.position]
             if token[:1] != "^":
                 self.expected("a block name")
             numbers.append(self._block(token)[1])
             self.position += 1
-            if not self.take(","):
-                self.expect("]")
-                break
         pending.attributes["successors"] = tuple(numbers)
 
     # --- regions and blocks ---

@@ -140,7 +140,7 @@ class TypeCursor(Cursor):
             self.fail(f"unknown stablehlo type: {name[11:]}", position)
         if name.startswith("!quant.") and name not in _OTHER_QUANTIZED:
             self.fail(f"unknown quant type: {name[7:]}", position)
-        if "." not in name and self.tokens[self.position] != "<":
+        if name == "!" or ("." not in name and self.tokens[self.position] != "<"):
             self.fail(f"undefined type alias '{name}'", position)
         if self.tokens[self.position] == "<":
             return t.OpaqueType(name + self.balanced())
@@ -228,6 +228,8 @@ class TypeCursor(Cursor):
     def _encoding(self) -> tuple[tuple[int | None, ...] | None, str | None]:
         """The bounds, or the text of any other attribute behind the element type."""
         position = self.position
+        if not _ATTRIBUTE_START.match(self.tokens[position]):
+            self.expected("an attribute that encodes a tensor")
         text = self.attribute_text()
         if self.take(":"):
             text += f" : {self.type()}"
@@ -237,6 +239,8 @@ class TypeCursor(Cursor):
                 self.fail("expected an attribute that encodes a tensor", position)
             text = alias.text
         name, opened, body = text.partition("<")
+        if name.startswith("#stablehlo.") and name not in _BOUNDS_NAMES:
+            self.fail(f"{name} does not encode a tensor", position)
         if name not in _BOUNDS_NAMES:
             return None, text
         listed = re.fullmatch(_BOUNDS_NAMES[name], opened + body, re.ASCII)
@@ -250,6 +254,8 @@ class TypeCursor(Cursor):
         token = self.tokens[self.position]
         if not token or token in (",", ">"):
             self.expected("an attribute")
+        if token[0] in "{[":
+            return self.balanced()
         self.position += 1
         if self.tokens[self.position] == "<":
             return token + self.balanced()
@@ -301,6 +307,7 @@ def _is_integer_type(token: str) -> bool:
     return _INTEGER_TYPE.fullmatch(token) is not None
 
 
+_ATTRIBUTE_START = re.compile(r"""[#"@\[{\d-]|(?:array|dense|unit|true|false|affine_map|strided|sparse)\b""")
 _NONE = t.OpaqueType("none")
 _HOLDERS = (t.TensorType, t.UnrankedTensorType, t.TupleType, t.FunctionType)
 _SCALARS_OF_NO_TENSOR = ("none", "f80", "f128")

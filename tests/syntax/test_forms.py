@@ -194,3 +194,12 @@ def test_debug_locations_are_spelled_out() -> None:
         'func.func @f() {\n  "a.b"() : () -> () loc(#loc1)\n  return\n}\n#loc = loc("f.py":1:2)\n#loc1 = loc("x"(#loc))'
     )
     assert module.functions[0].body.ops[0].debug_location == '"x"("f.py":1:2)'
+
+
+def test_the_count_of_results_may_stand_apart() -> None:
+    text = (
+        "func.func @f(%a: tensor<f32>) -> tensor<f32> {\n"
+        '  %0 :2 = "stablehlo.optimization_barrier"(%a, %a) : (tensor<f32>, tensor<f32>) -> (tensor<f32>, tensor<f32>)\n'
+        "  return %0#1 : tensor<f32>\n}"
+    )
+    assert parse(text).functions[0].body.ops[1].operands[0].index == 1

@@ -84,15 +84,12 @@ class PrecisionConfigAndAlgorithm(Directive):
     def _precisions(self, parser: OpCursor) -> tuple[str, ...]:
         parser.expect("[")
         found: list[str] = []
-        while not parser.take("]"):
+        for _ in parser.items("]"):
             token = parser.tokens[parser.position]
             if token not in _PRECISIONS:
                 parser.expected("one of: DEFAULT, HIGH, HIGHEST")
             found.append(token)
             parser.position += 1
-            if not parser.take(","):
-                parser.expect("]")
-                break
         return tuple(found)
 
     def print(self, printer: Printer, op: Op) -> str:

@@ -169,14 +169,11 @@ class WindowAttributes(Directive):
     def _padding(self, parser: OpCursor) -> np.ndarray[Any, Any]:
         parser.expect("[")
         rows: list[tuple[int, ...]] = []
-        while not parser.take("]"):
+        for _ in parser.items("]"):
             position = parser.position
             rows.append(parser.integer_list())
             if len(rows[-1]) != 2:
                 parser.fail(f"Expected array with 2 elements, got {len(rows[-1])} elements instead", position)
-            if not parser.take(","):
-                parser.expect("]")
-                break
         return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -200,14 +197,11 @@ class WindowAttributes(Directive):
 def _flags(parser: OpCursor) -> tuple[bool, ...]:
     parser.expect("[")
     found: list[bool] = []
-    while not parser.take("]"):
+    for _ in parser.items("]"):
         if parser.take("true"):
             found.append(True)
         elif parser.take("false"):
             found.append(False)
         else:
             found.append(parser.int64("true or false") != 0)
-        if not parser.take(","):
-            parser.expect("]")
-            break
     return tuple(found)

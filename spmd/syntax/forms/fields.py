@@ -43,14 +43,11 @@ class SliceRanges(Directive):
     def _read(self, parser: OpCursor) -> list[tuple[int, int, int]]:
         parser.expect("[")
         ranges: list[tuple[int, int, int]] = []
-        while not parser.take("]"):
+        for _ in parser.items("]"):
             start = parser.int64()
             parser.expect(":")
             limit = parser.int64()
             ranges.append((start, limit, parser.int64() if parser.take(":") else 1))
-            if not parser.take(","):
-                parser.expect("]")
-                break
         return ranges
 
     def print(self, printer: Printer, op: Op) -> str:

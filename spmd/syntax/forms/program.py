@@ -91,15 +91,11 @@ class FunctionForm(_Whole):
         found: list[tuple[str, t.Type]] = []
         attributes: list[DictAttr] = []
         named = parser.tokens[parser.position][:1] == "%"
-        more = not parser.take(")")
-        while more:
+        for _ in parser.items(")"):
             found.append(parser.argument() if named else ("", parser.type()))
             attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
             if parser.tokens[parser.position][:3] == "loc":
                 parser.location()
-            more = parser.take(",")
-            if not more:
-                parser.expect(")")
         return found, attributes, named
 
     def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
@@ -107,13 +103,9 @@ class FunctionForm(_Whole):
             results.append(parser.type())
             return
         parser.position += 1
-        more = not parser.take(")")
-        while more:
+        for _ in parser.items(")"):
             results.append(parser.type())
             attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
-            more = parser.take(",")
-            if not more:
-                parser.expect(")")
 
     def print(self, printer: Printer, op: Op) -> str:
         if not isinstance(op, Function) or len(op.regions) != 1 or op.operands or op.results:
@@ -187,7 +179,7 @@ class WhileForm(_Whole):
     def parse(self, parser: OpCursor, pending: Pending) -> None:
         parser.expect("(")
         names: list[str] = []
-        while not parser.take(")"):
+        for _ in parser.items(")"):
             name = parser.tokens[parser.position]
             if name[:1] != "%" or "#" in name or ":" in name:
                 parser.expected("an SSA name")
@@ -195,9 +187,6 @@ class WhileForm(_Whole):
             parser.position += 1
             parser.expect("=")
             parser.operand(pending)
-            if not parser.take(","):
-                parser.expect(")")
-                break
         types: list[t.Type] = []
         if names:
             parser.expect(":")
