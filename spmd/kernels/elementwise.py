@@ -38,7 +38,7 @@ from spmd.kernels.pointwise import (
     widened,
     widened_complex,
 )
-from spmd.kernels.special import by_width, rounded
+from spmd.kernels.special import by_width, log_single, rounded
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ UNARY: dict[str, Function] = {
     "stablehlo.exponential": Function(np.exp, np.exp),
     "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), on_complex.expm1),
     "stablehlo.floor": Function(np.floor),
-    "stablehlo.log": Function(_single_in_double(np.log), np.log, widened_complex64=on_complex.log),
+    "stablehlo.log": Function(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
     "stablehlo.log_plus_one": Function(_single_in_double(np.log1p), on_complex.log1p),
     "stablehlo.logistic": Function(on_float.logistic, on_complex.logistic),
     "stablehlo.negate": Function(
