@@ -62,7 +62,8 @@ def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
 
     def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
         values, zeros = (x, y) if dropped == 0 else (y, x)
-        if zeros.size > max(values.size, chosen.size):  # only they have the result's shape
+        if zeros.size > max(values.size, chosen.size) or zeros.ndim > max(values.ndim, chosen.ndim):
+            # only they have the result's shape
             return where(chosen, x, y, out)
         mask = _mask(chosen) if dropped == 0 else np.subtract(chosen.view(np.int8), dropped)
         bits = values.view(signed)
@@ -85,9 +86,13 @@ def selection(dtype: np.dtype[Any]) -> Call:
     signed = _signed(dtype)
 
     def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        if x.size < _SMALL and y.size < _SMALL and chosen.size < _SMALL:
+            small = np.where(chosen, x, y)
+            if out is None:
+                return small
+            np.copyto(out, small)
+            return out
         size = max(x.size, y.size, chosen.size)
-        if size < _SMALL:
-            return where(chosen, x, y, out)
         x, y = x.view(signed), y.view(signed)
         mask = chosen if chosen.dtype == signed else _mask(chosen)
         blend = np.bitwise_xor(x, y)

@@ -321,6 +321,21 @@ func.func @main(%p: tensor<40x50xi1>, %x: {whole}, %y: {whole}) -> ({whole}, {wh
     np.testing.assert_array_equal(second, np.where(p, y, x))
 
 
+def test_a_choice_between_narrow_values_and_zeros_has_the_shape_of_the_zeros() -> None:
+    text = """
+func.func @main(%p: tensor<3x2xi1>, %x: tensor<1xf32>) -> tensor<1x2x3xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<1x3x2xf32>
+  %b = stablehlo.broadcast_in_dim %p, dims = [1, 2] : (tensor<3x2xi1>) -> tensor<1x3x2xi1>
+  %c = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<1xf32>) -> tensor<1x3x2xf32>
+  %0 = stablehlo.select %b, %c, %zero : tensor<1x3x2xi1>, tensor<1x3x2xf32>
+  %1 = stablehlo.transpose %0, dims = [0, 2, 1] : (tensor<1x3x2xf32>) -> tensor<1x2x3xf32>
+  return %1 : tensor<1x2x3xf32>
+}"""
+    p = np.array([[True, False], [False, True], [True, True]])
+    (result,) = spmd.compile(spmd.parse(text))(p, np.array([5], np.float32))
+    np.testing.assert_array_equal(result, np.where(p.T[None], np.float32(5), 0))
+
+
 def test_what_only_reads_a_value_runs_before_what_can_be_written_over_it() -> None:
     text = _program(
         """
