@@ -24,6 +24,8 @@ _PIECE = 512  # the longest part of a row that is summed in one piece
 _LONG = 4096  # the longest row that is, when it has no even parts
 _FEW = 8  # columns that are cheapest taken one by one
 _SHORT = 96  # rows so short that they are worth transposing
+_FOLDED = 192  # rows so short that they are worth it once they are folded to a few elements
+_FOLDS_TO = 24  # elements of a row that are not folded any more
 _MANY = 512  # rows that make their number worth a thought
 _BLOCK = 2048  # short rows transposed at a time
 
@@ -108,6 +110,8 @@ def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
         return _slice_by_slice(monoid, size)
     if size <= _SHORT and outer >= _MANY:
         return _transposed_rows(monoid, outer)
+    if size <= _FOLDED and outer >= _MANY:
+        return _folded_rows(monoid, outer, size)
     dtype = monoid.compute
     return lambda array: np.asarray(reduce(array[:, :, 0], axis=1, initial=identity, dtype=dtype))
 
@@ -157,6 +161,26 @@ def _transposed_rows(monoid: Monoid, outer: int) -> Stage:
             block = rows[start : start + _BLOCK]
             reduce(np.ascontiguousarray(block.T), axis=0, out=out[start : start + _BLOCK])
         return out
+
+    return call
+
+
+def _folded_rows(monoid: Monoid, outer: int, size: int) -> Stage:
+    """Half of each row with the other half until few elements are left, which is one call for all rows each time."""
+    ufunc, folds = monoid.ufunc, 0
+    while size >> folds > _FOLDS_TO:
+        folds += 1
+    finish = _transposed_rows(monoid, outer)
+
+    def call(array: Array) -> Array:
+        rows, left = array[:, :, 0], size
+        for _ in range(folds):
+            half = left // 2
+            folded = ufunc(rows[:, :half], rows[:, half : 2 * half])
+            if left % 2:
+                ufunc(folded[:, 0], rows[:, left - 1], out=folded[:, 0])
+            rows, left = folded, half
+        return finish(rows[:, :, None])
 
     return call
 

@@ -97,6 +97,14 @@ def test_nan_wins_maximum_and_minimum(name: str, shape: tuple[int, int], axis: i
     assert np.isnan(got).sum() == 1
 
 
+@pytest.mark.parametrize("size", [97, 128, 131, 192])
+@pytest.mark.parametrize(("name", "start"), [("maximum", 0), ("minimum", 2**32 - 1), ("and", 2**32 - 1), ("xor", 0)])
+def test_many_rows_of_middling_length(name: str, start: int, size: int) -> None:
+    x = np.random.default_rng(size).integers(0, 2**32, (700, size), dtype=np.uint32)
+    got = reduced(x, np.uint32(start), [1], name, "ui32")
+    np.testing.assert_array_equal(got, UFUNCS[name].reduce(x, axis=1))
+
+
 def test_booleans_add_as_or_and_multiply_as_and() -> None:
     x = np.random.default_rng(0).integers(0, 2, (50, 60)).astype(bool)
     for name, want in (("add", x.any(1)), ("multiply", x.all(1)), ("xor", np.logical_xor.reduce(x, 1))):
