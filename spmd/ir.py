@@ -91,17 +91,18 @@ class Block:
     __slots__ = ("arguments", "ops")
 
     def __init__(self, argument_types: Iterable[Type] = (), ops: Iterable[Op] = ()) -> None:
-        self.arguments: list[Value] = [NumberedValue(type, self, index) for index, type in enumerate(argument_types)]
+        types = enumerate(argument_types)
+        self.arguments: tuple[Value, ...] = tuple([NumberedValue(type, self, index) for index, type in types])
         self.ops: list[Op] = list(ops)
 
     def add_argument(self, type: Type, name: str | None = None) -> NumberedValue:
         value = NumberedValue(type, self, len(self.arguments), name)
-        self.arguments.append(value)
+        self.arguments += (value,)
         return value
 
     def take_arguments(self, arguments: Iterable[Value]) -> None:
         """Makes `arguments` of this or another block all that the block takes."""
-        self.arguments = list(arguments)
+        self.arguments = tuple(arguments)
         for index, argument in enumerate(self.arguments):
             assert isinstance(argument, NumberedValue)
             argument.owner, argument.index = self, index
@@ -120,7 +121,7 @@ class Region:
     __slots__ = ("blocks",)
 
     def __init__(self, blocks: Iterable[Block] = ()) -> None:
-        self.blocks = list(blocks)
+        self.blocks = tuple(blocks)
 
     @property
     def block(self) -> Block:
@@ -176,9 +177,9 @@ class Op(Value):
         result_types: Iterable[Type] = (),
         attributes: Mapping[str, Any] | None = None,
         regions: Iterable[Region] = (),
-        *,
         definition: OpDef | None = None,
         discardable: Mapping[str, Attribute] | None = None,
+        *,
         location: Location = UNKNOWN,
         debug_location: str | None = None,
     ) -> None:
@@ -191,11 +192,10 @@ class Op(Value):
         types = tuple(result_types)
         if len(types) == 1:
             self.type = types[0]
-        else:
+        elif not types:
             self._rest = _NO_RESULTS
-            if types:
-                results = tuple(NumberedValue(type, self, index) for index, type in enumerate(types))
-                self._rest = _Rest(results=results)
+        else:
+            self._rest = _Rest(results=tuple([NumberedValue(type, self, at) for at, type in enumerate(types)]))
         if regions:
             self.regions = tuple(regions)
         if discardable:
@@ -252,7 +252,7 @@ class Op(Value):
     def _stand_for(self, other: Op) -> None:
         """Takes the place of `other`, and the names of its results."""
         self._place, self._token = other._place, other._token
-        if self._is_value and other._is_value:
+        if self.is_value and other.is_value:
             if other._rest is not None and other._rest.name_hint is not None:
                 self.name_hint = other._rest.name_hint
             return  # any other name follows from the place
@@ -262,7 +262,8 @@ class Op(Value):
     # --- results ---
 
     @property
-    def _is_value(self) -> bool:
+    def is_value(self) -> bool:
+        """Whether the op has one result, which it then is."""
         return self._rest is None or self._rest.results is None
 
     @property
@@ -407,7 +408,7 @@ class Function(Op):
         return self.regions[0].block
 
     @property
-    def arguments(self) -> list[Value]:
+    def arguments(self) -> tuple[Value, ...]:
         return self.body.arguments
 
     @property

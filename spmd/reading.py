@@ -21,9 +21,10 @@ def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> 
     Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint.
     """
     with no_collection():
-        module = _parse_hlo(text, name) or _parse(text, name=name)
+        from_hlo = _parse_hlo(text, name)
+        module = from_hlo or _parse(text, name=name)
         if verify:
-            _verify(module)
+            _verify(module, scoped=from_hlo is None)
     return module
 
 

@@ -15,22 +15,29 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr
+from spmd.compiler.scoping import uses_out_of_scope
 from spmd.dialects.checks import compatible_types, is_terminator, listed
 from spmd.dialects.core import InferenceError, OpDef
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.dialects.structs import StructAttribute
 from spmd.dialects.type_rules import value_fault
-from spmd.errors import Diagnostic, VerificationError
-from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.errors import UNKNOWN, Diagnostic, VerificationError
+from spmd.ir import Block, Function, Module, Op, Region
 from spmd.types import FunctionType, Type
 
 _MOST_REMEMBERED = 100_000
 
 
-def verify(module: Op) -> None:
-    """Checks `module` and everything in it; raises VerificationError with all that is wrong."""
+def verify(module: Op, *, scoped: bool = False) -> None:
+    """Checks `module` and everything in it; raises VerificationError with all that is wrong.
+
+    `scoped` says that every value is known to be visible where it is used: a parser finds them by what is visible.
+    """
     verifier = _Verifier()
-    verifier.check_region_op(module, set())
+    if not scoped:
+        for op, value in uses_out_of_scope(module):
+            verifier.error(op, f"operand %{value.name_hint or '?'} is defined before its use and in scope")
+    verifier.check_region_op(module)
     found = verifier.found
     if verifier.has_shardings and isinstance(module, Module) and not found:
         found.extend(verify_shardings(module))
@@ -48,13 +55,17 @@ class _Verifier:
         self.has_shardings = False
         self._symbols: list[dict[str, Op]] = []
         self._function: Function | None = None
+        self._around: list[Op] = []
 
     def error(self, op: Op, message: str, label: str = "") -> None:
-        self.found.append(Diagnostic(op.location, message, op.name, label))
+        """Notes what is wrong with `op`, at the nearest place known: an op that a short form implies has none."""
+        places = [around.location for around in (*self._around, op)]
+        location = next((place for place in reversed(places) if place is not UNKNOWN), UNKNOWN)
+        self.found.append(Diagnostic(location, message, op.name, label))
 
     # --- walking -----------------------------------------------------------------------------------------------------
 
-    def check_region_op(self, op: Op, visible: set[Value]) -> None:
+    def check_region_op(self, op: Op) -> None:
         """An op with regions or symbols: its own checks, then what is inside it."""
         definition = op.definition
         symbols, function = self._symbols, self._function
@@ -68,14 +79,16 @@ class _Verifier:
             self._function = op
         if definition is not None:
             self.check_op(op, definition)
-        self._inside(op, definition, visible)
+        self._inside(op)
         self._symbols, self._function = symbols, function
 
-    def _inside(self, op: Op, definition: OpDef | None, visible: set[Value]) -> None:
-        inner = set() if definition is not None and "isolated" in definition.traits else visible
+    def _inside(self, op: Op) -> None:
         before = len(self.found)
+        self._around.append(op)
         for region in op.regions:
-            self._region(region, inner)
+            for block in region.blocks:
+                self._block(block)
+        self._around.pop()
         if isinstance(op, Function) and len(self.found) == before:
             self._endings(op)
             self._signature(op)
@@ -105,30 +118,14 @@ class _Verifier:
             table.setdefault(name, op)
         return table
 
-    def _region(self, region: Region, visible: set[Value]) -> None:
-        defined: list[Value] = []
-        if len(region.blocks) > 1:  # control flow between blocks: a value may come from any of them
-            for block in region.blocks:
-                defined += block.arguments
-                defined += (result for op in block.ops for result in op.results)
-        visible.update(defined)
-        for block in region.blocks:
-            self._block(block, visible)
-        visible.difference_update(defined)
-
-    def _block(self, block: Block, visible: set[Value]) -> None:
-        defined = list(block.arguments)
-        visible.update(defined)
+    def _block(self, block: Block) -> None:
         last = len(block.ops) - 1
         for index, op in enumerate(block.ops):
-            for operand in op.operands:
-                if operand not in visible:
-                    self.error(op, f"operand %{operand.name_hint or '?'} is defined before its use and in scope")
             definition = op.definition
             if definition is None:
-                self._inside(op, None, visible)
+                self._inside(op)
             elif definition.symbol_constraints or isinstance(op, (Function, Module)):
-                self.check_region_op(op, visible)
+                self.check_region_op(op)
             else:
                 key = _key(op, definition)
                 if key is None or key not in _sound:
@@ -137,15 +134,11 @@ class _Verifier:
                     if key is not None and len(self.found) == before:
                         _remember(key)
                 if op.regions:
-                    self._inside(op, definition, visible)
+                    self._inside(op)
             if definition is not None and index != last and definition.is_terminator:
                 self.error(op, "a terminator ends its block")
             if not self.has_shardings:
                 self.has_shardings = _is_sharded(op)
-            if op.results:
-                visible.update(op.results)
-                defined += op.results
-        visible.difference_update(defined)
 
     # --- one op ------------------------------------------------------------------------------------------------------
 

@@ -316,9 +316,9 @@ class RegionVariable(Directive):
     def parse(self, parser: OpCursor, pending: Pending) -> None:
         if self.variadic and parser.tokens[parser.position] != "{":
             return
-        pending.regions.append(parser.region())
+        pending.regions += (parser.region(),)
         while self.variadic and parser.take(","):
-            pending.regions.append(parser.region())
+            pending.regions += (parser.region(),)
 
     def print(self, printer: Printer, op: Op) -> str:
         if self.variadic:

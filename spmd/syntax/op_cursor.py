@@ -6,12 +6,13 @@ Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from spmd import types as t
 from spmd.dialects import core
 from spmd.errors import Diagnostic, ParseError, VerificationError
-from spmd.ir import Block, Op, Region, Value, new_op
+from spmd.ir import OP_CLASSES, Block, Op, Region, Value, new_op
 from spmd.syntax.assembly import Form, form_of
 from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation
 from spmd.syntax.operand_cursor import OperandCursor, Pending
@@ -31,10 +32,11 @@ class OpCursor(OperandCursor):
         """One op, its results bound to their names."""
         tokens, position = self.tokens, self.position
         token = tokens[position]
+        name = ""
         names: Sequence[str] = ()
         if token[:1] == "%":
             if tokens[position + 1] == "=":
-                names = (token,)
+                name = token
                 self.position = position = position + 2
             else:
                 names = self._result_names()
@@ -57,8 +59,11 @@ class OpCursor(OperandCursor):
             made = self.finish(pending)
         if self.tokens[self.position][:3] == "loc" and self.tokens[self.position][3:4] in ("", "("):
             made.debug_location = self.location()
-        if names:
-            self._bind(names, made)
+        if name and made.is_value and ":" not in name and "#" not in name:
+            if not self.values.add(name, made):
+                self._redefined(name, made.location)
+        elif name or names:
+            self._bind(names or (name,), made)
         return made
 
     def _form(self, token: str) -> Form | None:
@@ -101,13 +106,11 @@ class OpCursor(OperandCursor):
     def _bind(self, names: Sequence[str], made: Op) -> None:
         """Gives the results their names; each name stands for one result, or as many as its `:n` says."""
         results = made.results
-        if len(names) == 1 and len(results) == 1 and ":" not in names[0]:
-            if "#" in names[0] or not self.values.add(names[0], results[0]):
-                self._redefined(names[0], made.location)
-            return
         counts = []
         for name in names:
             base, _, digits = name.partition(":")
+            if "#" in base:
+                self._redefined(base, made.location)
             if len(digits) > 9:
                 raise ParseError(f"'{name[:40]}' names too many results", made.location)
             counts.append((base, int(digits) if digits else 1))
@@ -134,10 +137,14 @@ class OpCursor(OperandCursor):
         result_types = pending.result_types
         if result_types is None:
             result_types = self._inferred(pending, operands)
-        made = new_op(
-            pending.name, operands, result_types, pending.attributes, pending.regions,
-            definition=definition, discardable=pending.discardable,
-        )  # fmt: skip
+        attributes: Mapping[str, Any] = pending.attributes
+        if attributes:
+            attributes = self.shared.attributes(definition, attributes)
+        discardable: Mapping[str, Any] = pending.discardable
+        if discardable:
+            discardable = self.shared.attributes(None, discardable)
+        kind = OP_CLASSES.get(pending.name, Op)
+        made = kind(pending.name, operands, result_types, attributes, pending.regions, definition, discardable)
         made.read_at(pending.page, pending.token)
         required = _REQUIRED.get(pending.name)
         if required is None:
@@ -213,7 +220,7 @@ class OpCursor(OperandCursor):
         self.expect("(")
         if not self.take(")"):
             while True:
-                pending.regions.append(self.region(isolated=isolated))
+                pending.regions += (self.region(isolated=isolated),)
                 if not self.take(","):
                     break
             self.expect(")")
@@ -250,17 +257,18 @@ class OpCursor(OperandCursor):
         self.values = Scope(None if isolated else self.values)
         self.blocks = {}
         self.default_dialect = dialect or self.default_dialect
-        region = Region()
+        blocks: list[Block] = []
         given = list(arguments)
         if given or self.tokens[self.position][:1] not in ("^", "}"):
             block = Block()
             location = TokenLocation(self.stream, self.stream.base + opened)
             for name, type in given:
                 self.define(name, block.add_argument(type, name[1:]), location)
-            region.blocks.append(block)
+            blocks.append(block)
             self._ops(block)
         while self.tokens[self.position][:1] == "^":
-            region.blocks.append(self._labelled_block())
+            blocks.append(self._labelled_block())
+        region = Region(blocks)
         if self.blocks:
             self._number_blocks(region)
         self.ready()
@@ -270,9 +278,9 @@ class OpCursor(OperandCursor):
         return region
 
     def _ops(self, block: Block) -> None:
-        append = block.ops.append
+        append, ahead = block.ops.append, self.stream.ready
         while True:
-            if len(self.tokens) - self.position < 1024:
+            if len(self.tokens) - self.position < ahead:
                 if not self.tokens[self.position] and not self.stream.at_end:
                     raise OutOfTokens  # what was read last may go on
                 self.ready()

@@ -20,6 +20,7 @@ from spmd.syntax.attribute_cursor import AttributeCursor
 from spmd.syntax.cursor import Names
 from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation, Tokens
 from spmd.syntax.scope import Scope
+from spmd.syntax.sharing import Shared
 
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
@@ -47,7 +48,7 @@ class Pending:
         self.result_types: Sequence[t.Type] | None = None
         self.attributes: dict[str, Any] = {}
         self.discardable: dict[str, Attribute] = {}
-        self.regions: list[Region] = []
+        self.regions: tuple[Region, ...] = ()
         self.doubtful = False
 
     @property
@@ -66,6 +67,7 @@ class OperandCursor(AttributeCursor):
         )
         self.source = source
         self.values = Scope()
+        self.shared = Shared()
         self.diagnostics: list[Diagnostic] = []
         self.dialects = core.dialects()
         self.default_dialect = "builtin"
@@ -124,7 +126,7 @@ class OperandCursor(AttributeCursor):
 
     def ready(self) -> None:
         """Sees to it that a good many tokens are at hand."""
-        if len(self.tokens) - self.position < 1024 and not self.stream.at_end:
+        if len(self.tokens) - self.position < self.stream.ready and not self.stream.at_end:
             self.position = self.stream.fill(self.position)
             self.tokens = self.stream.list
 

@@ -22,7 +22,7 @@ _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
 #: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
-_READY = (1 << 12, 1 << 16, 1 << 20, sys.maxsize)
+_READY = (1 << 10, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class Parser(OpCursor):

@@ -15,6 +15,8 @@ from spmd.ir import Value
 _NUMBERED = re.compile(r"(\D+)(0|[1-9]\d{0,8})(?!\d)(.*)", re.ASCII)
 #: How many numbers may be left out between a family's last one and the next.
 _GAP = 16
+#: How many names are kept as they are.
+_RECENT = 256
 
 
 class _Family:
@@ -47,49 +49,64 @@ class _Family:
 class Scope:
     """Names that are visible in a region: its own, and those of the regions around it."""
 
-    __slots__ = ("_families", "_others", "_outer")
+    __slots__ = ("_families", "_others", "_outer", "_recent")
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._outer = outer
         self._families: dict[str, _Family] = {}
         self._others: dict[str, Value] = {}
+        self._recent: dict[str, Value] = {}  # most names are used soon again
 
     def get(self, name: str) -> Value | None:
         """The value named `name`, its `%` included; None when there is none."""
-        family_name, number = _split(name)
+        found = self._recent.get(name)
+        if found is None:
+            found = self._find(name, *_split(name))
+            if found is not None:
+                self._recent[name] = found
+        return found
+
+    def _find(self, name: str, family_name: str, number: int) -> Value | None:
         scope: Scope | None = self
         while scope is not None:
             family = scope._families.get(family_name)
-            value = family.get(number) if family is not None else None
-            if value is None:
-                value = scope._others.get(name)
-            if value is not None:
-                return value
+            found = family.get(number) if family is not None else None
+            if found is None and scope._others:
+                found = scope._others.get(name)
+            if found is not None:
+                return found
             scope = scope._outer
         return None
 
     def add(self, name: str, value: Value) -> bool:
         """Names `value`; False when a visible value has the name."""
-        if self.get(name) is not None:
+        recent = self._recent
+        if name in recent:
             return False
         family_name, number = _split(name)
-        if number >= 0:
-            family = self._families.get(family_name)
-            if family is None:
+        family = self._families.get(family_name)
+        if family is not None and number == family.first + len(family.values) and not (self._outer or self._others):
+            family.values.append(value)  # the usual case: next of its family, and nothing else to look through
+        elif self._find(name, family_name, number) is not None:
+            return False
+        else:
+            if family is None and number >= 0:
                 family = self._families[family_name] = _Family(number)
-            if family.set(number, value):
-                return True
-        self._others[name] = value
+            if family is None or not family.set(number, value):
+                self._others[name] = value
+        if len(recent) > _RECENT:
+            recent.clear()
+        recent[name] = value
         return True
 
 
 def _split(name: str) -> tuple[str, int]:
     """The name's family and its number there; -1 for a name of no family."""
     digits = name[1:]
-    if digits.isdigit() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
+    if digits.isdecimal() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
         return "%", int(digits)
     found = _NUMBERED.fullmatch(name)
     if found is None:
-        return "", -1
+        return name, -1
     before, number, behind = found.groups()
     return f"{before}\n{behind}" if behind else before, int(number)

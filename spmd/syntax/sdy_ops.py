@@ -70,7 +70,7 @@ class RegionWithArguments(_Named):
                 if not parser.take(","):
                     break
             parser.expect(")")
-        pending.regions.append(parser.region(arguments, isolated=True, dialect="sdy"))
+        pending.regions += (parser.region(arguments, isolated=True, dialect="sdy"),)
 
     def print(self, printer: Printer, op: Op) -> str:
         region = op.region(self.name)

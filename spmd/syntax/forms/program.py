@@ -9,7 +9,7 @@ from spmd.attributes import DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
-from spmd.ir import Block, Function, Op, Region, new_op
+from spmd.ir import Block, Function, Op, Region
 from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
@@ -39,8 +39,8 @@ class ModuleForm(_Whole):
             parser.entries(pending)
         region = parser.region(isolated=True, dialect="builtin")
         if not region.blocks:
-            region.blocks.append(Block())
-        pending.regions.append(region)
+            region.blocks = (Block(),)
+        pending.regions += (region,)
         pending.result_types = ()
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -82,9 +82,9 @@ class FunctionForm(_Whole):
             region = parser.region(arguments, isolated=True, dialect="func")
             if not region.blocks:
                 parser.fail_number(pending.location.number, "expected a non-empty function body")
-            pending.regions.append(region)
+            pending.regions += (region,)
         else:
-            pending.regions.append(Region())
+            pending.regions += (Region(),)
 
     def _arguments(self, parser: OpCursor) -> tuple[list[tuple[str, t.Type]], list[DictAttr], bool]:
         parser.expect("(")
@@ -198,7 +198,7 @@ class WhileForm(_Whole):
         arguments = list(zip(names, types, strict=True))
         for keyword in ("cond", "do"):
             parser.expect(keyword)
-            pending.regions.append(parser.region(arguments))
+            pending.regions += (parser.region(arguments),)
 
     def print(self, printer: Printer, op: Op) -> str:
         types = op.operand_types
@@ -248,7 +248,7 @@ class ReduceForm(_Whole):
             parser.resolve(pending)
             self._reducer(parser, pending)
         else:
-            pending.regions.append(self._made_region(pending, inner, signature))
+            pending.regions = self._applying(parser, pending, inner, signature)
 
     def _applied(self, parser: OpCursor) -> OpDef:
         position = parser.position
@@ -261,22 +261,16 @@ class ReduceForm(_Whole):
             )  # fmt: skip
         return definition
 
-    def _made_region(self, pending: Pending, inner: OpDef, signature: t.FunctionType) -> Region:
+    def _applying(
+        self, parser: OpCursor, pending: Pending, inner: OpDef, signature: t.FunctionType
+    ) -> tuple[Region, ...]:
         if not signature.inputs:
             raise ParseError(
                 Diagnostic(pending.location, "input types missing in reduce-op function type", pending.name)
             )
         first = signature.inputs[0]
         element = first.element_type if isinstance(first, (t.TensorType, t.UnrankedTensorType)) else first
-        scalar = t.TensorType((), element)
-        block = Block([scalar, scalar])
-        op = new_op(inner.name, block.arguments, [scalar], definition=inner, location=pending.location)
-        end = new_op(
-            f"{inner.dialect}.return", op.results,
-            definition=core.OPS.get(f"{inner.dialect}.return"), location=pending.location,
-        )  # fmt: skip
-        block.ops += [op, end]
-        return Region([block])
+        return parser.shared.reducer(inner, t.TensorType((), element))
 
     def _reducer(self, parser: OpCursor, pending: Pending) -> None:
         parser.expect("reducer")
@@ -287,7 +281,7 @@ class ReduceForm(_Whole):
             parser.expect(",")
             accumulators.append(parser.argument())
             parser.expect(")")
-        pending.regions.append(parser.region(elements + accumulators))
+        pending.regions += (parser.region(elements + accumulators),)
 
     def print(self, printer: Printer, op: Op) -> str:
         count = len(op.operands) // 2

@@ -30,7 +30,7 @@ class ScanForm(Directive):
         pending.attributes["dimension"] = parser.int64()
         if parser.take("attributes"):
             parser.entries(pending)
-        pending.regions.append(parser.region(isolated=True))
+        pending.regions += (parser.region(isolated=True),)
         parser.expect(":")
         position = parser.position
         signature = parser.function_type()

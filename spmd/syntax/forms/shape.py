@@ -78,7 +78,7 @@ class Assuming(_Whole):
         parser.operand(pending)
         pending.operand_types = (t.OpaqueType("!shape.witness"),)
         pending.result_types = parser.result_types() if parser.take("->") else ()
-        pending.regions.append(parser.region())
+        pending.regions += (parser.region(),)
         if parser.tokens[parser.position] == "{":
             parser.entries(pending)
 

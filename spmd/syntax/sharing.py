@@ -1,0 +1,69 @@
+"""What ops of a text have in common is kept once.
+
+A program says the same things again and again: the layers of a network have the same attributes, and sums the same
+reducer. Nothing changes an attribute or a reducer in place, so equal ones are one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from spmd.attributes import DenseAttr
+from spmd.dialects import core
+from spmd.dialects.core import OpDef
+from spmd.ir import Block, Op, Region
+from spmd.types import TensorType
+
+#: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.
+_MOST = 1 << 10
+_SIMPLE = (bool, int, str, tuple, DenseAttr)
+
+
+class Shared:
+    """What has been read of a text and may be met again."""
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[Hashable, Mapping[str, Any]] = {}
+        self._reducers: dict[tuple[OpDef, TensorType], tuple[Region, ...]] = {}
+
+    def attributes(self, definition: OpDef | None, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`attributes` of an op so declared, or equal ones from before."""
+        key: list[Hashable] = [definition]
+        for name, value in attributes.items():
+            kind: Any = type(value)
+            if kind is DenseAttr:
+                value = id(value)
+            elif kind is tuple and value:
+                kind = type(value[0])
+            if kind not in _SIMPLE and not _is_simple(kind):
+                return attributes
+            key += name, value
+        try:
+            found = self._dictionaries.setdefault(tuple(key), attributes)
+        except TypeError:  # a tuple of what has no hash
+            return attributes
+        if len(self._dictionaries) > _MOST:
+            self._dictionaries.clear()
+        return found
+
+    def reducer(self, definition: OpDef, scalar: TensorType) -> tuple[Region, ...]:
+        """The region that applies an op to two scalars. Its ops have no place in the text but that of the op around."""
+        found = self._reducers.get((definition, scalar))
+        if found is None:
+            block = Block([scalar, scalar])
+            op = Op(definition.name, block.arguments, [scalar], definition=definition)
+            end = core.OPS[f"{definition.dialect}.return"]
+            block.ops += [op, Op(end.name, op.results, definition=end)]
+            found = self._reducers[definition, scalar] = (Region([block]),)
+        return found
+
+
+@cache
+def _is_simple(kind: Any) -> bool:
+    """Whether structures of type `kind` are quickly compared, and the same when equal: zeros of two signs are not."""
+    return is_dataclass(kind) and not any(
+        word in str(entry.type) for entry in fields(kind) for word in ("Attribute", "Any", "float")
+    )
