@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.sdy_collectives import collective_axes, collective_fault
 from spmd.errors import Diagnostic
 from spmd.ir import Function, Module, Op, Value
 from spmd.types import TensorType, TupleType, Type
@@ -39,6 +40,7 @@ def verify_shardings(module: Module) -> Iterator[Diagnostic]:
 class _Checker:
     def __init__(self, meshes: dict[str, sdy.Mesh]) -> None:
         self.meshes = meshes
+        self.arguments: dict[Value, sdy.TensorSharding] = {}
 
     def walk(self, op: Op, manual: frozenset[str]) -> Iterator[Diagnostic]:
         """Checks `op`, inside computations manual over `manual`, and all ops in it."""
@@ -59,6 +61,11 @@ class _Checker:
     def _op(self, op: Op, manual: frozenset[str]) -> None:
         if isinstance(op, Function):
             self._entries("argument", op.argument_attributes, op.type.inputs)
+            for block in op.regions[0].blocks[:1]:
+                for value, attributes in zip(block.arguments, op.argument_attributes, strict=True):
+                    sharding = attributes.get(SHARDING_NAME)
+                    if isinstance(sharding, sdy.TensorSharding):
+                        self.arguments[value] = sharding
             self._entries("result", op.result_attributes, op.type.results)
         given = op.discardable.get(SHARDING_NAME)
         if given is not None and not isinstance(op, Function):
@@ -79,6 +86,14 @@ class _Checker:
             self._manual(op, manual)
         elif op.definition is not None and "out_sharding" in op.definition.attribute_table:
             self._sharding(op["out_sharding"], op.result.type, manual)
+            self._collective(op)
+        elif op.name == "sdy.named_computation":
+            for kind, given, values in (
+                ("operand", op["in_shardings"], op.operand_types),
+                ("result", op["out_shardings"], op.result_types),
+            ):
+                if given is not None:
+                    self._per_value(kind, given, values, manual)
 
     def _entries(self, kind: str, entries: Sequence[object], types: Sequence[Type]) -> None:
         for index, (attributes, type) in enumerate(zip(entries, types, strict=True)):
@@ -134,6 +149,35 @@ class _Checker:
             for axis in axes:
                 if axis.name in manual:
                     raise _Fault(f'axis "{axis.name}" is already manual in an enclosing sdy.manual_computation')
+
+    def _collective(self, op: Op) -> None:
+        """A collective's axes, and what they make of the operand's sharding where that is told."""
+        made: sdy.TensorSharding = op["out_sharding"]
+        mesh = self.mesh(made.mesh)
+        if mesh.is_maximal or not isinstance(op.result.type, TensorType):
+            return
+        check_axes(collective_axes(op), mesh)
+        given = self._sharding_of(op.operands[0])
+        if given is None:
+            return
+        other = self.mesh(given.mesh)
+        if other.axes != mesh.axes or (other != mesh and op.name != "sdy.collective_permute"):
+            raise _Fault(f"the operand is sharded over another mesh than the result: {other.format()}")
+        fault = collective_fault(op, given, mesh)
+        if fault is not None:
+            raise _Fault(fault)
+
+    def _sharding_of(self, value: Value) -> sdy.TensorSharding | None:
+        """The sharding that a value is given where it is made; None when it is given none."""
+        op = value.defining_op
+        if op is None:
+            return self.arguments.get(value)
+        for name in ("out_sharding", "sharding"):
+            if op.definition is not None and op.name.startswith("sdy.") and name in op.definition.attribute_table:
+                found: sdy.TensorSharding | None = op[name]
+                return found
+        given = op.discardable.get(SHARDING_NAME)
+        return given.shardings[value.index] if isinstance(given, sdy.ShardingPerValue) else None
 
     def _manual(self, op: Op, outer: frozenset[str]) -> None:
         axes = op["manual_axes"].axes

@@ -97,6 +97,14 @@ def dimension_sharding(cursor: AttributeCursor) -> sdy.DimensionSharding:
     return sdy.DimensionSharding(tuple(axes), closed, priority)
 
 
+def _some_axes(cursor: AttributeCursor) -> tuple[sdy.AxisRef, ...]:
+    position = cursor.position
+    found = axis_refs(cursor)
+    if not found:
+        cursor.fail("expected at least one axis between the braces", position)
+    return found
+
+
 @attribute_parser("sdy", "sharding")
 def sharding(cursor: AttributeCursor) -> sdy.TensorSharding:
     cursor.expect("<")
@@ -110,11 +118,11 @@ def sharding(cursor: AttributeCursor) -> sdy.TensorSharding:
     while cursor.take(","):
         if not replicated and cursor.take("replicated"):
             cursor.expect("=")
-            replicated = axis_refs(cursor)
+            replicated = _some_axes(cursor)
         elif not unreduced and cursor.take("unreduced"):
             if cursor.take("="):
                 reduction = next((kind for kind in ("sum", "max", "min") if cursor.take(kind)), "sum")
-            unreduced = axis_refs(cursor)
+            unreduced = _some_axes(cursor)
         else:
             cursor.expected("replicated={...} or unreduced={...}, each once")
     cursor.expect(">")
@@ -219,7 +227,7 @@ def list_of_axis_ref_lists(cursor: AttributeCursor) -> sdy.ListOfAxisRefLists:
 
 @attribute_parser("sdy", "all_to_all_param")
 def all_to_all_param(cursor: AttributeCursor) -> sdy.AllToAllParam:
-    axes = axis_refs(cursor)
+    axes = _some_axes(cursor)
     cursor.expect(":")
     source = cursor.int64("a dimension")
     cursor.expect("->")

@@ -98,6 +98,11 @@ _WRONG = {
     "(tensor<4xf32>) -> tensor<?xf32>\nreturn\n}": "has the operand's type",
     'func.func @f(%a: tensor<4xf32>) {\n%b = "sdy.named_computation"(%a) <{name = "n"}> ({\n'
     "^bb0(%x: tensor<4xf32>):\n}) : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": "ends with sdy.return, got nothing",
+    'sdy.mesh @m = <["x"=2]>\nfunc.func @f(%a: tensor<4xf32>) {\n'
+    '%b = "sdy.named_computation"(%a) <{name = "n", in_shardings = #sdy.sharding_per_value<[<@m, []>]>}> ({\n'
+    "^bb0(%x: tensor<4xf32>):\nsdy.return %x : tensor<4xf32>\n}) : (tensor<4xf32>) -> tensor<4xf32>\nreturn\n}": (
+        "a sharding of rank 0 on a tensor of rank 1"
+    ),
     "func.func @f(%a: tensor<4xf32>) {\n%b = stablehlo.sine %a {sdy.sharding_rule = "
     "#sdy.op_sharding_rule<([i])->([j]) {i=4, j=4} reduction={j}>} : tensor<4xf32>\nreturn\n}": "is in a result",
     "func.func @f(%a: tensor<4xf32>) {\n%b = stablehlo.sine %a {sdy.sharding_rule = "
@@ -111,9 +116,56 @@ def test_what_breaks_a_constraint(text: str) -> None:
         spmd.parse(text, "wrong.mlir")
 
 
+#: A collective, the operand's sharding, the result's, and what is wrong; nothing for a sound one.
+_COLLECTIVES = [
+    ('all_gather [{"y"}, {"z"}]', '[{"x", "y"}, {"z"}]', '[{"x"}, {}]', ""),
+    ('all_gather [{"z":(2)4}, {}]', '[{"z"}, {}]', '[{"z":(1)2}, {}]', ""),
+    ('all_gather [{"x"}, {}]', '[{"x", "y"}, {}]', '[{"y"}, {}]', "not the last that shard dimension 0"),
+    ('all_gather [{"y"}]', '[{"y"}, {}]', "[{}, {}]", "1 lists of axes for 2 dimensions"),
+    ('all_gather [{"y"}, {"y"}]', '[{"y"}, {}]', "[{}, {}]", "used twice"),
+    ('all_slice [{"y"}, {}]', '[{"x"}, {}]', '[{"x", "y"}, {}]', ""),
+    ('all_slice [{"z":(2)4}, {}]', '[{"z":(1)2}, {}]', '[{"z"}, {}]', ""),
+    ('all_slice [{"y"}, {}]', '[{"x"}, {}]', '[{"y"}, {}]', 'dimension 0 of the result is sharded by {"x", "y"}'),
+    ('reduce_scatter [{}, {"y"}]', '[{"x"}, {}]', '[{"x"}, {"y"}]', ""),
+    ('reduce_scatter [{}, {"y"}]', '[{"x"}, {}]', '[{"x"}, {}]', "dimension 1 of the result"),
+    ('all_to_all [{"y"}: 0->1]', '[{"x", "y"}, {"z"}]', '[{"x"}, {"z", "y"}]', ""),
+    ('all_to_all [{"y"}: 0->1]', '[{"x", "y"}, {"z"}]', '[{"x"}, {"y", "z"}]', "dimension 1 of the result"),
+    ("collective_permute", '[{"z"}, {}]', '[{"x", "y"}, {}]', ""),
+    ("collective_permute", '[{"z"}, {}]', '[{"x"}, {}]', "cut in 8 before and in 2 after"),
+    ('all_reduce {"x", "y"}', '[{"z"}, {}]', '[{"z"}, {}]', ""),
+    ('all_reduce {"y", "x"}', '[{"z"}, {}]', '[{"z"}, {}]', "order of the mesh"),
+    ('all_reduce {"z":(1)2}', '[{"z":(1)4}, {}]', '[{"z":(1)4}, {}]', "shard a dimension"),
+    ('all_reduce {"x"}', '[{"z"}, {}]', '[{"y"}, {}]', "dimension 0 of the result"),
+    ('all_reduce {"x"}', '[{}, {}], unreduced={"x"}', '[{}, {}], unreduced={"x"}', "stay unreduced"),
+    ('sharded_to_unreduced [{"x"}, {}]', '[{"x"}, {}], unreduced={"y"}', '[{}, {}], unreduced={"x", "y"}', ""),
+    ('sharded_to_unreduced [{"x"}, {}]', '[{"x"}, {}], unreduced={"y"}', '[{}, {}], unreduced={"x"}', "unreduced axes"),
+    ('replicated_to_unreduced {"x"}', '[{"y"}, {}]', '[{"y"}, {}], unreduced={"x"}', ""),
+    ('replicated_to_unreduced {"x"}', '[{"y"}, {}]', '[{"y"}, {}]', "unreduced axes"),
+]
+
+
+@pytest.mark.parametrize("given", ["argument", "constraint"])
+@pytest.mark.parametrize(("op", "before", "after", "what"), _COLLECTIVES)
+def test_a_collective_makes_the_sharding_that_it_says(given: str, op: str, before: str, after: str, what: str) -> None:
+    on_argument = f" {{sdy.sharding = #sdy.sharding<@m, {before}>}}" if given == "argument" else ""
+    constraint = "" if on_argument else f"%a = sdy.sharding_constraint %v <@m, {before}> : tensor<8x8xf32>\n"
+    text = (
+        'sdy.mesh @m = <["x"=2, "y"=4, "z"=8]>\n'
+        f"func.func @f({'%a' if on_argument else '%v'}: tensor<8x8xf32>{on_argument}) {{\n{constraint}"
+        f"%b = sdy.{op} %a out_sharding=<@m, {after}> : tensor<8x8xf32>\nreturn\n}}"
+    )
+    if not what:
+        spmd.parse(text)
+        return
+    with pytest.raises(spmd.VerificationError) as refused:
+        spmd.parse(text)
+    assert what in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        '#sdy.sharding<@m, [{"x"}], replicated={}>',
         '#sdy.sharding<@m, [{"x"}p01]>',
         '#sdy.sharding<@m, [{?, "x"}]>',
         '#sdy.sharding<@m, [{"x"}], sharded={"y"}>',
