@@ -18,6 +18,8 @@ LARGEST = 2**63 - 1
 
 _WORD = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _INTEGER = re.compile(r"-?\d+|0x[\da-fA-F]+", re.ASCII)
+#: Tokens that nothing can be: they are wrong where they stand, whatever is expected there.
+_BROKEN = {'"': "a string without an end"} | {mark: f"'{mark}' without a name" for mark in "#!%@^"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
@@ -77,6 +79,9 @@ class Cursor:
         self.outer.fail_at(self.outer_position, start + offset, message, misplaced=misplaced, also=also)
 
     def expected(self, what: str, *, also: str = "") -> NoReturn:
+        token = self.tokens[self.position]
+        if token in _BROKEN:
+            self.fail(f"expected {what}, got {_BROKEN[token]}")
         self.fail_at(self.position, 0, f"expected {what}, got {self.shown()}", misplaced=True, also=also)
 
     def shown(self) -> str:

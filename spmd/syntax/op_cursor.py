@@ -204,7 +204,10 @@ class OpCursor(OperandCursor):
         if self.tokens[self.position] == "{":
             self.entries(pending)
         self.expect(":")
+        position = self.position
         signature = self.function_type()
+        if len(signature.inputs) != len(pending.operands):
+            self.fail(f"expected {len(pending.operands)} operand types, got {len(signature.inputs)}", position)
         pending.operand_types = signature.inputs
         pending.result_types = signature.results
         if definition is not None:
@@ -311,7 +314,7 @@ class OpCursor(OperandCursor):
         """`%name: type`, with or without a location."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
-            self.expected("an argument such as %arg0")
+            self.fail(f"expected an argument such as %arg0, got {self.shown()}")
         self.position += 1
         self.expect(":")
         type = self.type()
