@@ -81,12 +81,18 @@ class Cursor:
     def expected(self, what: str, *, also: str = "") -> NoReturn:
         token = self.tokens[self.position]
         if token in _BROKEN:
-            self.fail(f"expected {what}, got {_BROKEN[token]}")
+            self.unexpected(what)
         self.fail_at(self.position, 0, f"expected {what}, got {self.shown()}", misplaced=True, also=also)
+
+    def unexpected(self, what: str) -> NoReturn:
+        """The same where a word or a number is missing: MLIR tells that at the token itself, wherever it stands."""
+        self.fail(f"expected {what}, got {self.shown()}")
 
     def shown(self) -> str:
         """The next token as an error quotes it."""
         token = self.tokens[self.position]
+        if token in _BROKEN:
+            return _BROKEN[token]
         return f"'{token[:40]}'" + ("..." if len(token) > 40 else "") if token else "the end of the text"
 
     # --- tokens ---
@@ -117,13 +123,15 @@ class Cursor:
     def expect(self, token: str) -> None:
         if self.tokens[self.position] == token or self.at(token):
             self.position += 1
+        elif token[0].isalpha():
+            self.unexpected(f"'{token}'")
         else:
             self.expected(f"'{token}'")
 
     def keyword(self, what: str = "a keyword") -> str:
         token = self.tokens[self.position]
         if not _WORD.fullmatch(token):
-            self.expected(what)
+            self.unexpected(what)
         self.position += 1
         return token
 
@@ -132,7 +140,7 @@ class Cursor:
         if not _INTEGER.fullmatch(token):
             if token[:1] == "[":
                 self.split()
-            self.expected(what)
+            self.unexpected(what)
         self.position += 1
         return self.parse_integer(token, self.position - 1)
 

@@ -120,7 +120,7 @@ class LiteralCursor(TypeCursor):
         token = self.tokens[self.position]
         parts = _SYMBOL_PART.findall(token)
         if token[:1] != "@" or not parts:
-            self.fail(f"expected a valid '@'-identifier for a symbol name, got {self.shown()}")
+            self.unexpected("a valid '@'-identifier for a symbol name")
         self.position += 1
         try:
             return tuple(unquote(p).decode("utf-8", "surrogateescape") if p[0] == '"' else p for p in parts)

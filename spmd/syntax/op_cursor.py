@@ -314,7 +314,7 @@ class OpCursor(OperandCursor):
         """`%name: type`, with or without a location."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
-            self.fail(f"expected an argument such as %arg0, got {self.shown()}")
+            self.unexpected("an argument such as %arg0")
         self.position += 1
         self.expect(":")
         type = self.type()

@@ -36,6 +36,8 @@ HEAD = "func.func @f(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {\n"
         ('  "a.b"(%a) : (tensor<2xf32>, i1) -> ()\n', 2, 15, "expected 1 operand types, got 2"),
         ('  "a.b"() {\n "x} : () -> ()\n', 3, 2, "a string without an end"),
         ('  "a.b"() {x = 1,\n # } : () -> ()\n', 3, 2, "'#' without a name"),
+        ('  "a.b"() {x = #stablehlo.channel_handle<handle = 1, type =\n >} : () -> ()\n', 3, 2, "an integer"),
+        ("  %0 = stablehlo.composite\n 3 %a : (tensor<2xf32>) -> tensor<2xf32>\n", 3, 2, "a string"),
         ("  return %a : tensor<2xf32>\n}\nfunc.func\n 3() {\n", 5, 2, "'@'-identifier"),
         ("  return %a : tensor<2xf32>\n}\nfunc.func @g(%a: tensor<f32>,\n :) {\n", 5, 2, "an argument"),
         ('  "a.b"(%a#1) : (tensor<2xf32>) -> ()\n', 2, 9, "invalid result number"),
