@@ -1,12 +1,13 @@
 """LAPACK by the custom calls that JAX lowers `jnp.linalg` to on CPU (`lapack_<routine>_ffi`), through SciPy.
 
-The calls' options are letters given by their codes. Batches go matrix by matrix. `info` is LAPACK's own; pivots count
-from 1 as LAPACK's do.
+The calls' options are letters given by their codes. Batches go matrix by matrix, or, of many small ones, together.
+`info` is LAPACK's own; pivots count from 1 as LAPACK's do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from spmd.kernels.core import Context, Kernel
 from spmd.kernels.custom_call import call_attributes, target
 from spmd.kernels.late import Late
 from spmd.kernels.linear_algebra import solve_triangular
+from spmd.kernels.linear_algebra_many import MANY, cholesky_of_many, lu_of_many
 
 Array = np.ndarray[Any, Any]
 lapack = Late("scipy.linalg.lapack")
@@ -23,6 +25,8 @@ lapack = Late("scipy.linalg.lapack")
 Options = dict[str, Any]
 #: One matrix (and what goes with it) -> one array a result.
 Routine = Callable[..., tuple[Any, ...]]
+#: Matrices (count, m, n) -> one array a result; None when they have to go one by one.
+ManyRoutine = Callable[[Array], tuple[Array, ...] | None]
 
 #: info for a matrix that is not handed to LAPACK.
 _NOT_FINITE = -4
@@ -39,17 +43,20 @@ def _options(op: Op) -> Options:
     }
 
 
-def routine(name: str, *, prefixes: str = "sdcz", core: int = 2) -> Callable[[Callable[[str, Options], Routine]], Any]:
+def routine(
+    name: str, *, prefixes: str = "sdcz", core: int = 2, many: Callable[[Options], ManyRoutine] | None = None
+) -> Callable[[Callable[[str, Options], Routine]], Any]:
     """Decorator: files `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix.
 
-    `core` is the rank of the first operand without batch dimensions.
+    `core` is the rank of the first operand without batch dimensions; `many(options)` serves many small matrices.
     """
 
     def add(make: Callable[[str, Options], Routine]) -> Callable[[str, Options], Routine]:
         for prefix in prefixes:
 
             def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
-                return _batched(op, make(prefix, _options(op)), core)
+                options = _options(op)
+                return _batched(op, make(prefix, options), core, many(options) if many else None)
 
             target(f"lapack_{prefix}{name}_ffi")(maker)
         return make
@@ -57,13 +64,17 @@ def routine(name: str, *, prefixes: str = "sdcz", core: int = 2) -> Callable[[Ca
     return add
 
 
-def _batched(op: Op, run: Routine, core: int) -> Kernel:
+def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -> Kernel:
     shape = op.operands[0].tensor.static_shape
     batch = shape[: len(shape) - core]
     results = [(value.tensor.static_shape, value.tensor.dtype) for value in op.results]
     empty = any(0 in value.tensor.static_shape for value in op.operands)
 
     def call(*arrays: Array) -> Any:
+        if many is not None and not empty and prod(batch) >= MANY:
+            together = many(arrays[0].reshape(-1, *shape[-core:]))
+            if together is not None:
+                return tuple(value.reshape(size) for value, (size, _) in zip(together, results, strict=True))
         made = [np.zeros(*result) for result in results]
         for index in () if empty else np.ndindex(*batch):
             for result, value in zip(made, run(*(array[index] for array in arrays)), strict=True):
@@ -87,7 +98,7 @@ def _work(*sizes: int) -> int:
 # --- factorizations --------------------------------------------------------------------------------------------------
 
 
-@routine("getrf")
+@routine("getrf", many=lambda options: lu_of_many)
 def getrf(prefix: str, options: Options) -> Routine:
     factor = _function(prefix, "getrf")
 
@@ -98,7 +109,7 @@ def getrf(prefix: str, options: Options) -> Routine:
     return run
 
 
-@routine("potrf")
+@routine("potrf", many=lambda options: lambda a: cholesky_of_many(a, options["uplo"] == "L"))
 def potrf(prefix: str, options: Options) -> Routine:
     factor, lower = _function(prefix, "potrf"), options["uplo"] == "L"
     return lambda a: factor(a, lower=lower, clean=False)

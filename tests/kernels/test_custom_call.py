@@ -106,6 +106,13 @@ def _programs() -> dict[str, tuple[str, tuple[tuple[int, ...], ...]]]:
     return {
         "solve": ("la.solve(a, b)", (square, (5,))),
         "solve many": ("la.solve(a, b)", (many, (20, 3, 2))),
+        "solve very many": ("la.solve(a, b)", ((60, 4, 4), (60, 4, 2))),
+        "lu of very many": ("lax.lu(a)", ((5, 40, 4, 6),)),
+        "cholesky of very many": ("la.cholesky(a @ a.conj().mT + np.eye(3), upper=True)", ((40, 3, 3),)),
+        "cholesky of very many, one of which has none": (
+            "la.cholesky(a @ a.conj().mT + np.eye(3) * (np.arange(40) - 3)[:, None, None])",
+            ((40, 3, 3),),
+        ),
         "inv": ("la.inv(a)", ((3, 4, 4),)),
         "det": ("la.det(a)", ((3, 4, 4),)),
         "slogdet": ("la.slogdet(a)", (square,)),
@@ -140,7 +147,18 @@ def _programs() -> dict[str, tuple[str, tuple[tuple[int, ...], ...]]]:
     }
 
 
-_COMPLEX = ("solve", "qr", "svd", "eigh", "eig", "cholesky", "schur", "solve_triangular")
+_COMPLEX = (
+    "solve",
+    "solve very many",
+    "cholesky of very many",
+    "qr",
+    "svd",
+    "eigh",
+    "eig",
+    "cholesky",
+    "schur",
+    "solve_triangular",
+)
 
 
 @pytest.mark.parametrize(
