@@ -106,7 +106,8 @@ def _monoid_reduction(
     convert = _widening(op.operands[index], monoid)
     target = op.results[index].tensor.dtype
     neutral = is_identity(op.operands[len(op.results) + index], monoid)
-    if monoid.rounds and prod(shape[axis] for axis in dimensions) <= FEW and not (monoid.direct and neutral):
+    as_numpy = monoid.direct and neutral and not monoid.multiplies_complex
+    if monoid.rounds and prod(shape[axis] for axis in dimensions) <= FEW and not as_numpy:
         return _slab_by_slab(monoid, shape, dimensions, target)
     run = reducer(monoid, shape, dimensions)
     if convert is None and neutral and monoid.compute == target:
@@ -140,11 +141,18 @@ def _slab_by_slab(
 def fold_in_order(monoid: Monoid, total: Array, parts: Iterable[Array]) -> Array:
     """`total`, which is overwritten, with one part after another; each step is rounded as the region rounds it."""
     narrow, compute = monoid.element.dtype, monoid.compute
+    step = _plain_product if monoid.multiplies_complex else monoid.ufunc
     for index, part in enumerate(parts):
         if index and narrow != compute:
             total = total.astype(narrow).astype(compute)
-        monoid.ufunc(total, part, out=total)
+        step(total, part, out=total)
     return total
+
+
+def _plain_product(x: Array, y: Array, out: Array) -> None:
+    """The complex product with each of its terms rounded: parts that cancel leave what any other plain product does."""
+    real, imaginary = x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
+    out.real, out.imag = real, imaginary
 
 
 def _widening(operand: Value, monoid: Monoid) -> Callable[[Array], Array] | None:

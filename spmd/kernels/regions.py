@@ -84,6 +84,11 @@ class Monoid:
         return self.kind in ("add", "multiply") and self.compute.kind in "fc"
 
     @property
+    def multiplies_complex(self) -> bool:
+        """Whether NumPy's own loop may leave out the rounding of a product's terms, as the processor likes."""
+        return self.kind == "multiply" and self.compute.kind == "c"
+
+    @property
     def idempotent(self) -> bool:
         return self.kind in ("maximum", "minimum", "and", "or") or (self.element.is_boolean and self.kind != "xor")
 

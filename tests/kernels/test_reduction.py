@@ -295,6 +295,24 @@ def test_few_floats_are_combined_in_order(name: str, element: str, axes: list[in
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("init", [1, 1.25 - 0.5j])
+def test_few_complex_numbers_are_multiplied_term_by_term(init: complex) -> None:
+    """With each term rounded, whatever the processor could fuse."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(4, 300)) + 1j * rng.normal(size=(4, 300))).astype(np.complex64)
+    start = np.asarray(init, np.complex64)
+    (got,) = here(
+        op(reduce_text([0], monoid("multiply", "complex<f32>")), [x, start], ("complex<f32>", (300,))), x, start
+    )
+    real, imaginary = np.full(300, start.real), np.full(300, start.imag)
+    for row in x:
+        first, second = real * row.real, imaginary * row.imag
+        third, fourth = real * row.imag, imaginary * row.real
+        real, imaginary = first - second, third + fourth
+    np.testing.assert_array_equal(got.real, real)
+    np.testing.assert_array_equal(got.imag, imaginary)
+
+
 def reduced_in_order(x: np.ndarray, init: np.ndarray, axes: list[int], name: str) -> np.ndarray:
     kept = [axis for axis in range(x.ndim) if axis not in axes]
     total = np.full([x.shape[axis] for axis in kept], init)
