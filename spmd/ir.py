@@ -153,6 +153,11 @@ class _Rest:
     name_hint: str | None = None
 
 
+def _packed(operands: tuple[Value, ...]) -> Value | tuple[Value, ...]:
+    """What an op keeps of its operands: one alone as it is."""
+    return operands[0] if len(operands) == 1 else operands
+
+
 _PLAIN = _Rest()
 _NO_RESULTS = _Rest(results=())
 
@@ -168,7 +173,7 @@ class Op(Value):
     They are never changed, only put in place of others.
     """
 
-    __slots__ = ("_place", "_rest", "_token", "attributes", "definition", "operands")
+    __slots__ = ("_operands", "_place", "_rest", "_token", "attributes", "definition")
 
     def __init__(
         self,
@@ -184,7 +189,7 @@ class Op(Value):
         debug_location: str | None = None,
     ) -> None:
         self.definition = definition
-        self.operands = tuple(operands)
+        self._operands: Value | tuple[Value, ...] = _packed(tuple(operands))
         self.attributes = attributes or NO_ATTRIBUTES
         self._place: Location | Page = location
         self._token = 0
@@ -213,6 +218,15 @@ class Op(Value):
         if self.definition is not None:
             return self.definition.name
         return self._rest.name if self._rest is not None else ""
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        operands = self._operands
+        return operands if type(operands) is tuple else (operands,)  # type: ignore[return-value]
+
+    @operands.setter
+    def operands(self, operands: tuple[Value, ...]) -> None:
+        self._operands = _packed(operands)
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -11,6 +11,7 @@ from spmd.compiler.verify import verify as _verify
 from spmd.errors import ParseError
 from spmd.ir import Module
 from spmd.syntax import parse as _parse
+from spmd.syntax.parser import decode
 
 _HEADER_WITHIN = 4096
 
@@ -20,6 +21,8 @@ def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> 
 
     Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint.
     """
+    if isinstance(text, bytes):
+        text = decode(text, name).text  # nobody needs the bytes any more
     with no_collection():
         from_hlo = _parse_hlo(text, name)
         module = from_hlo or _parse(text, name=name)
@@ -30,19 +33,20 @@ def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> 
 
 def load(path: str | PathLike[str], *, verify: bool = True) -> Module:
     """The module in the file at `path`."""
+    return parse(_read(path), fspath(path), verify=verify)
+
+
+def _read(path: str | PathLike[str]) -> bytes:
     try:
-        data = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise ParseError(f"{fspath(path)}: cannot be read: {error.strerror}") from error
-    return parse(data, fspath(path), verify=verify)
 
 
-def _parse_hlo(text: str | bytes, name: str) -> Module | None:
+def _parse_hlo(text: str, name: str) -> Module | None:
     """The module of HLO text; None when `text` is not that. The builder, which reads it, is loaded only if needed."""
-    start = text[:_HEADER_WITHIN]
-    if (b"HloModule" if isinstance(start, bytes) else "HloModule") not in start:  # type: ignore[operator]
+    if "HloModule" not in text[:_HEADER_WITHIN]:
         return None
     from spmd.builder.hlo import looks_like_hlo, parse_hlo
 
-    decoded = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    return parse_hlo(decoded, name) if looks_like_hlo(decoded) else None
+    return parse_hlo(text, name) if looks_like_hlo(text) else None

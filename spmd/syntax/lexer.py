@@ -146,6 +146,10 @@ class Tokens:
         self.list = kept
         return 0
 
+    def forget(self) -> None:
+        """Forgets the tokens at hand; places are still known."""
+        self.list = list(END)
+
     def _piece_end(self) -> int:
         """The end of the next piece: a line's end, or the end of the last whole token of a line too long."""
         text, start = self.source.text, self._ends[-1]

@@ -60,11 +60,9 @@ class Pending:
 class OperandCursor(AttributeCursor):
     """Reads from a whole text; knows the values that have been named."""
 
-    def __init__(self, source: Source, ready: int) -> None:
+    def __init__(self, source: Source, ready: int, names: Names) -> None:
         self.stream = Tokens(source, ready)
-        super().__init__(
-            self.stream.list, Names(load_locations=self.read_locations, load_resources=self.read_resources)
-        )
+        super().__init__(self.stream.list, names)
         self.source = source
         self.values = Scope()
         self.shared = Shared()
@@ -73,14 +71,6 @@ class OperandCursor(AttributeCursor):
         self.default_dialect = "builtin"
         self.blocks: dict[str, tuple[Block, int]] = {}
         self.page = Page(self.stream, 0)
-
-    def read_locations(self) -> dict[str, str]:
-        """Location aliases by name."""
-        raise NotImplementedError
-
-    def read_resources(self) -> dict[str, bytes]:
-        """Resources by key."""
-        raise NotImplementedError
 
     # --- tokens and errors ---
 
@@ -170,21 +160,20 @@ class OperandCursor(AttributeCursor):
 
     def resolve(self, pending: Pending) -> list[Value]:
         """The values of the operands' names, each of the type the text gives it."""
-        find = self.values.get
+        recent, find = self.values.recent, self.values.get
         types = pending.operand_types
         if types is None:
             if pending.typed:
                 types = self._typed(pending)
             else:
-                return [find(name) or self._missing(pending, index) for index, name in enumerate(pending.operands)]
+                names = enumerate(pending.operands)
+                return [recent.get(name) or find(name) or self._missing(pending, at) for at, name in names]
         if len(types) != len(pending.operands):
             message = f"{len(pending.operands)} operands present, but expected {len(types)}"
             raise ParseError(Diagnostic(pending.location, message, pending.name))
         found: list[Value] = []
         for name, type in zip(pending.operands, types, strict=True):
-            value = find(name)
-            if value is None:
-                value = self._missing(pending, len(found))
+            value = recent.get(name) or find(name) or self._missing(pending, len(found))
             if value.type is not type and type is not None:
                 self._mistyped(pending, len(found), value, type)
             found.append(value)

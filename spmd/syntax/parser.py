@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 
 from spmd.attributes import LocationAttr
 from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import Diagnostic, Location, ParseError, Source, SpmdError, VerificationError
 from spmd.ir import Block, Module, Region
+from spmd.syntax.cursor import Names
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
 from spmd.syntax.op_cursor import OpCursor
@@ -22,7 +24,7 @@ _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
 #: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
-_READY = (1 << 10, 1 << 16, 1 << 20, sys.maxsize)
+_READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class Parser(OpCursor):
@@ -83,32 +85,6 @@ class Parser(OpCursor):
         self.names.type_aliases[name] = made
         self.types[name] = made
 
-    def read_locations(self) -> dict[str, str]:
-        """The location aliases, each spelled out."""
-        done: dict[str, str] = {}
-        for name, body in dict(_LOCATION_ALIAS.findall(self.source.text)).items():
-            text = _LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
-            done["#" + name] = text if len(text) <= _LONGEST_LOCATION else "unknown"
-        return done
-
-    def read_resources(self) -> dict[str, bytes]:
-        """The constants that stand at the end of the file."""
-        text = self.source.text
-        start = text.rfind("{-#")
-        found: dict[str, bytes] = {}
-        if start < 0:
-            return found
-        for match in _RESOURCE.finditer(text, start):
-            begin = match.end()
-            end = text.find('"', begin)
-            try:
-                data = hex_bytes(text[begin : end if end >= 0 else len(text)])
-            except ValueError as error:
-                raise ParseError(f"resource {match[1]}: {error}", Location(self.source, begin)) from None
-            # The first four bytes are the blob's alignment.
-            found[match[1].strip('"')] = data[4:]
-        return found
-
     def _skip_metadata(self) -> None:
         start = self.number
         while self.tokens[self.position] != "#-}":
@@ -117,6 +93,34 @@ class Parser(OpCursor):
             self.position += 1
             self.ready()
         self.position += 1
+
+
+def read_locations(source: Source) -> dict[str, str]:
+    """The location aliases, each spelled out."""
+    done: dict[str, str] = {}
+    for name, body in dict(_LOCATION_ALIAS.findall(source.text)).items():
+        text = _LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
+        done["#" + name] = text if len(text) <= _LONGEST_LOCATION else "unknown"
+    return done
+
+
+def read_resources(source: Source) -> dict[str, bytes]:
+    """The constants that stand at the end of the file."""
+    text = source.text
+    start = text.rfind("{-#")
+    found: dict[str, bytes] = {}
+    if start < 0:
+        return found
+    for match in _RESOURCE.finditer(text, start):
+        begin = match.end()
+        end = text.find('"', begin)
+        try:
+            data = hex_bytes(text[begin : end if end >= 0 else len(text)])
+        except ValueError as error:
+            raise ParseError(f"resource {match[1]}: {error}", Location(source, begin)) from None
+        # The first four bytes are the blob's alignment.
+        found[match[1].strip('"')] = data[4:]
+    return found
 
 
 def decode(data: str | bytes, name: str) -> Source:
@@ -147,9 +151,12 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
 
 def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
     for ready in _READY:
-        parser = Parser(source, ready)
+        names = Names(load_locations=partial(read_locations, source), load_resources=partial(read_resources, source))
+        parser = Parser(source, ready, names)
         try:
-            return parser.module(), parser.diagnostics
+            module = parser.module()
+            parser.stream.forget()
+            return module, parser.diagnostics
         except OutOfTokens:
             continue  # an op longer than that: once more from the start, further ahead
         except SpmdError as error:

@@ -8,11 +8,12 @@ is kept as such.
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
 
 from spmd.ir import Value
 
 #: What stands before the first number, that number, what stands behind it.
-_NUMBERED = re.compile(r"(\D+)(0|[1-9]\d{0,8})(?!\d)(.*)", re.ASCII)
+_NUMBERED = re.compile(r"(%\D*+)(0|[1-9]\d{0,8}+)(\D.*)?", re.ASCII)
 #: How many numbers may be left out between a family's last one and the next.
 _GAP = 16
 #: How many names are kept as they are.
@@ -49,24 +50,25 @@ class _Family:
 class Scope:
     """Names that are visible in a region: its own, and those of the regions around it."""
 
-    __slots__ = ("_families", "_others", "_outer", "_recent")
+    __slots__ = ("_families", "_others", "_outer", "recent")
 
     def __init__(self, outer: Scope | None = None) -> None:
         self._outer = outer
-        self._families: dict[str, _Family] = {}
+        self._families: dict[Hashable, _Family] = {}
         self._others: dict[str, Value] = {}
-        self._recent: dict[str, Value] = {}  # most names are used soon again
+        #: Some of the values by name: most are used soon again.
+        self.recent: dict[str, Value] = {}
 
     def get(self, name: str) -> Value | None:
         """The value named `name`, its `%` included; None when there is none."""
-        found = self._recent.get(name)
+        found = self.recent.get(name)
         if found is None:
             found = self._find(name, *_split(name))
             if found is not None:
-                self._recent[name] = found
+                self.recent[name] = found
         return found
 
-    def _find(self, name: str, family_name: str, number: int) -> Value | None:
+    def _find(self, name: str, family_name: Hashable, number: int) -> Value | None:
         scope: Scope | None = self
         while scope is not None:
             family = scope._families.get(family_name)
@@ -80,7 +82,7 @@ class Scope:
 
     def add(self, name: str, value: Value) -> bool:
         """Names `value`; False when a visible value has the name."""
-        recent = self._recent
+        recent = self.recent
         if name in recent:
             return False
         family_name, number = _split(name)
@@ -100,7 +102,7 @@ class Scope:
         return True
 
 
-def _split(name: str) -> tuple[str, int]:
+def _split(name: str) -> tuple[Hashable, int]:
     """The name's family and its number there; -1 for a name of no family."""
     digits = name[1:]
     if digits.isdecimal() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
@@ -109,4 +111,4 @@ def _split(name: str) -> tuple[str, int]:
     if found is None:
         return name, -1
     before, number, behind = found.groups()
-    return f"{before}\n{behind}" if behind else before, int(number)
+    return (before, behind), int(number)

@@ -18,7 +18,7 @@ from spmd.ir import Block, Op, Region
 from spmd.types import TensorType
 
 #: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.
-_MOST = 1 << 10
+_MOST = 1 << 8
 _SIMPLE = (bool, int, str, tuple, DenseAttr)
 
 

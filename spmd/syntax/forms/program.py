@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
+_NO_ENTRIES = DictAttr({})
 
 
 class _Whole(Directive):
@@ -92,11 +93,18 @@ class FunctionForm(_Whole):
         attributes: list[DictAttr] = []
         named = parser.tokens[parser.position][:1] == "%"
         for _ in parser.items(")"):
+            parser.ready()
             found.append(parser.argument() if named else ("", parser.type()))
-            attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
+            attributes.append(self._entries(parser))
             if parser.tokens[parser.position][:3] == "loc":
                 parser.location()
         return found, attributes, named
+
+    def _entries(self, parser: OpCursor) -> DictAttr:
+        """`{...}`, or nothing."""
+        if parser.tokens[parser.position] != "{":
+            return _NO_ENTRIES
+        return DictAttr(parser.shared.attributes(None, parser.dictionary()))
 
     def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
         if not parser.at("("):
@@ -104,8 +112,9 @@ class FunctionForm(_Whole):
             return
         parser.position += 1
         for _ in parser.items(")"):
+            parser.ready()
             results.append(parser.type())
-            attributes.append(DictAttr(parser.dictionary() if parser.tokens[parser.position] == "{" else {}))
+            attributes.append(self._entries(parser))
 
     def print(self, printer: Printer, op: Op) -> str:
         if not isinstance(op, Function) or len(op.regions) != 1 or op.operands or op.results:
