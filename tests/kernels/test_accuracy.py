@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import spmd
 from spmd.kernels import chlo, elementwise
 from spmd.types import BF16, COMPLEX64, COMPLEX128, F16, F32, F64, ElementType, element_type_of
 
@@ -174,3 +175,12 @@ def test_complex(name: str, dtype: type, mp) -> None:  # type: ignore[no-untyped
         exact = function(mp.mpc(complex(value)))
         unit = float(np.spacing(abs(result)))
         assert abs(mp.mpc(complex(result)) - exact) <= 4 * unit, (value, result)
+
+
+@pytest.mark.parametrize("name", ["exponential", "logistic", "tanh"])
+def test_few_elements_are_rounded_once(name: str, mp) -> None:  # type: ignore[no-untyped-def]
+    x = np.random.default_rng(3).uniform(-20, 20, 1000).astype(np.float32)
+    tensor = f"tensor<{x.size}xf32>"
+    text = f"func.func @main(%x: {tensor}) -> {tensor} {{ %r = stablehlo.{name} %x : {tensor} return %r : {tensor} }}"
+    (got,) = spmd.compile(spmd.parse(text))(x)
+    assert worst(got, exact_values(mp, "stablehlo." + name, x)) < 0.51
