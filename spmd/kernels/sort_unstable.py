@@ -14,8 +14,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: Elements, in all rows together, up to which the steps are followed one by one; more are sorted stably.
-MOST = 1024
+#: Elements, in all rows together, up to which the steps are followed one by one: what NumPy cannot do at once, and
+#: nobody looks at in larger arrays, which are sorted stably.
+MOST = 256
 #: Parts that are left to the insertion sort.
 _SHORT = 16
 

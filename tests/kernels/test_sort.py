@@ -192,7 +192,7 @@ def test_sorting_an_iota_gives_the_order() -> None:
     np.testing.assert_array_equal(got, np.argsort(-x, axis=1, kind="stable"))
 
 
-@pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (1000,), (3, 40)])
+@pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (256,), (3, 40)])
 @pytest.mark.parametrize("distinct", [1, 2, 30])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 def test_ties_of_a_small_unstable_sort_are_left_as_by_the_reference(
