@@ -117,23 +117,30 @@ def _split_dimension(shape: tuple[int, ...]) -> int:
 
 # --- Philox ----------------------------------------------------------------------------------------------------------
 
-_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+#: So few counters are hashed one by one as Python's integers: a round in NumPy costs as much as one of theirs each.
+_FEW = 8
 
 
-def philox4x32(key: tuple[int, int], words: list[Array]) -> list[Array]:
-    """Philox-4x32 with 10 rounds: the hash of each counter, given and returned as four 32-bit words in uint64."""
+def philox4x32(key: tuple[int, int], words: list[Any]) -> list[Any]:
+    """Philox-4x32 with 10 rounds: the hash of each counter, given and returned as four 32-bit words.
+
+    The words are arrays of uint64, which are overwritten, or Python's integers.
+    """
     a, b, c, d = words
-    for number in range(10):
-        first, second = (np.uint64((key[k] + number * _WEYL[k]) & 0xFFFFFFFF) for k in (0, 1))
+    first, second = key
+    for _ in range(10):
         left, right = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
-        b ^= right >> _HALF
+        b ^= right >> 32
         b ^= first
-        d ^= left >> _HALF
+        d ^= left >> 32
         d ^= second
-        right &= _LOW
-        left &= _LOW
+        right &= _WORD
+        left &= _WORD
         a, b, c, d = b, right, d, left
+        first, second = (first + _WEYL[0]) & _WORD, (second + _WEYL[1]) & _WORD
     return [a, b, c, d]
 
 
@@ -142,17 +149,28 @@ def philox(state: Array, shape: tuple[int, ...], wide: bool) -> tuple[Array, Arr
     size = prod(shape)
     count = -(-size // (2 if wide else 4))
     key, start, high = state[0], state[1], state[2] if state.size == 3 else state[0]
-    low = start + np.arange(count, dtype=np.uint64)
-    highs = high + (low < start)
-    words = [low & _LOW, low >> _HALF, highs & _LOW, highs >> _HALF]
-    a, b, c, d = philox4x32((int(key & _LOW), int(key >> _HALF)), words)
+    halves = int(key) & _WORD, int(key) >> 32
     end = start + np.uint64(count)
     new = np.array([key, end, high + np.uint64(end < start)][: state.size], np.uint64)
+    if count <= _FEW:
+        return new, _few_bits(halves, int(start) + (int(high) << 64), count, wide)[:size].reshape(shape)
+    low = start + np.arange(count, dtype=np.uint64)
+    highs = high + (low < start)
+    a, b, c, d = philox4x32(halves, [low & _LOW, low >> _HALF, highs & _LOW, highs >> _HALF])
     if wide:
         bits = np.stack([a | (b << _HALF), c | (d << _HALF)], axis=-1)
     else:
         bits = np.stack([a, b, c, d], axis=-1, dtype=np.uint32, casting="unsafe")
     return new, bits.reshape(-1)[:size].reshape(shape)
+
+
+def _few_bits(key: tuple[int, int], start: int, count: int, wide: bool) -> Array:
+    """What the counters of 128 bits from `start` on hash to, in a row: four words each, or two pairs when `wide`."""
+    words: list[int] = []
+    for counter in range(start, start + count):
+        words += philox4x32(key, [counter >> shift & _WORD for shift in (0, 32, 64, 96)])
+    bits = np.array(words, np.uint32)
+    return bits[0::2] | (bits[1::2].astype(np.uint64) << _HALF) if wide else bits
 
 
 # --- rng -------------------------------------------------------------------------------------------------------------

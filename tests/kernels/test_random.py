@@ -49,6 +49,17 @@ def test_philox_known_answers(counter: tuple[int, ...], key: tuple[int, int], ou
     """The authors' known answers for 10 rounds."""
     words = philox4x32(key, [np.uint64([word]) for word in counter])
     assert tuple(int(word[0]) for word in words) == output
+    assert tuple(philox4x32(key, list(counter))) == output
+
+
+@pytest.mark.parametrize("element", ["ui32", "ui64"])
+@pytest.mark.parametrize("state", [[5, 2**64 - 3], [5, 2**64 - 3, 8], [2**64 - 1, 2**64 - 1, 2**64 - 1]])
+def test_few_bits_are_the_first_of_many(element: str, state: list[int]) -> None:
+    start = np.array(state, np.uint64)
+    _, many = bits("PHILOX", start, element, (100,))
+    for size in (0, 1, 5, 16):
+        _, few = bits("PHILOX", start, element, (size,))
+        assert few.tolist() == many[:size].tolist()
 
 
 @pytest.mark.parametrize("algorithm", ["THREE_FRY", "PHILOX", "DEFAULT"])
