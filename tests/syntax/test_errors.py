@@ -91,6 +91,11 @@ def test_a_function_sees_nothing_from_outside() -> None:
         parse('%0 = "a.b"() : () -> i1\nfunc.func @f() { "a.c"(%0) : (i1) -> () }')
 
 
+def test_bytecode_is_called_what_it_is() -> None:
+    with pytest.raises(spmd.ParseError, match="MLIR bytecode"):
+        parse(b"ML\xefR\x0dStableHLO_v1.0.0\x00")
+
+
 def test_bytes_that_are_not_utf8_are_refused_at_their_place() -> None:
     with pytest.raises(spmd.ParseError) as caught:
         parse(b"module {\n  \xff}")
