@@ -24,6 +24,8 @@ def where(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
 @kernel("stablehlo.select")
 def select(op: Op, context: Context) -> Kernel:
     dtype = op.result.tensor.dtype
+    if not op.result.tensor.rank:
+        return pointwise(op, _of_scalars(selection(dtype)))
     if not _blends(dtype):
         return pointwise(op, where)
     for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
@@ -32,6 +34,17 @@ def select(op: Op, context: Context) -> Kernel:
     made = pointwise(op, selection(dtype))
     signed = _signed(dtype)
     return replace(made, prepares=(0, lambda chosen: _mask(chosen).astype(signed), t.element_type_of(signed)))
+
+
+def _of_scalars(call: Call) -> Call:
+    """`call`, which is asked for arrays only: loops choose between indices in each turn."""
+
+    def choose(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        if out is None and chosen.ndim == x.ndim == y.ndim == 0:
+            return (x if chosen else y)[()]
+        return call(chosen, x, y, out=out)
+
+    return choose
 
 
 def _blends(dtype: np.dtype[Any]) -> bool:

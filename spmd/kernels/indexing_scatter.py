@@ -81,24 +81,18 @@ def _placement(op: Op) -> tuple[Placement, list[int]]:
 
 def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, monoid: Monoid | None) -> Kernel:
     """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
-    shape, table = placement.shape, (placement.row_count, placement.payload)
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
-    unit = _single_slice(placement, monoid)
+    single = prod(placement.batch_shape) == 1
+    apply_to = _at_single_slice(placement, arrange, monoid) if single else _at_rows(placement, arrange, apply)
 
     def call(operand: Array, indices: Array, updates: Array, out: Array | None = None) -> Array:
         here = out is operand and compute == dtype and operand.flags.c_contiguous
         base = operand if here else np.array(operand, compute, order="C")
-        updates = updates.transpose(arrange).astype(compute, copy=False)
-        starts = placement.starts(indices)
-        if unit is not None:
-            unit(base, starts, updates)
-        else:
-            rows, values = _selected(placement, starts, updates)
-            apply(base.reshape(table), rows, values)
+        apply_to(base, indices, updates.astype(compute, copy=False))
         if here:
             return operand
-        result = base.reshape(shape).astype(dtype, copy=False)
+        result = base.astype(dtype, copy=False)
         if out is None:
             return result
         np.copyto(out, result)
@@ -118,28 +112,45 @@ def _selected(placement: Placement, starts: Sequence[Array], updates: Array) -> 
     return rows[keep], values[keep]
 
 
-def _single_slice(placement: Placement, monoid: Monoid | None) -> Any:
-    """A single slice needs no row numbers: it is combined with a part of the operand. None for many slices."""
-    if prod(placement.batch_shape) != 1:
-        return None
-    sizes, rank = placement.slice_sizes, len(placement.shape)
+def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable[[Array, Array, Array], None]:
+    table = (placement.row_count, placement.payload)
 
-    def call(base: Array, starts: Sequence[Array], updates: Array) -> None:
-        target: list[Any] = [slice(0, size) for size in sizes]
-        source: list[Any] = [slice(None)] * rank
-        for axis, start in zip(placement.mapped, starts, strict=True):
-            first, full = int(start.reshape(())), placement.shape[axis]
-            low, high = max(first, 0), min(first + sizes[axis], full)
-            if low >= high:
-                return
-            target[axis], source[axis] = slice(low, high), slice(low - first, high - first)
-        part, values = base[(*target, ...)], updates.reshape(sizes)[(*source, ...)]
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        apply(base.reshape(table), *_selected(placement, placement.starts(indices), updates.transpose(arrange)))
+
+    return apply_to
+
+
+def _at_single_slice(
+    placement: Placement, arrange: list[int], monoid: Monoid | None
+) -> Callable[[Array, Array, Array], None]:
+    """A single slice needs no row numbers: it is combined with a part of the operand. Loops do this in each turn."""
+    sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
+    whole: list[Any] = [slice(0, size) for size in sizes]
+    straight = arrange == sorted(arrange)
+
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        target, source = whole[:], None
+        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
+            last = first + sizes[axis]
+            if first < 0 or last > shape[axis]:
+                low, high = max(first, 0), min(last, shape[axis])
+                if low >= high:
+                    return
+                source = source or [slice(None)] * len(shape)
+                source[axis] = slice(low - first, high - first)
+                first, last = low, high
+            target[axis] = slice(first, last)
+        values = (updates if straight else updates.transpose(arrange)).reshape(sizes)
+        if source is not None:
+            values = values[tuple(source)]
         if monoid is None:
-            part[...] = values
+            base[tuple(target)] = values
         else:
+            part = base[(*target, ...)]
             monoid.ufunc(part, values, out=part)
 
-    return call
+    return apply_to
 
 
 # --- how rows are applied --------------------------------------------------------------------------------------------
