@@ -153,11 +153,6 @@ class _Rest:
     name_hint: str | None = None
 
 
-def _packed(operands: tuple[Value, ...]) -> Value | tuple[Value, ...]:
-    """What an op keeps of its operands: one alone as it is."""
-    return operands[0] if len(operands) == 1 else operands
-
-
 _PLAIN = _Rest()
 _NO_RESULTS = _Rest(results=())
 
@@ -189,7 +184,8 @@ class Op(Value):
         debug_location: str | None = None,
     ) -> None:
         self.definition = definition
-        self._operands: Value | tuple[Value, ...] = _packed(tuple(operands))
+        given = tuple(operands)
+        self._operands: Value | tuple[Value, ...] = given[0] if len(given) == 1 else given  # one alone as it is
         self.attributes = attributes or NO_ATTRIBUTES
         self._place: Location | Page = location
         self._token = 0
@@ -209,8 +205,6 @@ class Op(Value):
             self.debug_location = debug_location
         if definition is None:
             self._rest = replace(self._rest or _PLAIN, name=name)
-        else:
-            assert name == definition.name
 
     @property
     def name(self) -> str:
@@ -226,7 +220,7 @@ class Op(Value):
 
     @operands.setter
     def operands(self, operands: tuple[Value, ...]) -> None:
-        self._operands = _packed(operands)
+        self._operands = operands[0] if len(operands) == 1 else operands
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -178,23 +178,26 @@ def _is_sharded(op: Op) -> bool:
     """Whether the op itself says anything of shardings."""
     if op.definition is not None and op.definition.dialect == "sdy":
         return True
-    dictionaries: list[Mapping[str, Any]] = [op.discardable] if op.discardable else []
+    dictionaries: list[Mapping[str, Any]] = [op.discardable]
     if isinstance(op, Function):
         for name in ("arg_attrs", "res_attrs"):
             dictionaries += (entry.entries for entry in op.attributes.get(name) or ())
+    elif not op.discardable:
+        return False
     return any(name.startswith("sdy.") for dictionary in dictionaries for name in dictionary)
 
 
 def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
     """What decides whether an op by itself is sound; None when more does."""
-    if not definition.is_context_free or (op.regions and not _are_plain(op.regions)):
+    regions = op.regions
+    if not definition.is_context_free or (regions and not _are_plain(regions)):
         return None
     key: tuple[Any, ...] = (
         definition,
         tuple([value.type for value in op.operands]),
-        tuple([value.type for value in op.results]),
+        op.type if op.is_value else tuple(op.result_types),
     )
-    for region in op.regions:  # constraints look at what a region takes and returns, not at what is between
+    for region in regions:  # constraints look at what a region takes and returns, not at what is between
         block = region.blocks[0]
         given = tuple([argument.type for argument in block.arguments])
         key = (*key, given, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)

@@ -64,7 +64,7 @@ class Scope:
         found = self.recent.get(name)
         if found is None:
             found = self._find(name, *_split(name))
-            if found is not None:
+            if found is not None and len(self.recent) <= _RECENT:
                 self.recent[name] = found
         return found
 
