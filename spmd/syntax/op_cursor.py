@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
 from typing import Any
 
 from spmd import types as t
@@ -266,7 +267,7 @@ class OpCursor(OperandCursor):
             block = Block()
             location = TokenLocation(self.stream, self.stream.base + opened)
             for name, type in given:
-                self.define(name, block.add_argument(type, name[1:]), location)
+                self.define(name, block.add_argument(type, intern(name[1:])), location)
             blocks.append(block)
             self._ops(block)
         while self.tokens[self.position][:1] == "^":
@@ -302,7 +303,7 @@ class OpCursor(OperandCursor):
         if self.take("(") and not self.take(")"):
             while True:
                 name, type = self.argument()
-                self.define(name, block.add_argument(type, name[1:]), location)
+                self.define(name, block.add_argument(type, intern(name[1:])), location)
                 if not self.take(","):
                     break
             self.expect(")")

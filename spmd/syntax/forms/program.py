@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import intern
 from typing import TYPE_CHECKING
 
 from spmd import types as t
@@ -33,7 +34,7 @@ class ModuleForm(_Whole):
 
     def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
-            pending.attributes["sym_visibility"] = parser.keyword()
+            pending.attributes["sym_visibility"] = intern(parser.keyword())
         if parser.tokens[parser.position][:1] == "@":
             pending.attributes["sym_name"] = parser.symbol()
         if parser.take("attributes"):
@@ -62,7 +63,7 @@ class FunctionForm(_Whole):
 
     def parse(self, parser: OpCursor, pending: Pending) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
-            pending.attributes["sym_visibility"] = parser.keyword()
+            pending.attributes["sym_visibility"] = intern(parser.keyword())
         pending.attributes["sym_name"] = parser.symbol()
         arguments, argument_attributes, named = self._arguments(parser)
         results: list[t.Type] = []
