@@ -117,11 +117,19 @@ def _key(op: Op) -> Hashable | None:
     return _structure(op, {})
 
 
-def _structure(op: Op, inside: dict[Value, int]) -> Hashable:
+def _structure(op: Op, inside: dict[Value, int], *, nested: bool = False) -> Hashable:
     """What `op` computes. `inside` numbers the values defined within the regions entered so far."""
     operands = tuple(inside.get(operand, operand) for operand in op.operands)
     regions = tuple(_block_structure(block, inside) for region in op.regions for block in region.blocks)
-    return (op.name, operands, tuple(op.result_types), hashable(op.attributes), regions)
+    # The elements of a large constant are looked at once, where it stands, and not again for each op around it.
+    is_large = nested and op.name == CONSTANT and _nbytes(op) > _FOLD_LIMIT
+    attributes = id(op) if is_large else hashable(op.attributes)
+    return (op.name, operands, tuple(op.result_types), attributes, regions)
+
+
+def _nbytes(constant: Op) -> int:
+    type = constant.results[0].type
+    return type.nbytes if isinstance(type, TensorType) else 0
 
 
 def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
@@ -129,7 +137,7 @@ def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
         inside[argument] = len(inside)
     ops = []
     for op in block.ops:
-        ops.append(_structure(op, inside))
+        ops.append(_structure(op, inside, nested=True))
         for result in op.results:
             inside[result] = len(inside)
     return (tuple(argument.type for argument in block.arguments), tuple(ops))
