@@ -5,9 +5,11 @@ Shapes are `!shape.shape` or `tensor<?xindex>`, sizes `!shape.size` or `index`, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, compatible_shapes
-from spmd.dialects.core import Infer, OpDef, attribute, define, operand, region, result
+from spmd.dialects.core import AttributeDef, OpDef, OperandDef, attribute, define, operand, region, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import I1, INDEX, OpaqueType, TensorType, Type, UnrankedTensorType
@@ -22,7 +24,9 @@ def _is_extents(type: Type) -> bool:
 
 
 _SHAPE = TypeSet("shape or extent tensor", lambda type: type is SHAPE_TYPE or _is_extents(type))
+_EXTENTS = TypeSet("extent tensor", _is_extents)
 _SIZE = TypeSet("size or index", lambda type: type is SIZE_TYPE or type is INDEX)
+_INDEX = TypeSet("index", lambda type: type is INDEX)
 _WITNESS = TypeSet("witness", lambda type: type is WITNESS_TYPE)
 _PREDICATE = TypeSet("i1", lambda type: type is I1)
 _SHAPED = TypeSet(
@@ -30,35 +34,66 @@ _SHAPED = TypeSet(
 )
 
 
-def _of_shapes(name: str, types: TypeSet, *, typed: bool = False) -> OpDef:
-    """An op on any number of shapes; the result's type is written only when `typed`."""
-    return define(
+def _pure(
+    name: str,
+    operands: Sequence[OperandDef],
+    made: OperandDef,
+    *,
+    always: Type | None = None,
+    attributes: Sequence[AttributeDef] = (),
+    assembly: str | None = None,
+) -> OpDef:
+    """An op of one result and no effects.
+
+    `always` is the result's type where it follows from nothing. Unless an `assembly` is given, the op is written as
+    its operands, their types and the result's, left out where it is `always` the same.
+    """
+    if assembly is None:
+        values = " `,` ".join(f"${given.name}" for given in operands)
+        types = " `,` ".join(f"type(${given.name})" for given in operands)
+        assembly = f"{values} attr-dict `:` {types}" + ("" if always else f" `->` type(${made.name})")
+    declared = define(
         f"shape.{name}",
-        operands=[operand("shapes", _SHAPE, variadic=True)],
-        results=[result("result", types)],
-        assembly="$shapes attr-dict `:` type($shapes)" + (" `->` type($result)" if typed else ""),
+        operands=operands,
+        attributes=attributes,
+        results=[made],
+        assembly=assembly,
         traits=["pure"],
     )
+    if always is not None:
+        declared.infer(lambda op: [always])
+    return declared
 
 
-def _convert(name: str, source: TypeSet, target: TypeSet) -> OpDef:
-    return define(
-        f"shape.{name}",
-        operands=[operand("arg", source)],
-        results=[result("result", target)],
-        assembly="$arg attr-dict `:` type($arg) `->` type($result)",
-        traits=["pure"],
-    )
+_SHAPES = operand("shapes", _SHAPE, variadic=True)
+_MADE_WITNESS = result("result", _WITNESS)
 
+_pure("broadcast", [_SHAPES], result("result", _SHAPE))
+_pure("concat", [operand("lhs", _SHAPE), operand("rhs", _SHAPE)], result("result", _SHAPE))
+_pure("is_broadcastable", [_SHAPES], result("result", _PREDICATE), always=I1)
+_pure("shape_eq", [_SHAPES], result("result", _PREDICATE), always=I1)
 
-BROADCAST = _of_shapes("broadcast", _SHAPE, typed=True)
-CSTR_BROADCASTABLE = _of_shapes("cstr_broadcastable", _WITNESS)
-CSTR_EQ = _of_shapes("cstr_eq", _WITNESS)
-CSTR_BROADCASTABLE.constraint("", "there are two shapes at least")(lambda op: at_least(len(op.operands), 2))
-IS_BROADCASTABLE = _of_shapes("is_broadcastable", _PREDICATE)
-SHAPE_EQ = _of_shapes("shape_eq", _PREDICATE)
+for _name in ("add", "mul", "div"):
+    _pure(_name, [operand("lhs", _SIZE), operand("rhs", _SIZE)], result("result", _SIZE))
 
-SHAPE_OF = _convert("shape_of", _SHAPED, _SHAPE)
+_pure("dim", [operand("value", _SHAPED), operand("index", _SIZE)], result("extent", _SIZE))
+_pure("get_extent", [operand("shape", _SHAPE), operand("dim", _SIZE)], result("extent", _SIZE))
+_pure("num_elements", [operand("arg", _SHAPE)], result("result", _SIZE))
+_pure("rank", [operand("arg", _SHAPE)], result("result", _SIZE))
+
+_pure("to_extent_tensor", [operand("arg", _SHAPE)], result("result", _EXTENTS))
+_pure("from_extent_tensor", [operand("input", kinds.DIMENSIONS)], result("result", _SHAPE), always=SHAPE_TYPE)
+_pure("from_extents", [operand("extents", _SIZE, variadic=True)], result("shape", _SHAPE), always=SHAPE_TYPE)
+_pure("size_to_index", [operand("arg", _SIZE)], result("result", _INDEX), always=INDEX)
+_pure(
+    "index_to_size",
+    [operand("arg", _INDEX)],
+    result("result", _SIZE),
+    always=SIZE_TYPE,
+    assembly="$arg attr-dict",
+)
+
+SHAPE_OF = _pure("shape_of", [operand("arg", _SHAPED)], result("result", _SHAPE))
 
 
 @SHAPE_OF.constraint("", "the result has an extent for each dimension", on_results=True)
@@ -69,117 +104,50 @@ def _(op: Op) -> str | None:
     return None if compatible_shapes(made.shape, (given.rank,)) else f"{made} for {given}"
 
 
-NUM_ELEMENTS = _convert("num_elements", _SHAPE, _SIZE)
-RANK = _convert("rank", _SHAPE, _SIZE)
-TO_EXTENT_TENSOR = _convert("to_extent_tensor", _SHAPE, TypeSet("extent tensor", _is_extents))
-
-CONCAT = define(
-    "shape.concat",
-    operands=[operand("lhs", _SHAPE), operand("rhs", _SHAPE)],
-    results=[result("result", _SHAPE)],
-    assembly="$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)",
-    traits=["pure"],
-)
-
-for _name in ("add", "mul", "div"):
-    define(
-        f"shape.{_name}",
-        operands=[operand("lhs", _SIZE), operand("rhs", _SIZE)],
-        results=[result("result", _SIZE)],
-        assembly="$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)",
-        traits=["pure"],
-    )
-
-DIM = define(
-    "shape.dim",
-    operands=[operand("value", _SHAPED), operand("index", _SIZE)],
-    results=[result("extent", _SIZE)],
-    assembly="$value `,` $index attr-dict `:` type($value) `,` type($index) `->` type($extent)",
-    traits=["pure"],
-)
-
-GET_EXTENT = define(
-    "shape.get_extent",
-    operands=[operand("shape", _SHAPE), operand("dim", _SIZE)],
-    results=[result("extent", _SIZE)],
-    assembly="$shape `,` $dim attr-dict `:` type($shape) `,` type($dim) `->` type($extent)",
-    traits=["pure"],
-)
-
-FROM_EXTENTS = define(
-    "shape.from_extents",
-    operands=[operand("extents", _SIZE, variadic=True)],
-    results=[result("shape", _SHAPE)],
-    assembly="$extents attr-dict `:` type($extents)",
-    traits=["pure"],
-)
-
-FROM_EXTENT_TENSOR = define(
-    "shape.from_extent_tensor",
-    operands=[operand("input", kinds.DIMENSIONS)],
-    results=[result("result", _SHAPE)],
-    assembly="$input attr-dict `:` type($input)",
-    traits=["pure"],
-)
-
-INDEX_TO_SIZE = define(
-    "shape.index_to_size",
-    operands=[operand("arg", TypeSet("index", lambda type: type is INDEX))],
-    results=[result("result", _SIZE)],
-    assembly="$arg attr-dict",
-    traits=["pure"],
-)
-
-SIZE_TO_INDEX = define(
-    "shape.size_to_index",
-    operands=[operand("arg", _SIZE)],
-    results=[result("result", TypeSet("index", lambda type: type is INDEX))],
-    assembly="$arg attr-dict `:` type($arg)",
-    traits=["pure"],
-)
-
-CONST_SHAPE = define(
-    "shape.const_shape",
+_pure(
+    "const_shape",
+    [],
+    result("result", _SHAPE),
     attributes=[attribute("shape", kinds.INDEX_DENSE)],
-    results=[result("result", _SHAPE)],
     assembly="custom<ConstShape>",
-    traits=["pure"],
 )
-
-CONST_SIZE = define(
-    "shape.const_size",
+_pure(
+    "const_size",
+    [],
+    result("result", _SIZE),
+    always=SIZE_TYPE,
     attributes=[attribute("value", kinds.INDEX)],
-    results=[result("result", _SIZE)],
     assembly="$value attr-dict",
-    traits=["pure"],
 )
-
-CONST_WITNESS = define(
-    "shape.const_witness",
+_pure(
+    "const_witness",
+    [],
+    _MADE_WITNESS,
+    always=WITNESS_TYPE,
     attributes=[attribute("passing", kinds.BOOL)],
-    results=[result("result", _WITNESS)],
     assembly="$passing attr-dict",
-    traits=["pure"],
 )
 
-CSTR_REQUIRE = define(
-    "shape.cstr_require",
-    operands=[operand("pred", _PREDICATE)],
+CSTR_BROADCASTABLE = _pure("cstr_broadcastable", [_SHAPES], _MADE_WITNESS, always=WITNESS_TYPE)
+CSTR_BROADCASTABLE.constraint("", "there are two shapes at least")(lambda op: at_least(len(op.operands), 2))
+_pure("cstr_eq", [_SHAPES], _MADE_WITNESS, always=WITNESS_TYPE)
+_pure(
+    "cstr_require",
+    [operand("pred", _PREDICATE)],
+    _MADE_WITNESS,
+    always=WITNESS_TYPE,
     attributes=[attribute("msg", kinds.STRING)],
-    results=[result("result", _WITNESS)],
     assembly="$pred `,` $msg attr-dict",
-    traits=["pure"],
 )
-
-ASSUMING_ALL = define(
-    "shape.assuming_all",
-    operands=[operand("inputs", _WITNESS, variadic=True)],
-    results=[result("result", _WITNESS)],
+_pure(
+    "assuming_all",
+    [operand("inputs", _WITNESS, variadic=True)],
+    _MADE_WITNESS,
+    always=WITNESS_TYPE,
     assembly="$inputs attr-dict",
-    traits=["pure"],
 )
 
-ASSUMING = define(
+define(
     "shape.assuming",
     operands=[operand("witness", _WITNESS)],
     results=[result("results", ANY_TYPE, variadic=True)],
@@ -187,31 +155,9 @@ ASSUMING = define(
     assembly="custom<Assuming>",
     traits=["recursive"],
 )
-
-ASSUMING_YIELD = define(
+define(
     "shape.assuming_yield",
     operands=[operand("operands", ANY_TYPE, variadic=True)],
     assembly="attr-dict ($operands^ `:` type($operands))?",
     traits=["pure", "terminator"],
 )
-
-
-def _always(type: Type) -> Infer:
-    return lambda op: [type]
-
-
-for _declared, _type in (
-    (CSTR_BROADCASTABLE, WITNESS_TYPE),
-    (CSTR_EQ, WITNESS_TYPE),
-    (CSTR_REQUIRE, WITNESS_TYPE),
-    (CONST_WITNESS, WITNESS_TYPE),
-    (ASSUMING_ALL, WITNESS_TYPE),
-    (IS_BROADCASTABLE, I1),
-    (SHAPE_EQ, I1),
-    (FROM_EXTENTS, SHAPE_TYPE),
-    (FROM_EXTENT_TENSOR, SHAPE_TYPE),
-    (INDEX_TO_SIZE, SIZE_TYPE),
-    (CONST_SIZE, SIZE_TYPE),
-    (SIZE_TO_INDEX, INDEX),
-):
-    _declared.infer(_always(_type))
