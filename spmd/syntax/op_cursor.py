@@ -95,8 +95,9 @@ class OpCursor(OperandCursor):
             if "#" in token:
                 self.fail("a result's name has no '#'")
             self.position += 1
-            if self.tokens[self.position] == ":" and self.tokens[self.position + 1].isdigit():  # `%0 :2`
-                token += f":{self.tokens[self.position + 1]}"
+            count = self.tokens[self.position + 1]
+            if self.tokens[self.position] == ":" and ":" not in token and count.isdecimal():  # `%0 :2`
+                token += f":{count}"
                 self.position += 2
             names.append(token)
             if not self.take(","):

@@ -21,6 +21,8 @@ HEAD = "func.func @f(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {\n"
         ("  %0 = stablehlo.add %a, %b\n  return %0 : tensor<2xf32>\n", 2, 28, "expected ':'"),
         ("  %0 = stablehlo.add %a, %b // no type\n\n  return %0 : tensor<2xf32>\n", 2, 28, "expected ':'"),
         ("  %0:2 = stablehlo.add %a, %b : tensor<2xf32>\n", 2, 10, "defines 1 results but was provided 2"),
+        ("  %0:2:2 = stablehlo.add %a, %b : tensor<2xf32>\n", 2, 7, "expected '=', got ':'"),
+        ("  %0:\u00b2 = stablehlo.add %a, %b : tensor<2xf32>\n", 2, 5, "expected '=', got ':'"),
         ("  %0 = stablehlo.add %a, %b : tensor<2xf32\n  return %0 : tensor<2xf32>\n", 2, 37, "expected '>' before '}'"),
         (
             "  %0 = stablehlo.dot %a, %b, precision = [HIGH,] : (tensor<2xf32>, tensor<2xf32>) -> tensor<f32>\n",
