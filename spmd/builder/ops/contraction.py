@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import OPERATIONS, operation, operation_of
-from spmd.builder.ops.reduction import PaddingLike, dilated, window_padding
+from spmd.builder.ops.reduction import PaddingLike, padding_attribute, window_padding
 from spmd.builder.options import (
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
@@ -27,6 +25,7 @@ from spmd.builder.options import (
     make_dot_dimension_numbers,
 )
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
+from spmd.dialects.shapes import dilated, windows
 from spmd.ir import Value
 
 #: DEFAULT, HIGH or HIGHEST for both operands, or one for each.
@@ -170,22 +169,22 @@ def ConvGeneralDilated(
     right_spread = checks.per_dimension(rhs_dilation, spatial, "rhs_dilation")
     area = [left.tensor.static_shape[d] for d in numbers.input_spatial_dimensions]
     window = [right.tensor.static_shape[d] for d in numbers.kernel_spatial_dimensions]
-    area = [dilated(size, factor) for size, factor in zip(area, left_spread, strict=True)]
-    window = [dilated(size, factor) for size, factor in zip(window, right_spread, strict=True)]
-    pairs = window_padding(padding, area, window, strides)
+    pairs = window_padding(
+        padding,
+        [dilated(size, factor) for size, factor in zip(area, left_spread, strict=True)],
+        [dilated(size, factor) for size, factor in zip(window, right_spread, strict=True)],
+        strides,
+    )
     _check_groups(numbers, left.tensor.static_shape, right.tensor.static_shape, feature_group_count, batch_group_count)
-    places = [
-        max((size + low + high - width) // stride + 1, 0)
-        for size, (low, high), width, stride in zip(area, pairs, window, strides, strict=True)
-    ]
-    shape = [0] * rank
+    places = windows(area, window, strides, pairs, left_spread, right_spread)
+    shape: list[int | None] = [0] * rank
     shape[numbers.output_batch_dimension] = left.tensor.static_shape[numbers.input_batch_dimension] // batch_group_count
     shape[numbers.output_feature_dimension] = right.tensor.static_shape[numbers.kernel_output_feature_dimension]
     for place, number in zip(places, numbers.output_spatial_dimensions, strict=True):
         shape[number] = place
     attributes = {
         "window_strides": strides,
-        "padding": np.array(pairs, dtype=np.int64).reshape(spatial, 2),
+        "padding": padding_attribute(pairs),
         "lhs_dilation": left_spread,
         "rhs_dilation": right_spread,
         "dimension_numbers": numbers.attribute(),
@@ -246,8 +245,10 @@ def Conv(
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with SAME or VALID padding. Source: "Conv"."""
-    numbers = (None, None, None, feature_group_count, batch_group_count, precision_config)
-    return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
+    return _general(
+        builder, lhs, rhs, window_strides, Padding(padding),
+        feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
+    )  # fmt: skip
 
 
 @operation_of('"ConvWithGeneralPadding"')
@@ -264,8 +265,10 @@ def ConvWithGeneralPadding(
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with (low, high) padding for each spatial dimension, negative to take entries away."""
-    numbers = (lhs_dilation, rhs_dilation, None, feature_group_count, batch_group_count, precision_config)
-    return _general(builder, lhs, rhs, window_strides, padding, *numbers)
+    return _general(
+        builder, lhs, rhs, window_strides, padding, lhs_dilation=lhs_dilation, rhs_dilation=rhs_dilation,
+        feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
+    )  # fmt: skip
 
 
 @operation_of('"ConvWithGeneralPadding"')
@@ -281,8 +284,10 @@ def ConvWithGeneralDimensions(
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with SAME or VALID padding and dimension numbers."""
-    numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
-    return _general(builder, lhs, rhs, window_strides, Padding(padding), *numbers)
+    return _general(
+        builder, lhs, rhs, window_strides, Padding(padding), dimension_numbers=dimension_numbers,
+        feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
+    )  # fmt: skip
 
 
 @operation_of('"ConvWithGeneralPadding"')
@@ -298,9 +303,11 @@ def ConvGeneral(
     precision_config: PrecisionLike = None,
 ) -> XlaOp:
     """Convolution with (low, high) padding and dimension numbers."""
-    numbers = (None, None, dimension_numbers, feature_group_count, batch_group_count, precision_config)
-    return _general(builder, lhs, rhs, window_strides, padding, *numbers)
+    return _general(
+        builder, lhs, rhs, window_strides, padding, dimension_numbers=dimension_numbers,
+        feature_group_count=feature_group_count, batch_group_count=batch_group_count, precision_config=precision_config,
+    )  # fmt: skip
 
 
-def _general(builder: XlaBuilder, *args: Any) -> XlaOp:
-    return OPERATIONS["ConvGeneralDilated"](builder, *args)
+def _general(builder: XlaBuilder, *args: Any, **kwargs: Any) -> XlaOp:
+    return OPERATIONS["ConvGeneralDilated"](builder, *args, **kwargs)

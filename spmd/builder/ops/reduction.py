@@ -18,6 +18,7 @@ from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import OPERATIONS, operation
 from spmd.builder.options import Padding, make_padding
 from spmd.builder.shape import Shape
+from spmd.dialects.shapes import dilated, windows
 from spmd.ir import Value
 
 #: SAME, VALID, or (low, high) for each dimension.
@@ -97,8 +98,9 @@ def window_padding(
     return [(low, high) for low, high in pairs]
 
 
-def dilated(size: int, dilation: int) -> int:
-    return (size - 1) * dilation + 1 if size else 0
+def padding_attribute(pairs: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
+    """The pairs as an n x 2 array, also where there are none."""
+    return np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
 
 
 @operation
@@ -134,7 +136,7 @@ def ReduceWindow(
         "window_strides": strides,
         "base_dilations": base,
         "window_dilations": spread,
-        "padding": np.array(pairs, dtype=np.int64).reshape(rank, 2),
+        "padding": padding_attribute(pairs),
     }
     region = region_of(used, _scalars(values) * 2)
     return builder.collate(builder.emit("stablehlo.reduce_window", [*values, *starts], attributes, None, [region]))
@@ -188,10 +190,8 @@ def SelectAndScatter(
     window = checks.integers(window_dimensions, "window_dimensions", len(sizes), 1)
     strides = checks.per_dimension(window_strides, len(sizes), "window_strides")
     pairs = window_padding(padding, sizes, window, strides)
-    wanted = tuple(
-        max((size + low + high - width) // step + 1, 0)
-        for size, (low, high), width, step in zip(sizes, pairs, window, strides, strict=True)
-    )
+    undilated = (1,) * len(sizes)
+    wanted = tuple(windows(sizes, window, strides, pairs, undilated, undilated))
     if given.tensor.shape != wanted:
         raise ArgumentError(
             "source", f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(given.type).brief}"
@@ -202,7 +202,7 @@ def SelectAndScatter(
     attributes = {
         "window_dimensions": window,
         "window_strides": strides,
-        "padding": np.array(pairs, dtype=np.int64).reshape(len(sizes), 2),
+        "padding": padding_attribute(pairs),
     }
     regions = [region_of(picker, scalars), region_of(combiner, scalars)]
     return builder.emit_one("stablehlo.select_and_scatter", [value, given, start], attributes, value.type, regions)

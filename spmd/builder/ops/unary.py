@@ -12,10 +12,10 @@ import numpy as np
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.operation import operation_of
+from spmd.ir import Value
 
 _NUMBERS = ("signed", "float", "complex")
 _FLOATS = ("float", "complex")
-
 
 _SECTION = '"Element-wise unary functions"'
 
@@ -87,22 +87,31 @@ Lgamma = _beyond("Lgamma", "chlo.lgamma", _REAL_FLOAT, ("float",), "The logarith
 Digamma = _beyond("Digamma", "chlo.digamma", _REAL_FLOAT, ("float",), "The derivative of lgamma.")
 
 
-@operation_of('"Element-wise unary functions"')
+def _real_or_complex(builder: XlaBuilder, operand: XlaOp) -> Value:
+    return checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
+
+
+def _filled(builder: XlaBuilder, like: Value, number: float) -> Value:
+    """A constant of the shape and element type of `like`."""
+    one = np.array(number, like.tensor.dtype)
+    return builder.constant(np.broadcast_to(one, like.tensor.static_shape))
+
+
+@operation_of(_SECTION)
 def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The real part of complex numbers; floats as they are."""
-    value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
+    value = _real_or_complex(builder, operand)
     if value.tensor.element_type.is_float:  # type: ignore[union-attr]
         return XlaOp(builder, value)
     return builder.emit_one("stablehlo.real", [value])
 
 
-@operation_of('"Element-wise unary functions"')
+@operation_of(_SECTION)
 def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The imaginary part of complex numbers; 0 for floats."""
-    value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
+    value = _real_or_complex(builder, operand)
     if value.tensor.element_type.is_float:  # type: ignore[union-attr]
-        zero = np.zeros((), value.tensor.dtype)
-        return XlaOp(builder, builder.constant(np.broadcast_to(zero, value.tensor.static_shape)))
+        return XlaOp(builder, _filled(builder, value, 0))
     return builder.emit_one("stablehlo.imag", [value])
 
 
@@ -116,7 +125,5 @@ def Square(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 @operation_of("XLA's math operations")
 def Reciprocal(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """1 / x of floating-point or complex numbers."""
-    value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {_ANY_FLOAT} type", *_FLOATS)
-    one = np.ones((), value.tensor.dtype)
-    ones = builder.constant(np.broadcast_to(one, value.tensor.static_shape))
-    return builder.emit_one("stablehlo.divide", [ones, value])
+    value = _real_or_complex(builder, operand)
+    return builder.emit_one("stablehlo.divide", [_filled(builder, value, 1), value])
