@@ -24,6 +24,7 @@ from spmd.kernels.pointwise import (
     constant_of,
     element_of,
     is_narrow_float,
+    is_sign_and_magnitude,
     is_sub_byte,
     keep,
     larger,
@@ -306,7 +307,7 @@ def comparison(function: np.ufunc, element: t.ElementType) -> Call:
 
 
 def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
-    if element.bits < 8 or element.name == "f8E8M0FNU":  # the sign is not the top bit of the byte, or there is none
+    if not is_sign_and_magnitude(element):
         return widened(_total_order(function, t.F32), element, 2, t.I1)
     signed = np.dtype(f"i{element.dtype.itemsize}")
     sign_shift, low_bits = signed.type(8 * signed.itemsize - 1), np.iinfo(signed).max

@@ -76,6 +76,12 @@ def is_sub_byte(element: t.ElementType) -> bool:
     return element.is_integer and element.bits < 8
 
 
+def is_sign_and_magnitude(element: t.ElementType) -> bool:
+    """Whether a float's bytes are its sign in the top bit and its magnitude below, NaNs largest: total order is then
+    the order of bits. Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not."""
+    return element.bits >= 8 and not element.name.endswith(("FNU", "FNUZ"))
+
+
 def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
     """The dtype that arithmetic on a narrow type computes in."""
     if is_sub_byte(element):

@@ -17,7 +17,9 @@ from spmd.ir import Op, Region, Value, copy_block
 from spmd.kernels.comparators import SortKey, key_function, sort_keys
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.custom_call import call_attributes, target
+from spmd.kernels.pointwise import is_sign_and_magnitude
 from spmd.kernels.sort_unstable import MOST, order_of_ranks
+from spmd.types import element_type_of
 
 Array = np.ndarray[Any, Any]
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
@@ -83,21 +85,25 @@ def _values_sorter(key: SortKey, dtype: np.dtype[Any], axis: int, by_order: Call
     """Sorts one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both
     signs or NaNs of several kinds: these are sorted by order."""
     is_float = _is_float(dtype)
-    natural = dtype in (np.float32, np.float64) and not (key.total_order and not key.canonical)
+    widens = is_float and not is_sign_and_magnitude(element_type_of(dtype))
+    sorted_dtype = np.dtype(np.float32) if widens else dtype
+    natural = sorted_dtype in (np.float32, np.float64) and not (key.total_order and not key.canonical)
     reverse = key.descending
 
     def call(operand: Array, *captured: Array) -> Array:
-        if is_float and (key.canonical or not key.total_order) and _has_unequal_ties(operand):
+        values = operand.astype(np.float32) if widens else operand
+        if is_float and (key.canonical or not key.total_order) and _has_unequal_ties(values):
             ordered: Array = by_order(operand, *captured)
             return ordered
-        values = operand if natural or not is_float else _ordered_bits(operand)
+        if is_float and not natural:
+            values = _ordered_bits(values)
         narrow = not is_float and dtype.kind not in "iub"
         found = np.sort(values.astype(np.int8) if narrow else values, axis=axis)
         if reverse:
             found = np.flip(found, axis)
-        if narrow:
-            return found.astype(dtype)
-        return found if natural or not is_float else _from_ordered_bits(found, dtype)
+        if is_float and not natural:
+            found = _from_ordered_bits(found, sorted_dtype)
+        return found.astype(dtype) if narrow or widens else found
 
     return call
 
@@ -177,6 +183,8 @@ def _code(values: Array, key: SortKey) -> Array:
     if dtype == np.bool_:
         code = values.view(np.uint8)
     elif _is_float(dtype):
+        if not is_sign_and_magnitude(element_type_of(dtype)):
+            values = values.astype(np.float32)
         if key.canonical or not key.total_order:
             values = _canonical(values)
         code = _ordered_bits(values)

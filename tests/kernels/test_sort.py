@@ -91,6 +91,27 @@ def test_total_order(element: str, direction: str) -> None:
     np.testing.assert_array_equal(bits(got), bits(want if direction == "LT" else want[::-1]))
 
 
+@pytest.mark.parametrize("element", ["f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU", "f8E4M3FNUZ", "f8E5M2FNUZ"])
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("partners", [0, 1])
+def test_types_whose_sign_is_not_the_top_bit(element: str, direction: str, partners: int) -> None:
+    """Total order is by value; the one NaN of the FNUZ types is negative, that of f8E8M0FNU positive."""
+    type = ELEMENT_TYPES[element]
+    x = np.random.default_rng(0).permutation(np.arange(1 << type.bits, dtype=np.uint8)).view(type.dtype)
+    arrays = [x] + [np.arange(x.size, dtype=np.int32)] * partners
+    body = comparator(
+        [element, "i32"][: 1 + partners], compare("%r", direction, "%a0", "%b0", element, "TOTALORDER"), "%r"
+    )
+    got = run_sort(body, 0, *arrays)
+    values = x.astype(np.float64)
+    values[np.isnan(values)] = np.inf if element == "f8E8M0FNU" else -np.inf
+    order = np.lexsort([~np.signbit(values), values])
+    order = order if direction == "LT" else order[::-1]
+    np.testing.assert_array_equal(bits(got[0]), bits(x[order]))
+    if partners:
+        np.testing.assert_array_equal(got[1], order)
+
+
 @pytest.mark.parametrize("element", ["i8", "ui8", "i32", "ui32", "i64", "ui64", "i4", "i1", "f32"])
 @pytest.mark.parametrize("direction", ["LT", "GT", "LE", "GE"])
 @given(st.integers(0, 70), st.integers(0, 3), st.integers(0, 99))
