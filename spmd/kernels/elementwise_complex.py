@@ -57,8 +57,13 @@ def logistic(z: Any, out: Array | None = None) -> Any:
 
 
 def rsqrt(z: Any, out: Array | None = None) -> Any:
-    """1 / sqrt(z)."""
-    return np.divide(1, np.sqrt(z), out=out)
+    """1 / sqrt(z); a zero for all infinities."""
+    root = np.sqrt(z)
+    infinite = np.isinf(root)
+    if not infinite.any():
+        return np.divide(1, root, out=out)
+    zero = join(np.copysign(0.0, root.real), np.copysign(0.0, -root.imag))
+    return keep(np.where(infinite, zero, 1 / root), out)
 
 
 def cbrt(z: Any, out: Array | None = None) -> Any:

@@ -267,6 +267,28 @@ def test_total_order_tells_zeros_and_nans_apart() -> None:
     assert plain.tolist() == [False, False, False, False]
 
 
+@pytest.mark.parametrize("element", ["f8E4M3B11FNUZ", "f8E4M3FNUZ", "f8E5M2FNUZ"])
+def test_the_nan_without_payload_is_below_all_numbers_in_total_order(element: str) -> None:
+    """Its bits are those of a negative zero, its sign is minus: as for -NaN of other types."""
+    x = np.arange(256, dtype=np.uint8).view(ELEMENT_TYPES[element].dtype)
+    nan = np.full(256, 0x80, np.uint8).view(x.dtype)
+    attributes = (
+        "comparison_direction = #stablehlo<comparison_direction LT>,"
+        " compare_type = #stablehlo<comparison_type TOTALORDER>"
+    )
+    less = apply("stablehlo.compare", nan, x, attributes=attributes, result="i1")
+    assert np.flatnonzero(~less).tolist() == [0x80]
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_rsqrt_of_complex_infinities_is_zero(dtype: type) -> None:
+    parts = [np.inf, -np.inf, 2.5, 0.0, -2.5]
+    z = np.array([complex(x, y) for x in parts for y in (np.inf, -np.inf)], dtype)
+    found = apply("stablehlo.rsqrt", z)
+    assert not found.any()
+    np.testing.assert_array_equal(np.signbit(found.imag), z.imag > 0)
+
+
 def test_clamp_propagates_nan() -> None:
     clamped = apply("stablehlo.clamp", np.float32([0, np.nan, 1]), np.float32([5, 1, np.nan]), np.float32([2, 2, 2]))
     assert clamped[0] == 2 and np.isnan(clamped[1:]).all()
