@@ -34,20 +34,22 @@ from spmd.dialects.structs import ConvDimensionNumbers
 from spmd.ir import Op
 from spmd.types import Type
 
+#: The attributes of `dynamic_conv`; `convolution` has its padding besides.
+CONVOLUTION_ATTRIBUTES = (
+    attribute("window_strides", kinds.I64_ARRAY, optional=True),
+    attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
+    attribute("rhs_dilation", kinds.I64_ARRAY, optional=True),
+    attribute("window_reversal", kinds.BOOL_ARRAY, optional=True),
+    attribute("dimension_numbers", kinds.struct(ConvDimensionNumbers)),
+    attribute("feature_group_count", kinds.I64),
+    attribute("batch_group_count", kinds.I64),
+    attribute("precision_config", PRECISION_CONFIG, optional=True),
+)
+
 CONVOLUTION = define(
     "stablehlo.convolution",
     operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
-    attributes=[
-        attribute("window_strides", kinds.I64_ARRAY, optional=True),
-        attribute("padding", kinds.I64_DENSE, optional=True),
-        attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("rhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("window_reversal", kinds.BOOL_ARRAY, optional=True),
-        attribute("dimension_numbers", kinds.struct(ConvDimensionNumbers)),
-        attribute("feature_group_count", kinds.I64),
-        attribute("batch_group_count", kinds.I64),
-        attribute("precision_config", PRECISION_CONFIG, optional=True),
-    ],
+    attributes=[attribute("padding", kinds.I64_DENSE, optional=True), *CONVOLUTION_ATTRIBUTES],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="`(` operands `)` `dim_numbers` `=` custom<ConvolutionDimensions>($dimension_numbers) `,` "
     "`window` `=` `{` custom<WindowAttributes>($window_strides, $padding, $lhs_dilation, $rhs_dilation, "

@@ -21,8 +21,7 @@ from spmd.dialects.checks import (
     shape_text,
     unique,
 )
-from spmd.dialects.contraction import PRECISION_CONFIG
-from spmd.dialects.convolving import check_convolution, check_convolution_results, convolved
+from spmd.dialects.convolving import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.data_movement import (
     padded_size,
@@ -36,7 +35,7 @@ from spmd.dialects.forms import TYPED
 from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
 from spmd.dialects.shapes import bounds_of, tensor
-from spmd.dialects.structs import ConvDimensionNumbers, GatherDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbers
 from spmd.ir import Op, Value
 from spmd.types import I32, TensorType, Type
 
@@ -142,16 +141,7 @@ DYNAMIC_CONV = define(
         operand("rhs", kinds.TENSOR_OR_PER_AXIS),
         operand("padding", tensor_of_kinds("signed", "unsigned", rank=2, static=True)),
     ],
-    attributes=[
-        attribute("window_strides", kinds.I64_ARRAY, optional=True),
-        attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("rhs_dilation", kinds.I64_ARRAY, optional=True),
-        attribute("window_reversal", kinds.BOOL_ARRAY, optional=True),
-        attribute("dimension_numbers", kinds.struct(ConvDimensionNumbers)),
-        attribute("feature_group_count", kinds.I64),
-        attribute("batch_group_count", kinds.I64),
-        attribute("precision_config", PRECISION_CONFIG, optional=True),
-    ],
+    attributes=CONVOLUTION_ATTRIBUTES,
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     traits=["pure", "reads_context"],
 )
