@@ -14,7 +14,7 @@ Every function takes `out=`, which may be an operand. Source of the coefficients
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -69,6 +69,22 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return result
 
 
+#: A formula that serves at most one in so many elements is worked out for these alone.
+_SELDOM = 3
+
+
+def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any) -> Any:
+    """`result`, but function(x) where `chosen`. A `result` that is an array is overwritten."""
+    count = np.count_nonzero(chosen)
+    if not count:
+        return result
+    if not result.ndim or count * _SELDOM > chosen.size:
+        return _choose(chosen, function(x), result)
+    places = np.nonzero(chosen)
+    result[places] = function(x[places])
+    return result
+
+
 # --- error functions -------------------------------------------------------------------------------------------------
 
 _ERF_ALPHA = (
@@ -107,13 +123,18 @@ _LARGEST_EXPONENT = 88.72283905206835
 
 def erfc_single(x: Any, out: Array | None = None) -> Any:
     """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
-    square = x * x
-    size, reciprocal = np.abs(x), 1 / square
-    tail = _choose(size < 2, polynomial(reciprocal, _ERFC_BELOW_2), polynomial(reciprocal, _ERFC_FROM_2))
-    tail *= np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size)
+    inside = 1 - x * polynomial(x * x, _ERF_BELOW_1)
+    return keep(_elsewhere(inside, ~(np.abs(x) < 1), _erfc_outside, x), out)
+
+
+def _erfc_outside(x: Any) -> Any:
+    square, size = x * x, np.abs(x)
+    reciprocal = 1 / square
+    series = polynomial(reciprocal, _ERFC_BELOW_2)
+    series = _elsewhere(series, ~(size < 2), lambda r: polynomial(r, _ERFC_FROM_2), reciprocal)
+    tail = np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size) * series
     tail = _choose(square > _LARGEST_EXPONENT, np.float32(0), tail)
-    outside = _choose(x < 0, 2 - tail, tail)
-    return keep(_choose(size < 1, 1 - x * polynomial(square, _ERF_BELOW_1), outside), out)
+    return _choose(x < 0, 2 - tail, tail)
 
 
 def erfc_double(x: Any, out: Array | None = None) -> Any:
@@ -145,13 +166,7 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
     """
     w = np.negative(np.log(_F32_ONE - x * x))
     inner = polynomial(w - 2.5, _ERF_INV_CENTER)
-    tails = ~(w < 5)
-    if np.count_nonzero(tails):
-        outer = polynomial(np.sqrt(w[tails]) - 3, _ERF_INV_TAIL)
-        if isinstance(inner, np.ndarray):
-            inner[tails] = outer
-        else:
-            inner = outer[0]
+    inner = _elsewhere(inner, ~(w < 5), lambda tails: polynomial(np.sqrt(tails) - 3, _ERF_INV_TAIL), w)
     result = np.multiply(inner, x, out=None if out is x else out)
     ends = np.abs(x) == 1
     if np.count_nonzero(ends):
