@@ -7,7 +7,7 @@ from math import prod
 
 from spmd.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.dialects.sdy_verify import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Region, new_op
@@ -35,7 +35,7 @@ def with_shardings(
     made_function = _annotated(entry, arguments, results)
     size = prod(mesh.values())
     axes = tuple(sdy.MeshAxis(name, extent) for name, extent in mesh.items())
-    mesh_op = new_op("sdy.mesh", (), (), {"sym_name": "mesh", "mesh": sdy.Mesh(axes)}, definition=OPS["sdy.mesh"])
+    mesh_op = make_op("sdy.mesh", (), (), {"sym_name": "mesh", "mesh": sdy.Mesh(axes)})
     others = [op for op in module.body.ops if op is not entry and op.name != "sdy.mesh"]
     discardable: dict[str, Attribute] = dict(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(size, I32)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.attributes import DenseAttr
 from spmd.dialects.core import OPS
+from spmd.dialects.making import make_reducer
 from spmd.dialects.structs import ChannelHandle
 from spmd.errors import UNKNOWN, Location
-from spmd.ir import Block, Op, Region, Value, new_op
+from spmd.ir import Op, Region, Value, new_op
 from spmd.types import I1, I32, UI32, TensorType, Type, element_type_of
 
 #: How many elements of padding a value gets: (low, high) of each dimension.
@@ -173,12 +174,7 @@ class Emitter:
 
     def fold(self, name: str, type: TensorType) -> Region:
         """A reduction region of one op."""
-        scalar = type.with_shape(())
-        block = Block((scalar, scalar))
-        made = new_op(name, block.arguments, [scalar], definition=OPS[name], location=self.location)
-        end = new_op("stablehlo.return", made.results, definition=OPS["stablehlo.return"], location=self.location)
-        block.ops += [made, end]
-        return Region([block])
+        return make_reducer(name, type.with_shape(()), location=self.location)
 
     # --- where this process is
 

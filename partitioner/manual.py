@@ -10,9 +10,9 @@ from __future__ import annotations
 from partitioner.core import Partitioned, called_functions, local_function, local_module
 from partitioner.reading import Reader
 from partitioner.sharding import Layout, replicated
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
-from spmd.ir import Block, Function, Module, Op, Value, copy_op, new_op
+from spmd.ir import Block, Function, Module, Op, Value, copy_op
 from spmd.types import TensorType, Type
 
 _DROPPED = frozenset(("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier"))
@@ -76,7 +76,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
             values[by_operand[outer]] = made
     append_local(inner.ops[:-1], values, block.ops)
     returned = [values.get(value, value) for value in inner.terminator.operands]
-    block.ops.append(new_op("func.return", returned, definition=OPS["func.return"], location=inner.terminator.location))
+    block.ops.append(make_op("func.return", returned, location=inner.terminator.location))
     made_function = local_function(function, block)
     others = [local_callee(other) for other in called_functions(module, [made_function])]
     return Partitioned(

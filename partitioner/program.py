@@ -13,10 +13,10 @@ from itertools import pairwise
 from partitioner.manual import copy_local
 from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, Reader
 from partitioner.sharding import Annotation
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.ir import Block, Function, Module, Op, Region, Value
 from spmd.types import TensorType, Type
 
 _CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
@@ -63,7 +63,7 @@ def import_program(module: Module, function: Function, reader: Reader) -> Progra
         asked = reader.of_attributes(dict(entry), [value.type], function)[0]
         mapped = importer.use(value, values, block)
         returned.append(mapped if asked is None else importer.constrain(mapped, asked, block, terminator))
-    block.ops.append(new_op("func.return", returned, definition=terminator.definition, location=terminator.location))
+    block.ops.append(make_op("func.return", returned, location=terminator.location))
     remove_dead(block)
     return program
 
@@ -94,7 +94,7 @@ class _Importer:
 
     def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
         """`value` with a layout asked of it from here on."""
-        made = new_op(CONSTRAINT, [value], [value.type], definition=OPS[CONSTRAINT], location=place.location)
+        made = make_op(CONSTRAINT, [value], [value.type], location=place.location)
         block.ops.append(made)
         self.asked[made.result] = annotation
         return made.result
@@ -137,12 +137,12 @@ class _Importer:
         else:
             regions = list(copy_local(op, values).regions)
         if op.name in _RESHARDINGS or _is_sharding_call(op):
-            made = new_op(CONSTRAINT, operands, op.result_types, definition=OPS[CONSTRAINT], location=op.location)
+            made = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
             made.discardable = op.discardable
         elif _only_adds_units(op):
             # As a reshape it hands shardings on early: JAX writes x[:, None] so.
             name = "stablehlo.reshape"
-            made = new_op(name, operands, op.result_types, definition=OPS[name], location=op.location)
+            made = make_op(name, operands, op.result_types, location=op.location)
             made.discardable = op.discardable
         else:
             made = op.clone(operands, regions=regions)

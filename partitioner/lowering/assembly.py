@@ -9,8 +9,8 @@ from partitioner.manual import local_callee
 from partitioner.program import Program
 from partitioner.reading import Reader
 from partitioner.sharding import Layout, Sharding
-from spmd.dialects.core import OPS
-from spmd.ir import Block, Module, Op, Value, new_op
+from spmd.dialects.making import make_op
+from spmd.ir import Block, Module, Op, Value
 from spmd.types import TensorType
 
 
@@ -28,7 +28,7 @@ def assemble(
         layout = _result_layout(lowering, value)
         out_layouts.append(Layout(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
-    end = new_op("func.return", returned, definition=OPS["func.return"], location=source.terminator.location)
+    end = make_op("func.return", returned, location=source.terminator.location)
     block.ops = [*emitter.prologue, *block.ops, end]
     remove_unused(block)
     function = local_function(program.function, block)

@@ -8,8 +8,8 @@ from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
-from spmd.dialects.core import OPS
-from spmd.ir import Block, Op, Region, Value, new_op
+from spmd.dialects.making import make_op
+from spmd.ir import Block, Op, Region, Value
 from spmd.types import ElementType, TensorType
 
 
@@ -108,7 +108,7 @@ def _get(lowering: Lowering, value: Value, layout: Sharding | None) -> Value:
 
 def _end(made: Block, results: list[Value], source: Block) -> None:
     name = source.terminator.name
-    made.ops.append(new_op(name, results, definition=OPS[name], location=source.terminator.location))
+    made.ops.append(make_op(name, results, location=source.terminator.location))
 
 
 @lowers("stablehlo.optimization_barrier")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.builder.shape import ProgramShape
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.errors import UNKNOWN, Location
 from spmd.ir import Block, Module, Op, Region, Value, copy_op
 
@@ -103,7 +103,7 @@ def make(
     location: Location = UNKNOWN,
 ) -> Op:
     """Adds an op whose result types are known to `block`."""
-    op = Op(name, operands, types, attributes, regions, definition=OPS.get(name), location=location)
+    op = make_op(name, operands, types, attributes, regions, location=location)
     block.ops.append(op)
     return op
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DictAttr
-from spmd.dialects.core import OPS, is_pure
+from spmd.dialects.core import is_pure
+from spmd.dialects.making import make_op
 from spmd.ir import Block, Op, Value, captured_values
 from spmd.types import TensorType
 
@@ -92,14 +93,7 @@ class _Simplifier:
             return op
         array = array.view()
         array.flags.writeable = False
-        return Op(
-            CONSTANT,
-            (),
-            [type],
-            {"value": DenseAttr(array, type)},
-            definition=OPS[CONSTANT],
-            location=op.location,
-        )
+        return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
 
 
 def _constant(value: Value) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from spmd import attributes as a
 from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.kernels.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
@@ -230,11 +231,4 @@ def _renamed(op: Op, full: str) -> Op:
             attributes[name] = declared.kind.decode(attribute)
         except ValueError as error:
             raise CompileError(Diagnostic(op.location, f"attribute {name}: {error}", op.name)) from error
-    return Op(
-        full,
-        op.operands,
-        op.result_types,
-        attributes,
-        definition=OPS[full],
-        location=op.location,
-    )
+    return make_op(full, op.operands, op.result_types, attributes, location=op.location)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, Region, copy_block
 from spmd.kernels.core import Context, Kernel, make_kernel
@@ -49,14 +49,10 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
             name: tuple(np.asarray(value).tolist()) for name, value in zip(names, parameters, strict=False)
         }
         attributes["padding"] = np.asarray(parameters[4], np.int64)
-        static = Op(
-            "stablehlo.reduce_window",
-            op.operands[: 2 * count],
-            op.result_types,
-            attributes,
-            [Region([copy_block(body, {})])],
-            definition=OPS["stablehlo.reduce_window"],
-            location=op.location,
+        regions = [Region([copy_block(body, {})])]
+        operands = op.operands[: 2 * count]
+        static = make_op(
+            "stablehlo.reduce_window", operands, op.result_types, attributes, regions, location=op.location
         )
         return make_kernel(static, context).call
 
@@ -73,14 +69,7 @@ def dynamic_top_k(op: Op, context: Context) -> Kernel:
             for value in op.results
             if isinstance(value.type, TensorType)
         ]
-        static = Op(
-            "chlo.top_k",
-            op.operands[:1],
-            types,
-            {"k": int(k)},
-            definition=OPS["chlo.top_k"],
-            location=op.location,
-        )
+        static = make_op("chlo.top_k", op.operands[:1], types, {"k": int(k)}, location=op.location)
         return make_kernel(static, context).call
 
     return _by_parameters(made, 1)
@@ -99,14 +88,9 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
 
     def made(shape: Any) -> Callable[..., Any]:
         state, output = (value.tensor for value in op.results)
-        static = Op(
-            "stablehlo.rng_bit_generator",
-            op.operands[:1],
-            [state, output.with_shape(tuple(shape.tolist()))],
-            {"rng_algorithm": algorithm},
-            definition=OPS["stablehlo.rng_bit_generator"],
-            location=op.location,
-        )
+        types = [state, output.with_shape(tuple(shape.tolist()))]
+        attributes = {"rng_algorithm": algorithm}
+        static = make_op("stablehlo.rng_bit_generator", op.operands[:1], types, attributes, location=op.location)
         return make_kernel(static, context).call
 
     return _by_parameters(made, 1)

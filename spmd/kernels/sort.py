@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
 from spmd.ir import Op, Region, Value, copy_block
 from spmd.kernels.comparators import SortKey, key_function, sort_keys
 from spmd.kernels.core import Context, Kernel, kernel
@@ -324,15 +324,10 @@ def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Any]:
     dimension = int(call_attributes(op)["backend_config"]["reduction_dim"])
     operands = op.operands[: len(op.results)]
     comparator = context.lookup(op["called_computations"][0], op)
-    ordered = Op(
-        "stablehlo.sort",
-        operands,
-        [operand.type for operand in operands],
-        {"dimension": dimension, "is_stable": True},
-        [Region([copy_block(comparator.body, {})])],
-        definition=OPS["stablehlo.sort"],
-        location=op.location,
-    )
+    attributes = {"dimension": dimension, "is_stable": True}
+    regions = [Region([copy_block(comparator.body, {})])]
+    types = [operand.type for operand in operands]
+    ordered = make_op("stablehlo.sort", operands, types, attributes, regions, location=op.location)
     by_order = sorter(ordered, context).call
     first = (*(slice(None),) * dimension, slice(0, count))
 

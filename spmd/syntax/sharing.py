@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from spmd.attributes import DenseAttr
-from spmd.dialects import core
 from spmd.dialects.core import OpDef
-from spmd.ir import Block, Op, Region
+from spmd.dialects.making import make_reducer
+from spmd.ir import Region
 from spmd.types import TensorType
 
 #: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.
@@ -53,11 +53,7 @@ class Shared:
         """The region that applies an op to two scalars. Its ops have no place in the text but that of the op around."""
         found = self._reducers.get((definition, scalar))
         if found is None:
-            block = Block([scalar, scalar])
-            op = Op(definition.name, block.arguments, [scalar], definition=definition)
-            end = core.OPS[f"{definition.dialect}.return"]
-            block.ops += [op, Op(end.name, op.results, definition=end)]
-            found = self._reducers[definition, scalar] = (Region([block]),)
+            found = self._reducers[definition, scalar] = (make_reducer(definition.name, scalar),)
         return found
 
 

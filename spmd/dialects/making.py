@@ -1,0 +1,32 @@
+"""Ops made by name, as they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spmd.dialects.core import OPS
+from spmd.errors import UNKNOWN, Location
+from spmd.ir import Block, Op, Region, Value, new_op
+from spmd.types import TensorType, Type
+
+
+def make_op(
+    name: str,
+    operands: Iterable[Value] = (),
+    result_types: Iterable[Type] = (),
+    attributes: Mapping[str, Any] | None = None,
+    regions: Iterable[Region] = (),
+    *,
+    location: Location = UNKNOWN,
+) -> Op:
+    """Op `name`, which is declared; KeyError otherwise."""
+    return new_op(name, operands, result_types, attributes, regions, definition=OPS[name], location=location)
+
+
+def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN) -> Region:
+    """The region that applies op `name` to two scalars and returns the outcome."""
+    block = Block([scalar, scalar])
+    made = make_op(name, block.arguments, [scalar], location=location)
+    block.ops += [made, make_op(f"{name.partition('.')[0]}.return", made.results, location=location)]
+    return Region([block])
