@@ -360,7 +360,7 @@ class Op(Value):
         attributes: Mapping[str, Any] | None = None,
     ) -> Op:
         """The same op on other operands; result types, regions and attributes replaced where given."""
-        made = Op(
+        made = new_op(
             self.name,
             operands,
             self.result_types if result_types is None else result_types,
@@ -489,17 +489,7 @@ def copy_op(op: Op, values: dict[Value, Value]) -> Op:
     """A deep copy of `op`, its operands looked up in `values` (an unmapped one stays)."""
     operands = [values.get(operand, operand) for operand in op.operands]
     regions = [Region(copy_block(block, values) for block in region.blocks) for region in op.regions]
-    made = new_op(
-        op.name,
-        operands,
-        op.result_types,
-        op.attributes,
-        regions,
-        definition=op.definition,
-        discardable=op.discardable,
-        debug_location=op.debug_location,
-    )
-    made._stand_for(op)
+    made = op.clone(operands, regions=regions)
     values.update(zip(op.results, made.results, strict=True))
     return made
 

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from spmd.compiler.iteration import with_buffer
-from spmd.compiler.steps import Step
+from spmd.compiler.steps import Step, static_shape
 from spmd.ir import Op, Value
 from spmd.kernels.core import Kernel
-from spmd.types import TensorType
 
 #: Elements of one block: its handful of scratch arrays fit a core's second-level cache.
 BLOCK = 1 << 16
@@ -72,7 +71,7 @@ class _Groups:
             home = _Group(shape)
             self._open.append(home)
         home.steps.append(step)
-        home.touched.update(value for value in (*step.inputs, *step.outputs) if _shape(value) == shape)
+        home.touched.update(value for value in (*step.inputs, *step.outputs) if static_shape(value) == shape)
         for value in step.outputs:
             self._made_in[value] = home
 
@@ -121,19 +120,14 @@ def _is_worth_it(group: _Group) -> bool:
     return len(group.steps) > 1 or not isinstance(group.steps[0].kernel.call, np.ufunc)
 
 
-def _shape(value: Value) -> tuple[int, ...] | None:
-    type = value.type
-    return type.static_shape if isinstance(type, TensorType) and type.is_static else None
-
-
 def _fusible_shape(step: Step) -> tuple[int, ...] | None:
     """The shape of a step that can be run in blocks; None for any other."""
     if not step.kernel.pointwise or len(step.outputs) != 1:
         return None
-    shape = _shape(step.outputs[0])
+    shape = static_shape(step.outputs[0])
     if shape is None or prod(shape) < min(SMALLEST, SMALLEST_OF_MANY):
         return None
-    return shape if all(_spreads(_shape(value), shape) for value in step.inputs) else None
+    return shape if all(_spreads(static_shape(value), shape) for value in step.inputs) else None
 
 
 def _spreads(shape: tuple[int, ...] | None, whole: tuple[int, ...]) -> bool:
@@ -146,13 +140,13 @@ def _spreads(shape: tuple[int, ...] | None, whole: tuple[int, ...]) -> bool:
 def _fused_step(group: _Group, needed: list[Value]) -> Step:
     made = {step.outputs[0] for step in group.steps}
     inputs = list(dict.fromkeys(value for step in group.steps for value in step.inputs if value not in made))
-    whole = tuple(index for index, value in enumerate(inputs) if _shape(value) == group.shape)
+    whole = tuple(index for index, value in enumerate(inputs) if static_shape(value) == group.shape)
     block, scratch = _emit_block(group, inputs, needed)
     dtypes = [value.tensor.dtype for value in needed]
     narrow = {
         index: shape
         for index, value in enumerate(inputs)
-        if (shape := _shape(value)) is not None and shape not in ((), group.shape)
+        if (shape := static_shape(value)) is not None and shape not in ((), group.shape)
     }
     call = _blocked(block, group.shape, whole, narrow, dtypes, scratch)
     call = with_buffer(call, group.shape, list(narrow.values()))
@@ -236,7 +230,6 @@ def _blocked(
         (cut, extents, tuple((index, _narrow_cut(cut, sizes, len(shape))) for index, sizes in narrow.items()))
         for cut, extents in _cuts(shape)
     ]
-    flat_largest, shaped_largest = _largest((size,)), _largest(shape)
     one = len(dtypes) == 1
 
     def call(*inputs: Any, out: Any = None) -> Any:
@@ -245,10 +238,11 @@ def _blocked(
         if not narrow and all(inputs[k].flags.c_contiguous for k in whole) and outputs[0].flags.c_contiguous:
             for k in whole:
                 operands[k] = inputs[k].reshape(size)
-            targets, taken, largest = [array.reshape(size) for array in outputs], flat_cuts, flat_largest
+            targets, taken = [array.reshape(size) for array in outputs], flat_cuts
         else:
-            targets, taken, largest = outputs, cuts, shaped_largest
-        spare = [np.empty(largest, dtype) for dtype in scratch]
+            targets, taken = outputs, cuts
+        _, largest, _ = taken[0]
+        spare = [np.empty(prod(largest), dtype) for dtype in scratch]
         for cut, block_shape, narrow_cuts in taken:
             arguments = operands[:]
             for k in whole:
@@ -265,7 +259,7 @@ def _blocked(
 
 
 def _cuts(shape: tuple[int, ...]) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...]]]:
-    """Indices that cut arrays of `shape` into blocks, each with the shape of its block."""
+    """Indices that cut arrays of `shape` into blocks, each with the shape of its block; the first is the largest."""
     axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= BLOCK)
     inner = shape[axis + 1 :]
     step = max(1, BLOCK // max(1, prod(inner)))
@@ -281,10 +275,3 @@ def _narrow_cut(cut: tuple[Any, ...], sizes: tuple[int, ...], rank: int) -> tupl
         index if size != 1 else 0 if isinstance(index, int) else slice(None)
         for index, size in zip(cut[rank - len(sizes) :], sizes, strict=False)
     )
-
-
-def _largest(shape: tuple[int, ...]) -> int:
-    """Elements of the largest block of `shape`."""
-    axis = next(k for k in range(len(shape)) if prod(shape[k + 1 :]) <= BLOCK)
-    inner = prod(shape[axis + 1 :])
-    return min(max(1, BLOCK // max(1, inner)), shape[axis]) * inner

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.compiler.steps import Step
-from spmd.types import TensorType
+from spmd.compiler.steps import Step, static_shape
 
 Shape = tuple[int, ...]
 
@@ -30,7 +29,7 @@ _WORTH = 1 << 18
 def walk_rows(steps: list[Step]) -> list[Step]:
     """The same steps; the pointwise ones whose operands broadcast run with the buffer that suits their rows."""
     for step in steps:
-        shapes = [_shape(value.type) for value in (*step.outputs, *step.inputs)]
+        shapes = [static_shape(value) for value in (*step.outputs, *step.inputs)]
         if step.kernel.pointwise and len(step.outputs) == 1 and None not in shapes:
             whole, *operands = (shape for shape in shapes if shape is not None)
             step.kernel = replace(step.kernel, call=with_buffer(step.kernel.call, whole, operands))
@@ -71,7 +70,3 @@ def _row(whole: Shape, narrow: Shape) -> int:
             break
         row, broadcast = row * full, size == 1
     return row
-
-
-def _shape(type: Any) -> Shape | None:
-    return type.static_shape if isinstance(type, TensorType) and type.is_static else None

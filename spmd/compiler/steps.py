@@ -15,6 +15,12 @@ from spmd.kernels.core import Kernel
 from spmd.types import TensorType
 
 
+def static_shape(value: Value) -> tuple[int, ...] | None:
+    """The shape of a tensor whose sizes are all known; None of anything else."""
+    type = value.type
+    return type.static_shape if isinstance(type, TensorType) and type.is_static else None
+
+
 @dataclass(slots=True)
 class Step:
     """One op of the flat program: its kernel, input and output values, and where its result may be written.

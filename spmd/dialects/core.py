@@ -144,6 +144,7 @@ class OpDef:
 
     def __post_init__(self) -> None:
         self.attribute_table = {declared.name: declared for declared in self.attributes}
+        self.required_attributes = tuple(declared.name for declared in self.attributes if declared.required)
         self.dialect = self.name.partition(".")[0]
         self.is_terminator = "terminator" in self.traits
         self.is_context_free = "reads_context" not in self.traits

@@ -21,7 +21,6 @@ from spmd.syntax.scope import Scope
 
 _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _FORMS: dict[str, Form] = {}
-_REQUIRED: dict[str, tuple[str, ...]] = {}
 
 
 class OpCursor(OperandCursor):
@@ -148,13 +147,9 @@ class OpCursor(OperandCursor):
         kind = OP_CLASSES.get(pending.name, Op)
         made = kind(pending.name, operands, result_types, attributes, pending.regions, definition, discardable)
         made.read_at(pending.page, pending.token)
-        required = _REQUIRED.get(pending.name)
-        if required is None:
-            required = _REQUIRED[pending.name] = tuple(a.name for a in definition.attributes if a.required)
-        if required:
-            for name in required:
-                if name not in pending.attributes and not pending.doubtful:
-                    self.note(pending, f"requires attribute '{name}'")
+        for name in definition.required_attributes:
+            if name not in pending.attributes and not pending.doubtful:
+                self.note(pending, f"requires attribute '{name}'")
         return made
 
     def _inferred(self, pending: Pending, operands: list[Value]) -> list[t.Type]:
