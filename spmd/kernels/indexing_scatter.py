@@ -39,8 +39,8 @@ def scatter(op: Op, context: Context) -> Kernel:
     if count == 1:
         kind = binary_of(region)
         monoid = monoid_of(region)
-        steps = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
-        if steps and kind in ("add", "multiply"):
+        rounds_each = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
+        if rounds_each and kind in ("add", "multiply"):
             return _general(op, context, placement, arrange)
         table = (placement.row_count, placement.payload)
         if returned_argument(region) == 1:

@@ -41,20 +41,25 @@ def reduce(op: Op, context: Context) -> Kernel:
         if count == 1 and _changes_nothing(op, monoids[0]):
             kept = op.result.tensor.static_shape
             return Kernel(lambda operand, init: operand.reshape(kept), aliases=(0,))
-        reducers = [_monoid_reduction(op, index, monoids[index], shape, dimensions) for index in range(count)]
-        if count == 1:
-            return Kernel(reducers[0])
-        return Kernel(
-            lambda *arrays: tuple(
-                one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
-            )
-        )
+        return each_alone([_monoid_reduction(op, index, monoids[index], shape, dimensions) for index in range(count)])
     general = _slab_reduction(op, context, shape, dimensions)
     if count == 2 and shape and prod(shape[axis] for axis in dimensions):
         extremum = extremum_of(op, 0, context)
         if extremum is not None:
             return _extremum_reduction(op, context, extremum, general)
     return applying(op, _single(general) if count == 1 else general)
+
+
+def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
+    """The kernel of an op each of whose results follows from one operand and its initial value."""
+    if len(reducers) == 1:
+        return Kernel(reducers[0])
+    count = len(reducers)
+    return Kernel(
+        lambda *arrays: tuple(
+            one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
+        )
+    )
 
 
 def _changes_nothing(op: Op, monoid: Monoid) -> bool:
@@ -79,7 +84,7 @@ def _single(call: Callable[..., tuple[Array, ...]]) -> Callable[..., Array]:
 def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
     """No dimensions: each element is combined with the initial value once."""
     count, combine = len(op.results), context.vectorized(op, 0)
-    dtypes = _dtypes(op)
+    dtypes = region_dtypes(op)
 
     def call(*arrays: Array) -> Any:
         inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=False)]
@@ -90,7 +95,7 @@ def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
     return applying(op, call)
 
 
-def _dtypes(op: Op) -> list[np.dtype[Any]]:
+def region_dtypes(op: Op) -> list[np.dtype[Any]]:
     """Dtypes in which the region computes: its first arguments'."""
     return [argument.tensor.dtype for argument in op.regions[0].block.arguments[: len(op.results)]]
 
@@ -194,7 +199,7 @@ def _extremum_reduction(
         return applying(op, general)
 
     # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
-    worst = Monoid(extremum.kind, _element(values), np.maximum, wide)
+    worst = Monoid(extremum.kind, _element(values), extremum.ufunc, wide)
     zero = Monoid("add", _element(places), np.add, places.tensor.dtype)
     neutral = (
         counted and extremum.tie != "last" and is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero)
@@ -234,23 +239,12 @@ Found = Callable[[Array, Array], tuple[Array, Array]]
 def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted: bool) -> Found:
     """argmax, whose first of several is what `first` wants, and `low` where indices count upwards."""
     argument = np.argmax if extremum.kind == "maximum" else np.argmin
-    best_of = np.maximum.reduce if extremum.kind == "maximum" else np.minimum.reduce
+    best_of = extremum.ufunc.reduce
     last, size = extremum.tie == "last", shape[axis]
     flipped = (*(slice(None),) * axis, slice(None, None, -1))
     across = prod(shape[axis + 1 :]) > 1 and not last
 
-    def call(value: Array, place: Array) -> tuple[Array, Array]:
-        if across:
-            best = best_of(value, axis=axis, keepdims=True)
-            position = _first_true(value == best if value.dtype.kind in "iu" else (value == best) | (value != value))
-        else:
-            position = argument(value[flipped] if last else value, axis=axis, keepdims=True)
-            position = size - 1 - position if last else position
-            best = np.take_along_axis(value, position, axis)
-        found = position.astype(place.dtype) if counted else np.take_along_axis(place, position, axis)
-        return best.squeeze(axis), found.squeeze(axis)
-
-    def _first_true(hits: Array) -> Array:
+    def first_true(hits: Array) -> Array:
         """Along `axis`, the first place that holds: hits are few, and of several the first is stored last.
 
         NumPy stores in the order of the index arrays' memory, hence the copies.
@@ -259,6 +253,17 @@ def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted:
         position = np.zeros((*shape[:axis], 1, *shape[axis + 1 :]), np.int64)
         position[tuple(c if k != axis else 0 for k, c in enumerate(coordinates))] = coordinates[axis]
         return position
+
+    def call(value: Array, place: Array) -> tuple[Array, Array]:
+        if across:
+            best = best_of(value, axis=axis, keepdims=True)
+            position = first_true(value == best if value.dtype.kind in "iu" else (value == best) | (value != value))
+        else:
+            position = argument(value[flipped] if last else value, axis=axis, keepdims=True)
+            position = size - 1 - position if last else position
+            best = np.take_along_axis(value, position, axis)
+        found = position.astype(place.dtype) if counted else np.take_along_axis(place, position, axis)
+        return best.squeeze(axis), found.squeeze(axis)
 
     return call
 
@@ -269,7 +274,7 @@ def _is_short_row(shape: tuple[int, ...], axis: int) -> bool:
 
 def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
     """Many short rows, transposed block by block: an earlier place weighs more, the heaviest hit is the first."""
-    best_of = np.maximum.reduce if extremum.kind == "maximum" else np.minimum.reduce
+    best_of = extremum.ufunc.reduce
     size, kept = shape[axis], shape[:axis] + shape[axis + 1 :]
     weights = np.arange(size, 0, -1, dtype=np.uint8)[:, None]
 
@@ -291,7 +296,7 @@ def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
 
 def _by_comparison(extremum: Extremum, axes: tuple[int, ...]) -> Found:
     """The lowest index among those whose value is the best one."""
-    best_of = np.maximum.reduce if extremum.kind == "maximum" else np.minimum.reduce
+    best_of = extremum.ufunc.reduce
 
     def call(value: Array, place: Array) -> tuple[Array, Array]:
         best = best_of(value, axis=axes, keepdims=True)
@@ -315,7 +320,7 @@ def _slab_reduction(
     order = [*sorted(dimensions), *kept]
     slabs = prod(shape[axis] for axis in dimensions)
     kept_shape = tuple(shape[axis] for axis in kept)
-    dtypes = _dtypes(op)
+    dtypes = region_dtypes(op)
 
     def call(*arrays: Array) -> tuple[Array, ...]:
         inits, captured = arrays[count : 2 * count], arrays[2 * count :]

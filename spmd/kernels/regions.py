@@ -248,6 +248,10 @@ class Extremum:
     tie: str
     propagates_nan: bool
 
+    @property
+    def ufunc(self) -> np.ufunc:
+        return np.maximum if self.kind == "maximum" else np.minimum
+
 
 _ORDERINGS = {"compare", "and", "or", "xor", "not", "select", "minimum", "maximum", "constant", "return"}
 _LOW, _HIGH = 5, 6

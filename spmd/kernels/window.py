@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
-from spmd.kernels.reduction import FEW, applying, fold_in_order, is_identity
+from spmd.kernels.reduction import FEW, applying, each_alone, fold_in_order, is_identity, region_dtypes
 from spmd.kernels.regions import Monoid, monoids_of
 
 Array = np.ndarray[Any, Any]
@@ -139,13 +139,7 @@ def reduce_window(op: Op, context: Context) -> Kernel:
             _monoid_windows(windows, monoid, op.results[index].tensor.dtype, neutral[index])
             for index, monoid in enumerate(monoids)
         ]
-        if count == 1:
-            return Kernel(reducers[0])
-        return Kernel(
-            lambda *arrays: tuple(
-                one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
-            )
-        )
+        return each_alone(reducers)
     return applying(op, _general_windows(op, context, windows))
 
 
@@ -325,7 +319,7 @@ def _running_total(monoid: Monoid, axis: int, backwards: bool) -> Callable[[Arra
 
 def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[..., Any]:
     combine, count = context.vectorized(op, 0), len(op.results)
-    dtypes = [argument.tensor.dtype for argument in op.regions[0].block.arguments[:count]]
+    dtypes = region_dtypes(op)
     shape, pad = windows.counts, windows.pad()
     running = windows.running_axis()
     if running is not None and running[1] and prod(windows.sizes) <= FEW:
