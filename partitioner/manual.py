@@ -12,7 +12,7 @@ from partitioner.reading import Reader
 from partitioner.sharding import Layout, replicated
 from spmd.dialects.making import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
-from spmd.ir import Block, Function, Module, Op, Value, copy_op
+from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
 
 _DROPPED = frozenset(("sdy.sharding_constraint", "sdy.sharding_group", "sdy.propagation_barrier"))
@@ -96,10 +96,8 @@ def is_undivided(module: Module, reader: Reader) -> bool:
 
 def take_whole(module: Module, function: Function, reader: Reader) -> Partitioned:
     """The program of the one device that the mesh of `module` is: `function` without its hints."""
-    block = Block(argument.type for argument in function.arguments)
-    values = dict(zip(function.arguments, block.arguments, strict=True))
-    for outer, made in values.items():
-        made.name_hint = outer.name_hint
+    values: dict[Value, Value] = {}
+    block = copy_arguments(function.body, values)
     append_local(function.body.ops, values, block.ops)
     made_function = local_function(function, block)
     others = [local_callee(other) for other in called_functions(module, [made_function])]

@@ -13,13 +13,13 @@ from itertools import pairwise
 from partitioner.manual import copy_local
 from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, Reader
 from partitioner.sharding import Annotation
+from spmd.dialects.calls import CALLS, Calls
 from spmd.dialects.making import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments
 from spmd.types import TensorType, Type
 
-_CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 _CONSTANT = frozenset(("stablehlo.constant", "stablehlo.iota", "sdy.constant"))
 #: Ops whose regions are part of the global program; those of all others work on elements.
 _CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.manual_computation"))
@@ -47,15 +47,13 @@ class Program:
 def import_program(module: Module, function: Function, reader: Reader) -> Program:
     """The program of `function`, annotated."""
     importer = _Importer(module, reader)
-    block = Block(argument.type for argument in function.arguments)
-    program = Program(function, block, importer.asked, importer.groups)
     values: dict[Value, Value] = {}
-    for old, new, entry in zip(function.arguments, block.arguments, function.argument_attributes, strict=True):
-        new.name_hint = old.name_hint
-        values[old] = new
-        importer.ask(new, reader.of_attributes(dict(entry), [old.type], function)[0])
-    importer.active.append(function.symbol)
-    importer.append(function.body.ops[:-1], values, block)
+    block = copy_arguments(function.body, values)
+    program = Program(function, block, importer.asked, importer.groups)
+    for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
+        importer.ask(argument, reader.of_attributes(dict(entry), [argument.type], function)[0])
+    with importer.calls.inside(function):
+        importer.append(function.body.ops[:-1], values, block)
     terminator = function.body.terminator
     returned = []
     _refuse_dynamic(block, function)
@@ -80,11 +78,10 @@ def _refuse_dynamic(block: Block, function: Function) -> None:
 
 class _Importer:
     def __init__(self, module: Module, reader: Reader) -> None:
-        self.functions = {entry.symbol: entry for entry in module.functions}
+        self.calls = Calls(module)
         self.reader = reader
         self.asked: dict[Value, Annotation] = {}
         self.groups: dict[int, list[Value]] = {}
-        self.active: list[str] = []
         self._constants: dict[Value, Block] = {}
         self._used: set[Value] = set()
 
@@ -119,7 +116,7 @@ class _Importer:
 
     def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> None:
         for op in ops:
-            if op.name in _CALLS:
+            if op.name in CALLS:
                 self._call(op, values, block)
             elif op.name == "sdy.named_computation":
                 self._named(op, values, block)
@@ -167,28 +164,19 @@ class _Importer:
                 self.ask(value, annotation)
 
     def _block(self, block: Block, values: dict[Value, Value]) -> Block:
-        made = Block(argument.type for argument in block.arguments)
-        for old, new in zip(block.arguments, made.arguments, strict=True):
-            new.name_hint = old.name_hint
-            values[old] = new
+        made = copy_arguments(block, values)
         self.append(block.ops, values, made)
         return made
 
     def _call(self, op: Op, values: dict[Value, Value], block: Block) -> None:
-        symbol = op[_CALLS[op.name]]
-        callee = self.functions.get(symbol)
-        if callee is None or callee.is_declaration:
-            raise CompileError(Diagnostic(op.location, f"no function @{symbol} with a body to call", op.name))
-        if symbol in self.active:
-            cycle = " -> ".join("@" + name for name in [*self.active, symbol])
-            raise CompileError(Diagnostic(op.location, f"recursive call: {cycle}", op.name))
-        self.active.append(symbol)
+        callee = self.calls.callee(op)
         inner: dict[Value, Value] = {}
         for argument, operand, entry in zip(callee.arguments, op.operands, callee.argument_attributes, strict=True):
             value = values.get(operand, operand)
             (asked,) = self.reader.of_attributes(dict(entry), [argument.type], callee)
             inner[argument] = value if asked is None else self.constrain(value, asked, block, op)
-        self.append(callee.body.ops[:-1], inner, block)
+        with self.calls.inside(callee):
+            self.append(callee.body.ops[:-1], inner, block)
         returned = callee.body.terminator.operands
         asked_results = self.reader.of_attributes(op.discardable, op.result_types, op)
         for result, value, entry, asked in zip(
@@ -197,7 +185,6 @@ class _Importer:
             mapped = inner.get(value, value)
             wish = asked or self.reader.of_attributes(dict(entry), [value.type], callee)[0]
             values[result] = mapped if wish is None else self.constrain(mapped, wish, block, op)
-        self.active.pop()
 
     def _named(self, op: Op, values: dict[Value, Value], block: Block) -> None:
         body = op.region("body").block

@@ -473,12 +473,18 @@ def new_op(name: str, *args: Any, **kwargs: Any) -> Op:
     return OP_CLASSES.get(name, Op)(name, *args, **kwargs)
 
 
-def copy_block(block: Block, values: dict[Value, Value], transform: Callable[[Op], Op] | None = None) -> Block:
-    """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
+def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
+    """A block that has only the arguments of `block`; `values` is filled with them."""
     made = Block(argument.type for argument in block.arguments)
     for old, new in zip(block.arguments, made.arguments, strict=True):
         new.name_hint = old.name_hint
         values[old] = new
+    return made
+
+
+def copy_block(block: Block, values: dict[Value, Value], transform: Callable[[Op], Op] | None = None) -> Block:
+    """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
+    made = copy_arguments(block, values)
     for op in block.ops:
         copied = copy_op(op, values)
         made.ops.append(transform(copied) if transform else copied)
