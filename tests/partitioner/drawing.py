@@ -54,7 +54,7 @@ class Program:
     def emit(self, text: str, shape: Shape, element: str = "f32") -> str:
         """Adds an op whose right side is `text`; its result may get a constraint."""
         name = self.name()
-        self.lines.append((f"{name} = {text}", f"{name} = {text}"))
+        self.write(f"{name} = {text}")
         if element != "f32":
             return name
         if shape and self.random.random() < 0.4:
@@ -72,17 +72,20 @@ class Program:
         found = [entry for entry in self.values if len(entry[1]) >= least]
         return self.pick(found or self.values)
 
-    def scalar(self, value: float) -> str:
+    def write(self, text: str) -> None:
+        """Adds lines that are the same with shardings and without."""
+        self.lines.append((text, text))
+
+    def constant(self, text: str, shape: Shape = (), element: str = "f32") -> str:
         name = self.name()
-        line = f"{name} = stablehlo.constant dense<{value:e}> : tensor<f32>"
-        self.lines.append((line, line))
+        self.write(f"{name} = stablehlo.constant dense<{text}> : {tensor(shape, element)}")
         return name
 
+    def scalar(self, value: float) -> str:
+        return self.constant(f"{value:e}")
+
     def index(self, value: int) -> str:
-        name = self.name()
-        line = f"{name} = stablehlo.constant dense<{value}> : tensor<i32>"
-        self.lines.append((line, line))
-        return name
+        return self.constant(str(value), (), "i32")
 
 
 def _merge(axes: list[str]) -> list[str]:

@@ -148,7 +148,7 @@ def arg_reduce(p: Program) -> None:
         "stablehlo.return %x, %y : tensor<f32>, tensor<i32>\n}) : "
         f"({tensor(shape)}, {whole_numbers}, tensor<f32>, tensor<i32>) -> ({tensor(made)}, {tensor(made, 'i32')})"
     )
-    p.lines.append((text, text))
+    p.write(text)
     p.emit(f"stablehlo.convert {result}#1 : ({tensor(made, 'i32')}) -> {tensor(made)}", made)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import SIZES, Program, integers, tensor
+from tests.partitioner.drawing import SIZES, Program, Shape, integers, tensor
 
 
 def dynamic_slice(p: Program) -> None:
@@ -36,28 +36,25 @@ def dynamic_update_slice(p: Program) -> None:
     )
 
 
-def random_indices(p: Program, count: int, limit: int) -> str:
-    name = p.name()
-    values = ", ".join(str(p.below(limit + 2) - 1) for _ in range(count))
-    line = f"{name} = stablehlo.constant dense<[{values}]> : {tensor((count,), 'i32')}"
-    p.lines.append((line, line))
-    return name
+def random_slices(p: Program, shape: Shape) -> tuple[int, str, Shape]:
+    """A dimension, indices along it of which some lie outside, and the shape of the slices there, the indices first."""
+    place, count = p.below(len(shape)), p.pick(SIZES)
+    values = ", ".join(str(p.below(shape[place] + 2) - 1) for _ in range(count))
+    indices = p.constant(f"[{values}]", (count,), "i32")
+    return place, indices, (count, *(size for index, size in enumerate(shape) if index != place))
 
 
 def gather(p: Program) -> None:
     name, shape = p.value(1)
     if not shape:
         return
-    place, count = p.below(len(shape)), p.pick(SIZES)
-    indices = random_indices(p, count, shape[place])
-    rest = tuple(size for index, size in enumerate(shape) if index != place)
-    made = (count, *rest)
+    place, indices, made = random_slices(p, shape)
     offsets = list(range(1, len(shape)))
     sizes = [1 if index == place else size for index, size in enumerate(shape)]
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {offsets}, '
         f"collapsed_slice_dims = [{place}], start_index_map = [{place}], index_vector_dim = 1>, "
-        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor((count,), 'i32')}) -> {tensor(made)}",
+        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor(made[:1], 'i32')}) -> {tensor(made)}",
         made,
     )
 
@@ -66,10 +63,7 @@ def scatter(p: Program) -> None:
     name, shape = p.value(1)
     if not shape:
         return
-    place, count = p.below(len(shape)), p.pick(SIZES)
-    indices = random_indices(p, count, shape[place])
-    rest = tuple(size for index, size in enumerate(shape) if index != place)
-    updates_shape = (count, *rest)
+    place, indices, updates_shape = random_slices(p, shape)
     updates = p.emit(
         f"stablehlo.broadcast_in_dim {p.scalar(3.0)}, dims = [] : (tensor<f32>) -> {tensor(updates_shape)}",
         updates_shape,
@@ -81,7 +75,7 @@ def scatter(p: Program) -> None:
         f"update_window_dims = {windows}, inserted_window_dims = [{place}], scatter_dims_to_operand_dims = [{place}], "
         f"index_vector_dim = 1>}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
         f"%c = stablehlo.{fold} %a, %b : tensor<f32>\nstablehlo.return %c : tensor<f32>\n}}) : "
-        f"({tensor(shape)}, {tensor((count,), 'i32')}, {tensor(updates_shape)}) -> {tensor(shape)}",
+        f"({tensor(shape)}, {tensor(updates_shape[:1], 'i32')}, {tensor(updates_shape)}) -> {tensor(shape)}",
         shape,
     )
 
@@ -96,10 +90,8 @@ def gather_window(p: Program) -> None:
     made = (count, *sizes)
     if prod(made) > 800:
         return
-    indices = p.name()
     rows = ", ".join("[" + ", ".join(str(p.below(14) - 2) for _ in shape) + "]" for _ in range(count))
-    line = f"{indices} = stablehlo.constant dense<[{rows}]> : {tensor((count, rank), 'i32')}"
-    p.lines.append((line, line))
+    indices = p.constant(f"[{rows}]", (count, rank), "i32")
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = '
         f"{list(range(1, rank + 1))}, start_index_map = {list(range(rank))}, index_vector_dim = 1>, slice_sizes = "
@@ -136,7 +128,7 @@ def sort_pair(p: Program) -> None:
         f"stablehlo.return %c : tensor<i1>\n}}) : ({tensor(shape)}, {tensor(shape)})"
         f" -> ({tensor(shape)}, {tensor(shape)})"
     )
-    p.lines.append((text, text))
+    p.write(text)
     p.emit(f"stablehlo.add {result}#0, {result}#1 : {tensor(shape)}", shape)
 
 
@@ -147,6 +139,6 @@ def top_k(p: Program) -> None:
     taken = 1 + p.below(shape[-1])
     made, result = (*shape[:-1], taken), p.name()
     text = f"{result}:2 = chlo.top_k({name}, k = {taken}) : {tensor(shape)} -> ({tensor(made)}, {tensor(made, 'i32')})"
-    p.lines.append((text, text))
+    p.write(text)
     places = p.emit(f"stablehlo.convert {result}#1 : ({tensor(made, 'i32')}) -> {tensor(made)}", made)
     p.emit(f"stablehlo.subtract {result}#0, {places} : {tensor(made)}", made)

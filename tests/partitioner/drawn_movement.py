@@ -153,7 +153,7 @@ def loop(p: Program) -> None:
         f"%w = stablehlo.subtract %u, {other} : {tensor(shape)}\n"
         f"stablehlo.return %j, %w : tensor<i32>, {tensor(shape)}\n}}"
     )
-    p.lines.append((body, body))
+    p.write(body)
     p.values.append((f"{made}#1", shape))
 
 
@@ -166,5 +166,5 @@ def branch(p: Program) -> None:
         f"stablehlo.return %a : {tensor(shape)}\n}}, {{\nstablehlo.return {other} : {tensor(shape)}\n}}) : "
         f"(tensor<i32>) -> {tensor(shape)}"
     )
-    p.lines.append((text, text))
+    p.write(text)
     p.values.append((made, shape))

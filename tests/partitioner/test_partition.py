@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,21 @@ def _agree(sharded: str, whole: str, *arguments: Array, devices: int = 4) -> Non
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
 
 
+#: Where the sharding of an argument or a result goes, behind its type.
+_MARK = re.compile(r"(?<=>)[A-Z]S\b")
+
+
+def _placed(text: str, **specs: str) -> str:
+    """`text` with the dimension shardings of `specs` at their marks, and the mesh they are of."""
+    shardings = {name: f" {{sdy.sharding = #sdy.sharding<@mesh, [{spec}]>}}" for name, spec in specs.items()}
+    return _MESH + _MARK.sub(lambda mark: shardings.get(mark[0], ""), text)
+
+
+def _whole(text: str) -> str:
+    """`text` without shardings."""
+    return _MARK.sub("", text)
+
+
 _MLP = """func.func @main(%x: tensor<8x6xf32>XS, %u: tensor<6x12xf32>US, %d: tensor<12x6xf32>DS)
     -> (tensor<8x6xf32>RS) {
   %h = stablehlo.dot_general %x, %u, contracting_dims = [1] x [0]
@@ -35,11 +52,7 @@ _MLP = """func.func @main(%x: tensor<8x6xf32>XS, %u: tensor<6x12xf32>US, %d: ten
 
 
 def _mlp(**specs: str) -> str:
-    text = _MLP
-    for name in ("XS", "US", "DS", "RS"):
-        spec = specs.get(name)
-        text = text.replace(name, f" {{sdy.sharding = #sdy.sharding<@mesh, [{spec}]>}}" if spec else "")
-    return _MESH + text if specs else text
+    return _placed(_MLP, **specs) if specs else _whole(_MLP)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +83,9 @@ def test_sums_of_partial_values_are_reduced_once() -> None:
       %s = stablehlo.add %p, %t : tensor<4x4xf32>
       return %s : tensor<4x4xf32>
     }"""
-    sharded = text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{}, {"x"}]>}').replace(
-        "BS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
-    )
-    assert collective_kinds(_MESH + sharded, 4) == ["all_reduce"]
-    _agree(_MESH + sharded, text.replace("AS", "").replace("BS", ""), _array(4, 8), _array(8, 4))
+    sharded = _placed(text, AS='{}, {"x"}', BS='{"x"}, {}')
+    assert collective_kinds(sharded, 4) == ["all_reduce"]
+    _agree(sharded, _whole(text), _array(4, 8), _array(8, 4))
 
 
 def test_users_of_one_value_share_its_resharding() -> None:
@@ -83,11 +94,10 @@ def test_users_of_one_value_share_its_resharding() -> None:
       %c = stablehlo.sine %a : tensor<8x4xf32>
       return %c, %a : tensor<8x4xf32>, tensor<8x4xf32>
     }"""
-    spec = " {sdy.sharding = #sdy.sharding<@mesh, [SPEC]>}"
-    sharded = text.replace("AS", spec.replace("SPEC", '{"x"}, {}')).replace("RS", spec.replace("SPEC", '{}, {"x"}'))
+    sharded = _placed(text, AS='{"x"}, {}', RS='{}, {"x"}')
     # sine(a) moves once, and so does a, however it is asked for.
-    assert len(collective_kinds(_MESH + sharded, 4)) <= 2
-    _agree(_MESH + sharded, text.replace("AS", "").replace("RS", ""), _array(8, 4))
+    assert len(collective_kinds(sharded, 4)) <= 2
+    _agree(sharded, _whole(text), _array(8, 4))
 
 
 _LOOP = """func.func @main(%a: tensor<8x4xf32>AS, %w: tensor<4x4xf32>WS) -> tensor<8x4xf32> {
@@ -110,13 +120,11 @@ _LOOP = """func.func @main(%a: tensor<8x4xf32>AS, %w: tensor<4x4xf32>WS) -> tens
 
 
 def test_what_a_loop_does_not_change_is_resharded_outside() -> None:
-    sharded = _LOOP.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}').replace(
-        "WS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}'
-    )
-    parts = partitioner.partition(spmd.parse(_MESH + sharded), spmd.ProcessGrid(1, 4))
+    sharded = _placed(_LOOP, AS='{"x"}, {}', WS='{"x"}, {}')
+    parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
     rows = collectives(parts.module)
     assert [(row.kind, row.in_loop) for row in rows] == [("all_gather", False)]
-    _agree(_MESH + sharded, _LOOP.replace("AS", "").replace("WS", ""), _array(8, 4), _array(4, 4))
+    _agree(sharded, _whole(_LOOP), _array(8, 4), _array(4, 4))
 
 
 def test_sums_over_a_loop_are_reduced_once() -> None:
@@ -139,10 +147,10 @@ def test_sums_over_a_loop_are_reduced_once() -> None:
       }
       return %r#1 : tensor<4x4xf32>
     }"""
-    sharded = _MESH + text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}, {}]>}')
+    sharded = _placed(text, AS='{"x", "y"}, {}')
     parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
     assert [(row.kind, row.in_loop) for row in collectives(parts.module)] == [("all_reduce", False)]
-    _agree(sharded, text.replace("AS", ""), _array(8, 4))
+    _agree(sharded, _whole(text), _array(8, 4))
 
 
 def test_unreduced_values_wait() -> None:
@@ -215,8 +223,7 @@ def test_dimensions_that_axes_do_not_divide_are_padded_and_nobody_sees_it() -> N
       %r = stablehlo.reverse %e, dims = [0] : tensor<5x3xf32>
       return %s, %r, %m : tensor<3xf32>, tensor<5x3xf32>, tensor<3xf32>
     }"""
-    sharded = text.replace("AS", ' {sdy.sharding = #sdy.sharding<@mesh, [{"x", "y"}, {}]>}')
-    _agree(_MESH + sharded, text.replace("AS", ""), -np.abs(_array(5, 3)) - 1)
+    _agree(_placed(text, AS='{"x", "y"}, {}'), _whole(text), -np.abs(_array(5, 3)) - 1)
 
 
 def test_device_order_is_the_mesh_s() -> None:
