@@ -7,15 +7,19 @@ Each step stands on a line of its own, which is how an exception in a kernel fin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, Mapping
 from itertools import count
 from types import TracebackType
 from typing import Any
 
 from spmd.compiler.options import Watch
+from spmd.compiler.simplify import known_array
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, Value
 from spmd.kernels.core import Program
+from spmd.kernels.scalars import as_scalar
+from spmd.types import TensorType
 
 _FILE_PREFIX = "<spmd program "
 _serial = count()
@@ -32,11 +36,19 @@ def emit(plan: Plan, watch: Watch | None = None) -> Program:
     for index, (value, constant) in enumerate(plan.constants.items()):
         names[value] = f"c{index}"
         namespace[f"c{index}"] = constant
+    scalars: dict[Value, str] = {}
+    for value in [*plan.parameters, *plan.constants]:
+        if _is_scalar(value) and (constant := known_array(value)) is not None:
+            scalars[value] = f"s{len(scalars)}"
+            namespace[scalars[value]] = as_scalar(constant)
+    scalars_first = ChainMap(scalars, names)
     lines = [f"def program({', '.join(['process', *(names[value] for value in plan.parameters)])}):"]
     for index, step in enumerate(plan.steps):
         call = f"k{index}"
         namespace[call] = _watched(step, watch) if watch else step.kernel.call
-        lines.append(" " + _line(step, call, names))
+        # Arithmetic of rank 0 is quick on NumPy's scalars; ufuncs of arrays rather take arrays of rank 0.
+        among_scalars = all(map(_is_scalar, (*step.inputs, *step.outputs)))
+        lines.append(" " + _line(step, call, scalars_first if among_scalars else names, names))
     lines.append(f" return ({''.join(names[value] + ',' for value in plan.results)})")
     file = f"{_FILE_PREFIX}{next(_serial)}>"
     _OPS[file] = [step.op for step in plan.steps]
@@ -45,8 +57,13 @@ def emit(plan: Plan, watch: Watch | None = None) -> Program:
     return program
 
 
-def _line(step: Step, call: str, names: dict[Value, str]) -> str:
-    arguments = (["process"] if step.kernel.needs_process else []) + [names[value] for value in step.inputs]
+def _is_scalar(value: Value) -> bool:
+    return isinstance(value.type, TensorType) and not value.type.rank
+
+
+def _line(step: Step, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
+    """The call of `step`. `read` names its inputs; what it makes is given a name in `names`."""
+    arguments = (["process"] if step.kernel.needs_process else []) + [read[value] for value in step.inputs]
     if step.out is not None:
         arguments.append(f"out={names[step.out]}")
     for value in step.outputs:

@@ -82,7 +82,7 @@ class _Simplifier:
         type = op.results[0].type
         if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
             return op
-        constants = [_constant(operand) for operand in op.operands]
+        constants = [known_array(operand) for operand in op.operands]
         if any(constant is None for constant in constants):
             return op
         results = self._evaluate(op, constants)
@@ -96,7 +96,8 @@ class _Simplifier:
         return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
 
 
-def _constant(value: Value) -> Any:
+def known_array(value: Value) -> Any:
+    """The array of a value that a constant gives; None for any other."""
     owner = value.defining_op
     if owner is None or owner.name != CONSTANT:
         return None

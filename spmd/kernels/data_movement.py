@@ -50,7 +50,8 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
     steps = np.arange(shape[dimension], dtype=np.int64)
     if type.dtype.itemsize == 1 and type.dtype.kind not in "iub":  # ml_dtypes: small integers wrap from int8
         steps = steps.astype(np.int8) if np.dtype(type.dtype).name.startswith(("int", "uint")) else steps
-    column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
+    with np.errstate(over="ignore"):  # what a narrow float cannot hold is infinity, or its NaN
+        column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
     return np.broadcast_to(column, shape)
 
 
@@ -70,6 +71,8 @@ def broadcaster(source: tuple[int, ...], dimensions: Sequence[int], shape: tuple
     full, broadcast_to = tuple(spread), np.broadcast_to
     if permutation is not None:
         return lambda operand: broadcast_to(operand.transpose(permutation).reshape(full), shape)
+    if not source and full == shape:
+        return lambda operand: operand[(None,) * len(shape)]
     if full == shape:
         return lambda operand: operand.reshape(shape)
     if full == source or full == (1,) * (len(shape) - len(source)) + source:
@@ -87,6 +90,9 @@ def broadcast(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.reshape")
 def reshape(op: Op, context: Context) -> Kernel:
     shape = op.result.tensor.static_shape
+    if not shape:
+        only = (0,) * op.operands[0].tensor.rank
+        return Kernel(lambda operand: operand[only])  # a scalar, and no view
     return view(lambda operand: operand.reshape(shape))
 
 

@@ -6,6 +6,7 @@ f32 and f64 serves the narrower types is spmd.kernels.pointwise's matter. Source
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ from spmd.kernels.pointwise import (
     widened,
     widened_complex,
 )
+from spmd.kernels.scalars import extremum_on_scalars
 from spmd.kernels.special import by_width, log_single, rounded
 
 
@@ -156,6 +158,8 @@ BINARY: dict[str, Function] = {
     "stablehlo.xor": _integer(np.bitwise_xor, np.logical_xor),
 }
 
+_EXTREMA = {"stablehlo.maximum": operator.gt, "stablehlo.minimum": operator.lt}
+
 #: Integer functions for a second operand that holds no zero.
 _NONZERO_SECOND: dict[str, tuple[Call, Call]] = {
     "stablehlo.divide": (on_integer.truncated_quotient, np.floor_divide),
@@ -190,6 +194,8 @@ def binary(op: Op, context: Context) -> Kernel:
     call = _simpler_binary(op, element) or BINARY[op.name].call(element, 2)
     if call is None:
         raise unsupported(op)
+    if not op.result.tensor.rank and op.name in _EXTREMA and not element.is_complex:
+        call = extremum_on_scalars(call, _EXTREMA[op.name])
     return pointwise(op, call)
 
 

@@ -11,6 +11,7 @@ from spmd import types as t
 from spmd.ir import Op, Value
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.pointwise import Array, Call, constant_of, keep, pointwise
+from spmd.kernels.scalars import either
 
 #: Below this many elements np.where is quicker than four passes over the bits.
 _SMALL = 2048
@@ -39,10 +40,10 @@ def select(op: Op, context: Context) -> Kernel:
 def _of_scalars(call: Call) -> Call:
     """`call`, which is asked for arrays only: loops choose between indices in each turn."""
 
-    def choose(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
-        if out is None and chosen.ndim == x.ndim == y.ndim == 0:
-            return (x if chosen else y)[()]
-        return call(chosen, x, y, out=out)
+    def choose(pred: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        if out is None and pred.ndim == x.ndim == y.ndim == 0:
+            return either(pred, x, y)
+        return call(pred, x, y, out=out)
 
     return choose
 

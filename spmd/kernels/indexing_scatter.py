@@ -83,13 +83,17 @@ def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, mo
     """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
-    single = prod(placement.batch_shape) == 1
-    apply_to = _at_single_slice(placement, arrange, monoid) if single else _at_rows(placement, arrange, apply)
+    if prod(placement.batch_shape) > 1:
+        apply_to = _at_rows(placement, arrange, apply)
+    elif prod(placement.slice_sizes) > 1:
+        apply_to = _at_single_slice(placement, arrange, monoid)
+    else:
+        apply_to = _at_single_element(placement, monoid)
 
     def call(operand: Array, indices: Array, updates: Array, out: Array | None = None) -> Array:
         here = out is operand and compute == dtype and operand.flags.c_contiguous
         base = operand if here else np.array(operand, compute, order="C")
-        apply_to(base, indices, updates.astype(compute, copy=False))
+        apply_to(base, indices, updates if updates.dtype == compute else updates.astype(compute))
         if here:
             return operand
         result = base.astype(dtype, copy=False)
@@ -121,10 +125,26 @@ def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable
     return apply_to
 
 
+def _at_single_element(placement: Placement, monoid: Monoid | None) -> Callable[[Array, Array, Array], None]:
+    """Loops fill an array so, one element in each turn."""
+    shape, mapped = placement.shape, placement.mapped
+
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        place = [0] * len(shape)
+        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
+            if not 0 <= first < shape[axis]:
+                return
+            place[axis] = first
+        at, value = tuple(place), updates if not updates.ndim else updates[(0,) * updates.ndim]
+        base[at] = value if monoid is None else monoid.ufunc(base[at], value)
+
+    return apply_to
+
+
 def _at_single_slice(
     placement: Placement, arrange: list[int], monoid: Monoid | None
 ) -> Callable[[Array, Array, Array], None]:
-    """A single slice needs no row numbers: it is combined with a part of the operand. Loops do this in each turn."""
+    """A single slice needs no row numbers: it is combined with a part of the operand."""
     sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
     whole: list[Any] = [slice(0, size) for size in sizes]
     straight = arrange == sorted(arrange)

@@ -24,6 +24,7 @@ from spmd.attributes import DenseAttr, is_splat
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.kernels.core import Kernel
+from spmd.kernels.scalars import on_scalars
 
 Array = np.ndarray[Any, Any]
 #: A pointwise call: `call(*operands, out=None)`.
@@ -46,6 +47,8 @@ def pointwise(op: Op, call: Call) -> Kernel:
         for index, operand in enumerate(op.operands)
         if operand.tensor.dtype == result.dtype and operand.tensor.shape == result.shape
     )
+    if not result.rank:
+        call = on_scalars(call, [element_of(operand) for operand in op.operands if not operand.tensor.is_quantized])
     return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
 
 
