@@ -169,6 +169,7 @@ class Op(Value):
     """
 
     __slots__ = ("_operands", "_place", "_rest", "_token", "attributes", "definition")
+    may_be_value = True
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class Op(Value):
         self._token = 0
         self._rest: _Rest | None = None
         types = tuple(result_types)
-        if len(types) == 1:
+        if len(types) == 1 and self.may_be_value:
             self.type = types[0]
         elif not types:
             self._rest = _NO_RESULTS
@@ -392,6 +393,7 @@ class Function(Op):
     """`func.func`."""
 
     __slots__ = ()
+    may_be_value = False  # its type is the function's; a result, which it should not have, stands apart
 
     @property
     def symbol(self) -> str:

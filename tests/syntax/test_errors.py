@@ -93,6 +93,12 @@ def test_a_function_sees_nothing_from_outside() -> None:
         parse('%0 = "a.b"() : () -> i1\nfunc.func @f() { "a.c"(%0) : (i1) -> () }')
 
 
+@pytest.mark.parametrize("name", ["func.func", "builtin.module"])
+def test_a_function_or_module_has_no_result(name: str) -> None:
+    with pytest.raises(spmd.VerificationError, match=name):
+        spmd.parse(f'func.func @f() {{\n  %0 = "{name}"() : () -> tensor<f32>\n  return\n}}')
+
+
 def test_bytecode_is_called_what_it_is() -> None:
     with pytest.raises(spmd.ParseError, match="MLIR bytecode"):
         parse(b"ML\xefR\x0dStableHLO_v1.0.0\x00")
