@@ -7,7 +7,7 @@ HELP = "parse and verify programs: silent, or the errors with their source lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("programs", nargs="+", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument("programs", nargs="+", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
 
 
 def run(args: argparse.Namespace) -> int:

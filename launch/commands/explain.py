@@ -16,7 +16,7 @@ _LOOPS = ("stablehlo.while",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
     parser.add_argument("--function", default="main", help="default: %(default)s")
     parser.add_argument("--grid", metavar="RxP", help="replicas by partitions (default: the module's own)")
     parser.add_argument("--reproducible", action="store_true", help="as for run")

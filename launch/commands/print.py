@@ -7,7 +7,7 @@ HELP = "reprint a program, in the pretty or the generic form"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
     parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
 
 

@@ -18,7 +18,7 @@ HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO")
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
     parser.add_argument(
         "arguments",
         nargs="*",

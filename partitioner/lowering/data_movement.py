@@ -172,19 +172,25 @@ def _sliced_dimension(op: Op) -> int:
     return next((d for d, size in enumerate(op.result.tensor.static_shape) if size != shape[d]), 0)
 
 
+def sum_rule(op: Op) -> Rule:
+    """The rule of a slice of any kind as a sum: of a sliced dimension each process has its part, and zeros."""
+    builder = RuleBuilder(op)
+    taken = op.result.tensor.static_shape
+    for dimension, extent in enumerate(op.operands[0].tensor.static_shape):
+        if taken[dimension] == extent:
+            builder.factor([dimension], [dimension], extent)
+        else:
+            builder.factor([dimension], [], extent, REDUCE)
+    return builder.build()
+
+
 def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
     """A slice of cut dimensions as a sum: each process gives what it has of it. False where that is no cheaper."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     if otherwise == 0 or any(step != 1 for step in op["strides"]) or value.tensor.is_quantized:
         return False
-    builder = RuleBuilder(op)
-    for dimension, extent in enumerate(size):
-        if taken[dimension] == extent:
-            builder.factor([dimension], [dimension], extent)
-        else:
-            builder.factor([dimension], [], extent, REDUCE)
-    rule = builder.build()
+    rule = sum_rule(op)
     assignment, spent = lowering.choose_priced(op, rule)
     axes = reduced(rule, assignment)
     if spent >= otherwise or not axes:

@@ -14,9 +14,10 @@ from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
+from partitioner.lowering.data_movement import sum_rule
 from partitioner.mesh import Axes
 from partitioner.monoid import identity, monoid_of
-from partitioner.rules.core import PASS, REDUCE, Rule, RuleBuilder, rule_of
+from partitioner.rules.core import PASS, REDUCE, Rule, rule_of
 from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
 from spmd.types import I1, I32, ElementType, TensorType
@@ -50,15 +51,9 @@ def _clamped(emitter: Emitter, index: Value, limit: int) -> Value:
 @lowers("stablehlo.dynamic_slice")
 def dynamic_slice(lowering: Lowering, op: Op) -> None:
     """A cut dimension that is sliced: whoever holds elements of the slice places them, the sum is the slice."""
-    builder = RuleBuilder(op)
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
-    for dimension, extent in enumerate(size):
-        if taken[dimension] == extent:
-            builder.factor([dimension], [dimension], extent)
-        else:
-            builder.factor([dimension], [], extent, REDUCE)
-    rule = builder.build()
+    rule = sum_rule(op)
     kinds = (PASS, REDUCE) if _summable(value) else (PASS,)
     assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in kinds)
     pending = _linear_pending(lowering, value)

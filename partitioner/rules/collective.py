@@ -15,12 +15,7 @@ from spmd.ir import Op
 )
 def same_shape(op: Op) -> Rule:
     """Every operand and its result, dimension by dimension."""
-    builder = RuleBuilder(op)
-    for index, shape in enumerate(builder.operand_shapes):
-        for dimension, size in enumerate(shape):
-            places = [None] * index + [dimension]
-            builder.factor(places, places, size)
-    return builder.build()
+    return RuleBuilder(op).one_by_one().build()
 
 
 @rule("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.reduce_scatter")

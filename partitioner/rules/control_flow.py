@@ -10,12 +10,7 @@ from spmd.ir import Op
 @rule("stablehlo.optimization_barrier")
 def optimization_barrier(op: Op) -> Rule:
     """Every value on its own."""
-    builder = RuleBuilder(op)
-    for index, shape in enumerate(builder.operand_shapes):
-        for dimension, size in enumerate(shape):
-            places = [None] * index + [dimension]
-            builder.factor(places, places, size)
-    return builder.build()
+    return RuleBuilder(op).one_by_one().build()
 
 
 for _target in ("annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "mhlo.erf"):

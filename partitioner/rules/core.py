@@ -143,6 +143,14 @@ class RuleBuilder:
         results = [dimension if len(shape) == rank else None for shape in self.result_shapes]
         return self.factor(operands, results, size, kind, blocked=blocked)
 
+    def one_by_one(self) -> RuleBuilder:
+        """Adds a factor for each dimension of each operand, which it shares with the result in the same place."""
+        for index, shape in enumerate(self.operand_shapes):
+            for dimension, size in enumerate(shape):
+                places = [None] * index + [dimension]
+                self.factor(places, places, size)
+        return self
+
     def build(self) -> Rule:
         for tensors, shapes in ((self._operands, self.operand_shapes), (self._results, self.result_shapes)):
             for tensor, shape in zip(tensors, shapes, strict=True):
