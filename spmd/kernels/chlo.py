@@ -68,17 +68,12 @@ PREDICATES: dict[str, Any] = {
 }
 
 
-@kernel(*UNARY)
-def unary(op: Op, context: Context) -> Kernel:
-    call = UNARY[op.name].call(element_of(op.operands[0]), 1)
-    if call is None:
-        raise unsupported(op)
-    return pointwise(op, call)
+_FUNCTIONS = {**UNARY, **BINARY}
 
 
-@kernel(*BINARY)
-def binary(op: Op, context: Context) -> Kernel:
-    call = BINARY[op.name].call(element_of(op.operands[0]), 2)
+@kernel(*_FUNCTIONS)
+def elementwise(op: Op, context: Context) -> Kernel:
+    call = _FUNCTIONS[op.name].call(element_of(op.operands[0]), len(op.operands))
     if call is None:
         raise unsupported(op)
     return pointwise(op, call)
