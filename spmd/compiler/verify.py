@@ -231,9 +231,9 @@ def _remember(key: tuple[Any, ...]) -> None:
 def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
     """(label, message) of what is wrong, each only meaningful when nothing before it is wrong."""
     yield from _count_faults(op, definition)
-    for declared in definition.attributes:
-        if declared.required and declared.name not in op.attributes:
-            yield "", f"attribute {declared.name} is required"
+    for name in definition.required_attributes:
+        if name not in op.attributes:
+            yield "", f"attribute {name} is required"
     for value in op.attributes.values():
         if isinstance(value, StructAttribute) and (broken := value.fault()) is not None:
             yield broken

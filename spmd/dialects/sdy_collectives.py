@@ -45,11 +45,15 @@ def _parts(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
     for axis in axes:
         size = mesh.axis_size(axis.name)
         assert size is not None
-        start, stop = axis.interval(size)
-        if found and found[-1][0] == axis.name and found[-1][2] == start:
-            start = found.pop()[1]
-        found.append((axis.name, start, stop))
+        _append(found, axis.name, *axis.interval(size))
     return found
+
+
+def _append(parts: Parts, name: str, start: int, stop: int) -> None:
+    """Adds a part, joined with the last one where it follows that."""
+    if parts and parts[-1][0] == name and parts[-1][2] == start:
+        start = parts.pop()[1]
+    parts.append((name, start, stop))
 
 
 def _shown(parts: Parts, mesh: sdy.Mesh) -> str:
@@ -75,10 +79,8 @@ def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Part
 def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
     """The parts with `axes` at their end."""
     found = list(parts)
-    for name, start, stop in _parts(axes, mesh):
-        if found and found[-1][0] == name and found[-1][2] == start:
-            start = found.pop()[1]
-        found.append((name, start, stop))
+    for part in _parts(axes, mesh):
+        _append(found, *part)
     return found
 
 
