@@ -88,7 +88,13 @@ def predicate(op: Op, context: Context) -> Kernel:
 @kernel("chlo.next_after")
 def next_after(op: Op, context: Context) -> Kernel:
     """The next number after x towards y; y where they are equal, NaN where either is."""
+    if element_of(op.operands[0]) is t.F16:  # whose loop gives x where they are equal: the other zero
+        return pointwise(op, _next_after_half)
     return pointwise(op, np.nextafter)
+
+
+def _next_after_half(x: Any, y: Any, out: Array | None = None) -> Any:
+    return keep(np.where(x == y, y, np.nextafter(x, y)), out)
 
 
 @kernel("chlo.mulhi")

@@ -52,8 +52,7 @@ def by_width(single: Call, double: Call) -> Call:
 
 def log_single(x: Any, out: Array | None = None) -> Any:
     """log of f32, rounded once. NumPy's f64 loop takes ten times as long for what has no finite logarithm."""
-    ordinary = (x > 0) & (x < np.inf)
-    if ordinary.all():
+    if x.size < _FEW or (ordinary := (x > 0) & (x < np.inf)).all():
         return write(np.log(x, dtype=np.float64), _F32, out)
     wide = np.log(_choose(ordinary, x, _F32_ONE), dtype=np.float64).astype(_F32)
     return keep(_choose(ordinary, wide, np.log(x)), out)
@@ -69,6 +68,8 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return result
 
 
+#: Elements that are not worth telling apart.
+_FEW = 256
 #: A formula that serves at most one in so many elements is worked out for these alone.
 _SELDOM = 3
 
@@ -142,10 +143,10 @@ def erfc_double(x: Any, out: Array | None = None) -> Any:
     tail = x > 1
     result = np.asarray(scipy_special.erfc(x))
     if np.count_nonzero(tail):
-        beyond = np.asarray(x)[tail]
+        beyond = np.minimum(np.asarray(x)[tail], 30.0)  # zero from 27.3 on
         head = beyond.astype(_F32).astype(np.float64)
         scale = np.exp(-head * head) * np.exp((head - beyond) * (head + beyond))
-        result[tail] = np.where(np.isinf(beyond), 0, scipy_special.erfcx(beyond) * scale)
+        result[tail] = scipy_special.erfcx(beyond) * scale
     return keep(result, out)
 
 
@@ -217,7 +218,10 @@ sinh = by_width(sinh_single, np.sinh)
 
 def lgamma(x: Any, out: Array | None = None) -> Any:
     """log |gamma(x)|; +infinity at both infinities and at the poles."""
-    return keep(np.where(np.isinf(x), np.abs(x), scipy_special.gammaln(x)), out)
+    size = np.abs(x)
+    result = np.where(np.isinf(x), size, scipy_special.gammaln(x))
+    near = size < 1e-300  # gamma(x) is 1 / x, which overflows for subnormal numbers
+    return keep(np.where(near, -np.log(size), result) if np.count_nonzero(near) else result, out)
 
 
 #: B(2k) / 2k of the asymptotic series of digamma, highest order first.
@@ -326,8 +330,8 @@ def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
 
 
 def bessel_i1e(x: Any, out: Array | None = None) -> Any:
-    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function."""
-    return scipy_special.i1e(x, out=out)
+    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included."""
+    return np.copysign(scipy_special.i1e(x), x, out=out)
 
 
 def in_double(function: Call) -> Call:

@@ -89,6 +89,19 @@ def test_special_values() -> None:
             np.testing.assert_array_equal(np.where(np.abs(got) < 1e-6, 0, got), want, err_msg=f"{name} {dtype}")
 
 
+def test_the_far_ends_of_f64() -> None:
+    assert not apply("chlo.erfc", np.array([28, 1e10, 1e39, 1e200, 1e308])).any()
+    tiny = np.array([5e-324, -5e-324, 1e-310, 2.3e-308])
+    np.testing.assert_allclose(apply("chlo.lgamma", tiny), -np.log(np.abs(tiny)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+def test_signs_of_zeros(dtype: type) -> None:
+    zeros = np.array([0.0, -0.0], dtype)
+    assert np.signbit(apply("chlo.bessel_i1e", zeros)).tolist() == [False, True]
+    assert np.signbit(apply("chlo.next_after", zeros, zeros[::-1].copy())).tolist() == [True, False]
+
+
 def test_zeta_and_polygamma() -> None:
     pi = np.pi
     x, q = np.array([2.0, 1, 0.5, 2, 3, 2.5]), np.array([1.0, 2, 1, 0, -1, -0.5])
