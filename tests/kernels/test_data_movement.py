@@ -1,6 +1,7 @@
 """Ops that move elements, against NumPy's own definitions and the reference interpreter."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -130,6 +131,12 @@ def test_iota_wraps_and_rounds() -> None:
     assert got.tolist() == [0, 1, 2]
     (got,) = here(op(text, [], ("i4", (10,))))
     assert got.astype(int).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, -8, -7]
+
+
+@pytest.mark.filterwarnings("error")
+def test_iota_past_the_largest_number_is_infinity_without_a_warning() -> None:
+    (got,) = here(op('"stablehlo.iota"() {iota_dimension = 0 : i64}', [], ("f16", (65540,))))
+    assert np.flatnonzero(np.isinf(got)).tolist() == list(range(65520, 65540))
 
 
 def selected(x: np.ndarray, index: np.ndarray, axis: int, batch: int) -> np.ndarray:
