@@ -245,10 +245,5 @@ def signature(region: Region) -> str:
     return f"({', '.join(map(str, parameters(region)))}) -> ({', '.join(map(str, returned(region)))})"
 
 
-def lacks_terminator(region: Region) -> bool:
-    """Whether the region has no block that ends in a terminator; nothing else can be said of it then."""
-    return len(region.blocks) != 1 or not region.block.ops or not is_terminator(region.block.ops[-1])
-
-
 def is_terminator(op: Op) -> bool:
     return op.definition is None or op.definition.is_terminator

@@ -89,6 +89,11 @@ def dilated(size: int, dilation: int) -> int:
     return 0 if size == 0 else (size - 1) * dilation + 1
 
 
+def window_count(extent: int, reach: int, stride: int) -> int:
+    """How many windows of `reach` elements, `stride` apart, lie within `extent` elements."""
+    return 0 if extent <= 0 or reach > extent else (extent - reach) // stride + 1
+
+
 def windows(
     shape: Sequence[Dimension],
     sizes: Sequence[Dimension],
@@ -105,6 +110,5 @@ def windows(
         if size is None or window is None:
             found.append(None)
             continue
-        extent, reach = low + dilated(size, base) + high, dilated(window, dilation)
-        found.append(0 if extent <= 0 or reach > extent else (extent - reach) // stride + 1)
+        found.append(window_count(low + dilated(size, base) + high, dilated(window, dilation), stride))
     return found

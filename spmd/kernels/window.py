@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from spmd.dialects.shapes import dilated, window_count
 from spmd.ir import Op
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.data_movement import padder
@@ -52,20 +53,15 @@ class Windows:
     @property
     def padded_shape(self) -> tuple[int, ...]:
         return tuple(
-            max(0, low + (max(size - 1, 0) * dilation + 1 if size else 0) + high)
+            max(0, low + dilated(size, dilation) + high)
             for size, dilation, (low, high) in zip(self.shape, self.base_dilations, self.padding, strict=True)
         )
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many windows along each dimension."""
-        found = []
-        for size, window, stride, dilation in zip(
-            self.padded_shape, self.sizes, self.strides, self.window_dilations, strict=True
-        ):
-            span = (window - 1) * dilation + 1 if window else 0
-            found.append(0 if size == 0 or span > size else (size - span) // stride + 1)
-        return tuple(found)
+        reaches = map(dilated, self.sizes, self.window_dilations)
+        return tuple(map(window_count, self.padded_shape, reaches, self.strides))
 
     @property
     def is_padded(self) -> bool:

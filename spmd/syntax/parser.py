@@ -1,6 +1,6 @@
-"""Programs as text: modules, functions, regions, blocks and ops, in the generic and the pretty form.
+"""A whole text as a module: its ops, the aliases among them, and the locations and constants kept at its end.
 
-Source: MLIR's language reference for the structure; spmd/syntax/assembly.py for each op's pretty form.
+Source: MLIR's language reference, "Top level productions".
 """
 
 from __future__ import annotations
@@ -55,10 +55,9 @@ class Parser(OpCursor):
         only = block.ops[0] if len(block.ops) == 1 else None
         if isinstance(only, Module):
             return only
-        made = Module(
-            "builtin.module", regions=[Region([block])], definition=core.OPS.get("builtin.module"), location=location
+        return Module(
+            "builtin.module", regions=[Region([block])], definition=core.OPS["builtin.module"], location=location
         )
-        return made
 
     def _attribute_alias(self) -> None:
         position = self.position
