@@ -174,24 +174,26 @@ def _pad_axis(size: int, low: int, high: int, interior: int) -> tuple[slice, sli
 
 def clamped_index(limits: Sequence[int], sizes: Sequence[int]) -> Callable[..., tuple[slice, ...]]:
     """Function of start indices: the slices of `sizes`, each start clamped into [0, its limit]."""
-    bounds = tuple(zip(limits, sizes, strict=True))
-    if len(bounds) == 1:
-        ((limit, size),) = bounds
-
-        def single(start: Array) -> tuple[slice, ...]:
-            first = min(max(int(start), 0), limit)
-            return (slice(first, first + size),)
-
-        return single
+    whole = [slice(0, size) for size in sizes]
+    moving = [(axis, limit, sizes[axis]) for axis, limit in enumerate(limits) if limit]
 
     def several(*starts: Array) -> tuple[slice, ...]:
-        index = []
-        for start, (most, length) in zip(starts, bounds, strict=True):
-            first = min(max(int(start), 0), most)
-            index.append(slice(first, first + length))
+        index = whole[:]
+        for axis, limit, size in moving:
+            first = min(max(int(starts[axis]), 0), limit)
+            index[axis] = slice(first, first + size)
         return tuple(index)
 
-    return several
+    if len(moving) != 1:
+        return several
+    ((only, most, length),) = moving
+    before = tuple(whole[:only])  # what comes behind is taken whole without saying so
+
+    def single(*starts: Array) -> tuple[slice, ...]:
+        first = min(max(int(starts[only]), 0), most)
+        return (*before, slice(first, first + length))
+
+    return single
 
 
 def _limits(shape: Sequence[int], sizes: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@ from spmd import types as t
 from spmd.ir import Op, Value
 from spmd.kernels.core import Context, Kernel, kernel
 from spmd.kernels.pointwise import Array, Call, constant_of, keep, pointwise
-from spmd.kernels.scalars import either
+from spmd.kernels.scalars import as_scalar
 
 #: Below this many elements np.where is quicker than four passes over the bits.
 _SMALL = 2048
@@ -25,8 +25,8 @@ def where(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
 @kernel("stablehlo.select")
 def select(op: Op, context: Context) -> Kernel:
     dtype = op.result.tensor.dtype
-    if not op.result.tensor.rank:
-        return pointwise(op, _of_scalars(selection(dtype)))
+    if not op.operands[0].tensor.rank:
+        return pointwise(op, _of_one_predicate(selection(dtype)))
     if not _blends(dtype):
         return pointwise(op, where)
     for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
@@ -37,13 +37,18 @@ def select(op: Op, context: Context) -> Kernel:
     return replace(made, prepares=(0, lambda chosen: _mask(chosen).astype(signed), t.element_type_of(signed)))
 
 
-def _of_scalars(call: Call) -> Call:
-    """`call`, which is asked for arrays only: loops choose between indices in each turn."""
+def _of_one_predicate(call: Call) -> Call:
+    """All of one operand; `call` serves predicates that are arrays, in regions on whole arrays."""
 
     def choose(pred: Any, x: Any, y: Any, out: Array | None = None) -> Any:
-        if out is None and pred.ndim == x.ndim == y.ndim == 0:
-            return either(pred, x, y)
-        return call(pred, x, y, out=out)
+        if pred.ndim or x.shape != y.shape:
+            return call(pred, x, y, out=out)
+        value = x if pred else y
+        if out is None:
+            return value.copy() if value.ndim else as_scalar(value)
+        if out is not value:
+            np.copyto(out, value)
+        return out
 
     return choose
 

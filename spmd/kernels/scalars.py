@@ -27,6 +27,7 @@ _OPERATORS: dict[Any, Callable[..., Any]] = {
     np.greater: operator.gt,
     np.greater_equal: operator.ge,
     np.invert: operator.invert,
+    np.left_shift: operator.lshift,
     np.less: operator.lt,
     np.less_equal: operator.le,
     np.logical_and: operator.and_,
@@ -36,6 +37,7 @@ _OPERATORS: dict[Any, Callable[..., Any]] = {
     np.multiply: operator.mul,
     np.negative: operator.neg,
     np.not_equal: operator.ne,
+    np.right_shift: operator.rshift,
     np.subtract: operator.sub,
 }
 
@@ -72,8 +74,3 @@ def _is_native(element: ElementType) -> bool:
 def as_scalar(array: Any) -> Any:
     """An array of rank 0 as a NumPy scalar, which nobody can write to; anything else as it is."""
     return array if array.ndim or isinstance(array, np.generic) or array.dtype.isbuiltin != 1 else array[()]
-
-
-def either(pred: Any, x: Any, y: Any) -> Any:
-    """x if `pred`, else y, for three values of rank 0."""
-    return as_scalar(x if pred else y)

@@ -9,7 +9,10 @@ import spmd
 
 DTYPES = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "i64": np.int64, "f16": np.float16, "f32": np.float32,
           "f64": np.float64}  # fmt: skip
-BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "and", "or", "xor"]
+BINARY = [
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder", "and", "or", "xor",
+    "shift_left", "shift_right_logical", "shift_right_arithmetic",
+]  # fmt: skip
 UNARY = ["abs", "negate", "not", "sign"]
 
 
