@@ -140,7 +140,7 @@ def _mutate(random_: random.Random) -> str:
 
 
 def _change(token: str, random_: random.Random) -> str:
-    if token.isdigit():
+    if token.isdecimal():
         return str(max(0, int(token) + random_.choice([-2, -1, 1, 2, 100, 2**31, 2**63])))
     if not token:
         return "x"
