@@ -28,6 +28,17 @@ class _Whole(Directive):
         self.definition = definition
 
 
+def _visibility(op: Op) -> str:
+    visibility = op.attributes.get("sym_visibility")
+    return f" {visibility}" if visibility else ""
+
+
+def _attributes(printer: Printer, op: Op, told: set[str]) -> str:
+    """` attributes {...}` of all but those `told` elsewhere in the form; nothing when there are none."""
+    dictionary = printer.dictionary(op, told)
+    return f" attributes {dictionary}" if dictionary else ""
+
+
 @custom("Module")
 class ModuleForm(_Whole):
     """`module @name attributes {...} {...}`."""
@@ -48,12 +59,10 @@ class ModuleForm(_Whole):
     def print(self, printer: Printer, op: Op) -> str:
         if op.results or op.operands or len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
             return printer.decline()
-        visibility = op.attributes.get("sym_visibility")
         name = op.attributes.get("sym_name")
-        text = f" {visibility}" if visibility else ""
+        text = _visibility(op)
         text += f" {printer.symbol(name)}" if name is not None else ""
-        dictionary = printer.dictionary(op, {"sym_name", "sym_visibility"})
-        text += f" attributes {dictionary}" if dictionary else ""
+        text += _attributes(printer, op, {"sym_name", "sym_visibility"})
         return f"{text} {printer.region(op.regions[0], isolated=True, dialect='builtin')}"
 
 
@@ -120,9 +129,7 @@ class FunctionForm(_Whole):
     def print(self, printer: Printer, op: Op) -> str:
         if not isinstance(op, Function) or len(op.regions) != 1 or op.operands or op.results:
             return printer.decline()
-        visibility = op.attributes.get("sym_visibility")
-        text = f" {visibility}" if visibility else ""
-        text += f" {printer.symbol(op.symbol)}("
+        text = f"{_visibility(op)} {printer.symbol(op.symbol)}("
         declaration = op.is_declaration
         header, body = "", ""
         if not declaration:
@@ -134,8 +141,7 @@ class FunctionForm(_Whole):
             header = ", ".join(f"{printer.type(type)}{printer.entries(attributes)}" for type, attributes in parts)
         text += header + ")" + self._result_text(printer, op)
         named = {"sym_name", "function_type", "sym_visibility", "arg_attrs", "res_attrs"}
-        dictionary = printer.dictionary(op, named)
-        text += f" attributes {dictionary}" if dictionary else ""
+        text += _attributes(printer, op, named)
         return text if declaration else f"{text} {body}"
 
     def _result_text(self, printer: Printer, op: Function) -> str:
@@ -220,8 +226,7 @@ class WhileForm(_Whole):
         cond, do = (printer.region(region, arguments=named) for region in op.regions)
         pairs = ", ".join(f"{a} = {printer.name(b)}" for a, b in zip(named, op.operands, strict=True))
         text = f"({pairs})" + (f" : {printer.types(types)}" if types else "")
-        dictionary = printer.dictionary(op, set())
-        text += f" attributes {dictionary}" if dictionary else ""
+        text += _attributes(printer, op, set())
         return f"{text}\n{printer.indentation}cond {cond} do {do}"
 
 
