@@ -107,7 +107,7 @@ check_reducer(
 def _(op: Op) -> list[Type]:
     rest = _rest(op)
     found: list[Type] = []
-    for type in tensors(op.operands[: len(op.operands) // 2]):
+    for type in _inputs(op):
         bounds = bounds_of(type)
         found.append(tensor([type.shape[d] for d in rest], type.element_type, [bounds[d] for d in rest]))
     return accumulated(op.regions[0], found)

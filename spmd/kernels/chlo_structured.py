@@ -234,7 +234,7 @@ def _accumulation(op: Op) -> np.ufunc | None:
     inner, last = block.ops
     element = element_of(inner.operands[0])
     same = BINARY[inner.name].call(element, 2)
-    both = {*inner.operands} == {*block.arguments} and list(last.operands) == [inner.results[0]] * 2
+    both = {*inner.operands} == {*block.arguments} and last.operands == (inner.result, inner.result)
     native = (element.is_integer and element.bits >= 8) or (element.bits >= 32 and element.is_float)
     return _ACCUMULATING[inner.name] if both and native and same is not None else None
 

@@ -332,7 +332,7 @@ class ReduceForm(_Whole):
             return None
         scalar = t.TensorType((), first.element_type)
         types = [*inner.operand_types, *inner.result_types, *(a.type for a in block.arguments)]
-        forwarded = inner.operands == tuple(block.arguments) and end.operands == inner.results
+        forwarded = inner.operands == block.arguments and end.operands == inner.results
         same = all(type is scalar for type in types) and end.name == f"{self.definition.dialect}.return"
         return inner if forwarded and same and not end.discardable else None
 
