@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 from spmd.types import ElementType
@@ -120,5 +122,6 @@ def make_kernel(op: Op, context: Context) -> Kernel:
     maker = KERNELS.get(op.name)
     if maker is None:
         raise CompileError(Diagnostic(op.location, "no kernel runs this op", op.name))
-    made = maker(op, context)
+    with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
+        made = maker(op, context)
     return made if isinstance(made, Kernel) else Kernel(made)

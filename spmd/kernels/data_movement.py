@@ -50,8 +50,7 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
     steps = np.arange(shape[dimension], dtype=np.int64)
     if type.dtype.itemsize == 1 and type.dtype.kind not in "iub":  # ml_dtypes: small integers wrap from int8
         steps = steps.astype(np.int8) if np.dtype(type.dtype).name.startswith(("int", "uint")) else steps
-    with np.errstate(over="ignore"):  # what a narrow float cannot hold is infinity, or its NaN
-        column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
+    column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
     return np.broadcast_to(column, shape)
 
 

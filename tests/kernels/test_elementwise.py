@@ -289,6 +289,18 @@ def test_rsqrt_of_complex_infinities_is_zero(dtype: type) -> None:
     np.testing.assert_array_equal(np.signbit(found.imag), z.imag > 0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_constants_are_looked_at_without_a_warning() -> None:
+    """A signaling NaN in a constant, which the processor flags whatever is done with it."""
+    text = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %c = stablehlo.constant dense<"0x0100807F0000803F"> : tensor<2xf32>
+      %r = stablehlo.maximum %x, %c : tensor<2xf32>
+      return %r : tensor<2xf32>
+    }"""
+    (found,) = spmd.compile(spmd.parse(text))(np.float32([5, 0]))
+    assert np.isnan(found[0]) and found[1] == 1
+
+
 def test_clamp_propagates_nan() -> None:
     clamped = apply("stablehlo.clamp", np.float32([0, np.nan, 1]), np.float32([5, 1, np.nan]), np.float32([2, 2, 2]))
     assert clamped[0] == 2 and np.isnan(clamped[1:]).all()
