@@ -218,7 +218,8 @@ def _take_along(
     targets = {where[k]: position[k] for k in slices if k in position}
     batch_positions = [k for k in range(len(result_shape)) if k not in numbers.offset_dims]
     targets |= dict(zip(range(axis, axis + batch_rank), batch_positions, strict=True))
-    order = sorted(targets, key=targets.__getitem__)
+    # Other dimensions that the result drops have size 1: anywhere will do, the reshape takes them away.
+    order = [where[k] for k in slices if k in dropped] + sorted(targets, key=targets.__getitem__)
     straight = order == list(range(len(order)))
 
     def call(operand: Array, indices: Array) -> Array:

@@ -174,3 +174,24 @@ def test_scatter_into_a_scalar(body: str) -> None:
     text = scatter_text(n, monoid("add", "i32") if body == "add" else ORDERED)
     (got,) = here(op(text, [x, n.indices, update], ("i32", ())), x, n.indices, update)
     assert int(got) == (7 if body == "add" else 17)
+
+
+@pytest.mark.parametrize(("shape", "offsets"), [((4, 1, 3), [1]), ((1, 4, 3), [0]), ((1, 3, 4), [1]), ((1, 1, 4), [])])
+def test_elements_along_one_dimension_where_the_result_drops_another(
+    shape: tuple[int, ...], offsets: list[int]
+) -> None:
+    """Single elements along the dimension of size 4, all of the others; every dimension of size 1 is collapsed."""
+    x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    indices = np.array([[3, 0], [2, 9], [1, 1]], np.int32)
+    axis = shape.index(4)
+    collapsed = [k for k, size in enumerate(shape) if size in (1, 4)]
+    plain = x.squeeze(tuple(k for k in collapsed if k != axis))
+    want = np.moveaxis(plain, plain.shape.index(4), 0)
+    want = want[np.clip(indices, 0, 3)]
+    for offset in offsets:
+        want = np.moveaxis(want, -1, offset)
+    text = f""""stablehlo.gather"(%0, %1) {{slice_sizes = {ints([1 if n == 4 else n for n in shape])},
+        dimension_numbers = #stablehlo.gather<offset_dims = {offsets}, collapsed_slice_dims = {collapsed},
+        start_index_map = [{axis}], index_vector_dim = 2>}}"""
+    text = op(text, [x, indices], ("i32", want.shape))
+    np.testing.assert_array_equal(here(text, x, indices)[0], want)
