@@ -21,12 +21,13 @@ Stage = Callable[[Array], Array]
 
 _WIDE = 2048  # elements in a row that make calls by row cheap
 _PIECE = 512  # the longest part of a row that is summed in one piece
+_PRODUCT = 8192  # elements that are worth a call of BLAS
 _LONG = 4096  # the longest row that is, when it has no even parts
 _FEW = 8  # columns that are cheapest taken one by one
 _SHORT = 96  # rows so short that they are worth transposing
 _FOLDED = 192  # rows so short that they are worth it once they are folded to a few elements
 _FOLDS_TO = 24  # elements of a row that are not folded any more
-_MANY = 512  # rows that make their number worth a thought
+_SOME, _MANY = 128, 512  # rows that make their number worth a thought
 _BLOCK = 2048  # short rows transposed at a time
 
 
@@ -108,7 +109,7 @@ def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
         return _summed_rows(monoid.compute, outer, size)
     if size <= _FEW and outer >= _MANY:
         return _slice_by_slice(monoid, size)
-    if size <= _SHORT and outer >= _MANY:
+    if size <= _SHORT and outer >= _SOME:
         return _transposed_rows(monoid, outer)
     if size <= _FOLDED and outer >= _MANY:
         return _folded_rows(monoid, outer, size)
@@ -191,6 +192,10 @@ def _folded_rows(monoid: Monoid, outer: int, size: int) -> Stage:
 def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
     reduce, ufunc = monoid.ufunc.reduce, monoid.ufunc
     dtype = monoid.compute
+    if monoid.kind == "add" and dtype.kind == "f" and (outer <= _FEW or size * inner >= _PRODUCT):
+        summed = _summed_columns(dtype, outer, size, inner)
+        if summed is not None:
+            return summed
     rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
     # As many rows side by side as make one wide row; sums of floats in about as many pieces as each has parts.
     together = max(1, _WIDE // inner)
@@ -209,6 +214,24 @@ def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
         partial = reduce(wide, axis=1, dtype=dtype).reshape(outer, together, inner)
         total: Array = reduce(partial, axis=1, initial=identity, dtype=dtype)
         return ufunc(total, reduce(array[:, whole:], axis=1, dtype=dtype), out=total) if rest else total
+
+    return call
+
+
+def _summed_columns(dtype: np.dtype[Any], outer: int, size: int, inner: int) -> Stage | None:
+    """Products with ones from the left, in pieces of a column; None where the pieces would be too small."""
+    if size <= _PIECE:
+        ones = np.ones(size, dtype)
+        return lambda array: ones @ array
+    pieces, rest = divmod(size, _PIECE)
+    gather = _summed_columns(dtype, outer, pieces, inner)
+    if gather is None or _PIECE * inner < _PRODUCT:
+        return None
+    ones, ones_rest, whole = np.ones(_PIECE, dtype), np.ones(rest, dtype), pieces * _PIECE
+
+    def call(array: Array) -> Array:
+        total = gather(ones @ array[:, :whole].reshape(outer, pieces, _PIECE, inner))
+        return total + ones_rest @ array[:, whole:] if rest else total
 
     return call
 
