@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from itertools import count
 from types import TracebackType
 from typing import Any
 
@@ -21,10 +20,9 @@ from spmd.kernels.core import Program
 from spmd.kernels.scalars import as_scalar
 from spmd.types import TensorType
 
-_FILE_PREFIX = "<spmd program "
-_serial = count()
-#: Ops of each emitted program, by file name: the op of line 2 + i is entry i.
-_OPS: dict[str, list[Op]] = {}
+_FILE = "<spmd program>"
+#: The name under which a program keeps its ops: the one of line 2 + i is entry i.
+_OPS = "ops"
 
 
 def emit(plan: Plan, watch: Watch | None = None) -> Program:
@@ -50,9 +48,8 @@ def emit(plan: Plan, watch: Watch | None = None) -> Program:
         among_scalars = all(map(_is_scalar, (*step.inputs, *step.outputs)))
         lines.append(" " + _line(step, call, scalars_first if among_scalars else names, names))
     lines.append(f" return ({''.join(names[value] + ',' for value in plan.results)})")
-    file = f"{_FILE_PREFIX}{next(_serial)}>"
-    _OPS[file] = [step.op for step in plan.steps]
-    exec(compile("\n".join(lines), file, "exec"), namespace)
+    namespace[_OPS] = [step.op for step in plan.steps]
+    exec(compile("\n".join(lines), _FILE, "exec"), namespace)
     program: Program = namespace["program"]
     return program
 
@@ -91,13 +88,9 @@ def locate(traceback: TracebackType | None) -> Op | None:
     """The op that was running where an exception came from: the innermost program line in `traceback`."""
     found = None
     while traceback is not None:
-        ops = _OPS.get(traceback.tb_frame.f_code.co_filename)
-        if ops is not None and 0 <= traceback.tb_lineno - 2 < len(ops):
-            found = ops[traceback.tb_lineno - 2]
+        if traceback.tb_frame.f_code.co_filename == _FILE:
+            ops = traceback.tb_frame.f_globals[_OPS]
+            if 0 <= traceback.tb_lineno - 2 < len(ops):
+                found = ops[traceback.tb_lineno - 2]
         traceback = traceback.tb_next
     return found
-
-
-def forget(program: Program) -> None:
-    """Drops what `locate` knows of a program that is not used any more."""
-    _OPS.pop(program.__code__.co_filename, None)
