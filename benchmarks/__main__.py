@@ -28,7 +28,7 @@ def main() -> int:
     name = argv.pop(0) if argv and argv[0] in COMMANDS else "programs"
     if "--held" in argv:
         argv.remove("--held")
-    else:
+    elif "--as-rank" not in argv:  # ranks have the environment of who started them
         threads.unbind()
     if name in LIMITED:
         parser = argparse.ArgumentParser(add_help=False)

@@ -69,7 +69,7 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 #: Elements that are not worth telling apart.
-_FEW = 256
+_FEW = 1024
 #: A formula that serves at most one in so many elements is worked out for these alone.
 _SELDOM = 3
 
