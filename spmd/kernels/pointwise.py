@@ -47,8 +47,8 @@ def pointwise(op: Op, call: Call) -> Kernel:
         for index, operand in enumerate(op.operands)
         if operand.tensor.dtype == result.dtype and operand.tensor.shape == result.shape
     )
-    if not result.rank:
-        call = on_scalars(call, [element_of(operand) for operand in op.operands if not operand.tensor.is_quantized])
+    if not result.rank and not any(operand.tensor.is_quantized for operand in op.operands):
+        call = on_scalars(call, [element_of(operand) for operand in op.operands])
     return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
 
 
