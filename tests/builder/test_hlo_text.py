@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -275,6 +277,9 @@ ENTRY e {
         ("ROOT y = f32[2]{0} constant({...})", "left out"),
         ("ROOT y = f32[2]{0} constant({1, two})", "constant"),
         ("ROOT y = f32[1]{0} slice(x), slice={[0:3]}", "Slice: argument limit_indices"),
+        ("ROOT y = f32[1]{0} slice(x), slice={[0]}", "slice is start:limit"),
+        ("ROOT y = f32[4]{0} concatenate(x, x), dimensions={}", "dimensions is one dimension here"),
+        ("ROOT y = s32[1]{0} constant({99999999999999999999})", "too large"),
         ("ROOT y = f32[2]{0} call(x), to_apply=other", "there is no computation other"),
         ("ROOT y = f32[2]{0} call(x), to_apply=main", "calls itself"),
         ("ROOT y = f32[1]{0} all-to-all(x), dimensions={0}", "replica_groups is empty"),
@@ -291,6 +296,20 @@ def test_errors_have_their_place(body: str, reason: str) -> None:
 def test_what_is_no_module_is_refused(text: str) -> None:
     with pytest.raises(ParseError):
         spmd.parse(text, "m.hlo")
+
+
+def test_mutated_text_is_refused_with_its_place() -> None:
+    text = jax.jit(model).lower(X).compiler_ir("hlo").as_hlo_text()
+    tokens = re.findall(r"\w+|\s+|[^\w\s]", text)
+    for seed in range(60):
+        random, mutant = Random(seed), tokens[:]
+        for _ in range(random.choice((1, 2, 3))):
+            odd = random.choice(("-1", "9" * 20, "f32[", "\u00b2", '"', "{", "}", "nan", "", random.choice(tokens)))
+            mutant[random.randrange(len(mutant))] = odd
+        try:
+            spmd.parse("".join(mutant), "m.hlo")
+        except SpmdError as error:
+            assert "m.hlo:" in str(error), f"seed {seed}"
 
 
 def test_collectives_of_several_operands() -> None:

@@ -169,7 +169,7 @@ def _all_reduce(call: Call) -> XlaOp:
 
 @instruction("all-gather")
 def _all_gather(call: Call) -> XlaOp:
-    number, groups, channel = call.integers("dimensions")[0], _groups(call), _channel(call)
+    number, groups, channel = call.dimension("dimensions"), _groups(call), _channel(call)
     flag = call.flag("use_global_device_ids")
 
     def gathered(operand: XlaOp, shape: Shape) -> XlaOp:
@@ -191,7 +191,7 @@ def _each(call: Call, make: Callable[[XlaOp, Shape], XlaOp]) -> XlaOp:
 
 @instruction("reduce-scatter")
 def _reduce_scatter(call: Call) -> XlaOp:
-    operand, number = _tupled(call), call.integers("dimensions")[0]
+    operand, number = _tupled(call), call.dimension("dimensions")
     whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
     flag, groups = call.flag("use_global_device_ids"), _groups(call)
     count = whole // part if part else call.group_size(groups)
@@ -202,7 +202,7 @@ def _reduce_scatter(call: Call) -> XlaOp:
 def _all_to_all(call: Call) -> XlaOp:
     operands, groups, channel = call.operands(), _groups(call), _channel(call)
     if call.has("dimensions"):
-        number = call.integers("dimensions")[0]
+        number = call.dimension("dimensions")
         count = call.group_size(groups)
         return ops.AllToAll(operands[0], number, number, count, groups, channel)
     shape = operands[0].shape.sizes  # operand i goes to process i of the group

@@ -107,12 +107,15 @@ def _reverse(call: Call) -> XlaOp:
 
 @instruction("concatenate")
 def _concatenate(call: Call) -> XlaOp:
-    return ops.Concatenate(call.operands(), call.integers("dimensions")[0])
+    return ops.Concatenate(call.operands(), call.dimension("dimensions"))
 
 
 @instruction("slice")
 def _slice(call: Call) -> XlaOp:
-    ranges = [[int(n) for n in part.strip("[]").split(":")] for part in split(call.attribute("slice"))]
+    text = call.attribute("slice")
+    ranges = [[int(n) for n in part.strip("[]").split(":")] for part in split(text)]
+    if any(len(entry) not in (2, 3) for entry in ranges):
+        raise ValueError(f"slice is start:limit or start:limit:stride for each dimension, got {text}")
     starts, limits = [entry[0] for entry in ranges], [entry[1] for entry in ranges]
     return ops.Slice(call.operand(), starts, limits, [entry[2] if len(entry) > 2 else 1 for entry in ranges])
 
@@ -127,7 +130,7 @@ def _pad(call: Call) -> XlaOp:
 
 @instruction("sort")
 def _sort(call: Call) -> XlaOp:
-    dimension, comparator = call.integers("dimensions")[0], call.computation("to_apply")
+    dimension, comparator = call.dimension("dimensions"), call.computation("to_apply")
     return ops.Sort(flat(call.operands()), comparator, dimension, call.flag("is_stable"))
 
 
@@ -138,13 +141,13 @@ def _topk(call: Call) -> XlaOp:
 
 @instruction("get-dimension-size")
 def _get_dimension_size(call: Call) -> XlaOp:
-    return ops.GetDimensionSize(call.operand(), call.integers("dimensions")[0])
+    return ops.GetDimensionSize(call.operand(), call.dimension("dimensions"))
 
 
 @instruction("set-dimension-size")
 def _set_dimension_size(call: Call) -> XlaOp:
     operand, size = call.operands(2)
-    return ops.SetDimensionSize(operand, size, call.integers("dimensions")[0])
+    return ops.SetDimensionSize(operand, size, call.dimension("dimensions"))
 
 
 # --- indexing --------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class _Scope:
             if sharding is not None and not sharding.text.startswith("{{"):
                 self.builder.set_sharding(sharding.text)
             result = make(call)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, OverflowError) as error:
             raise instruction.fail(str(error)) from None
         finally:
             self.builder.clear_sharding()
@@ -201,6 +201,13 @@ class Call:
     def integers(self, name: str, default: str | None = None) -> list[int]:
         """`{1,2}`."""
         return [int(part) for part in split(self.attribute(name, default))]
+
+    def dimension(self, name: str) -> int:
+        """`{1}`: the one dimension that attribute `name` gives."""
+        given = self.integers(name)
+        if len(given) != 1:
+            raise ValueError(f"{name} is one dimension here, got {given}")
+        return given[0]
 
     def computation(self, name: str) -> XlaComputation:
         return self._scope.computation(self.attribute(name), self.instruction)
