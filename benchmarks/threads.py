@@ -3,7 +3,7 @@
 import os
 import sys
 
-from launch.mpirun import THREAD_VARIABLES
+from launch.mpirun import CORE_VARIABLE, THREAD_VARIABLES
 
 
 def limit(count: int) -> None:
@@ -18,12 +18,8 @@ def limit(count: int) -> None:
         os.environ[variable] = str(count)
 
 
-#: What keeps OpenBLAS, and so spmd and NumPy by hand, to the instructions of an older processor than this one.
-_CORE = "OPENBLAS_CORETYPE"
-
-
 def unbind() -> None:
     """Let BLAS take the instructions this processor has, as XLA and JAX do whatever the environment says."""
-    held = os.environ.pop(_CORE, None)
+    held = os.environ.pop(CORE_VARIABLE, None)
     if held is not None:
-        print(f"{_CORE}={held} is set aside, for XLA is not held to it (--held keeps it)", file=sys.stderr)
+        print(f"{CORE_VARIABLE}={held} is set aside, for XLA is not held to it (--held keeps it)", file=sys.stderr)

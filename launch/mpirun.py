@@ -18,6 +18,8 @@ THREAD_VARIABLES = (
     "BLIS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+#: What holds OpenBLAS to the instructions of one processor, whatever the machine has.
+CORE_VARIABLE = "OPENBLAS_CORETYPE"
 ALLOCATION_VARIABLES = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE", "FLUX_URI"}
 HOW_TO_INSTALL = """\
 spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.

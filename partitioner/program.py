@@ -260,7 +260,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
-                inner.operands = tuple([values.get(operand, operand) for operand in inner.operands])
+                inner.read_instead(values)
 
 
 def has_effects(op: Op) -> bool:

@@ -341,6 +341,10 @@ class Op(Value):
     def operand_types(self) -> list[Type]:
         return [value.type for value in self.operands]
 
+    def read_instead(self, values: Mapping[Value, Value]) -> None:
+        """Reads what `values` has in place of an operand; one that is not in it stays."""
+        self.operands = tuple([values.get(operand, operand) for operand in self.operands])
+
     def walk(self) -> Iterator[Op]:
         """This op and all below it, each before what is inside it."""
         stack: list[Iterator[Op]] = [iter((self,))]

@@ -55,8 +55,8 @@ def _blas() -> str:
     import numpy as np
 
     libraries = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    held = os.environ.get("OPENBLAS_CORETYPE")
-    note = f"(OPENBLAS_CORETYPE={held}, whatever the processor has)" if held else ""
+    held = os.environ.get(mpirun.CORE_VARIABLE)
+    note = f"({mpirun.CORE_VARIABLE}={held}, whatever the processor has)" if held else ""
     return f"{libraries.get('name', 'unknown')} {libraries.get('version', '')} {note}".strip()
 
 

@@ -28,7 +28,7 @@ def _exchange(block: Block, uses: Counter[Value], replaced: dict[Value, Value]) 
     absorbed: set[int] = set()
     kept: list[Op] = []
     for op in block.ops:
-        op.operands = tuple([replaced.get(operand, operand) for operand in op.operands])
+        op.read_instead(replaced)
         product = op.operands[0].defining_op if op.name == TRANSPOSE else None
         if product is not None and uses[product.results[0]] == 1 and _swaps(op, product):
             absorbed.add(id(product))

@@ -125,7 +125,7 @@ def _fusible_shape(step: Step) -> tuple[int, ...] | None:
     if not step.kernel.pointwise or len(step.outputs) != 1:
         return None
     shape = static_shape(step.outputs[0])
-    if shape is None or prod(shape) < min(SMALLEST, SMALLEST_OF_MANY):
+    if shape is None or prod(shape) < SMALLEST_OF_MANY:
         return None
     return shape if all(_spreads(static_shape(value), shape) for value in step.inputs) else None
 

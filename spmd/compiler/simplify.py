@@ -57,7 +57,7 @@ class _Simplifier:
         """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
         kept: list[Op] = []
         for op in block.ops:
-            op.operands = tuple([replaced.get(operand, operand) for operand in op.operands])
+            op.read_instead(replaced)
             for region in op.regions:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.

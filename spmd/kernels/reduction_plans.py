@@ -112,7 +112,7 @@ def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
     if size <= _SHORT and outer >= _SOME:
         return _transposed_rows(monoid, outer)
     if size <= _FOLDED and outer >= _MANY:
-        return _folded_rows(monoid, outer, size)
+        return _folded_rows(monoid, outer)
     dtype = monoid.compute
     return lambda array: np.asarray(reduce(array[:, :, 0], axis=1, initial=identity, dtype=dtype))
 
@@ -166,24 +166,22 @@ def _transposed_rows(monoid: Monoid, outer: int) -> Stage:
     return call
 
 
-def _folded_rows(monoid: Monoid, outer: int, size: int) -> Stage:
-    """Half of each row with the other half until few elements are left, which is one call for all rows each time."""
-    ufunc, folds = monoid.ufunc, 0
-    while size >> folds > _FOLDS_TO:
-        folds += 1
+def _folded_rows(monoid: Monoid, outer: int) -> Stage:
+    """Folded to a few elements, which is one call for all rows each time, then transposed."""
     finish = _transposed_rows(monoid, outer)
+    return lambda array: finish(_folded(monoid.ufunc, array, _FOLDS_TO))
 
-    def call(array: Array) -> Array:
-        rows, left = array[:, :, 0], size
-        for _ in range(folds):
-            half = left // 2
-            folded = ufunc(rows[:, :half], rows[:, half : 2 * half])
-            if left % 2:
-                ufunc(folded[:, 0], rows[:, left - 1], out=folded[:, 0])
-            rows, left = folded, half
-        return finish(rows[:, :, None])
 
-    return call
+def _folded(ufunc: np.ufunc, array: Array, most: int) -> Array:
+    """Half of the second dimension combined with the other half until no more than `most` are left."""
+    left = array.shape[1]
+    while left > most:
+        half = left // 2
+        folded = ufunc(array[:, :half], array[:, half : 2 * half])
+        if left % 2:
+            ufunc(folded[:, 0], array[:, left - 1], out=folded[:, 0])
+        array, left = folded, half
+    return array
 
 
 # --- across rows: (outer, size, inner) -> (outer, inner) -------------------------------------------------------------
@@ -204,7 +202,7 @@ def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
     if size < 2 * together or size == 1:
         identity = monoid.identity
         if size > 1 and outer >= _FEW and outer * inner >= _WIDE:
-            return _halving(monoid, size)
+            return _halving(monoid)
         return lambda array: np.asarray(reduce(array, axis=1, initial=identity, dtype=dtype))
     groups, rest = divmod(size, together)
     whole, identity = groups * together, monoid.identity
@@ -236,18 +234,6 @@ def _summed_columns(dtype: np.dtype[Any], outer: int, size: int, inner: int) -> 
     return call
 
 
-def _halving(monoid: Monoid, size: int) -> Stage:
-    """Half of the rows with the other half, until one is left: long runs of memory, however short the rows."""
-    ufunc = monoid.ufunc
-
-    def call(array: Array) -> Array:
-        left = size
-        while left > 1:
-            half = left // 2
-            folded = ufunc(array[:, :half], array[:, half : 2 * half])
-            if left % 2:
-                ufunc(folded[:, 0], array[:, left - 1], out=folded[:, 0])
-            array, left = folded, half
-        return array[:, 0]
-
-    return call
+def _halving(monoid: Monoid) -> Stage:
+    """Rows folded until one is left: long runs of memory, however short the rows."""
+    return lambda array: _folded(monoid.ufunc, array, 1)[:, 0]

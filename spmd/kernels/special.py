@@ -27,6 +27,10 @@ from spmd.kernels.pointwise import Array, Call, in_blocks, keep, write
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
 _F32_ONE = np.float32(1)
+#: Elements that are not worth telling apart.
+_FEW = 1024
+#: A formula that serves at most one in so many elements is worked out for these alone.
+_SELDOM = 3
 #: np.where, without a branch an element.
 _choose = selection(_F32)
 
@@ -53,8 +57,8 @@ def by_width(single: Call, double: Call) -> Call:
 def log_single(x: Any, out: Array | None = None) -> Any:
     """log of f32, rounded once. NumPy's f64 loop takes ten times as long for what has no finite logarithm."""
     if x.size < _FEW or (ordinary := (x > 0) & (x < np.inf)).all():
-        return write(np.log(x, dtype=np.float64), _F32, out)
-    wide = np.log(_choose(ordinary, x, _F32_ONE), dtype=np.float64).astype(_F32)
+        return rounded(np.log)(x, out=out)
+    wide = rounded(np.log)(_choose(ordinary, x, _F32_ONE))
     return keep(_choose(ordinary, wide, np.log(x)), out)
 
 
@@ -66,12 +70,6 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
         result *= x
     result += coefficients[-1]
     return result
-
-
-#: Elements that are not worth telling apart.
-_FEW = 1024
-#: A formula that serves at most one in so many elements is worked out for these alone.
-_SELDOM = 3
 
 
 def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any) -> Any:
