@@ -108,7 +108,7 @@ class Ranks:
     @classmethod
     def meet(cls, module: "Module", function: str) -> "Ranks":
         """Exchange what matters of each rank's program. Alone: nothing."""
-        from spmd.kernels.communication import endpoints
+        from spmd.backends.numpy.communication import endpoints
         from spmd.runtime.world import ranks, under_mpi
 
         if not under_mpi():
@@ -121,7 +121,7 @@ class Ranks:
 
     def connect(self, process: "Process") -> None:
         """Tell ``process`` who is at the other end of its channels."""
-        from spmd.kernels.communication import connect
+        from spmd.backends.numpy.communication import connect
 
         if any(self.sends) or any(self.receives):
             connect(process, self.sends, self.receives)

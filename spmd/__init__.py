@@ -17,6 +17,7 @@ from spmd.runtime import failure as _failure
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid as ProcessGrid
     from collectives.grid import ProcessId as ProcessId
+    from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
     from spmd.compiler.compile import compile as compile
     from spmd.compiler.verify import verify as verify
     from spmd.errors import CollectiveError as CollectiveError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from spmd.errors import VerificationError as VerificationError
     from spmd.ir import Function as Function
     from spmd.ir import Module as Module
-    from spmd.kernels.custom_call import register_custom_call as register_custom_call
     from spmd.reading import load as load
     from spmd.reading import parse as parse
     from spmd.runtime.executable import Executable as Executable
@@ -48,7 +48,7 @@ _HOMES = {
     "VerificationError": "spmd.errors",
     "Function": "spmd.ir",
     "Module": "spmd.ir",
-    "register_custom_call": "spmd.kernels.custom_call",
+    "register_custom_call": "spmd.backends.numpy.custom_call",
     "load": "spmd.reading",
     "parse": "spmd.reading",
     "Executable": "spmd.runtime.executable",

@@ -14,12 +14,12 @@ ALLOWED = {
     "spmd.syntax": BASE | {"spmd.dialects"},
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
     # A kernel that talks to other processes is given its Process, which knows of collectives alone.
-    "spmd.kernels": BASE | {"spmd.dialects", "collectives", "spmd.runtime.process"},
+    "spmd.backends.numpy": BASE | {"spmd.dialects", "collectives", "spmd.runtime.process"},
     "partitioner": BASE | {"spmd.dialects", "collectives"},
     # The compiler's last step hands the program to the Executable that runs it.
     "spmd.compiler": BASE
-    | {"spmd.dialects", "spmd.syntax", "spmd.kernels", "partitioner", "collectives", "spmd.runtime.executable"},
-    "spmd.runtime": BASE | {"spmd.dialects", "spmd.kernels", "spmd.compiler", "partitioner", "collectives"},
+    | {"spmd.dialects", "spmd.syntax", "spmd.backends.numpy", "partitioner", "collectives", "spmd.runtime.executable"},
+    "spmd.runtime": BASE | {"spmd.dialects", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"},
 }
 OWN = ("spmd", "collectives", "partitioner", "launch", "tests", "benchmarks")
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
+    from spmd.backends.numpy.collective_plans import Collective
     from spmd.ir import Block, Op
-    from spmd.kernels.collective_plans import Collective
 
 HELP = "show the process grid, and each collective's groups, bytes and algorithm"
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tuple["Op", "Collective | None", bool]]:
     """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it."""
-    from spmd.kernels.collective_plans import DESCRIPTIONS
+    from spmd.backends.numpy.collective_plans import DESCRIPTIONS
 
     for op in block.ops:
         if op.name in DESCRIPTIONS:

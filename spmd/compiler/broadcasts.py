@@ -8,9 +8,9 @@ the result's.
 
 from __future__ import annotations
 
+from spmd.backends.numpy.core import Kernel
 from spmd.compiler.steps import Step
 from spmd.ir import NumberedValue, Op, Value
-from spmd.kernels.core import Kernel
 from spmd.types import TensorType, Type
 
 _BROADCAST = "stablehlo.broadcast_in_dim"

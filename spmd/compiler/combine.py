@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from spmd.backends.numpy.regions import monoid_of
 from spmd.compiler.simplify import hashable
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
-from spmd.kernels.regions import monoid_of
 from spmd.types import TensorType
 
 ALL_REDUCE = "stablehlo.all_reduce"

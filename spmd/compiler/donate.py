@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spmd.backends.numpy.core import Program
 from spmd.compiler.emit import emit
 from spmd.compiler.steps import Plan, fresh_values, is_whole
 from spmd.ir import Op
-from spmd.kernels.core import Program
 
 if TYPE_CHECKING:
     from spmd.compiler.lower import Lowering

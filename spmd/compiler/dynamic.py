@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.dialects.core import InferenceError
 from spmd.ir import NumberedValue, Op
-from spmd.kernels.core import Context, Kernel, make_kernel
 from spmd.types import TensorType, Type
 
 

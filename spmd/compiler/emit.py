@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from spmd.backends.numpy.core import Program
+from spmd.backends.numpy.scalars import as_scalar
 from spmd.compiler.options import Watch
 from spmd.compiler.simplify import known_array
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, Value
-from spmd.kernels.core import Program
-from spmd.kernels.scalars import as_scalar
 from spmd.types import TensorType
 
 _FILE = "<spmd program>"

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from spmd.backends.numpy.core import Kernel
 from spmd.compiler.iteration import with_buffer
 from spmd.compiler.steps import Step, static_shape
 from spmd.ir import Op, Value
-from spmd.kernels.core import Kernel
 
 #: Elements of one block: its handful of scratch arrays fit a core's second-level cache.
 BLOCK = 1 << 16

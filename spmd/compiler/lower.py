@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
+from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.broadcasts import leave_broadcasts
 from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
@@ -29,7 +30,6 @@ from spmd.compiler.transposes import move_transposed
 from spmd.compiler.unroll import unroll
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
-from spmd.kernels.core import Kernel, Program, make_kernel
 from spmd.types import TensorType
 
 

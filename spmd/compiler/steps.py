@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spmd.backends.numpy.core import Kernel
 from spmd.ir import Op, Value
-from spmd.kernels.core import Kernel
 from spmd.types import TensorType
 
 

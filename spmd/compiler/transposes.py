@@ -6,10 +6,10 @@ a view. For anything else the elements of a large array are brought into their n
 
 from __future__ import annotations
 
+from spmd.backends.numpy.core import Kernel
+from spmd.backends.numpy.transposition import transposer
 from spmd.compiler.steps import Step
 from spmd.ir import Value
-from spmd.kernels.core import Kernel
-from spmd.kernels.transposition import transposer
 
 _TRANSPOSE = "stablehlo.transpose"
 #: Ops that read any order of memory as well as another.

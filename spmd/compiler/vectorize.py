@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spmd.backends.numpy.core import Kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, captured_values
-from spmd.kernels.core import Kernel
 from spmd.types import TensorType
 
 if TYPE_CHECKING:

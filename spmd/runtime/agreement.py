@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from collectives.grid import find_group
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
+from spmd.backends.numpy.collective_plans import DESCRIPTIONS, Collective
 from spmd.compiler.lower import Lowering
 from spmd.ir import Function, Op
-from spmd.kernels.collective_plans import DESCRIPTIONS, Collective
 
 
 @dataclass(frozen=True)

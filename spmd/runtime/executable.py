@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
+from spmd.backends.numpy.core import Program
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
-from spmd.kernels.core import Program
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, TokenType, TupleType, Type

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
+from spmd.backends.numpy.communication import connect, endpoints
 from spmd.errors import CollectiveError, CompileError, ExecutionError
 from spmd.ir import Module
-from spmd.kernels.communication import connect, endpoints
 from spmd.runtime.agreement import course, disagreement
 from spmd.runtime.executable import Executable, grid_of
 from spmd.runtime.process import Process

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from collectives.grid import Groups, ProcessGrid, find_group
+from spmd.backends.numpy.process_groups import process_groups
 from spmd.ir import Module
-from spmd.kernels.process_groups import process_groups
 
 Event = dict[str, Any]
 

@@ -33,8 +33,8 @@ from spmd.builder import (
     window_padding_type_to_pad_values,
 )
 from spmd.builder.operation import OPERATIONS
+from tests.backends.programs import run_reference
 from tests.builder.support import Array, build, equal, evaluate, f32, run, run_replicas, s32, scalars
-from tests.kernels.programs import run_reference
 
 ADD = scalars("add", ["f32", "f32"], ops.Add)
 NUMBERS = f32([-2.5, -1.5, -0.5, 0.0, 0.5, 0.75, 1.5, 2.5])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from launch.cli import main
-from tests.kernels.collective_programs import PROGRAMS
+from tests.backends.collective_programs import PROGRAMS
 
 
 def explain(folder: Path, capsys: pytest.CaptureFixture[str], name: str, *options: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from tests.kernels.collective_programs import PROGRAMS
+from tests.backends.collective_programs import PROGRAMS
 
 pytestmark = pytest.mark.mpi
 

@@ -1,0 +1,1 @@
+"""What runs a schedule: a back end a folder."""

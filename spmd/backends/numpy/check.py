@@ -1,0 +1,241 @@
+"""Checks of results, and looks at them while a program runs: the check and interpreter dialects.
+
+A check that fails raises ExecutionError with the elements that differ first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.custom_call import target
+from spmd.errors import Diagnostic, ExecutionError
+from spmd.ir import Op
+
+Array = np.ndarray[Any, Any]
+#: Where two arrays agree, element by element.
+Agree = Callable[[Array, Array], Array]
+
+_SHOWN = 4
+_PROBES = "interpreter.probe"
+#: Tolerance of the custom call `check.eq` on floats.
+_EQ_TOLERANCE = 0.0001
+
+
+@kernel("check.expect_eq")
+def expect_eq(op: Op, context: Context) -> Kernel:
+    return _check(op, _equal)
+
+
+@kernel("check.expect_eq_const")
+def expect_eq_const(op: Op, context: Context) -> Kernel:
+    return _check(op, _equal, _constant(op))
+
+
+@kernel("check.expect_almost_eq")
+def expect_almost_eq(op: Op, context: Context) -> Kernel:
+    return _check(op, _within(op["tolerance"]))
+
+
+@kernel("check.expect_almost_eq_const")
+def expect_almost_eq_const(op: Op, context: Context) -> Kernel:
+    return _check(op, _within(op["tolerance"]), _constant(op))
+
+
+@kernel("check.expect_close")
+def expect_close(op: Op, context: Context) -> Kernel:
+    """Every element within max_ulp_difference, and the worst at least min_ulp_difference units in the last place."""
+    least, most = op["min_ulp_difference"], op["max_ulp_difference"]
+    check = _check(op, _close(most))
+    if not least:
+        return check
+
+    def call(actual: Array, expected: Array) -> tuple[()]:
+        check.call(actual, expected)
+        worst = max((int(part.max(initial=0)) for part in _ulps(actual, expected)), default=0)
+        if worst < least:
+            message = f"the largest difference is {worst} ULP, expected at least {least}"
+            raise ExecutionError(Diagnostic(op.location, message, op.name))
+        return ()
+
+    return Kernel(call)
+
+
+@target("check.expect_eq")
+def custom_expect_eq(op: Op, context: Context) -> Kernel:
+    return _check(op, _equal)
+
+
+@target("check.expect_almost_eq")
+def custom_expect_almost_eq(op: Op, context: Context) -> Kernel:
+    return _check(op, _within(0.001))
+
+
+@target("check.expect_close")
+def custom_expect_close(op: Op, context: Context) -> Kernel:
+    return _check(op, _close(3))
+
+
+@target("check.eq")
+def custom_eq(op: Op, context: Context) -> Kernel:
+    """Gives true; exact for integers."""
+    check = _check(op, _within(_EQ_TOLERANCE))
+
+    def call(actual: Array, expected: Array) -> Array:
+        check.call(actual, expected)
+        return np.asarray(True)
+
+    return Kernel(call)
+
+
+def _constant(op: Op) -> Array:
+    value = op["value"]
+    assert isinstance(value, DenseAttr)
+    return value.array
+
+
+def _check(op: Op, agree: Agree, expected: Array | None = None) -> Kernel:
+    def call(actual: Array, other: Array | None = None) -> Any:
+        wanted = expected if other is None else other
+        assert wanted is not None
+        actual = np.asarray(actual)
+        if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
+            message = f"got {actual.dtype} of shape {actual.shape}, expected {wanted.dtype} of shape {wanted.shape}"
+            raise ExecutionError(Diagnostic(op.location, message, op.name))
+        agreed = agree(actual, np.asarray(wanted))
+        if not agreed.all():
+            raise ExecutionError(Diagnostic(op.location, _difference(actual, wanted, ~agreed), op.name))
+        return () if not op.results else None
+
+    return Kernel(call)
+
+
+def _difference(actual: Array, expected: Array, wrong: Array) -> str:
+    count, places = int(wrong.sum()), np.argwhere(wrong)[:_SHOWN]
+    shown = "; ".join(
+        f"{'element ' + str(place.tolist()) if actual.ndim else 'value'}: "
+        f"got {actual[tuple(place)]}, expected {expected[tuple(place)]}"
+        for place in places
+    )
+    return f"{count} of {wrong.size} elements differ: {shown}{'; ...' if count > _SHOWN else ''}"
+
+
+# --- when two elements agree -----------------------------------------------------------------------------------------
+
+
+def _equal(actual: Array, expected: Array) -> Array:
+    """Equal, or both NaN."""
+    agreed: Array = (actual == expected) | ((actual != actual) & (expected != expected))
+    return agreed
+
+
+def _within(tolerance: float) -> Agree:
+    """Floats no further apart than `tolerance`, real and imaginary parts each; infinities and NaNs the same."""
+
+    def agree(actual: Array, expected: Array) -> Array:
+        if actual.dtype.kind in "biu" or _is_small_integer(actual.dtype):
+            return _equal(actual, expected)
+        if actual.dtype.kind == "c":
+            return agree(actual.real, expected.real) & agree(actual.imag, expected.imag)
+        x, y = actual.astype(np.float64), expected.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            near: Array = np.abs(x - y) <= tolerance
+        return near | _equal(x, y)
+
+    return agree
+
+
+def _close(most: int) -> Agree:
+    """No more than `most` representable values apart; integers equal."""
+
+    def agree(actual: Array, expected: Array) -> Array:
+        parts = _ulps(actual, expected)
+        if not parts:
+            return _equal(actual, expected)
+        close: Array = np.logical_and.reduce([part <= most for part in parts])
+        return close
+
+    return agree
+
+
+def _is_small_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "V" and dtype.name.startswith(("int", "uint"))
+
+
+def _ulps(actual: Array, expected: Array) -> list[Array]:
+    """How many representable values apart, as uint64; of a complex array, its two parts. Empty for integers.
+
+    An infinity or NaN is as far as can be from anything that is not the same.
+    """
+    if actual.dtype.kind == "c":
+        return [*_ulps(actual.real, expected.real), *_ulps(actual.imag, expected.imag)]
+    if actual.dtype.kind in "biu" or _is_small_integer(actual.dtype):
+        return []
+    x, y = _ordered(actual), _ordered(expected)
+    apart = np.where(x > y, x - y, y - x)
+    finite = _is_finite(actual) & _is_finite(expected)
+    same = _equal(actual, expected)
+    return [np.where(same, np.uint64(0), np.where(finite, apart, np.uint64(2**63)))]
+
+
+def _is_finite(array: Array) -> Array:
+    finite: Array = np.isfinite(array.astype(np.float64))
+    return finite
+
+
+def _ordered(array: Array) -> Array:
+    """Floats as uint64 in their own order, neighbours one apart and both zeros the same."""
+    width = array.dtype.itemsize
+    bits = np.ascontiguousarray(array).view(f"u{width}").astype(np.uint64)
+    sign = np.uint64(1 << (8 * width - 1))
+    middle = np.uint64(2**63)
+    magnitude = bits & (sign - np.uint64(1))
+    ordered: Array = np.where(bits & sign != 0, middle - magnitude, middle + magnitude)
+    return ordered
+
+
+# --- looking at values -----------------------------------------------------------------------------------------------
+
+
+@kernel("interpreter.print")
+def print_value(op: Op, context: Context) -> Kernel:
+    name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
+
+    def call(operand: Array) -> tuple[()]:
+        print(f"{op.location}: {name} = {operand}")
+        return ()
+
+    return Kernel(call)
+
+
+@kernel("interpreter.probe")
+def probe(op: Op, context: Context) -> Kernel:
+    """Gives its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
+    name = op["probe_id"]
+
+    def call(process: Any, operand: Array) -> Array:
+        process.bind(_PROBES, lambda _: {}).setdefault(name, []).append(np.array(operand))
+        return operand
+
+    return Kernel(call, needs_process=True, aliases=(0,))
+
+
+@kernel("check.expect_serialized_eq")
+def expect_serialized_eq(op: Op, context: Context) -> Kernel:
+    """The value that the probe saw at its time number `iteration`, counted from 0, is the expected one."""
+    name, iteration = op["probe_id"], op["iteration"]
+    check = _check(op, _equal)
+
+    def call(process: Any, expected: Array) -> tuple[()]:
+        seen = process.bind(_PROBES, lambda _: {}).get(name, [])
+        if iteration >= len(seen):
+            message = f"probe {name!r} saw {len(seen)} values, none at iteration {iteration}"
+            raise ExecutionError(Diagnostic(op.location, message, op.name))
+        check.call(seen[iteration], expected)
+        return ()
+
+    return Kernel(call, needs_process=True)

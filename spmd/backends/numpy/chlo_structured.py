@@ -1,0 +1,252 @@
+"""Kernels of CHLO's ops that are small programs of their own: top_k, ragged_dot and scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.elementwise import BINARY
+from spmd.backends.numpy.pointwise import Array, element_of
+from spmd.backends.numpy.regions import compute_dtype
+from spmd.dialects.structs import DotDimensionNumbers, RaggedDotDimensionNumbers
+from spmd.ir import Block, Op, captured_values
+
+# --- top_k -----------------------------------------------------------------------------------------------------------
+
+
+@kernel("chlo.top_k")
+def top_k(op: Op, context: Context) -> Kernel:
+    """The k largest entries along the last dimension and their indices; of equal ones the first comes first.
+
+    Floats are in total order: NaN above infinity, +0 above -0.
+    """
+    operand = op.operands[0].tensor
+    element = element_of(op.operands[0])
+    size = operand.static_shape[-1]
+    count = min(op["k"], size)
+    key = _descending_key(operand.dtype, floating=element.is_float)
+    index_dtype = op.results[1].tensor.dtype
+    choose = _by_partition if operand.dtype.itemsize <= 4 and size < 1 << 32 and 8 * count < size else _by_sort
+
+    def call(x: Array) -> tuple[Array, Array]:
+        indices = choose(key(x), count)
+        return np.take_along_axis(x, indices, -1), indices.astype(index_dtype)
+
+    return Kernel(call)
+
+
+def _descending_key(dtype: np.dtype[Any], *, floating: bool) -> Callable[[Array], Array]:
+    """Unsigned integers that ascend where the elements descend."""
+    if dtype.itemsize == 1 and dtype.kind not in "iub":
+        wide = np.dtype(np.float32 if floating else np.int8)
+        inner = _descending_key(wide, floating=floating)
+        return lambda x: inner(x.astype(wide))
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if dtype.kind in "ub" and not floating:
+        return lambda x: ~x.view(unsigned)
+    top = unsigned.type(1 << (8 * dtype.itemsize - 1))
+    if not floating:
+        return lambda x: ~(x.view(unsigned) ^ top)
+
+    def key(x: Array) -> Array:
+        bits = x.view(unsigned)
+        return np.asarray(np.where(bits & top, bits, ~(bits | top)))
+
+    return key
+
+
+def _by_sort(key: Array, count: int) -> Array:
+    return np.argsort(key, axis=-1, kind="stable")[..., :count]
+
+
+def _by_partition(key: Array, count: int) -> Array:
+    """The same by a partition of keys that carry their index, for keys of at most 32 bits."""
+    tagged = (key.astype(np.uint64) << np.uint64(32)) | np.arange(key.shape[-1], dtype=np.uint64)
+    chosen = np.partition(tagged, count - 1, axis=-1)[..., :count] if count else tagged[..., :0]
+    return (np.sort(chosen, axis=-1) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+# --- ragged_dot ------------------------------------------------------------------------------------------------------
+
+
+@kernel("chlo.ragged_dot")
+def ragged_dot(op: Op, context: Context) -> Kernel:
+    """A dot whose ragged dimension is cut into groups of `group_sizes`.
+
+    Ragged in a free dimension of lhs: each group of rows meets its own slice of rhs, rows of no group give zero. In
+    a contracting dimension: one product a group. In a batching dimension: as dot_general.
+    """
+    numbers: RaggedDotDimensionNumbers = op["ragged_dot_dimension_numbers"]
+    ragged = numbers.lhs_ragged_dimensions[0]
+    types = [element_of(value) for value in (*op.operands[:2], op.results[0])]
+    computed = np.result_type(*(compute_dtype(type) for type in types))
+    shape, dtype = op.result.tensor.static_shape, op.result.tensor.dtype
+    dimensions = DotDimensionNumbers(
+        numbers.lhs_batching_dimensions,
+        numbers.rhs_batching_dimensions,
+        numbers.lhs_contracting_dimensions,
+        numbers.rhs_contracting_dimensions,
+    )
+    if ragged in numbers.lhs_batching_dimensions:
+        run = _batched
+    elif ragged in numbers.lhs_contracting_dimensions:
+        run = _contracting
+    else:
+        run = _rows
+
+    def call(lhs: Array, rhs: Array, group_sizes: Array) -> Array:
+        result = np.zeros(shape, computed)
+        run(lhs.astype(computed), rhs.astype(computed), group_sizes.astype(np.int64), numbers, dimensions, result)
+        return result.astype(dtype, copy=False)
+
+    return Kernel(call)
+
+
+def _batched(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array) -> None:
+    out[...] = _dot(lhs, rhs, dimensions)
+
+
+def _contracting(
+    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array
+) -> None:
+    ragged = numbers.lhs_ragged_dimensions[0]
+    place = numbers.lhs_contracting_dimensions.index(ragged)
+    other = numbers.rhs_contracting_dimensions[place]
+    for group, (part, chosen) in enumerate(_groups(lhs, ragged, sizes)):
+        out[group] = _dot(part, rhs if chosen is None else rhs[_along(other, chosen)], dimensions)
+
+
+def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array) -> None:
+    ragged, group_axis = numbers.lhs_ragged_dimensions[0], numbers.rhs_group_dimensions[0]
+    taken = {*dimensions.lhs_batching_dimensions, *dimensions.lhs_contracting_dimensions}
+    free = [axis for axis in range(lhs.ndim) if axis not in taken]
+    result_axis = len(dimensions.lhs_batching_dimensions) + free.index(ragged)
+    slices = np.moveaxis(rhs, group_axis, 0)
+    within = DotDimensionNumbers(
+        dimensions.lhs_batching_dimensions,
+        tuple(axis - (axis > group_axis) for axis in dimensions.rhs_batching_dimensions),
+        dimensions.lhs_contracting_dimensions,
+        tuple(axis - (axis > group_axis) for axis in dimensions.rhs_contracting_dimensions),
+    )
+    for group, (part, chosen) in enumerate(_groups(lhs, ragged, sizes)):
+        target = out if chosen is None else out[_along(result_axis, chosen)]
+        target += _dot(part, slices[group], within)
+
+
+def _groups(lhs: Array, axis: int, sizes: Array) -> Iterator[tuple[Array, slice | None]]:
+    """lhs cut along `axis`: each group's part and where it lies.
+
+    Sizes that differ along leading dimensions of lhs cannot be slices: the part is then lhs with everything outside
+    of the group zeroed, and None stands for its place.
+    """
+    ends = np.cumsum(sizes, axis=-1)
+    extent = lhs.shape[axis]
+    if sizes.ndim == 1:
+        for start, end in zip(ends - sizes, ends, strict=True):
+            chosen = slice(min(int(start), extent), min(int(end), extent))
+            yield lhs[_along(axis, chosen)], chosen
+        return
+    position = np.arange(extent).reshape([extent if k == axis else 1 for k in range(lhs.ndim)])
+    for group in range(sizes.shape[-1]):
+        end = ends[..., group].reshape(*sizes.shape[:-1], *[1] * (lhs.ndim - sizes.ndim + 1))
+        size = sizes[..., group].reshape(end.shape)
+        yield np.where((position >= end - size) & (position < end), lhs, lhs.dtype.type(0)), None
+
+
+def _along(axis: int, chosen: slice) -> tuple[slice, ...]:
+    return (slice(None),) * axis + (chosen,)
+
+
+def _dot(lhs: Array, rhs: Array, numbers: DotDimensionNumbers) -> Array:
+    """dot_general of arrays of one dtype."""
+    left, left_free = _grouped(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right, right_free = _grouped(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    batch = [lhs.shape[axis] for axis in numbers.lhs_batching_dimensions]
+    return np.asarray(left @ right.swapaxes(-1, -2)).reshape(*batch, *left_free, *right_free)
+
+
+def _grouped(array: Array, batching: Sequence[int], contracting: Sequence[int]) -> tuple[Array, list[int]]:
+    free = [axis for axis in range(array.ndim) if axis not in batching and axis not in contracting]
+    sizes = [array.shape[axis] for axis in free]
+    batch = [array.shape[axis] for axis in batching]
+    depth = prod(array.shape[axis] for axis in contracting)
+    return array.transpose(*batching, *free, *contracting).reshape(*batch, prod(sizes), depth), sizes
+
+
+# --- scan ------------------------------------------------------------------------------------------------------------
+
+_ACCUMULATING = {
+    "stablehlo.add": np.add,
+    "stablehlo.multiply": np.multiply,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+    "stablehlo.and": np.bitwise_and,
+    "stablehlo.or": np.bitwise_or,
+    "stablehlo.xor": np.bitwise_xor,
+}
+
+
+@kernel("chlo.scan")
+def scan(op: Op, context: Context) -> Kernel:
+    """The body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.
+
+    A running sum, product, maximum and the like is NumPy's accumulate; any other body runs once a slice, since each
+    step needs the one before.
+    """
+    inputs = len(op.operand_group("inputs"))
+    inits = len(op.operand_group("inits"))
+    outputs = len(op.results) - inits
+    axis, backwards = op["dimension"], op["is_reverse"]
+    ufunc = _accumulation(op) if (inputs, inits, outputs) == (1, 1, 1) and not captured_values(op) else None
+    if ufunc is not None:
+        return Kernel(_accumulate(ufunc, axis, backwards))
+    given = op["scan_dim_size"]
+    extent = given if given is not None else op.operand_group("inputs")[0].tensor.static_shape[axis]
+    order = range(extent - 1, -1, -1) if backwards else range(extent)
+    types = [value.tensor for value in op.results[:outputs]]
+    body = context.region(op, 0)
+
+    def call(process: Any, *values: Any) -> Any:
+        slices = [np.moveaxis(value, axis, 0) for value in values[:inputs]]
+        carries, captured = values[inputs : inputs + inits], values[inputs + inits :]
+        results = [np.empty(type.static_shape, type.dtype) for type in types]
+        targets = [np.moveaxis(result, axis, 0) for result in results]
+        for step in order:
+            made = body(process, *(part[step] for part in slices), *carries, *captured)
+            for target, value in zip(targets, made[:outputs], strict=True):
+                target[step] = value
+            carries = made[outputs:]
+        every = (*results, *carries)
+        return every[0] if len(every) == 1 else every
+
+    return Kernel(call, needs_process=True, aliases=tuple(range(len(op.operands))))
+
+
+def _accumulation(op: Op) -> np.ufunc | None:
+    """The ufunc that the body applies to its input and carry, giving the result as both; else None."""
+    block: Block = op.regions[0].block
+    if len(block.ops) != 2 or block.ops[0].name not in _ACCUMULATING:
+        return None
+    inner, last = block.ops
+    element = element_of(inner.operands[0])
+    same = BINARY[inner.name].call(element, 2)
+    both = {*inner.operands} == {*block.arguments} and last.operands == (inner.result, inner.result)
+    native = (element.is_integer and element.bits >= 8) or (element.bits >= 32 and element.is_float)
+    return _ACCUMULATING[inner.name] if both and native and same is not None else None
+
+
+def _accumulate(ufunc: np.ufunc, axis: int, backwards: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
+    def call(x: Array, initial: Array) -> tuple[Array, Array]:
+        if not x.shape[axis]:
+            return x, np.array(initial)
+        ordered = np.flip(x, axis) if backwards else x
+        begun = np.concatenate([np.expand_dims(np.asarray(initial), axis), ordered], axis)
+        running = ufunc.accumulate(begun, axis, begun.dtype)[(slice(None),) * axis + (slice(1, None),)]
+        last = running[(slice(None),) * axis + (-1,)]
+        return (np.flip(running, axis) if backwards else running), np.array(last)
+
+    return call

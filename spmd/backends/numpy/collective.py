@@ -1,0 +1,243 @@
+"""Collectives: each op becomes one bound call a process, made when the process first comes to it and kept.
+
+Source: StableHLO specification, "Collective ops" and each op's section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from collectives.communicator import Call, Start
+from collectives.operations import AllReduce
+from spmd.backends.numpy.collective_plans import DESCRIPTIONS, ROOTED, Collective
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.ir import Op
+from spmd.runtime.process import Process
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel("stablehlo.replica_id")
+def replica_id(op: Op, context: Context) -> Kernel:
+    return Kernel(lambda process: np.array(process.id.replica_id, np.uint32), needs_process=True)
+
+
+@kernel("stablehlo.partition_id")
+def partition_id(op: Op, context: Context) -> Kernel:
+    return Kernel(lambda process: np.array(process.id.partition_id, np.uint32), needs_process=True)
+
+
+@kernel(
+    "stablehlo.all_reduce",
+    "stablehlo.cross-replica-sum",
+    "stablehlo.all_gather",
+    "stablehlo.reduce_scatter",
+    "stablehlo.all_to_all",
+    "stablehlo.collective_permute",
+)
+def collective(op: Op, context: Context) -> Kernel:
+    """A collective whose every operand is an operation by itself."""
+    return _blocking(DESCRIPTIONS[op.name](op, context), context)
+
+
+@kernel("stablehlo.collective_broadcast", "stablehlo.collective_reduce")
+def rooted(op: Op, context: Context) -> Kernel:
+    if op["has_dynamic_root"]:
+        return _dynamic_root(op, context)
+    return _blocking(DESCRIPTIONS[op.name](op, context), context)
+
+
+def _blocking(collective: Collective, context: Context) -> Kernel:
+    key = object()
+
+    def bind(process: Process) -> Sequence[Call]:
+        communicator = collective.communicator(process, context)
+        if communicator is None:
+            return [_outside(collective, i) for i in range(len(collective.operations))]
+        calls = [communicator.bind(operation, collective.where) for operation in collective.operations]
+        return [_promoting(call, dtype) for call, dtype in zip(calls, _conversions(collective), strict=True)]
+
+    if len(collective.operations) > 1:
+        if collective.packed is not None:
+            return _packed(collective, collective.packed, context)
+
+        def several(process: Process, *arrays: Array) -> tuple[Array, ...]:
+            calls = process.bound.get(key)
+            if calls is None:
+                calls = process.bound[key] = bind(process)
+            return tuple([call(np.asarray(array)) for call, array in zip(calls, arrays, strict=True)])
+
+        return Kernel(several, needs_process=True)
+
+    scalar = not collective.operations[0].shape
+
+    def call(process: Process, array: Array, out: Array | None = None) -> Array:
+        bound = process.bound.get(key)
+        if bound is None:
+            bound = process.bound[key] = bind(process)[0]
+        if out is not None and not out.flags.c_contiguous:
+            out = None  # MPI writes elements in C order
+        return bound(np.asarray(array) if scalar else array, out)
+
+    value, result = collective.op.operands[0].tensor, collective.op.results[0].tensor
+    in_place = value.shape == result.shape and value.dtype == result.dtype
+    return Kernel(call, needs_process=True, accepts_out=True, reuses=(0,) if in_place else ())
+
+
+def _packed(collective: Collective, operation: AllReduce, context: Context) -> Kernel:
+    """One all_reduce of all operands end to end; the results are the parts of its result."""
+    shapes = [operation.shape for operation in collective.operations]
+    ends = np.cumsum([0, *map(prod, shapes)]).tolist()
+    parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
+    key = object()
+
+    def bind(process: Process) -> Call:
+        communicator = collective.communicator(process, context)
+        assert communicator is not None
+        return communicator.bind(operation, collective.where)
+
+    def call(process: Process, *arrays: Array) -> tuple[Array, ...]:
+        bound = process.bound.get(key)
+        if bound is None:
+            bound = process.bound[key] = bind(process)
+        together = np.empty(operation.shape, operation.dtype)
+        for (where, shape), array in zip(parts, arrays, strict=True):
+            together[where].reshape(shape)[...] = array
+        bound(together, together)
+        return tuple([together[where].reshape(shape) for where, shape in parts])
+
+    return Kernel(call, needs_process=True)
+
+
+def _conversions(collective: Collective) -> tuple[np.dtype[Any] | None, ...]:
+    return collective.convert or (None,) * len(collective.operations)
+
+
+def _promoting(call: Call, dtype: np.dtype[Any] | None) -> Call:
+    if dtype is None:
+        return call
+
+    def promoted(array: Array, out: Array | None = None) -> Array:
+        return call(np.asarray(array, dtype=dtype), out)
+
+    return promoted
+
+
+def _outside(collective: Collective, index: int) -> Call:
+    """What a process gets that is in no group."""
+    outsider = collective.outsider
+    assert outsider is not None
+
+    def call(array: Array, out: Array | None = None) -> Array:
+        result = outsider(index)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    return call
+
+
+def _dynamic_root(op: Op, context: Context) -> Kernel:
+    """The root of each operand's operation is a position in the group, told by the last operand."""
+    describe = ROOTED[op.name]
+    key = object()
+    single = len(op.results) == 1
+
+    def call(process: Process, *arrays: Array) -> Any:
+        calls: dict[tuple[int, int], Call] = process.bind(key, lambda process: {})
+        results = []
+        for index, root in enumerate(np.ravel(arrays[-1]).tolist()):
+            bound = calls.get((index, root))
+            if bound is None:
+                collective = describe(op, context, root)
+                communicator = collective.communicator(process, context)
+                if communicator is None:
+                    bound = _outside(collective, index)
+                else:
+                    bound = communicator.bind(collective.operations[index], collective.where)
+                    bound = _promoting(bound, _conversions(collective)[index])
+                calls[index, root] = bound
+            results.append(bound(np.asarray(arrays[index])))
+        return results[0] if single else tuple(results)
+
+    return Kernel(call, needs_process=True)
+
+
+# --- asynchronously --------------------------------------------------------------------------------------------------
+
+
+class _Computed:
+    """A future whose value is there already."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    def wait(self) -> Any:
+        return self._values
+
+
+class _Pending:
+    """A future of collectives under way."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, requests: Sequence[Any]) -> None:
+        self._requests = requests
+
+    def wait(self) -> Any:
+        results = tuple([request.wait() for request in self._requests])
+        return results[0] if len(results) == 1 else results
+
+
+@kernel("stablehlo.async_start")
+def async_start(op: Op, context: Context) -> Kernel:
+    """Starts the collective of the region. The operands belong to the future until it is done."""
+    body = op.regions[0].block
+    inner = body.ops[0]
+    everything = tuple(range(len(op.operands)))
+    describe = DESCRIPTIONS.get(inner.name)
+    if describe is None or inner.attributes.get("has_dynamic_root"):
+        program = context.region(op, 0)
+
+        def run(process: Process, *arrays: Array) -> _Computed:
+            results = program(process, *arrays)
+            return _Computed(results[0] if len(results) == 1 else results)
+
+        return Kernel(run, needs_process=True, aliases=everything)
+    collective = describe(inner, context)
+    positions = [body.arguments.index(value) for value in inner.operands]
+    key = object()
+
+    def bind(process: Process) -> Sequence[Callable[[Array], Any]]:
+        communicator = collective.communicator(process, context)
+        if communicator is None:
+            return [_computing(_outside(collective, i)) for i in range(len(collective.operations))]
+        starts = [communicator.bind_start(operation, collective.where) for operation in collective.operations]
+        return [_converting(start, dtype) for start, dtype in zip(starts, _conversions(collective), strict=True)]
+
+    def call(process: Process, *arrays: Array) -> _Pending:
+        starts = process.bind(key, bind)
+        operands = [np.asarray(arrays[position]) for position in positions]
+        return _Pending([start(array) for start, array in zip(starts, operands, strict=True)])
+
+    return Kernel(call, needs_process=True, aliases=everything)
+
+
+def _computing(call: Call) -> Callable[[Array], Any]:
+    return lambda array: _Computed(call(array))
+
+
+def _converting(start: Start, dtype: np.dtype[Any] | None) -> Callable[[Array], Any]:
+    return start if dtype is None else lambda array: start(np.asarray(array, dtype=dtype))
+
+
+@kernel("stablehlo.async_done")
+def async_done(op: Op, context: Context) -> Kernel:
+    return Kernel(lambda future: future.wait(), aliases=(0,))

@@ -1,0 +1,218 @@
+"""What each collective op asks of the communicator, and of which processes.
+
+Source: StableHLO specification, "Collective ops" and each op's section.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from collectives.communicator import Communicator
+from collectives.errors import CollectiveError
+from collectives.grid import Groups, find_group
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+)
+from collectives.reduction import ADD, MONOIDS, Reduction
+from spmd.backends.numpy.core import Context
+from spmd.backends.numpy.process_groups import process_groups, process_pairs
+from spmd.backends.numpy.regions import monoid_of
+from spmd.ir import Op, Value, captured_values
+from spmd.runtime.process import Process
+from spmd.types import QuantizedType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What a collective op asks of the communicator, one operation an operand.
+
+    `groups` are the process groups, or None for an op on the whole grid. A process in no group gets what
+    `outsider(index)` makes, or an error where that is None. `convert` is the dtype to which operands are promoted.
+    All_reduces of up to `pack_limit` bytes in all travel as one message.
+    """
+
+    op: Op
+    operations: tuple[Operation, ...]
+    groups: Groups | None
+    outsider: Callable[[int], Array] | None = None
+    convert: tuple[np.dtype[Any] | None, ...] = ()
+    pack_limit: int = 0
+
+    def communicator(self, process: Process, context: Context) -> Communicator | None:
+        """The process's end of its group; None for a process in no group."""
+        world = process.communicator
+        if context.options.check_collectives:
+            world = world.checked()
+        if self.groups is None:
+            return world
+        group = find_group(self.groups, process.rank)
+        if group is not None:
+            return world.group(group)
+        if self.outsider is None:
+            raise CollectiveError(f"process {process.id} is in none of the process groups {[*map(list, self.groups)]}")
+        return None
+
+    @cached_property
+    def packed(self) -> AllReduce | None:
+        """The one message as which the operands of a variadic all_reduce travel together, if they do."""
+        first = self.operations[0]
+        if not isinstance(first, AllReduce) or len({operation.dtype for operation in self.operations}) > 1:
+            return None
+        count = sum(prod(operation.shape) for operation in self.operations)
+        if len(self.operations) == 1 or count * first.dtype.itemsize > self.pack_limit:
+            return None
+        return AllReduce((count,), first.dtype, first.reduction, first.reproducible)
+
+    @property
+    def messages(self) -> tuple[Operation, ...]:
+        """The operations that are carried out."""
+        return self.operations if self.packed is None else (self.packed,)
+
+    @cached_property
+    def where(self) -> str:
+        """The op's place in the source."""
+        return str(self.op.location)
+
+
+
+def _all_reduce(op: Op, context: Context) -> Collective:
+    reduction = ADD if op.name == "stablehlo.cross-replica-sum" else _reduction(op, context)
+    reproducible = context.options.reproducible
+    operations = tuple(AllReduce(_shape(value), value.tensor.dtype, reduction, reproducible) for value in op.results)
+    limit = context.options.combine_threshold
+    return Collective(op, operations, _groups(op, context), convert=_promotions(op), pack_limit=limit)
+
+
+def _reduce_scatter(op: Op, context: Context) -> Collective:
+    operand, dtype = op.operands[0], op.result.tensor.dtype
+    operation = ReduceScatter(
+        _shape(operand), dtype, _reduction(op, context), op["scatter_dimension"], context.options.reproducible
+    )
+    return Collective(op, (operation,), _groups(op, context), convert=_promotions(op))
+
+
+def _all_gather(op: Op, context: Context) -> Collective:
+    operations = tuple(AllGather(_shape(v), v.tensor.dtype, op["all_gather_dim"]) for v in op.operands)
+    return Collective(op, operations, _groups(op, context))
+
+
+def _all_to_all(op: Op, context: Context) -> Collective:
+    split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
+    operations = tuple(AllToAll(_shape(v), v.tensor.dtype, split, concat, count) for v in op.operands)
+    return Collective(op, operations, _groups(op, context))
+
+
+def _collective_permute(op: Op, context: Context) -> Collective:
+    pairs = process_pairs(op, context.options.grid)
+    operand = op.operands[0]
+    operation = CollectivePermute(_shape(operand), operand.tensor.dtype, pairs, _zero(operand))
+    return Collective(op, (operation,), None)
+
+
+def _collective_broadcast(op: Op, context: Context, root: int = 0) -> Collective:
+    values = _data(op)
+    operations = tuple(CollectiveBroadcast(_shape(v), v.tensor.dtype, root) for v in values)
+    return Collective(op, operations, _groups(op, context), _zeros(op.results))
+
+
+def _collective_reduce(op: Op, context: Context, root: int = 0) -> Collective:
+    reduction, reproducible = _reduction(op, context), context.options.reproducible
+    operations = tuple(
+        CollectiveReduce(_shape(v), v.tensor.dtype, reduction, root, reproducible, _zero(v)) for v in op.results
+    )
+    return Collective(op, operations, _groups(op, context), _zeros(op.results), _promotions(op))
+
+
+#: What the op of each name asks for: (op, context) -> Collective.
+DESCRIPTIONS: dict[str, Callable[[Op, Context], Collective]] = {
+    "stablehlo.all_reduce": _all_reduce,
+    "stablehlo.cross-replica-sum": _all_reduce,
+    "stablehlo.reduce_scatter": _reduce_scatter,
+    "stablehlo.all_gather": _all_gather,
+    "stablehlo.all_to_all": _all_to_all,
+    "stablehlo.collective_permute": _collective_permute,
+    "stablehlo.collective_broadcast": _collective_broadcast,
+    "stablehlo.collective_reduce": _collective_reduce,
+}
+
+#: The same of ops whose root may be told while running: (op, context, root) -> Collective.
+ROOTED: dict[str, Callable[[Op, Context, int], Collective]] = {
+    "stablehlo.collective_broadcast": _collective_broadcast,
+    "stablehlo.collective_reduce": _collective_reduce,
+}
+
+
+def _groups(op: Op, context: Context) -> Groups:
+    return process_groups(op, context.options.grid, context.module)
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    return value.tensor.static_shape
+
+
+def _data(op: Op) -> tuple[Value, ...]:
+    """The operands without the roots."""
+    return op.operands[: len(op.results)]
+
+
+def _promotions(op: Op) -> tuple[np.dtype[Any] | None, ...]:
+    """The dtype to convert each operand to before it is reduced; None where it has the result's own."""
+    pairs = zip(_data(op), op.results, strict=True)
+    return tuple(None if v.tensor.dtype == r.tensor.dtype else r.tensor.dtype for v, r in pairs)
+
+
+def _zero(value: Value) -> int:
+    """What stands for zero in the storage of `value`."""
+    element = value.tensor.element_type
+    return element.zero_points[0] if isinstance(element, QuantizedType) else 0
+
+
+def _zeros(values: Sequence[Value]) -> Callable[[int], Array]:
+    forms = [(_shape(v), v.tensor.dtype, _zero(v)) for v in values]
+
+    def zeros(index: int) -> Array:
+        shape, dtype, fill = forms[index]
+        return np.full(shape, fill, dtype) if fill else np.zeros(shape, dtype)
+
+    return zeros
+
+
+def _reduction(op: Op, context: Context) -> Reduction:
+    """The op's region as a reduction: one of the monoids, or itself on whole arrays."""
+    monoid = monoid_of(op.regions[0])
+    if monoid is not None and monoid.kind in MONOIDS:
+        return MONOIDS[monoid.kind]
+    function = context.vectorized(op, 0)
+    return Reduction(f"by region {_fingerprint(op)}", lambda a, b: function(a, b)[0])
+
+
+def _fingerprint(op: Op) -> str:
+    """A short name for what the region computes, the same for equal regions in different programs."""
+    numbers: dict[Value, int] = {}
+    text = []
+    block = op.regions[0].block
+    for value in (*captured_values(op), *block.arguments):
+        numbers[value] = len(numbers)
+    for nested in block.ops:
+        for inner in nested.walk():
+            operands, attributes = [numbers.get(v) for v in inner.operands], sorted(map(repr, inner.attributes.items()))
+            text.append(f"{inner.name}{operands}{attributes}{inner.result_types}")
+            for result in inner.results:
+                numbers[result] = len(numbers)
+    return hashlib.sha1("\n".join(text).encode()).hexdigest()[:8]

@@ -1,0 +1,166 @@
+"""Transfers between two processes, and between a process and its host.
+
+Source: StableHLO specification, "Point-to-point communication", "Streaming communication", send, recv, infeed, outfeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from collectives.channels import Channels
+from collectives.errors import GroupError
+from collectives.grid import ProcessGrid, permute_pairs
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.process_groups import channel_id
+from spmd.errors import CollectiveError, Diagnostic, ExecutionError
+from spmd.ir import Module, Op
+from spmd.runtime.process import Process
+from spmd.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@kernel("stablehlo.send")
+def send(op: Op, context: Context) -> Kernel:
+    """Sends its inputs one by one and goes on; the token is what orders it."""
+    channel, target, where = channel_id(op), _other_end(op, context, sending=True), str(op.location)
+
+    def call(process: Process, *values: Any) -> None:
+        other = target(process)
+        if other is not None:
+            for array in values[:-1]:
+                process.communicator.send(np.asarray(array), other, channel, where)
+
+    return Kernel(call, needs_process=True)
+
+
+@kernel("stablehlo.recv")
+def recv(op: Op, context: Context) -> Kernel:
+    """Waits for as many arrays as it has tensor results."""
+    channel, source, where = channel_id(op), _other_end(op, context, sending=False), str(op.location)
+    types = [result.type for result in op.results if isinstance(result.type, TensorType)]
+    forms = [(type.static_shape, type.dtype) for type in types]
+
+    def call(process: Process, token: Any) -> Any:
+        other = source(process)
+        if other is None:
+            return _results([np.zeros(shape, dtype) for shape, dtype in forms])
+        receive = process.communicator.receive
+        return _results([receive(shape, dtype, other, channel, where) for shape, dtype in forms])
+
+    return Kernel(call, needs_process=True)
+
+
+def _results(arrays: Sequence[Array]) -> Any:
+    """The results of an op whose last result is a token."""
+    return (*arrays, None) if arrays else None
+
+
+def _other_end(op: Op, context: Context, sending: bool) -> Callable[[Process], int | None]:
+    """Who is at the other end of the op's channel for a process; None for a process that is at neither end."""
+    pairs = op.attributes.get("source_target_pairs")
+    channel = channel_id(op)
+    if pairs is None or not pairs.size:
+        return lambda process: _found_end(process, channel, sending)
+    grid = context.options.grid
+    ranks = _transfer_pairs(op, grid, pairs)
+    ends = dict(ranks) if sending else {target: source for source, target in ranks}
+    return lambda process: ends.get(process.rank)
+
+
+def _transfer_pairs(op: Op, grid: ProcessGrid, pairs: Array) -> Sequence[tuple[int, int]]:
+    """Pairs are of partitions where the grid has partitions, else of replicas: a channel crosses partitions."""
+    try:
+        return permute_pairs(grid, pairs, 1 if grid.num_partitions > 1 else 0)
+    except GroupError as error:
+        raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+
+
+def _found_end(process: Process, channel: int, sending: bool) -> int:
+    channels: Channels = process.bind(Channels, _one_program)
+    return channels.target(channel, process.rank) if sending else channels.source(channel, process.rank)
+
+
+def _one_program(process: Process) -> Channels:
+    """All processes run one program: whoever sends receives as well."""
+    size = process.communicator.size
+    return _Everyone([()] * size, [()] * size)
+
+
+class _Everyone(Channels):
+    def target(self, channel: int, rank: int) -> int:
+        return rank
+
+    def source(self, channel: int, rank: int) -> int:
+        return rank
+
+
+@kernel("stablehlo.infeed")
+def infeed(op: Op, context: Context) -> Kernel:
+    """The next entry of the process's infeed, which must have the types of the results."""
+    types = [result.type for result in op.results if isinstance(result.type, TensorType)]
+
+    def call(process: Process, token: Any) -> Any:
+        if process.infeed is None:
+            raise ExecutionError(Diagnostic(op.location, f"process {process.rank} has no infeed", op.name))
+        try:
+            with process.communicator.outside():
+                arrays = process.infeed()
+        except StopIteration:
+            text = f"the infeed of process {process.rank} is at its end"
+            raise ExecutionError(Diagnostic(op.location, text, op.name)) from None
+        given = [np.asarray(array) for array in (arrays if isinstance(arrays, tuple | list) else (arrays,))]
+        if [(a.shape, a.dtype) for a in given] != [(t.shape, t.dtype) for t in types]:
+            have = ", ".join(f"{array.dtype} of shape {array.shape}" for array in given) or "nothing"
+            want = ", ".join(map(str, types)) or "nothing"
+            text = f"the infeed of process {process.rank} gives {have} where {want} is read"
+            raise ExecutionError(Diagnostic(op.location, text, op.name))
+        return _results(given)
+
+    return Kernel(call, needs_process=True, owned=False)
+
+
+@kernel("stablehlo.outfeed")
+def outfeed(op: Op, context: Context) -> Kernel:
+    """Hands its inputs to the process's outfeed, which gets copies to keep."""
+
+    def call(process: Process, *values: Any) -> None:
+        if process.outfeed is not None:
+            arrays = tuple([np.array(array) for array in values[:-1]])
+            with process.communicator.outside():
+                process.outfeed(arrays)
+
+    return Kernel(call, needs_process=True)
+
+
+def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
+    """The channels on which a program sends, and from which it receives, without source_target_pairs."""
+    sends: set[int] = set()
+    receives: set[int] = set()
+    functions = {found.symbol: found for found in module.functions}
+    seen: set[str] = set()
+    pending = [function]
+    while pending:
+        symbol = pending.pop()
+        if symbol in seen or symbol not in functions:
+            continue
+        seen.add(symbol)
+        for op in functions[symbol].walk():
+            if op.name in ("func.call", "stablehlo.composite"):
+                pending += [str(value) for value in op.attributes.values() if isinstance(value, str)]
+            pairs = op.attributes.get("source_target_pairs")
+            if op.name in ("stablehlo.send", "stablehlo.recv") and (pairs is None or not pairs.size):
+                (sends if op.name == "stablehlo.send" else receives).add(channel_id(op))
+    return sends, receives
+
+
+def connect(process: Process, sends: Sequence[set[int]], receives: Sequence[set[int]]) -> None:
+    """Tells `process` who is at the ends of each channel. CollectiveError for an end that nobody is at."""
+    channels = Channels(sends, receives)
+    faults = channels.faults()
+    if faults:
+        raise CollectiveError("\n".join(faults))
+    process.bound[Channels] = channels

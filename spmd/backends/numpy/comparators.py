@@ -1,0 +1,153 @@
+"""What a sort's comparator says: which keys it compares, in which direction and order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context
+from spmd.backends.numpy.regions import COMMUTATIVE, Expression, Expressions
+from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
+from spmd.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """One key of a comparator: what is compared, in which direction and order.
+
+    `value` is the key of the left side in the comparator's block. `operand` is the sort operand that the key is,
+    None when it is computed from operands. `canonical`: NaNs are one, and so are zeros (JAX's comparators do this).
+    """
+
+    value: Value
+    operand: int | None
+    descending: bool
+    total_order: bool
+    canonical: bool
+
+
+def sort_keys(region: Region) -> tuple[SortKey, ...] | None:
+    """The keys of a comparator, the most significant first; None when it is no lexicographic order of keys."""
+    block = region.block
+    return _Comparator(block).keys(block.terminator.operands[0])
+
+
+class _Comparator:
+    def __init__(self, block: Block) -> None:
+        self._expressions = Expressions(block)
+
+    def keys(self, value: Value) -> tuple[SortKey, ...] | None:
+        op = value.defining_op
+        if op is None:
+            return None
+        if op.name == "stablehlo.compare":
+            key = self._key(op)
+            return None if key is None else (key,)
+        if op.name == "stablehlo.or":
+            for strict, rest in (op.operands, op.operands[::-1]):
+                inner = rest.defining_op
+                if inner is None or inner.name != "stablehlo.and":
+                    continue
+                for equal, tail in (inner.operands, inner.operands[::-1]):
+                    found = self._joined(strict, equal, "EQ", tail)
+                    if found is not None:
+                        return found
+        if op.name == "stablehlo.select":
+            condition, yes, no = op.operands
+            return self._joined(no, condition, "EQ", yes) or self._joined(yes, condition, "NE", no)
+        return None
+
+    def _joined(self, strict: Value, equal: Value, direction: str, tail: Value) -> tuple[SortKey, ...] | None:
+        """The keys of `strict or (equal and tail)`."""
+        first, same = strict.defining_op, equal.defining_op
+        if first is None or same is None or first.name != "stablehlo.compare" or same.name != "stablehlo.compare":
+            return None
+        if same["comparison_direction"] != direction:
+            return None
+        sides = {repr(self._expressions[side]) for side in first.operands}
+        if sides != {repr(self._expressions[side]) for side in same.operands}:
+            return None
+        key = self._key(first)
+        rest = self.keys(tail)
+        return None if key is None or rest is None else (key, *rest)
+
+    def _key(self, compare: Op) -> SortKey | None:
+        direction = compare["comparison_direction"]
+        if direction in ("EQ", "NE"):
+            return None
+        left, right = compare.operands
+        descending = direction in ("GT", "GE")
+        expression, other = self._expressions[left], self._expressions[right]
+        if expression is None or other is None or _swapped(expression) != other:
+            return None
+        arguments = _arguments(expression)
+        if arguments and all(index % 2 for index in arguments):
+            left, expression, descending = right, other, not descending
+        elif not arguments or any(index % 2 for index in arguments):
+            return None
+        plain, canonical = _without_canonicalization(expression)
+        operand = plain[1] // 2 if plain[0] == "argument" else None
+        return SortKey(left, operand, descending, compare["compare_type"] == "TOTALORDER", canonical)
+
+
+def _without_canonicalization(expression: Expression) -> tuple[Expression, bool]:
+    """x and True for select(x != x, NaN, select(x == 0, 0, x)); else the expression and False."""
+    match expression:
+        case ("select", _, ("compare", (_, _, differs), x, same), ("constant", nan_type, nan),
+              ("select", _, ("compare", (_, _, equals), *compared), ("constant", zero_type, zero), kept)):  # fmt: skip
+            is_nan = x == same == kept and "'NE'" in repr(differs) and _is_nan(nan_type, nan)
+            is_zero = "'EQ'" in repr(equals) and x in compared and not any(zero)
+            if is_nan and is_zero and ("constant", zero_type, zero) in compared:
+                return x, True
+    return expression, False
+
+
+def _is_nan(type: TensorType, data: bytes) -> bool:
+    value = np.frombuffer(data, type.dtype)
+    return value.size == 1 and bool(value[0] != value[0]) and not bool(np.signbit(value[0].astype(np.float64)))
+
+
+def key_function(op: Op, key: SortKey, context: Context) -> Callable[..., Array]:
+    """`function(*operands, *captured)` that computes `key` at every element."""
+    values: dict[Value, Value] = {}
+    block = copy_block(op.regions[0].block, values)
+    block.terminator.operands = (values.get(key.value, key.value),)
+    keyed = op.clone(op.operands, regions=[Region([block])])
+    everything = captured_values(op)
+    positions = [everything.index(value) for value in captured_values(keyed)]
+    function = context.vectorized(keyed, 0)
+    count = len(op.operands)
+
+    def call(*arrays: Array) -> Array:
+        operands, captured = arrays[:count], arrays[count:]
+        sides = [operand for operand in operands for _ in range(2)]
+        result: Array = function(*sides, *(captured[position] for position in positions))[0]
+        return result
+
+    return call
+
+
+def _swapped(expression: Expression) -> Expression:
+    """The expression with the two sides of a comparator exchanged: arguments 2k and 2k+1."""
+    if expression[0] == "argument":
+        return ("argument", expression[1] ^ 1)
+    if expression[0] in ("constant", "captured"):
+        return expression
+    name, head, *operands = expression
+    swapped = [_swapped(operand) for operand in operands]
+    if name in COMMUTATIVE or (name == "compare" and ("'EQ'" in repr(head) or "'NE'" in repr(head))):
+        swapped.sort(key=repr)
+    return (name, head, *swapped)
+
+
+def _arguments(expression: Expression) -> set[int]:
+    if expression[0] == "argument":
+        return {expression[1]}
+    if expression[0] in ("constant", "captured"):
+        return set()
+    return set[int]().union(*(_arguments(operand) for operand in expression[2:]))

@@ -1,0 +1,203 @@
+"""Kernels of the ops that change an element's representation: convert, bitcast_convert, reduce_precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import (
+    Array,
+    Call,
+    bits_dtype,
+    element_of,
+    is_narrow_float,
+    is_sub_byte,
+    keep,
+    pointwise,
+    tabulated,
+    widen,
+    write,
+)
+from spmd.ir import Op
+
+
+@kernel("stablehlo.convert")
+def convert(op: Op, context: Context) -> Kernel:
+    source, target = element_of(op.operands[0]), element_of(op.results[0])
+    if source is target:
+        return Kernel(keep, accepts_out=True, aliases=(0,), pointwise=True)
+    return pointwise(op, conversion(source, target))
+
+
+def conversion(source: t.ElementType, target: t.ElementType) -> Call:
+    """`call(x, out=None)`, the conversion of specification "convert".
+
+    Where it leaves the result open: a float out of an integer's range gives the nearest end of the range, NaN gives
+    0, integers wrap, and of a complex number going to a real type the real part counts (XLA's CPU backend).
+    """
+    if source.is_complex and not target.is_complex:
+        inner = conversion(source.real, target) if source.real is not target else keep
+        return lambda x, out=None: inner(x.real, out=out)
+    if source.is_float and target.is_integer:
+        return _to_integer(source, target)
+    if source.is_float and target.is_boolean:
+        zero = source.dtype.type(0)
+        return lambda x, out=None: np.not_equal(x, zero, out=out)
+    if source.is_float and source.bits <= 16 and target.is_float and target.bits <= 16:
+        return tabulated(keep, source, target)
+    if is_sub_byte(source) or (is_narrow_float(source) and source is not t.BF16):
+        up, dtype = widen(source), target.dtype
+        return lambda x, out=None: write(up(x), dtype, out)
+    dtype = target.dtype
+    return lambda x, out=None: write(x, dtype, out)
+
+
+def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:
+    if source.bits <= 16:
+        return _table_to_integer(source, target)
+    dtype = target.dtype
+    lowest, highest = t.storage_range(target)
+    below, above = source.dtype.type(lowest), source.dtype.type(float(highest + 1))
+    floor = source.dtype.type(float(lowest - 1))  # `below` itself where that rounds: exact on the slow path
+
+    def call(x: Any, out: Array | None = None) -> Any:
+        inside = (x > floor) & (x < above)
+        if np.count_nonzero(inside) == inside.size:
+            return write(x, dtype, out)
+        result = np.where(inside, x, 0).astype(dtype)
+        result = np.where(x >= above, np.array(highest).astype(dtype), result)
+        result = np.where(x <= below, np.array(lowest).astype(dtype), result)
+        return keep(result, out)
+
+    return call
+
+
+def _table_to_integer(source: t.ElementType, target: t.ElementType) -> Call:
+    return tabulated(_saturation(t.F64, target), source, target)
+
+
+_SATURATIONS: dict[t.ElementType, Call] = {}
+
+
+def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
+    """The f64 conversion, one object a target, so that the tables made of it are shared."""
+    if target not in _SATURATIONS:
+        _SATURATIONS[target] = _to_integer(source, target)
+    return _SATURATIONS[target]
+
+
+# --- bitcast_convert -------------------------------------------------------------------------------------------------
+
+
+@kernel("stablehlo.bitcast_convert")
+def bitcast_convert(op: Op, context: Context) -> Kernel:
+    """The operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
+    source, target = op.operands[0].tensor, op.result.tensor
+    from_bits, to_bits = _bit_width(source.element_type), _bit_width(target.element_type)
+    from_dtype, to_dtype = source.dtype, target.dtype
+    if from_bits == to_bits:
+        call = lambda x, out=None: keep(x.view(to_dtype), out)  # noqa: E731
+        return Kernel(call, accepts_out=True, aliases=(0,), pointwise=True)
+    whole = source.static_shape
+    shape = (*whole, from_bits // to_bits) if from_bits > to_bits else whole[:-1]
+    if from_bits == 8 * from_dtype.itemsize and to_bits == 8 * to_dtype.itemsize:
+        if from_bits < to_bits:
+            joined_shape = (*shape, to_bits // from_bits)
+            return Kernel(lambda x: np.ascontiguousarray(x).reshape(joined_shape).view(to_dtype)[..., 0], aliases=(0,))
+        inner = source.static_shape
+        return Kernel(lambda x: np.ascontiguousarray(x).reshape(*inner, 1).view(to_dtype).reshape(shape), aliases=(0,))
+    split, joined = _bit_splitter(from_dtype, from_bits), _bit_joiner(to_dtype, to_bits)
+    return Kernel(lambda x: joined(split(x)).reshape(shape))
+
+
+def _bit_width(element: Any) -> int:
+    return int(element.bits)
+
+
+def _bit_splitter(dtype: np.dtype[Any], bits: int) -> Any:
+    """The array's bits, lowest first, flat."""
+
+    def split(x: Any) -> Array:
+        raw = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
+        return np.unpackbits(raw, axis=-1, bitorder="little")[:, :bits].ravel()
+
+    return split
+
+
+def _bit_joiner(dtype: np.dtype[Any], bits: int) -> Any:
+    """Elements of `bits` bits each from flat bits, lowest first."""
+    width = 8 * dtype.itemsize
+
+    def join(flat: Array) -> Array:
+        padded = np.zeros((flat.size // bits, width), np.uint8)
+        padded[:, :bits] = flat.reshape(-1, bits)
+        return np.packbits(padded, axis=-1, bitorder="little").view(dtype).ravel()
+
+    return join
+
+
+# --- reduce_precision ------------------------------------------------------------------------------------------------
+
+#: (exponent bits, mantissa bits) of the floats whose bits reduce_precision works on.
+_FORMATS = {
+    "bf16": (8, 7),
+    "f16": (5, 10),
+    "f32": (8, 23),
+    "f64": (11, 52),
+    "f8E5M2": (5, 2),
+    "f8E4M3": (4, 3),
+    "f8E3M4": (3, 4),
+}
+
+
+@kernel("stablehlo.reduce_precision")
+def reduce_precision(op: Op, context: Context) -> Kernel:
+    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow to infinity and underflow to zero."""
+    element = element_of(op.operands[0])
+    call = precision_reduction(element, op["exponent_bits"], op["mantissa_bits"])
+    if call is None:
+        return Kernel(keep, accepts_out=True, aliases=(0,), pointwise=True)
+    return pointwise(op, call)
+
+
+def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bits: int) -> Call | None:
+    """`call(x, out=None)`; None when every value of `element` already fits."""
+    if element.name not in _FORMATS:
+        return _through_f32(element, exponent_bits, mantissa_bits)
+    own_exponent, own_mantissa = _FORMATS[element.name]
+    spare = own_mantissa - mantissa_bits
+    if spare <= 0 and exponent_bits >= own_exponent:
+        return None
+    bits = bits_dtype(element.dtype)
+    word = bits.type
+    sign_mask = word(1 << (own_exponent + own_mantissa))
+    infinity = word(((1 << own_exponent) - 1) << own_mantissa)
+    bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (min(exponent_bits, own_exponent) - 1)) - 1
+    largest, smallest = word((bias + kept_bias) << own_mantissa), word(max(0, bias - kept_bias) << own_mantissa)
+    nan = np.array(np.nan).astype(element.dtype) if mantissa_bits > 0 else np.array(np.inf).astype(element.dtype)
+
+    def call(x: Any, out: Array | None = None) -> Any:
+        raw = x.view(bits)
+        if spare > 0:
+            last = word(1 << spare)
+            odd = (raw >> word(spare)) & word(1)
+            raw = (raw + (odd + word((1 << (spare - 1)) - 1))) & ~word(last - word(1))
+        if exponent_bits < own_exponent:
+            exponent, zero = raw & infinity, raw & sign_mask
+            raw = np.where(exponent > largest, zero | infinity, raw)
+            raw = np.where(exponent <= smallest, zero, raw)
+        result = np.where(x != x, nan, raw.view(element.dtype))
+        return keep(result, out)
+
+    return call
+
+
+def _through_f32(element: t.ElementType, exponent_bits: int, mantissa_bits: int) -> Call | None:
+    inner = precision_reduction(t.F32, exponent_bits, mantissa_bits)
+    if inner is None:
+        return None
+    up, dtype = widen(element), element.dtype
+    return lambda x, out=None: write(inner(up(x)), dtype, out)

@@ -1,0 +1,234 @@
+"""Custom calls: targets that are built in, and those that a user registers.
+
+Source: StableHLO specification, "custom_call", whose meaning is its target's own. A target that nobody knows is
+refused when the program is compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd import attributes as a
+from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
+from spmd.dialects.core import OPS
+from spmd.dialects.making import make_op
+from spmd.errors import CompileError, Diagnostic, ExecutionError
+from spmd.ir import Op
+from spmd.types import TensorType
+
+#: Makers by target name.
+TARGETS: dict[str, Maker] = {}
+
+
+def target(*names: str) -> Callable[[Maker], Maker]:
+    """Decorator: files the maker of a built-in target under its names."""
+
+    def add(maker: Maker) -> Maker:
+        TARGETS.update(dict.fromkeys(names, maker))
+        return maker
+
+    return add
+
+
+def register_custom_call(name: str, function: Callable[..., Any]) -> None:
+    """Makes `stablehlo.custom_call @name` run `function(*arrays, attributes=...)` in programs compiled from now on.
+
+    The function gets one array an operand (read-only by agreement: it must not write into them) and a dictionary
+    `attributes`: the call's attributes as plain Python values by name (strings, numbers, tuples, arrays, dictionaries),
+    among them `backend_config` (a string, or a dictionary for a typed call) and `result_types`, the tensor types of the
+    results. It returns one array for one result, a tuple for several, None or () for none. What it returns must have
+    the declared shapes and dtypes; ExecutionError at the call otherwise. Registering a name again replaces it.
+    """
+
+    def maker(op: Op, context: Context) -> Kernel:
+        attributes = call_attributes(op)
+        attributes["result_types"] = tuple(op.result_types)
+
+        def call(*arrays: Any) -> Any:
+            return _checked(op, function(*arrays, attributes=attributes))
+
+        return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
+
+    TARGETS[name] = maker
+
+
+@kernel("stablehlo.custom_call")
+def custom_call(op: Op, context: Context) -> Kernel:
+    name = op["call_target_name"]
+    maker = TARGETS.get(name)
+    if maker is None and name.startswith("mhlo."):
+        maker = _as_op(name)
+    if maker is None:
+        message = f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
+        raise CompileError(Diagnostic(op.location, message, op.name))
+    indices = call_attributes(op).get("indices_of_shape_operands")
+    if indices is not None:
+        return _of_shapes(op, context, maker, [int(index) for index in indices])
+    return _made(maker, op, context)
+
+
+def _made(maker: Maker, op: Op, context: Context) -> Kernel:
+    made = maker(op, context)
+    return made if isinstance(made, Kernel) else Kernel(made)
+
+
+def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Kernel:
+    """A call whose operands at `indices` are its results' shapes: exports with symbolic shapes write these.
+
+    Its target gets the other operands, and one kernel is made for each combination of shapes. Source: JAX's
+    mlir.custom_call, `result_shapes`.
+    """
+    if len(indices) != len(op.results) or not all(0 <= index < len(op.operands) for index in indices):
+        message = f"indices_of_shape_operands = {indices} for {len(op.results)} results, {len(op.operands)} operands"
+        raise CompileError(Diagnostic(op.location, message, op.name))
+    others = [index for index in range(len(op.operands)) if index not in indices]
+    kept: dict[tuple[tuple[int, ...], ...], Kernel] = {}
+
+    def call(process: Any, *arrays: Any) -> Any:
+        shapes = tuple(tuple(arrays[index].tolist()) for index in indices)
+        if shapes not in kept:
+            types = [value.tensor.with_shape(shape) for value, shape in zip(op.results, shapes, strict=True)]
+            kept[shapes] = _made(maker, op.clone([op.operands[index] for index in others], types), context)
+        made, given = kept[shapes], [arrays[index] for index in others]
+        return made.call(process, *given) if made.needs_process else made.call(*given)
+
+    return Kernel(call, needs_process=True, aliases=tuple(others), owned=False)
+
+
+def _checked(op: Op, results: Any) -> Any:
+    """What a registered function returned, known to be what the call declares."""
+    given = () if results is None else results if isinstance(results, tuple) else (results,)
+    if len(given) != len(op.results):
+        message = f"target {op['call_target_name']!r} returned {len(given)} values where {len(op.results)} are declared"
+        raise ExecutionError(Diagnostic(op.location, message, op.name))
+    arrays = []
+    for index, (value, declared) in enumerate(zip(given, op.results, strict=True)):
+        type = declared.type
+        if not isinstance(type, TensorType):
+            arrays.append(value)
+            continue
+        array = np.asarray(value)
+        fits = len(array.shape) == type.rank and all(
+            wanted in (None, size) for wanted, size in zip(type.shape, array.shape, strict=True)
+        )
+        if array.dtype != type.dtype or not fits:
+            message = (
+                f"target {op['call_target_name']!r} returned {array.dtype} of shape {array.shape} as result {index}, "
+                f"declared {type}"
+            )
+            raise ExecutionError(Diagnostic(op.location, message, op.name))
+        arrays.append(array)
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)
+
+
+# --- attributes as plain Python --------------------------------------------------------------------------------------
+
+
+def call_attributes(op: Op) -> dict[str, Any]:
+    """All attributes of a custom call as plain Python values by name.
+
+    `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
+    """
+    plain = {name: plain_value(value) for name, value in op.attributes.items()}
+    plain.update((name, plain_value(value)) for name, value in op.discardable.items())
+    typed = plain.pop("mhlo.backend_config", None)
+    if typed is not None:
+        plain["backend_config"] = typed
+    return plain
+
+
+def plain_value(value: Any) -> Any:
+    """An attribute as the Python value nearest to it."""
+    match value:
+        case a.UnitAttr():
+            return True
+        case a.BoolAttr() | a.IntegerAttr() | a.FloatAttr() | a.StringAttr() | a.EnumAttr():
+            return value.value
+        case a.TypeAttr():
+            return value.type
+        case a.SymbolRefAttr():
+            return "::".join(value.path)
+        case a.DenseAttr():
+            return value.array
+        case a.DenseArrayAttr():
+            return value.values
+        case a.ArrayAttr():
+            return tuple(plain_value(element) for element in value.elements)
+        case a.DictAttr():
+            return {name: plain_value(entry) for name, entry in value.entries.items()}
+        case a.OpaqueAttr():
+            return value.text
+        case tuple():
+            return tuple(plain_value(entry) for entry in value)
+    return value
+
+
+# --- built-in targets ------------------------------------------------------------------------------------------------
+
+
+@target(
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "xla.sdy.FuncResultSharding",
+    "xla.sdy.LocalToGlobalShape",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.PropagationBarrier",
+    "LayoutConstraint",
+    "MoveToHost",
+    "MoveToDevice",
+    "annotate_device_placement",
+    "AssumeGatherIndicesInBound",
+    "AssumeReplicated",
+    "Pin",
+    "Unpin",
+    "OptimizationBarrier",
+)
+def same(op: Op, context: Context) -> Kernel:
+    """Hints on placement: the value goes through as it is."""
+    for operand, result in zip(op.operands, op.results, strict=True):
+        given, wanted = operand.type, result.type
+        if isinstance(given, TensorType) and isinstance(wanted, TensorType) and given.shape != wanted.shape:
+            message = f"{op['call_target_name']} changes {given} to {wanted}: the program has to be partitioned first"
+            raise CompileError(Diagnostic(op.location, message, op.name))
+    call: Callable[..., Any] = (lambda value: value) if len(op.operands) == 1 else (lambda *values: values)
+    return Kernel(call, aliases=tuple(range(len(op.operands))))
+
+
+@target("CreateBuffer", "AllocateBuffer")
+def create_buffer(op: Op, context: Context) -> Kernel:
+    """A buffer whose contents nobody may count on: zeros."""
+    type: Any = op.result.type
+    shape, dtype = type.shape, (type.dtype if isinstance(type, TensorType) else type.element_type.dtype)
+    return Kernel(lambda *_: np.zeros(shape, dtype))
+
+
+#: Ops that older frontends called by another name.
+_RENAMED = {"mhlo.topk": "top_k"}
+
+
+def _as_op(name: str) -> Maker | None:
+    """The op that older frontends wrote as a call `mhlo.<op>`: in CHLO, or in StableHLO."""
+    short = _RENAMED.get(name, name.removeprefix("mhlo."))
+    for full in (f"chlo.{short}", f"stablehlo.{short}"):
+        if full in KERNELS and full in OPS:
+            return lambda op, context: make_kernel(_renamed(op, full), context)
+    return None
+
+
+def _renamed(op: Op, full: str) -> Op:
+    """The call as op `full`, whose attributes stand in the call's `mhlo.attributes`."""
+    entries = op.discardable.get("mhlo.attributes")
+    attributes: dict[str, Any] = {}
+    for name, attribute in entries.entries.items() if isinstance(entries, a.DictAttr) else ():
+        declared = OPS[full].attribute_table.get(name)
+        if declared is None:
+            continue
+        try:
+            attributes[name] = declared.kind.decode(attribute)
+        except ValueError as error:
+            raise CompileError(Diagnostic(op.location, f"attribute {name}: {error}", op.name)) from error
+    return make_op(full, op.operands, op.result_types, attributes, location=op.location)

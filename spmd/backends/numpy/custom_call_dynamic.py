@@ -1,0 +1,110 @@
+"""Custom calls of programs exported with symbolic shapes: assertions on sizes, and ops whose parameters are values.
+
+Source: JAX's export with shape polymorphism, StableHLO's experimental dynamic ops (which it writes as calls).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, make_kernel
+from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.sort import first_in_order
+from spmd.dialects.making import make_op
+from spmd.errors import Diagnostic, ExecutionError
+from spmd.ir import Op, Region, copy_block
+from spmd.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+@target("shape_assertion")
+def shape_assertion(op: Op, context: Context) -> Kernel:
+    """Fails with `error_message`, in which {0}, {1}, ... stand for the operands after the asserted one."""
+    message = str(call_attributes(op).get("error_message", "a shape assertion does not hold"))
+
+    def call(holds: Any, *values: Any) -> tuple[()]:
+        if not holds:
+            text = message
+            for index, value in enumerate(values):
+                text = text.replace(f"{{{index}}}", str(int(value)))
+            raise ExecutionError(Diagnostic(op.location, text, op.name))
+        return ()
+
+    return Kernel(call)
+
+
+@target("stablehlo.dynamic_reduce_window")
+def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
+    """reduce_window, its five parameters the last operands: dimensions, strides, both dilations, padding."""
+    count = len(op.results)
+    body = context.lookup(op["called_computations"][0], op).body
+    names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+
+    def made(*parameters: Any) -> Callable[..., Any]:
+        attributes: dict[str, Any] = {
+            name: tuple(np.asarray(value).tolist()) for name, value in zip(names, parameters, strict=False)
+        }
+        attributes["padding"] = np.asarray(parameters[4], np.int64)
+        regions = [Region([copy_block(body, {})])]
+        operands = op.operands[: 2 * count]
+        static = make_op(
+            "stablehlo.reduce_window", operands, op.result_types, attributes, regions, location=op.location
+        )
+        return make_kernel(static, context).call
+
+    return _by_parameters(made, 2 * count, aliases=tuple(range(2 * count)))
+
+
+@target("stablehlo.dynamic_top_k")
+def dynamic_top_k(op: Op, context: Context) -> Kernel:
+    """chlo.top_k, its k the second operand."""
+
+    def made(k: Any) -> Callable[..., Any]:
+        types = [
+            value.tensor.with_shape((*op.operands[0].tensor.shape[:-1], int(k)))
+            for value in op.results
+            if isinstance(value.type, TensorType)
+        ]
+        static = make_op("chlo.top_k", op.operands[:1], types, {"k": int(k)}, location=op.location)
+        return make_kernel(static, context).call
+
+    return _by_parameters(made, 1)
+
+
+@target("stablehlo.dynamic_approx_top_k")
+def dynamic_approx_top_k(op: Op, context: Context) -> Kernel:
+    """ApproxTopK, its k the operand after the initial values."""
+    return _by_parameters(lambda k: first_in_order(op, context, int(k)), 2 * len(op.results))
+
+
+@target("stablehlo.dynamic_rng_bit_generator")
+def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
+    """rng_bit_generator, the shape of its output the second operand."""
+    algorithm = call_attributes(op)["rng_algorithm"]
+
+    def made(shape: Any) -> Callable[..., Any]:
+        state, output = (value.tensor for value in op.results)
+        types = [state, output.with_shape(tuple(shape.tolist()))]
+        attributes = {"rng_algorithm": algorithm}
+        static = make_op("stablehlo.rng_bit_generator", op.operands[:1], types, attributes, location=op.location)
+        return make_kernel(static, context).call
+
+    return _by_parameters(made, 1)
+
+
+def _by_parameters(made: Callable[..., Callable[..., Any]], count: int, aliases: tuple[int, ...] = ()) -> Kernel:
+    """A kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
+    kept: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    def call(*arrays: Any) -> Any:
+        parameters = arrays[count:]
+        key = tuple(np.asarray(value).tobytes() for value in parameters)
+        if key not in kept:
+            kept[key] = made(*parameters)
+        return kept[key](*arrays[:count])
+
+    return Kernel(call, aliases=aliases)

@@ -1,0 +1,276 @@
+"""LAPACK by the custom calls that JAX lowers `jnp.linalg` to on CPU (`lapack_<routine>_ffi`), through SciPy.
+
+The calls' options are letters given by their codes. Batches go matrix by matrix, or, of many small ones, together.
+`info` is LAPACK's own; pivots count from 1 as LAPACK's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel
+from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.late import Late
+from spmd.backends.numpy.linear_algebra import solve_triangular
+from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_of_many
+from spmd.ir import Op
+
+Array = np.ndarray[Any, Any]
+lapack = Late("scipy.linalg.lapack")
+#: The options of a call: letters and numbers by name.
+Options = dict[str, Any]
+#: One matrix (and what goes with it) -> one array a result.
+Routine = Callable[..., tuple[Any, ...]]
+#: Matrices (count, m, n) -> one array a result; None when they have to go one by one.
+ManyRoutine = Callable[[Array], tuple[Array, ...] | None]
+
+#: info for a matrix that is not handed to LAPACK.
+_NOT_FINITE = -4
+_PREFIXES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
+
+
+def _options(op: Op) -> Options:
+    """Option letters, which are given as the codes of characters; booleans and other numbers stay."""
+    config = call_attributes(op).get("backend_config")
+    given = config if isinstance(config, dict) else {}
+    numbers = ("low", "high")
+    return {
+        name: value if isinstance(value, bool) or name in numbers else chr(int(value)) for name, value in given.items()
+    }
+
+
+def routine(
+    name: str, *, prefixes: str = "sdcz", core: int = 2, many: Callable[[Options], ManyRoutine] | None = None
+) -> Callable[[Callable[[str, Options], Routine]], Any]:
+    """Decorator: files `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix.
+
+    `core` is the rank of the first operand without batch dimensions; `many(options)` serves many small matrices.
+    """
+
+    def add(make: Callable[[str, Options], Routine]) -> Callable[[str, Options], Routine]:
+        for prefix in prefixes:
+
+            def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
+                options = _options(op)
+                return _batched(op, make(prefix, options), core, many(options) if many else None)
+
+            target(f"lapack_{prefix}{name}_ffi")(maker)
+        return make
+
+    return add
+
+
+def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -> Kernel:
+    shape = op.operands[0].tensor.static_shape
+    batch = shape[: len(shape) - core]
+    results = [(value.tensor.static_shape, value.tensor.dtype) for value in op.results]
+    empty = any(0 in value.tensor.static_shape for value in op.operands)
+
+    def call(*arrays: Array) -> Any:
+        if many is not None and not empty and prod(batch) >= MANY:
+            together = many(arrays[0].reshape(-1, *shape[-core:]))
+            if together is not None:
+                return tuple(value.reshape(size) for value, (size, _) in zip(together, results, strict=True))
+        made = [np.zeros(*result) for result in results]
+        for index in () if empty else np.ndindex(*batch):
+            for result, value in zip(made, run(*(array[index] for array in arrays)), strict=True):
+                if value is not None:
+                    result[index] = value
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return Kernel(call)
+
+
+def _function(prefix: str, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(lapack, prefix + name)
+    return function
+
+
+def _work(*sizes: int) -> int:
+    """A workspace that lets LAPACK work in blocks."""
+    return max(1, 64 * max(sizes))
+
+
+# --- factorizations --------------------------------------------------------------------------------------------------
+
+
+@routine("getrf", many=lambda options: lu_of_many)
+def getrf(prefix: str, options: Options) -> Routine:
+    factor = _function(prefix, "getrf")
+
+    def run(a: Array) -> tuple[Any, ...]:
+        lu, pivots, info = factor(a)
+        return lu, pivots + 1, info
+
+    return run
+
+
+@routine("potrf", many=lambda options: lambda a: cholesky_of_many(a, options["uplo"] == "L"))
+def potrf(prefix: str, options: Options) -> Routine:
+    factor, lower = _function(prefix, "potrf"), options["uplo"] == "L"
+    return lambda a: factor(a, lower=lower, clean=False)
+
+
+@routine("geqrf")
+def geqrf(prefix: str, options: Options) -> Routine:
+    factor = _function(prefix, "geqrf")
+    return lambda a: factor(a, lwork=_work(*a.shape))[:2]
+
+
+@routine("geqp3")
+def geqp3(prefix: str, options: Options) -> Routine:
+    factor = _function(prefix, "geqp3")
+    return lambda a, pivots: factor(a)[:3]
+
+
+def _generated(prefix: str, options: Options) -> Routine:
+    generate = _function(prefix, "orgqr" if prefix in "sd" else "ungqr")
+    return lambda a, tau: (generate(a, tau, lwork=_work(*a.shape))[0],)
+
+
+def _multiplied(prefix: str, options: Options) -> Routine:
+    multiply = _function(prefix, "ormqr" if prefix in "sd" else "unmqr")
+    side = "L" if options["left"] else "R"
+    transpose = ("T" if prefix in "sd" else "C") if options["transpose"] else "N"
+    return lambda a, tau, c: (multiply(side, transpose, a, tau, c, lwork=_work(*c.shape))[0],)
+
+
+routine("orgqr", prefixes="sd")(_generated)
+routine("ungqr", prefixes="cz")(_generated)
+routine("ormqr", prefixes="sd")(_multiplied)
+routine("unmqr", prefixes="cz")(_multiplied)
+
+
+@routine("gehrd")
+def gehrd(prefix: str, options: Options) -> Routine:
+    reduce, low, high = _function(prefix, "gehrd"), options["low"] - 1, options["high"] - 1
+    return lambda a: reduce(a, lo=low, hi=high, lwork=_work(*a.shape))
+
+
+def _tridiagonal(prefix: str, options: Options) -> Routine:
+    reduce = _function(prefix, "sytrd" if prefix in "sd" else "hetrd")
+    lower = options["uplo"] == "L"
+    return lambda a: reduce(a, lower=lower, lwork=_work(*a.shape))
+
+
+routine("sytrd", prefixes="sd")(_tridiagonal)
+routine("hetrd", prefixes="cz")(_tridiagonal)
+
+
+# --- eigenvalues and singular values ---------------------------------------------------------------------------------
+
+
+def _singular(name: str) -> Callable[[str, Options], Routine]:
+    def make(prefix: str, options: Options) -> Routine:
+        decompose, mode = _function(prefix, name), options["mode"]
+
+        def run(a: Array) -> tuple[Any, ...]:
+            u, s, vt, info = decompose(a, compute_uv=mode != "N", full_matrices=mode == "A")
+            return (a, s, u, vt, info) if mode != "N" else (a, s, None, None, info)
+
+        return run
+
+    return make
+
+
+routine("gesdd")(_singular("gesdd"))
+routine("gesvd")(_singular("gesvd"))
+
+
+def _symmetric(prefix: str, options: Options) -> Routine:
+    decompose = _function(prefix, "syevd" if prefix in "sd" else "heevd")
+    vectors, lower = options["mode"] == "V", options["uplo"] == "L"
+
+    def run(a: Array) -> tuple[Any, ...]:
+        values, basis, info = decompose(a, compute_v=vectors, lower=lower)
+        return basis, values, info
+
+    return run
+
+
+routine("syevd", prefixes="sd")(_symmetric)
+routine("heevd", prefixes="cz")(_symmetric)
+
+
+@routine("geev")
+def geev(prefix: str, options: Options) -> Routine:
+    decompose = _function(prefix, "geev")
+    left, right = options["compute_left"] == "V", options["compute_right"] == "V"
+
+    def run(a: Array) -> tuple[Any, ...]:
+        if not np.isfinite(a).all():  # LAPACK complains of these on the terminal
+            return (*(None,) * (3 if prefix in "cz" else 4), _NOT_FINITE)
+        if prefix in "cz":
+            values, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
+            return values, vl if left else None, vr if right else None, info
+        real, imaginary, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
+        vectors = [_from_pairs(v, imaginary) if wanted else None for v, wanted in ((vl, left), (vr, right))]
+        return real, imaginary, *vectors, info
+
+    return run
+
+
+def _from_pairs(packed: Array, imaginary: Array) -> Array:
+    """Complex eigenvectors of a real matrix: those of a conjugate pair lie side by side as real and imaginary part."""
+    vectors = packed.astype(np.result_type(packed, np.complex64))
+    first = np.flatnonzero(imaginary > 0)
+    vectors[:, first] = packed[:, first] + 1j * packed[:, first + 1]
+    vectors[:, first + 1] = vectors[:, first].conj()
+    return vectors
+
+
+@routine("gees")
+def gees(prefix: str, options: Options) -> Routine:
+    decompose, vectors = _function(prefix, "gees"), options["mode"] == "V"
+
+    def run(a: Array) -> tuple[Any, ...]:
+        t, selected, *values, basis, _, info = decompose(lambda *_: None, a, compute_v=vectors)
+        return t, basis if vectors else None, *values, selected, info
+
+    return run
+
+
+# --- systems ---------------------------------------------------------------------------------------------------------
+
+
+@target(*(f"lapack_{prefix}trsm_ffi" for prefix in _PREFIXES))
+def trsm(op: Op, context: Context) -> Kernel:
+    options = _options(op)
+    transpose = {"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}[options["trans_x"]]
+    left, lower, unit = options["side"] == "L", options["uplo"] == "L", options["diag"] == "U"
+    return Kernel(lambda a, b: solve_triangular(a, b, left=left, lower=lower, unit=unit, transpose=transpose))
+
+
+@routine("gtsv", core=1)
+def gtsv(prefix: str, options: Options) -> Routine:
+    """Tridiagonal systems; the first entry of the lower diagonal and the last of the upper one are not used."""
+    solve = _function(prefix, "gtsv")
+
+    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Any, ...]:
+        x, info = solve(below[1:], diagonal, above[:-1], b)[-2:]
+        return below, diagonal, above, x, info
+
+    return run
+
+
+@target("tridiagonal_solve_perturbed_ffi")
+def perturbed(op: Op, context: Context) -> Kernel:
+    """Tridiagonal systems that may be singular: tiny pivots of the LU decomposition become eps * max |U|.
+
+    Source: jax.lax.linalg.tridiagonal_solve, `perturb_singular`.
+    """
+    prefix = next(letter for letter, dtype in _PREFIXES.items() if dtype == op.operands[0].tensor.dtype)
+    factor, solve = _function(prefix, "gttrf"), _function(prefix, "gttrs")
+
+    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Any, ...]:
+        lower, pivots, *upper, swaps, _ = factor(below[1:], diagonal, above[:-1])
+        least = np.finfo(diagonal.dtype).eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper))
+        tiny = np.abs(pivots) < least
+        pivots[tiny] = np.where(pivots[tiny].real < 0, -least, least)
+        return (solve(lower, pivots, *upper, swaps, b)[0],)
+
+    return _batched(op, run, 1)

@@ -1,0 +1,274 @@
+"""Ops that move elements and compute nothing: StableHLO specification, the section of each op.
+
+What can be a view of the operand is one, and its kernel says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DenseAttr
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.errors import CompileError, Diagnostic, ExecutionError
+from spmd.ir import Op
+from spmd.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+
+def view(call: Callable[..., Any]) -> Kernel:
+    """The kernel of an op whose result may share memory with its first operand."""
+    return Kernel(call, aliases=(0,))
+
+
+def constant_kernel(array: Array) -> Kernel:
+    """The kernel of an op whose result is known; nobody may write into it."""
+    array = array.view()
+    array.flags.writeable = False
+    return Kernel(lambda *_: array, owned=False)
+
+
+@kernel("stablehlo.constant")
+def constant(op: Op, context: Context) -> Kernel:
+    value = op["value"]
+    if not isinstance(value, DenseAttr):
+        raise CompileError(Diagnostic(op.location, "the constant's data is missing from the file", op.name))
+    return constant_kernel(value.array)
+
+
+@kernel("stablehlo.iota")
+def iota(op: Op, context: Context) -> Kernel:
+    return constant_kernel(iota_array(op.result.tensor, op["iota_dimension"]))
+
+
+def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = None) -> Array:
+    """Each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
+    shape = type.static_shape if shape is None else tuple(shape)
+    steps = np.arange(shape[dimension], dtype=np.int64)
+    if type.dtype.itemsize == 1 and type.dtype.kind not in "iub":  # ml_dtypes: small integers wrap from int8
+        steps = steps.astype(np.int8) if np.dtype(type.dtype).name.startswith(("int", "uint")) else steps
+    column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
+    return np.broadcast_to(column, shape)
+
+
+@kernel("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(op: Op, context: Context) -> Kernel:
+    shape = op.result.tensor.static_shape
+    return view(broadcaster(op.operands[0].tensor.static_shape, op["broadcast_dimensions"], shape))
+
+
+def broadcaster(source: tuple[int, ...], dimensions: Sequence[int], shape: tuple[int, ...]) -> Callable[[Array], Array]:
+    """Function that views an array of shape `source` in `shape`, its dimension i becoming `dimensions[i]`."""
+    order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+    permutation = None if order == list(range(len(order))) else order
+    spread = [1] * len(shape)
+    for index, dimension in enumerate(dimensions):
+        spread[dimension] = source[index]
+    full, broadcast_to = tuple(spread), np.broadcast_to
+    if permutation is not None:
+        return lambda operand: broadcast_to(operand.transpose(permutation).reshape(full), shape)
+    if not source and full == shape:
+        return lambda operand: operand[(None,) * len(shape)]
+    if full == shape:
+        return lambda operand: operand.reshape(shape)
+    if full == source or full == (1,) * (len(shape) - len(source)) + source:
+        return lambda operand: broadcast_to(operand, shape)
+    index_none = tuple(slice(None) if axis in set(dimensions) else None for axis in range(len(shape)))
+    return lambda operand: broadcast_to(operand[index_none], shape)
+
+
+@kernel("stablehlo.broadcast")
+def broadcast(op: Op, context: Context) -> Kernel:
+    shape, broadcast_to = op.result.tensor.static_shape, np.broadcast_to
+    return view(lambda operand: broadcast_to(operand, shape))
+
+
+@kernel("stablehlo.reshape")
+def reshape(op: Op, context: Context) -> Kernel:
+    shape = op.result.tensor.static_shape
+    if not shape:
+        only = (0,) * op.operands[0].tensor.rank
+        return Kernel(lambda operand: operand[only])  # a scalar, and no view
+    return view(lambda operand: operand.reshape(shape))
+
+
+@kernel("stablehlo.transpose")
+def transpose(op: Op, context: Context) -> Kernel:
+    permutation = op["permutation"]
+    return view(lambda operand: operand.transpose(permutation))
+
+
+@kernel("stablehlo.slice")
+def slice_(op: Op, context: Context) -> Kernel:
+    bounds = zip(op["start_indices"], op["limit_indices"], op["strides"], strict=True)
+    index = tuple(slice(*bound) for bound in bounds)
+    return view(lambda operand: operand[index])
+
+
+@kernel("stablehlo.reverse")
+def reverse(op: Op, context: Context) -> Kernel:
+    rank, flipped = op.operands[0].tensor.rank, set(op["dimensions"])
+    index = tuple(slice(None, None, -1 if axis in flipped else 1) for axis in range(rank))
+    return view(lambda operand: operand[index])
+
+
+@kernel("stablehlo.concatenate")
+def concatenate(op: Op, context: Context) -> Kernel:
+    dimension, join = op["dimension"], np.concatenate
+    if len(op.operands) == 1:
+        return view(lambda operand: operand)
+    return Kernel(lambda *operands, out=None: join(operands, dimension, out=out), accepts_out=True)
+
+
+# --- pad -------------------------------------------------------------------------------------------------------------
+
+
+@kernel("stablehlo.pad")
+def pad(op: Op, context: Context) -> Kernel:
+    low, high, interior = op["edge_padding_low"], op["edge_padding_high"], op["interior_padding"]
+    if not any(low) and not any(high) and not any(interior):
+        return view(lambda operand, value: operand)
+    return padder(op.operands[0].tensor.static_shape, low, high, interior)
+
+
+def padder(shape: tuple[int, ...], low: Sequence[int], high: Sequence[int], interior: Sequence[int]) -> Kernel:
+    """A kernel on (operand, padding value): specification, "pad"; negative low and high take elements away."""
+    sources, targets, padded = [], [], []
+    for axes in zip(shape, low, high, interior, strict=True):
+        source, target, size = _pad_axis(*axes)
+        sources.append(source)
+        targets.append(target)
+        padded.append(size)
+    source_index, target_index, result_shape = tuple(sources), tuple(targets), tuple(padded)
+    empty, copyto = np.empty, np.copyto
+
+    def call(operand: Array, value: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = empty(result_shape, operand.dtype)
+        copyto(out, value)
+        out[target_index] = operand[source_index]
+        return out
+
+    return Kernel(call, accepts_out=True)
+
+
+def _pad_axis(size: int, low: int, high: int, interior: int) -> tuple[slice, slice, int]:
+    """(which elements of the operand stay, where they go, the result's size) along one axis."""
+    step = interior + 1
+    dilated = (size - 1) * step + 1 if size else 0
+    result = max(0, low + dilated + high)
+    first = max(0, -(low // step))  # the first element whose place low + index * step is not before the start
+    last = min(size - 1, (result - 1 - low) // step)  # and the last one whose place is not past the end
+    if last < first:
+        return slice(0, 0), slice(0, 0), result
+    start = low + first * step
+    return slice(first, last + 1), slice(start, start + (last - first) * step + 1, step), result
+
+
+# --- slices at places known when they run ----------------------------------------------------------------------------
+
+
+def clamped_index(limits: Sequence[int], sizes: Sequence[int]) -> Callable[..., tuple[slice, ...]]:
+    """Function of start indices: the slices of `sizes`, each start clamped into [0, its limit]."""
+    whole = [slice(0, size) for size in sizes]
+    moving = [(axis, limit, sizes[axis]) for axis, limit in enumerate(limits) if limit]
+
+    def several(*starts: Array) -> tuple[slice, ...]:
+        index = whole[:]
+        for axis, limit, size in moving:
+            first = min(max(int(starts[axis]), 0), limit)
+            index[axis] = slice(first, first + size)
+        return tuple(index)
+
+    if len(moving) != 1:
+        return several
+    ((only, most, length),) = moving
+    before = tuple(whole[:only])  # what comes behind is taken whole without saying so
+
+    def single(*starts: Array) -> tuple[slice, ...]:
+        first = min(max(int(starts[only]), 0), most)
+        return (*before, slice(first, first + length))
+
+    return single
+
+
+def _limits(shape: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    return [dimension - size for dimension, size in zip(shape, sizes, strict=True)]
+
+
+@kernel("stablehlo.dynamic_slice")
+def dynamic_slice(op: Op, context: Context) -> Kernel:
+    sizes = op["slice_sizes"]
+    if not sizes:
+        return view(lambda operand: operand)
+    index = clamped_index(_limits(op.operands[0].tensor.static_shape, sizes), sizes)
+    return view(lambda operand, *starts: operand[index(*starts)])
+
+
+@kernel("stablehlo.dynamic_update_slice")
+def dynamic_update_slice(op: Op, context: Context) -> Kernel:
+    sizes = op.operands[1].tensor.static_shape
+    if not sizes:
+        return Kernel(lambda operand, update: update, aliases=(1,))
+    index = clamped_index(_limits(op.operands[0].tensor.static_shape, sizes), sizes)
+    copyto = np.copyto
+
+    def call(operand: Array, update: Array, *starts: Array, out: Array | None = None) -> Array:
+        if out is None:
+            out = operand.copy()
+        elif out is not operand:
+            copyto(out, operand)
+        out[index(*starts)] = update
+        return out
+
+    return Kernel(call, accepts_out=True, reuses=(0,))
+
+
+# --- dimension sizes and the rest ------------------------------------------------------------------------------------
+
+
+@kernel("stablehlo.get_dimension_size")
+def get_dimension_size(op: Op, context: Context) -> Kernel:
+    dimension, dtype = op["dimension"], op.result.tensor.dtype
+    return Kernel(lambda operand: np.asarray(operand.shape[dimension], dtype))
+
+
+@kernel("stablehlo.set_dimension_size")
+def set_dimension_size(op: Op, context: Context) -> Kernel:
+    dimension, location = op["dimension"], op.location
+
+    def call(operand: Array, size: Array) -> Array:
+        wanted, held = int(size), operand.shape[dimension]
+        if not 0 <= wanted <= held:
+            message = f"size {wanted} of dimension {dimension} is not within the operand's {held}"
+            raise ExecutionError(Diagnostic(location, message, op.name))
+        kept: Array = operand[(slice(None),) * dimension + (slice(0, wanted),)]
+        return kept
+
+    return view(call)
+
+
+@kernel("stablehlo.torch_index_select")
+def torch_index_select(op: Op, context: Context) -> Kernel:
+    """result[..., index..., ...] along `dim`; the first `batch_dims` dimensions go together."""
+    dim, batch = op["dim"], op["batch_dims"]
+    shape, index_shape = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
+    result = op.result.tensor.static_shape
+    limit = max(shape[dim] - 1, 0)
+    if not batch:
+        return Kernel(lambda operand, index: operand.take(index, axis=dim, mode="clip"))
+    grids = list(np.ogrid[tuple(slice(size) for size in result)])
+    lead = grids[:dim]
+    trail = grids[dim + len(index_shape) - batch :]
+    ones = (1,) * (dim - batch)
+    wide = (*index_shape[:batch], *ones, *index_shape[batch:], *(1,) * (len(shape) - dim - 1))
+
+    def call(operand: Array, index: Array) -> Array:
+        places = np.clip(index, 0, limit).reshape(wide)
+        selected: Array = operand[(*lead, places, *trail)]
+        return selected
+
+    return Kernel(call)

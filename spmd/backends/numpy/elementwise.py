@@ -1,0 +1,369 @@
+"""Kernels of the elementwise ops: which function each op is, on which element types.
+
+The tables below are the whole story: an op's name, and the function for each kind of element type. How a function of
+f32 and f64 serves the narrower types is spmd.backends.numpy.pointwise's matter. Source: StableHLO specification, "Ops".
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.backends.numpy import elementwise_complex as on_complex
+from spmd.backends.numpy import elementwise_float as on_float
+from spmd.backends.numpy import elementwise_integer as on_integer
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import (
+    Array,
+    Call,
+    constant_of,
+    element_of,
+    is_narrow_float,
+    is_sign_and_magnitude,
+    is_sub_byte,
+    keep,
+    larger,
+    look_up,
+    never_zero,
+    pointwise,
+    real_binary,
+    real_unary,
+    smaller,
+    tabulated,
+    unsupported,
+    widened,
+    widened_complex,
+)
+from spmd.backends.numpy.scalars import extremum_on_scalars
+from spmd.backends.numpy.special import by_width, log_single, rounded
+from spmd.ir import Op, Value
+
+
+@dataclass(frozen=True)
+class Function:
+    """An elementwise function by kind of element type; None where the op does not admit the kind.
+
+    real           floats, taking f32 and f64
+    native_half    NumPy's own f16 loop of `real` rounds once
+    complex        complex128; complex64 in complex128, rounded once
+    complex64      NumPy's own complex64 loop where it is exact enough
+    widened_complex64  what serves complex64 values held in complex128 better than `complex`
+    signed, unsigned, boolean   integers of 8 to 64 bits, and i1
+    """
+
+    real: Call | None = None
+    complex: Call | None = None
+    signed: Call | None = None
+    unsigned: Call | None = None
+    boolean: Call | None = None
+    complex64: Call | None = None
+    widened_complex64: Call | None = None
+    native_half: bool = False
+
+    def call(self, element: t.ElementType, arity: int) -> Call | None:
+        """The function on `element`; None where it is not defined."""
+        if element.is_float:
+            if self.real is None:
+                return None
+            if arity == 1:
+                return real_unary(self.real, element)
+            return real_binary(self.real, element, native_half=self.native_half)
+        if element is t.COMPLEX64:
+            if self.complex64 is not None or self.complex is None:
+                return self.complex64
+            return widened_complex(self.widened_complex64 or self.complex)
+        if element.is_complex:
+            return self.complex
+        if element.is_boolean:
+            return self.boolean
+        whole = self.signed if element.is_signed else self.unsigned
+        return widened(whole, element, arity) if whole is not None and is_sub_byte(element) else whole
+
+
+def _number(function: Call) -> Function:
+    """A ufunc that serves every type as it is."""
+    return Function(function, function, function, function, function, function, native_half=True)
+
+
+def _integer(function: Call, boolean: Call | None = None) -> Function:
+    return Function(signed=function, unsigned=function, boolean=boolean)
+
+
+def _single_in_double(function: Call) -> Call:
+    """A ufunc whose f32 loop is up to 3 ULP off, or no quicker than its f64 one.
+
+    CHLO's inverse functions are built from log, log_plus_one and atan2: with these rounded once, programs that hold
+    the expansions give the reference interpreter's bits.
+    """
+    return by_width(rounded(function), function)
+
+
+UNARY: dict[str, Function] = {
+    "stablehlo.abs": Function(np.absolute, signed=np.absolute),
+    "stablehlo.cbrt": Function(_single_in_double(np.cbrt), on_complex.cbrt),
+    "stablehlo.ceil": Function(np.ceil),
+    "stablehlo.cosine": Function(np.cos, np.cos),
+    "stablehlo.exponential": Function(np.exp, np.exp),
+    "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), on_complex.expm1),
+    "stablehlo.floor": Function(np.floor),
+    "stablehlo.log": Function(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
+    "stablehlo.log_plus_one": Function(_single_in_double(np.log1p), on_complex.log1p),
+    "stablehlo.logistic": Function(on_float.logistic, on_complex.logistic),
+    "stablehlo.negate": Function(
+        np.negative, np.negative, np.negative, np.negative, None, np.negative, native_half=True
+    ),
+    "stablehlo.not": _integer(np.invert, np.logical_not),
+    "stablehlo.round_nearest_afz": Function(on_float.round_half_away),
+    "stablehlo.round_nearest_even": Function(np.rint),
+    "stablehlo.rsqrt": Function(on_float.rsqrt, on_complex.rsqrt),
+    "stablehlo.sign": Function(on_float.sign, on_complex.sign, np.sign),
+    "stablehlo.sine": Function(np.sin, np.sin),
+    "stablehlo.sqrt": Function(np.sqrt, np.sqrt),
+    "stablehlo.tan": Function(_single_in_double(np.tan), np.tan),
+    "stablehlo.tanh": Function(np.tanh, np.tanh),
+}
+
+#: NumPy's f32 loops of these are quick, and one or two ULP off. Where elements are few that is nothing gained: they are
+#: rounded once, so that small cases, which people look at, are as near to any other implementation as can be.
+_ROUNDED_IF_FEW: dict[str, Call] = {
+    "stablehlo.exponential": rounded(np.exp),
+    "stablehlo.logistic": rounded(lambda x, dtype: on_float.logistic(x.astype(dtype))),
+    "stablehlo.tanh": rounded(np.tanh),
+}
+_FEW = 1024
+
+BINARY: dict[str, Function] = {
+    "stablehlo.add": _number(np.add),
+    "stablehlo.and": _integer(np.bitwise_and, np.logical_and),
+    "stablehlo.atan2": Function(_single_in_double(np.arctan2), on_complex.atan2),
+    "stablehlo.divide": Function(
+        np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
+    ),
+    "stablehlo.maximum": Function(on_float.maximum, np.maximum, larger, larger, np.logical_or, np.maximum),
+    "stablehlo.minimum": Function(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
+    "stablehlo.multiply": _number(np.multiply),
+    "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
+    "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, np.power),
+    "stablehlo.remainder": Function(
+        np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True
+    ),
+    "stablehlo.subtract": Function(
+        np.subtract, np.subtract, np.subtract, np.subtract, None, np.subtract, native_half=True
+    ),
+    "stablehlo.xor": _integer(np.bitwise_xor, np.logical_xor),
+}
+
+_EXTREMA = {"stablehlo.maximum": operator.gt, "stablehlo.minimum": operator.lt}
+
+#: Integer functions for a second operand that holds no zero.
+_NONZERO_SECOND: dict[str, tuple[Call, Call]] = {
+    "stablehlo.divide": (on_integer.truncated_quotient, np.floor_divide),
+    "stablehlo.remainder": (np.fmod, np.fmod),
+}
+
+COMPARISONS: dict[str, np.ufunc] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+@kernel(*UNARY)
+def unary(op: Op, context: Context) -> Kernel:
+    element = element_of(op.operands[0])
+    if element.is_complex and op.name == "stablehlo.abs":
+        return pointwise(op, np.absolute)
+    few = element is t.F32 and op.result.tensor.size <= _FEW
+    call = (few and _ROUNDED_IF_FEW.get(op.name)) or UNARY[op.name].call(element, 1)
+    if call is None:
+        raise unsupported(op)
+    return pointwise(op, call)
+
+
+@kernel(*BINARY)
+def binary(op: Op, context: Context) -> Kernel:
+    element = element_of(op.operands[0])
+    call = _simpler_binary(op, element) or BINARY[op.name].call(element, 2)
+    if call is None:
+        raise unsupported(op)
+    if not op.result.tensor.rank and op.name in _EXTREMA and not element.is_complex:
+        call = extremum_on_scalars(call, _EXTREMA[op.name])
+    return pointwise(op, call)
+
+
+def _simpler_binary(op: Op, element: t.ElementType) -> Call | None:
+    """A quicker function where a constant operand rules the awkward values out."""
+    if element.is_integer and not is_sub_byte(element) and op.name in _NONZERO_SECOND and never_zero(op.operands[1]):
+        return _NONZERO_SECOND[op.name][element.is_unsigned]
+    if op.name in ("stablehlo.maximum", "stablehlo.minimum") and element in (t.F32, t.F64):
+        return _extremum(op.name, element, op.operands)
+    return None
+
+
+def _extremum(name: str, element: t.ElementType, operands: Sequence[Value]) -> Call | None:
+    """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
+    bare = larger if name == "stablehlo.maximum" else smaller
+    for position, operand in enumerate(operands):
+        constant = constant_of(operand)
+        if constant is None:
+            continue
+        if constant.all():
+            return bare
+        if bare is larger and not constant.any() and not np.signbit(constant).any():
+            if not on_float.second_zero_wins(element.dtype):
+                return on_float.maximum_with_zero
+            return bare if position == 1 else on_float.maximum_of_zero_and
+    return BINARY[name].call(element, 2)
+
+
+@kernel("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
+def shift(op: Op, context: Context) -> Kernel:
+    """Shift amounts count as unsigned; past the width nothing is left but, arithmetically, the sign."""
+    element = element_of(op.operands[0])
+    if not element.is_integer:
+        raise unsupported(op)
+    function = np.left_shift if op.name == "stablehlo.shift_left" else np.right_shift
+    signed = op.name == "stablehlo.shift_right_arithmetic"
+    if is_sub_byte(element):
+        return pointwise(op, _sub_byte_shift(function, element, signed=signed))
+    if function is np.left_shift:
+        return pointwise(op, np.left_shift)
+    return pointwise(op, on_integer.shift_as(np.right_shift, element.dtype, signed=signed))
+
+
+def _sub_byte_shift(function: Call, element: t.ElementType, *, signed: bool) -> Call:
+    wide = np.dtype(np.int8 if signed else np.uint8)
+    amount_mask = np.uint8(2**element.bits - 1)
+    spare = wide.type(8 - element.bits)
+
+    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        amount = (y.astype(np.uint8) & amount_mask).astype(wide)
+        # the bits are moved to the top, so that those shifted in from the left are the sign's (or zeros)
+        top = np.left_shift(x.astype(wide), spare)
+        shifted = function(top, amount) if function is np.left_shift else np.right_shift(top, amount)
+        result = np.right_shift(shifted, spare).astype(element.dtype)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    return call
+
+
+@kernel("stablehlo.popcnt")
+def popcnt(op: Op, context: Context) -> Kernel:
+    element = element_of(op.operands[0])
+    if is_sub_byte(element):
+        return pointwise(op, _bit_table(np.bitwise_count, element))
+    return pointwise(op, on_integer.population_count(element.dtype))
+
+
+@kernel("stablehlo.count_leading_zeros")
+def count_leading_zeros(op: Op, context: Context) -> Kernel:
+    element = element_of(op.operands[0])
+    if is_sub_byte(element):
+        zeros = on_integer.leading_zeros(np.dtype(np.uint8))
+        return pointwise(op, _bit_table(lambda x: zeros(x) - (8 - element.bits), element))
+    return pointwise(op, on_integer.leading_zeros(element.dtype))
+
+
+def _bit_table(function: Call, element: t.ElementType) -> Call:
+    """`function` of the bit pattern of a 2- or 4-bit integer, as a table."""
+    mask = np.uint8(2**element.bits - 1)
+    table = function(np.arange(2**element.bits, dtype=np.uint8)).astype(np.int8).astype(element.dtype).view(np.uint8)
+    return lambda x, out=None: look_up(table, x.view(np.uint8) & mask, element.dtype, out)
+
+
+@kernel("stablehlo.is_finite")
+def is_finite(op: Op, context: Context) -> Kernel:
+    element = element_of(op.operands[0])
+    if element.bits <= 16:
+        return pointwise(op, tabulated(np.isfinite, element, t.I1))
+    return pointwise(op, np.isfinite)
+
+
+@kernel("stablehlo.compare")
+def compare(op: Op, context: Context) -> Kernel:
+    """FLOAT compares as IEEE-754 does, TOTALORDER by its total order; SIGNED and UNSIGNED follow the element type."""
+    element = element_of(op.operands[0])
+    function = COMPARISONS[op["comparison_direction"]]
+    if element.is_float and op["compare_type"] == "TOTALORDER":
+        return pointwise(op, _total_order(function, element))
+    return pointwise(op, comparison(function, element))
+
+
+def _is_narrow(element: t.ElementType) -> bool:
+    """Whether a wider type compares quicker (f16's own loops branch)."""
+    return is_narrow_float(element) or is_sub_byte(element) or element is t.F16
+
+
+def comparison(function: np.ufunc, element: t.ElementType) -> Call:
+    """`function` (np.less, ...) on operands of `element`."""
+    if _is_narrow(element):
+        return widened(function, element, 2, t.I1)
+    return function
+
+
+def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
+    if not is_sign_and_magnitude(element):
+        return widened(_total_order(function, t.F32), element, 2, t.I1)
+    signed = np.dtype(f"i{element.dtype.itemsize}")
+    sign_shift, low_bits = signed.type(8 * signed.itemsize - 1), np.iinfo(signed).max
+
+    def key(x: Any) -> Any:
+        bits = x.view(signed)
+        return bits ^ ((bits >> sign_shift) & low_bits)
+
+    return lambda x, y, out=None: function(key(x), key(y), out=out)
+
+
+@kernel("stablehlo.clamp")
+def clamp(op: Op, context: Context) -> Kernel:
+    """minimum(maximum(operand, min), max)."""
+    element = element_of(op.operands[1])
+    if _is_narrow(element):
+        return pointwise(op, widened(on_float.clamp, element, 3))
+    if not element.is_float:
+        return pointwise(op, on_float.clamp)
+    maximum = _extremum("stablehlo.maximum", element, [op.operands[1], op.operands[0]])
+    minimum = _extremum("stablehlo.minimum", element, op.operands[2:])
+    assert maximum is not None and minimum is not None
+    return pointwise(op, lambda low, x, high, out=None: minimum(maximum(x, low), high, out=out))
+
+
+@kernel("stablehlo.complex")
+def complex_(op: Op, context: Context) -> Kernel:
+    dtype = op.result.tensor.dtype
+
+    def call(real: Any, imaginary: Any, out: Array | None = None) -> Any:
+        if out is None:
+            out = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtype)
+        out.real = real
+        out.imag = imaginary
+        return out
+
+    return pointwise(op, call)
+
+
+@kernel("stablehlo.real")
+def real(op: Op, context: Context) -> Kernel:
+    """The real part, as a view; a real number is its own."""
+    if not element_of(op.operands[0]).is_complex:
+        return Kernel(keep, accepts_out=True, aliases=(0,), pointwise=True)
+    return Kernel(lambda x, out=None: keep(x.real, out), accepts_out=True, aliases=(0,), pointwise=True)
+
+
+@kernel("stablehlo.imag")
+def imag(op: Op, context: Context) -> Kernel:
+    """The imaginary part, as a view; zero for a real number."""
+    if not element_of(op.operands[0]).is_complex:
+        return pointwise(op, lambda x, out=None: keep(np.zeros(x.shape, x.dtype), out))
+    return Kernel(lambda x, out=None: keep(x.imag, out), accepts_out=True, aliases=(0,), pointwise=True)

@@ -1,0 +1,105 @@
+"""Real functions where NumPy's ufunc alone is not what the specification says.
+
+Each takes f32 or f64 arrays and `out=`, which may be an operand; narrower types go through
+spmd.backends.numpy.pointwise.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.pointwise import Array, keep, larger, smaller
+
+_BITS: dict[np.dtype[Any], type] = {
+    np.dtype(np.float32): np.uint32,
+    np.dtype(np.float64): np.uint64,
+}
+#: Constants by dtype: a Python number would be converted at every call.
+_ZERO = {dtype: dtype.type(0) for dtype in _BITS}
+_ONE = {dtype: dtype.type(1) for dtype in _BITS}
+#: Up to this many elements it is quicker to look for zeros than to settle their signs.
+_SMALL = 1024
+
+
+def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
+    """IEEE-754 maximum: NaN propagates and +0 is above -0 (f32, f64).
+
+    np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
+    where `and` of the bits is +0.
+    """
+    one = larger(x, y)
+    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
+        return keep(one, out)
+    return _combine(np.bitwise_and, one, larger(y, x), out)
+
+
+def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
+    """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
+    one = smaller(x, y)
+    if one.size <= _SMALL and np.count_nonzero(one) == one.size:
+        return keep(one, out)
+    return _combine(np.bitwise_or, one, smaller(y, x), out)
+
+
+def _combine(function: np.ufunc, one: Any, other: Any, out: Array | None) -> Any:
+    bits = _BITS[one.dtype]
+    if out is None:
+        return function(one.view(bits), other.view(bits)).view(one.dtype)
+    function(one.view(bits), other.view(bits), out=out.view(bits))
+    return out
+
+
+def maximum_with_zero(x: Any, y: Any, out: Array | None = None) -> Any:
+    """`maximum` where one operand is +0 throughout: the result is never -0."""
+    result = larger(x, y, out=out)
+    return np.add(result, _ZERO[x.dtype], out=result if result.ndim else None)
+
+
+def maximum_of_zero_and(x: Any, y: Any, out: Array | None = None) -> Any:
+    """`maximum` with its operands exchanged, for a NumPy of `second_zero_wins`: `x` is +0 throughout."""
+    return larger(y, x, out=out)
+
+
+@cache
+def second_zero_wins(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy's maximum of -0 and a second operand of +0 is +0 here, as x86's own instruction has it.
+
+    IEEE 754 leaves the sign to the implementation; vectors, their remainders, rows and strided loops are all tried.
+    """
+    zero = dtype.type(0)
+    sizes = (1, 2, 3, 5, 9, 17, 33, 70, 131, 1 << 15)
+    minus = (np.full(size, -0.0, dtype)[::step] for size in sizes for step in (1, 2))
+    return not any(np.signbit(larger(zeros, zero)).any() for zeros in minus)
+
+
+def clamp(low: Any, x: Any, high: Any, out: Array | None = None) -> Any:
+    """minimum(maximum(x, low), high) for types without NaN or signed zero to settle."""
+    return smaller(larger(x, low), high, out=out)
+
+
+def sign(x: Any, out: Array | None = None) -> Any:
+    """-1, 1, the zero itself with its sign, or NaN."""
+    return np.copysign(np.sign(x), x, out=out)
+
+
+def rsqrt(x: Any, out: Array | None = None) -> Any:
+    """1 / sqrt(x); -0 gives -infinity."""
+    return np.reciprocal(np.sqrt(x, out=out), out=out)
+
+
+def logistic(x: Any, out: Array | None = None) -> Any:
+    """1 / (1 + exp(-x))."""
+    result = np.negative(x, out=out)
+    if out is None and result.ndim:
+        out = result
+    return np.reciprocal(np.add(np.exp(result, out=out), _ONE[x.dtype], out=out), out=out)
+
+
+def round_half_away(x: Any, out: Array | None = None) -> Any:
+    """The nearest integer, halves away from zero."""
+    whole = np.trunc(x)
+    away = np.abs(x - whole) >= 0.5
+    return np.copysign(np.abs(whole) + away, x, out=out, dtype=np.asarray(x).dtype)

@@ -1,0 +1,122 @@
+"""Kernels of select: by np.where on small arrays, by blending bits on large ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import Array, Call, constant_of, keep, pointwise
+from spmd.backends.numpy.scalars import as_scalar
+from spmd.ir import Op, Value
+
+#: Below this many elements np.where is quicker than four passes over the bits.
+_SMALL = 2048
+
+
+def where(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+    """x where `chosen`, else y, of any dtype."""
+    return keep(np.where(chosen, x, y), out)
+
+
+@kernel("stablehlo.select")
+def select(op: Op, context: Context) -> Kernel:
+    dtype = op.result.tensor.dtype
+    if not op.operands[0].tensor.rank:
+        return pointwise(op, _of_one_predicate(selection(dtype)))
+    if not _blends(dtype):
+        return pointwise(op, where)
+    for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
+        if _has_no_bits(op.operands[position]):
+            return pointwise(op, _masking(dtype, dropped))
+    made = pointwise(op, selection(dtype))
+    signed = _signed(dtype)
+    return replace(made, prepares=(0, lambda chosen: _mask(chosen).astype(signed), t.element_type_of(signed)))
+
+
+def _of_one_predicate(call: Call) -> Call:
+    """All of one operand; `call` serves predicates that are arrays, in regions on whole arrays."""
+
+    def choose(pred: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        if pred.ndim or x.shape != y.shape:
+            return call(pred, x, y, out=out)
+        value = x if pred else y
+        if out is None:
+            return value.copy() if value.ndim else as_scalar(value)
+        if out is not value:
+            np.copyto(out, value)
+        return out
+
+    return choose
+
+
+def _blends(dtype: np.dtype[Any]) -> bool:
+    """Whether elements of the dtype can be chosen by their bits."""
+    return dtype.itemsize <= 8 and dtype.kind != "c"
+
+
+def _has_no_bits(value: Value) -> bool:
+    """Whether `value` is a constant whose elements are all +0."""
+    constant = constant_of(value)
+    return constant is not None and not np.ascontiguousarray(constant).view(np.uint8).any()
+
+
+def _signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The signed integer dtype of the same width."""
+    return np.dtype(f"i{dtype.itemsize}")
+
+
+def _mask(chosen: Any) -> Array:
+    """Bytes of ones where `chosen`, of zeros elsewhere."""
+    mask: Array = np.negative(chosen.view(np.int8))
+    return mask
+
+
+def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
+    """The selection in which the operand that the predicate's byte `dropped` chooses is +0: one conjunction."""
+    signed = _signed(dtype)
+
+    def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        values, zeros = (x, y) if dropped == 0 else (y, x)
+        if zeros.size > max(values.size, chosen.size) or zeros.ndim > max(values.ndim, chosen.ndim):
+            # only they have the result's shape
+            return where(chosen, x, y, out)
+        mask = _mask(chosen) if dropped == 0 else np.subtract(chosen.view(np.int8), dropped)
+        bits = values.view(signed)
+        if out is None:
+            return np.bitwise_and(bits, mask).view(dtype)
+        np.bitwise_and(bits, mask, out=out.view(signed))
+        return out
+
+    return call
+
+
+def selection(dtype: np.dtype[Any]) -> Call:
+    """`call(pred, on_true, on_false, out=None)`. `pred` may also be a mask as wide as the dtype.
+
+    np.where branches on every element, which an unpredictable predicate makes eight times slower than blending
+    the bits.
+    """
+    if not _blends(dtype):
+        return where
+    signed = _signed(dtype)
+
+    def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+        if x.size < _SMALL and y.size < _SMALL and chosen.size < _SMALL:
+            small = np.where(chosen, x, y)
+            if out is None:
+                return small
+            np.copyto(out, small)
+            return out
+        size = max(x.size, y.size, chosen.size)
+        x, y = x.view(signed), y.view(signed)
+        mask = chosen if chosen.dtype == signed else _mask(chosen)
+        blend = np.bitwise_xor(x, y)
+        blend = np.bitwise_and(blend, mask, out=blend if blend.size == size else None)
+        result = np.bitwise_xor(blend, y, out=blend if out is None else out.view(signed))
+        return result.view(dtype) if out is None else out
+
+    return call

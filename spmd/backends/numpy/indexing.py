@@ -1,0 +1,245 @@
+"""Where gather and scatter read and write: StableHLO specification, "gather" and "scatter".
+
+Both move slices between an array and a table of updates, at places given by index vectors. `Placement` is that
+relation, worked out when compiled: the trailing dimensions that are moved whole are a row's payload, and every other
+element of a slice is a row with a number of its own. What remains while running is arithmetic on row numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.ir import Op
+
+Array = np.ndarray[Any, Any]
+
+
+class Placement:
+    """Slices of `slice_sizes` of an array of `shape` at index vectors.
+
+    `mapped[k]` is the array's dimension that component k of an index vector is for; `batching` pairs dimensions of the
+    array with those of the indices, which go together. The batch shape is the indices' without the index vector's
+    dimension; a table of slices has it first, then the slice's dimensions.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        slice_sizes: Sequence[int],
+        index_shape: tuple[int, ...],
+        index_vector_dim: int,
+        mapped: Sequence[int],
+        batching: Sequence[tuple[int, int]],
+    ) -> None:
+        self.shape, self.slice_sizes, self.mapped = shape, tuple(slice_sizes), tuple(mapped)
+        self._vector_dim = index_vector_dim
+        self._has_vector = index_vector_dim < len(index_shape)
+        self.batch_shape = tuple(size for axis, size in enumerate(index_shape) if axis != index_vector_dim)
+        self._batching = tuple((mine, theirs - (theirs > index_vector_dim)) for mine, theirs in batching)
+        self.limits = tuple(shape[axis] - self.slice_sizes[axis] for axis in mapped)
+        placed = {*mapped, *(mine for mine, _ in batching)}
+        rank = len(shape)
+        # The payload: trailing dimensions that nobody indexes and that are taken whole.
+        first = rank
+        while first and first - 1 not in placed and self.slice_sizes[first - 1] == shape[first - 1]:
+            first -= 1
+        self.payload = prod(shape[first:])
+        self.row_count = prod(shape[:first])
+        self._strides = [prod(shape[axis + 1 : first]) for axis in range(first)]
+        self.rows_of_slice = self._slice_rows(first)
+        self._batch_rows = self._batching_rows()
+
+    def _slice_rows(self, first: int) -> Array:
+        """Row numbers of a slice that starts at 0, in row-major order."""
+        rows = np.zeros((), np.int64)
+        for axis in range(first):
+            rows = np.add.outer(rows, np.arange(self.slice_sizes[axis], dtype=np.int64) * self._strides[axis])
+        return rows.reshape(-1)
+
+    def _batching_rows(self) -> Array:
+        rows = np.zeros((1,) * len(self.batch_shape), np.int64)
+        for mine, theirs in self._batching:
+            size = self.batch_shape[theirs]
+            steps = np.arange(size, dtype=np.int64) * self._strides[mine]
+            rows = rows + steps.reshape([size if axis == theirs else 1 for axis in range(len(self.batch_shape))])
+        return rows
+
+    def starts(self, indices: Array) -> list[Array]:
+        """The components of the index vectors as int64 arrays of the batch shape."""
+        if indices.dtype == np.uint64:
+            indices = np.minimum(indices, np.uint64(2**62))
+        indices = indices.astype(np.int64, copy=False)
+        if not self._has_vector:
+            return [indices]
+        selector: list[Any] = [slice(None)] * indices.ndim
+        columns = []
+        for component in range(len(self.mapped)):
+            selector[self._vector_dim] = component
+            columns.append(indices[tuple(selector)])
+        return columns
+
+    def rows(self, starts: Sequence[Array]) -> Array:
+        """Row numbers: (slices, rows of a slice)."""
+        parts = [self._batch_rows] if self._batching or not starts else []
+        for start, axis in zip(starts, self.mapped, strict=True):
+            stride = self._strides[axis]
+            parts.append(start if stride == 1 else start * stride)
+        first = np.broadcast_to(sum(parts[1:], parts[0]), self.batch_shape).reshape(-1, 1)
+        return first if len(self.rows_of_slice) == 1 else first + self.rows_of_slice
+
+    def inside(self, starts: Sequence[Array]) -> Array | None:
+        """(slices, rows of a slice): which rows lie within the array; None when all do."""
+        if all(
+            limit >= 0 and int(start.view(np.uint64).max(initial=0)) <= limit
+            for start, limit in zip(starts, self.limits, strict=True)
+        ):
+            return None
+        first = len(self._strides)
+        sizes = self.slice_sizes[:first]
+        valid = np.ones((prod(self.batch_shape), *sizes), np.bool_)
+        for start, axis in zip(starts, self.mapped, strict=True):
+            places = start.reshape(-1, 1) + np.arange(sizes[axis])
+            here = (places >= 0) & (places < self.shape[axis])
+            valid &= here.reshape([-1, *(sizes[axis] if k == axis else 1 for k in range(first))])
+        return valid.reshape(-1, len(self.rows_of_slice))
+
+
+# --- gather ----------------------------------------------------------------------------------------------------------
+
+
+@kernel("stablehlo.gather")
+def gather(op: Op, context: Context) -> Kernel:
+    return gatherer(
+        op.operands[0].tensor.static_shape,
+        op.operands[1].tensor.static_shape,
+        op["slice_sizes"],
+        op["dimension_numbers"],
+    )
+
+
+@kernel("stablehlo.dynamic_gather")
+def dynamic_gather(op: Op, context: Context) -> Kernel:
+    """gather with slice sizes known when it runs; the kernels of the sizes met are kept."""
+    shape, index_shape = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
+    made: dict[tuple[int, ...], Kernel] = {}
+
+    def call(operand: Array, indices: Array, slice_sizes: Array) -> Array:
+        sizes = tuple(np.asarray(slice_sizes).tolist())
+        if sizes not in made:
+            made[sizes] = gatherer(shape, index_shape, sizes, op["dimension_numbers"])
+        gathered: Array = made[sizes].call(operand, indices)
+        return gathered
+
+    return Kernel(call, aliases=(0,))
+
+
+def gatherer(
+    shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbers
+) -> Kernel:
+    """The kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
+    placement = Placement(
+        shape,
+        sizes,
+        index_shape,
+        numbers.index_vector_dim,
+        numbers.start_index_map,
+        list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)),
+    )
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    batch = placement.batch_shape
+    kept = [axis for axis in range(len(shape)) if axis not in dropped]
+    table = (*batch, *(sizes[axis] for axis in kept))
+    arrange = _arrangement(len(batch), len(kept), numbers.offset_dims)
+    result_shape = table if arrange is None else tuple(table[axis] for axis in arrange)
+    if 0 in table:
+        return Kernel(lambda operand, indices: np.empty(result_shape, operand.dtype))
+    axis = _taken_axis(placement, numbers, sizes)
+    if axis is not None:
+        return Kernel(_take_along(placement, axis, dropped, numbers, result_shape))
+    if prod(batch) == 1 and not numbers.operand_batching_dims:
+        return Kernel(_one_slice(placement, result_shape), aliases=(0,))
+    payload, row_count = placement.payload, placement.row_count
+
+    def call(operand: Array, indices: Array) -> Array:
+        found = zip(placement.starts(indices), placement.limits, strict=True)
+        starts = [_clamped(start, limit) for start, limit in found]
+        rows = placement.rows(starts)
+        taken = operand.reshape(row_count, payload).take(rows, axis=0).reshape(table)
+        return taken if arrange is None else taken.transpose(arrange)
+
+    return Kernel(call)
+
+
+def _clamped(start: Array, limit: int) -> Array:
+    """`start` within [0, limit]; one look, as unsigned numbers, tells whether anything is outside."""
+    if start.size and int(start.view(np.uint64).max()) <= limit:
+        return start
+    return np.clip(start, 0, limit)
+
+
+def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -> list[int] | None:
+    """From (batch..., slice...) to the result, whose dimensions `offset_dims` are the slice's; None when the same."""
+    order = [-1] * (batch_rank + slice_rank)
+    for number, position in enumerate(sorted(offset_dims)):
+        order[position] = batch_rank + number
+    batches = iter(range(batch_rank))
+    order = [next(batches) if axis < 0 else axis for axis in order]
+    return None if order == sorted(order) else order
+
+
+def _taken_axis(placement: Placement, numbers: GatherDimensionNumbers, sizes: Sequence[int]) -> int | None:
+    """The only indexed dimension, when single elements of it and all of the others are taken: NumPy's own `take`."""
+    if len(placement.mapped) != 1 or numbers.operand_batching_dims:
+        return None
+    axis = placement.mapped[0]
+    whole = all(sizes[k] == full for k, full in enumerate(placement.shape) if k != axis)
+    return axis if whole and sizes[axis] == 1 else None
+
+
+def _take_along(
+    placement: Placement,
+    axis: int,
+    dropped: set[int],
+    numbers: GatherDimensionNumbers,
+    result_shape: tuple[int, ...],
+) -> Any:
+    """take puts the batch dimensions in the place of `axis`; they are moved to where the result has them."""
+    batch_rank, rank = len(placement.batch_shape), len(placement.shape)
+    slices = [k for k in range(rank) if k != axis]
+    where = {k: (k if k < axis else k + batch_rank - 1) for k in slices}
+    offsets = iter(sorted(numbers.offset_dims))
+    position = {k: next(offsets) for k in range(rank) if k not in dropped}
+    targets = {where[k]: position[k] for k in slices if k in position}
+    batch_positions = [k for k in range(len(result_shape)) if k not in numbers.offset_dims]
+    targets |= dict(zip(range(axis, axis + batch_rank), batch_positions, strict=True))
+    # Other dimensions that the result drops have size 1: anywhere will do, the reshape takes them away.
+    order = [where[k] for k in slices if k in dropped] + sorted(targets, key=targets.__getitem__)
+    straight = order == list(range(len(order)))
+
+    def call(operand: Array, indices: Array) -> Array:
+        taken = operand.take(placement.starts(indices)[0], axis=axis, mode="clip")
+        return (taken if straight else taken.transpose(order)).reshape(result_shape)
+
+    return call
+
+
+def _one_slice(placement: Placement, result_shape: tuple[int, ...]) -> Any:
+    """A single slice is a view."""
+    sizes = placement.slice_sizes
+    plain: list[Any] = [slice(0, size) for size in sizes]
+
+    def call(operand: Array, indices: Array) -> Array:
+        index = plain[:]
+        for axis, start, limit in zip(placement.mapped, placement.starts(indices), placement.limits, strict=True):
+            first = min(max(int(start.reshape(())), 0), limit)
+            index[axis] = slice(first, first + sizes[axis])
+        part: Array = operand[tuple(index)]
+        return part.reshape(result_shape)
+
+    return call

@@ -1,0 +1,263 @@
+"""Scatter: StableHLO specification, "scatter". Rows outside of the operand are skipped, duplicates taken in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.indexing import Placement
+from spmd.backends.numpy.late import Late
+from spmd.backends.numpy.regions import Monoid, binary_of, compute_dtype, monoid_of, returned_argument
+from spmd.ir import Op
+from spmd.types import ElementType
+
+Array = np.ndarray[Any, Any]
+sparse = Late("scipy.sparse")
+#: Applies updates (rows, payload) at row numbers to a table (row count, payload), in place.
+Apply = Callable[[Array, Array, Array], None]
+
+#: A sum over a part of the table larger than this is cheaper as a sparse product over all of it.
+_DENSE_PART = 1 / 8
+#: Updates that are taken one after another, each rounded, as the specification's own order has it.
+_FEW = 4096
+#: Elements that make a row worth being combined by itself.
+_LONG_ROW = 16
+
+
+@kernel("stablehlo.scatter")
+def scatter(op: Op, context: Context) -> Kernel:
+    count = len(op.results)
+    placement, arrange = _placement(op)
+    if 0 in placement.shape or 0 in op.operands[-1].tensor.static_shape:
+        call: Callable[..., Any] = (lambda operand, *_: operand) if count == 1 else (lambda *arrays: arrays[:count])
+        return Kernel(call, aliases=tuple(range(count)))
+    region = op.regions[0]
+    if count == 1:
+        kind = binary_of(region)
+        monoid = monoid_of(region)
+        rounds_each = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
+        if rounds_each and kind in ("add", "multiply"):
+            return _general(op, context, placement, arrange)
+        table = (placement.row_count, placement.payload)
+        if returned_argument(region) == 1:
+            return _in_place(op, placement, arrange, _assign, None)
+        if returned_argument(region) == 0:
+            return Kernel(lambda operand, *_: operand, aliases=(0,))
+        if kind == "subtract" and isinstance(element := op.result.tensor.element_type, ElementType):
+            difference = Monoid("subtract", element, np.subtract, compute_dtype(element))
+            return _in_place(op, placement, arrange, _adding(difference, table), difference)
+        if monoid is not None:
+            apply = _adding(monoid, table) if monoid.kind == "add" and monoid.compute != np.bool_ else _at(monoid)
+            return _in_place(op, placement, arrange, apply, monoid)
+    return _general(op, context, placement, arrange)
+
+
+def _placement(op: Op) -> tuple[Placement, list[int]]:
+    """The placement, and the order that brings updates into (scatter dimensions..., the operand's dimensions...).
+
+    Inserted and batching dimensions are missing from the updates; they have size 1 in a slice and change no shape.
+    """
+    numbers = op["scatter_dimension_numbers"]
+    shape = op.operand_group("inputs")[0].tensor.static_shape
+    update_shape = op.operand_group("updates")[0].tensor.static_shape
+    absent = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
+    windows = sorted(numbers.update_window_dims)
+    sizes_of_windows = iter(update_shape[axis] for axis in windows)
+    sizes = [1 if axis in absent else next(sizes_of_windows) for axis in range(len(shape))]
+    placement = Placement(
+        shape,
+        sizes,
+        op.operand("scatter_indices").tensor.static_shape,
+        numbers.index_vector_dim,
+        numbers.scatter_dims_to_operand_dims,
+        list(zip(numbers.input_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
+    )
+    return placement, [*(axis for axis in range(len(update_shape)) if axis not in windows), *windows]
+
+
+def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, monoid: Monoid | None) -> Kernel:
+    """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
+    dtype = op.result.tensor.dtype
+    compute = dtype if monoid is None else monoid.compute
+    if prod(placement.batch_shape) > 1:
+        apply_to = _at_rows(placement, arrange, apply)
+    elif prod(placement.slice_sizes) > 1:
+        apply_to = _at_single_slice(placement, arrange, monoid)
+    else:
+        apply_to = _at_single_element(placement, monoid)
+
+    def call(operand: Array, indices: Array, updates: Array, out: Array | None = None) -> Array:
+        here = out is operand and compute == dtype and operand.flags.c_contiguous
+        base = operand if here else np.array(operand, compute, order="C")
+        apply_to(base, indices, updates if updates.dtype == compute else updates.astype(compute))
+        if here:
+            return operand
+        result = base.astype(dtype, copy=False)
+        if out is None:
+            return result
+        np.copyto(out, result)
+        return out
+
+    return Kernel(call, accepts_out=True, reuses=(0,))
+
+
+def _selected(placement: Placement, starts: Sequence[Array], updates: Array) -> tuple[Array, Array]:
+    """Row numbers and updates (rows, payload) of what lies within the operand."""
+    rows = placement.rows(starts).reshape(-1)
+    values = updates.reshape(len(rows), placement.payload)
+    inside = placement.inside(starts)
+    if inside is None:
+        return rows, values
+    keep = inside.reshape(-1)
+    return rows[keep], values[keep]
+
+
+def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable[[Array, Array, Array], None]:
+    table = (placement.row_count, placement.payload)
+
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        apply(base.reshape(table), *_selected(placement, placement.starts(indices), updates.transpose(arrange)))
+
+    return apply_to
+
+
+def _at_single_element(placement: Placement, monoid: Monoid | None) -> Callable[[Array, Array, Array], None]:
+    """Loops fill an array so, one element in each turn."""
+    shape, mapped = placement.shape, placement.mapped
+
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        place = [0] * len(shape)
+        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
+            if not 0 <= first < shape[axis]:
+                return
+            place[axis] = first
+        at, value = tuple(place), updates if not updates.ndim else updates[(0,) * updates.ndim]
+        base[at] = value if monoid is None else monoid.ufunc(base[at], value)
+
+    return apply_to
+
+
+def _at_single_slice(
+    placement: Placement, arrange: list[int], monoid: Monoid | None
+) -> Callable[[Array, Array, Array], None]:
+    """A single slice needs no row numbers: it is combined with a part of the operand."""
+    sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
+    whole: list[Any] = [slice(0, size) for size in sizes]
+    straight = arrange == sorted(arrange)
+
+    def apply_to(base: Array, indices: Array, updates: Array) -> None:
+        target, source = whole[:], None
+        for axis, first in zip(mapped, indices.ravel().tolist(), strict=True):
+            last = first + sizes[axis]
+            if first < 0 or last > shape[axis]:
+                low, high = max(first, 0), min(last, shape[axis])
+                if low >= high:
+                    return
+                source = source or [slice(None)] * len(shape)
+                source[axis] = slice(low - first, high - first)
+                first, last = low, high
+            target[axis] = slice(first, last)
+        values = (updates if straight else updates.transpose(arrange)).reshape(sizes)
+        if source is not None:
+            values = values[tuple(source)]
+        if monoid is None:
+            base[tuple(target)] = values
+        else:
+            part = base[(*target, ...)]
+            monoid.ufunc(part, values, out=part)
+
+    return apply_to
+
+
+# --- how rows are applied --------------------------------------------------------------------------------------------
+
+
+def _assign(table: Array, rows: Array, values: Array) -> None:
+    rows = np.ascontiguousarray(rows)  # NumPy stores in the order of memory; of duplicates the last must win
+    if table.shape[1] == 1:
+        table[:, 0][rows] = values[:, 0]
+    else:
+        table[rows] = values
+
+
+def _at(monoid: Monoid) -> Apply:
+    ufunc = monoid.ufunc
+
+    def apply(table: Array, rows: Array, values: Array) -> None:
+        if table.shape[1] < _LONG_ROW or not len(rows):
+            ufunc.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
+            return
+        for turn in _turns(rows):
+            places = rows[turn]
+            table[places] = ufunc(table[places], values[turn])
+
+    return apply
+
+
+def _flat(rows: Array, payload: int) -> Array:
+    """Places of all elements of the rows in the flat table."""
+    return rows if payload == 1 else (rows[:, None] * payload + np.arange(payload)).reshape(-1)
+
+
+def _adding(monoid: Monoid, table_shape: tuple[int, int]) -> Apply:
+    """Sums: few go to their places one by one; many rows are the product of a sparse matrix, one entry an update."""
+    row_count, payload = table_shape
+    dtype, negated = monoid.compute, monoid.kind == "subtract"
+
+    def apply(table: Array, rows: Array, values: Array) -> None:
+        if negated:
+            values = np.negative(values)
+        if payload == 1 or values.size < _DENSE_PART * table.size or values.size <= _FEW:
+            np.add.at(table.reshape(-1), _flat(rows, payload), values.reshape(-1))
+            return
+        ones, starts = np.ones(len(rows), dtype), np.arange(len(rows) + 1)
+        sums = sparse.csc_array((ones, rows, starts), shape=(row_count, len(rows))) @ values
+        np.add(table, sums, out=table)
+
+    return apply
+
+
+# --- any region, any number of operands ------------------------------------------------------------------------------
+
+
+def _general(op: Op, context: Context, placement: Placement, arrange: list[int]) -> Kernel:
+    """Updates of one place are applied one after another, those of different places at once."""
+    count, combine = len(op.results), context.vectorized(op, 0)
+    dtypes = [value.tensor.dtype for value in op.results]
+    table = (placement.row_count, placement.payload)
+
+    def call(*arrays: Array) -> Any:
+        inputs, indices, updates = arrays[:count], arrays[count], arrays[count + 1 : 2 * count + 1]
+        captured = arrays[2 * count + 1 :]
+        results = [np.array(array, dtype, order="C") for array, dtype in zip(inputs, dtypes, strict=True)]
+        tables = [result.reshape(table) for result in results]
+        starts = placement.starts(indices)
+        chosen = [_selected(placement, starts, update.transpose(arrange)) for update in updates]
+        rows = chosen[0][0]
+        for turn in _turns(rows):
+            places = rows[turn]
+            old = [stored[places] for stored in tables]
+            new = [values[turn].astype(dtype, copy=False) for (_, values), dtype in zip(chosen, dtypes, strict=True)]
+            for stored, value in zip(tables, combine(*old, *new, *captured), strict=True):
+                stored[places] = value
+        return results[0] if count == 1 else tuple(results)
+
+    return Kernel(call)
+
+
+def _turns(rows: Array) -> list[Array]:
+    """Positions in `rows`, split so that no row is twice in one part and each row's keep their order."""
+    if not len(rows):
+        return []
+    order = np.argsort(rows, kind="stable")
+    ordered = rows[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    turn = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    if turn.max() == 0:
+        return [np.arange(len(rows))]
+    by_turn = np.argsort(turn, kind="stable")
+    return np.split(order[by_turn], np.cumsum(np.bincount(turn))[:-1])

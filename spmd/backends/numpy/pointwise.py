@@ -1,0 +1,311 @@
+"""What pointwise kernels are built from.
+
+A pointwise call acts element by element on arrays of any shapes that broadcast together and takes `out=`. Wherever
+NumPy has the function, the call is the bare ufunc. Every call here reads its operands before it writes `out`, so an
+operand of the result's type may itself be `out`.
+
+Narrow types compute wide and round once (specification, "Floating-point types"; DESIGN, "Element types in NumPy"):
+
+- a function of one operand of at most 16 bits is a table over all its values, worked out in f64;
+- a function of two operands of at most 8 bits each is a table over all pairs;
+- bf16 and, where NumPy has no loop, f16 compute in f32; 2- and 4-bit integers in 8 bits, wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import DenseAttr, is_splat
+from spmd.backends.numpy.core import Kernel
+from spmd.backends.numpy.scalars import on_scalars
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Op, Value
+
+Array = np.ndarray[Any, Any]
+#: A pointwise call: `call(*operands, out=None)`.
+Call = Callable[..., Any]
+
+_VIEWS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+}
+_PASS_THROUGH = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape", "stablehlo.transpose")
+
+
+def pointwise(op: Op, call: Call) -> Kernel:
+    """The kernel of `op` that runs `call`; operands of the result's dtype and shape may be written in place."""
+    result = op.result.tensor
+    reuses = tuple(
+        index
+        for index, operand in enumerate(op.operands)
+        if operand.tensor.dtype == result.dtype and operand.tensor.shape == result.shape
+    )
+    if not result.rank and not any(operand.tensor.is_quantized for operand in op.operands):
+        call = on_scalars(call, [element_of(operand) for operand in op.operands])
+    return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
+
+
+def element_of(value: Value) -> t.ElementType:
+    """Element type of a tensor that is not quantized."""
+    element = value.tensor.element_type
+    assert isinstance(element, t.ElementType)
+    return element
+
+
+def unsupported(op: Op) -> CompileError:
+    """The error for an op on an element type it is not defined for."""
+    types = ", ".join(str(operand.type) for operand in op.operands)
+    return CompileError(Diagnostic(op.location, f"is not defined on {types}", op.name))
+
+
+def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The unsigned integer dtype of the same width."""
+    return _VIEWS[int(dtype.itemsize)]
+
+
+def is_narrow_float(element: t.ElementType) -> bool:
+    """Whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
+    return element.is_float and element not in (t.F16, t.F32, t.F64)
+
+
+def is_sub_byte(element: t.ElementType) -> bool:
+    return element.is_integer and element.bits < 8
+
+
+def is_sign_and_magnitude(element: t.ElementType) -> bool:
+    """Whether a float's bytes are its sign in the top bit and its magnitude below, NaNs largest: total order is then
+    the order of bits. Types of less than 8 bits, f8E8M0FNU (no sign) and FNUZ (-0 is the NaN) are not."""
+    return element.bits >= 8 and not element.name.endswith(("FNU", "FNUZ"))
+
+
+def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
+    """The dtype that arithmetic on a narrow type computes in."""
+    if is_sub_byte(element):
+        return np.dtype(np.int8 if element.is_signed else np.uint8)
+    return np.dtype(np.float32)
+
+
+@cache
+def all_values(dtype: np.dtype[Any]) -> Array:
+    """Every value of a dtype of at most 16 bits, indexed by its bit pattern."""
+    view = bits_dtype(dtype)
+    return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
+
+
+#: Elements of the row that stands for a scalar: as many as NumPy's iterator takes at a time.
+_ROW = 8192
+
+
+def against_rows(function: np.ufunc) -> Call:
+    """A ufunc of two operands that NumPy runs with vectors on two arrays, but not on an array and a scalar.
+
+    The scalar is repeated to a row that stays in cache, for maximum and minimum worth a factor of three.
+    """
+
+    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        array, scalar = (x, y) if y.size == 1 else (y, x)
+        if array.size < _ROW or scalar.size != 1 or scalar.ndim > array.ndim or not array.flags.c_contiguous:
+            return function(x, y, out=out)
+        result = np.empty_like(array) if out is None else out
+        if not result.flags.c_contiguous:
+            return function(x, y, out=out)
+        row = np.full(_ROW, scalar)
+        flat, target, rest = array.reshape(-1), result.reshape(-1), array.size % _ROW
+        for part, into, repeated in (
+            (flat[: flat.size - rest].reshape(-1, _ROW), target[: flat.size - rest].reshape(-1, _ROW), row),
+            (flat[flat.size - rest :], target[flat.size - rest :], row[:rest]),
+        ):
+            function(*((part, repeated) if array is x else (repeated, part)), out=into)
+        return result
+
+    return call
+
+
+#: np.maximum and np.minimum.
+larger, smaller = against_rows(np.maximum), against_rows(np.minimum)
+
+#: Elements looked up at a time: NumPy makes eight-byte indices of the bits, which then stay in cache.
+_LOOK_UP_BLOCK = 1 << 16
+
+
+def look_up(table: Array, index: Any, dtype: np.dtype[Any], out: Array | None = None) -> Any:
+    """The entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
+    if out is None:
+        if index.size <= _LOOK_UP_BLOCK:
+            return table.take(index, mode="clip").view(dtype)
+        out = np.empty(index.shape, dtype)
+    target = out.view(table.dtype)
+    if index.size <= _LOOK_UP_BLOCK or not (index.flags.c_contiguous and target.flags.c_contiguous):
+        table.take(index, out=target, mode="clip")
+        return out
+    index, target = index.reshape(-1), target.reshape(-1)
+    for start in range(0, index.size, _LOOK_UP_BLOCK):
+        block = slice(start, start + _LOOK_UP_BLOCK)
+        table.take(index[block], out=target[block], mode="clip")
+    return out
+
+
+def pair_index(x: Any, y: Any) -> Any:
+    """Where the pair of two bytes stands in a table of all pairs."""
+    return (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
+
+
+@cache
+def _widening_table(dtype: np.dtype[Any]) -> Array:
+    return all_values(dtype).astype(np.float32)
+
+
+def widen(element: t.ElementType) -> Callable[[Any], Any]:
+    """The exact conversion of a narrow type to its `wide_dtype`."""
+    if element.is_float and element.dtype.itemsize == 1:
+        table = _widening_table(element.dtype)
+        return lambda x: look_up(table, x.view(np.uint8), table.dtype)
+    wide = wide_dtype(element)
+    return lambda x: x.astype(wide)
+
+
+def write(result: Any, dtype: np.dtype[Any], out: Array | None) -> Any:
+    """`result` rounded to `dtype`, into `out` when there is one."""
+    if out is None:
+        return result.astype(dtype)
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
+def keep(result: Any, out: Array | None = None) -> Any:
+    """`result`, which has the right dtype, into `out` when there is one."""
+    if out is None:
+        return result
+    np.copyto(out, result)
+    return out
+
+
+#: Elements of large arrays that a function of many passes takes at a time.
+_BLOCK = 1 << 14
+
+
+def in_blocks(function: Call, operands: tuple[Any, ...], out: Array | None) -> Any:
+    """`function`, whose result has the first operand's dtype, run so that what it makes on the way stays in cache."""
+    first = operands[0]
+    if first.size <= _BLOCK:
+        return function(*operands, out=out)
+    together = all(x.shape == first.shape and x.flags.c_contiguous for x in operands)
+    if not together or (out is not None and not out.flags.c_contiguous):
+        return function(*operands, out=out)
+    result = np.empty(first.shape, first.dtype) if out is None else out
+    flat, target = [x.reshape(-1) for x in operands], result.reshape(-1)
+    for start in range(0, first.size, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        function(*(x[block] for x in flat), out=target[block])
+    return result
+
+
+def widened(function: Call, element: t.ElementType, arity: int, result: t.ElementType | None = None) -> Call:
+    """`function` on operands of a narrow type, computed in its wide type and rounded once to `result`.
+
+    A boolean result needs no rounding: `function` writes it itself.
+    """
+    up = widen(element)
+    dtype = (result or element).dtype
+    if dtype == np.bool_:
+        return lambda x, y, out=None: function(up(x), up(y), out=out)
+    if arity == 1:
+        return lambda x, out=None: write(function(up(x)), dtype, out)
+    if arity == 2:
+        pair = lambda x, y, out=None: write(function(up(x), up(y)), dtype, out)  # noqa: E731
+        return lambda x, y, out=None: in_blocks(pair, (x, y), out)
+    return lambda x, y, z, out=None: write(function(up(x), up(y), up(z)), dtype, out)
+
+
+def widened_complex(function: Call) -> Call:
+    """`function` of complex128 operands on complex64 ones: one rounding, and no overflow on the way."""
+
+    def call(*operands: Any, out: Array | None = None) -> Any:
+        return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
+
+    return lambda *operands, out=None: in_blocks(call, operands, out)
+
+
+@cache
+def _table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(function(all_values(operand).astype(np.float64)).astype(result))
+
+
+@cache
+def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+    values = all_values(operand).astype(np.float64)
+    with np.errstate(all="ignore"):
+        return np.asarray(function(values[:, None], values[None, :]).astype(result)).ravel()
+
+
+def tabulated(function: Call, element: t.ElementType, result: t.ElementType | None = None) -> Call:
+    """`function` of one operand of at most 16 bits by looking its values up; `function` takes f64."""
+    dtype = (result or element).dtype
+    view = bits_dtype(element.dtype)
+    table = _table(function, element.dtype, dtype).view(bits_dtype(dtype))
+    return lambda x, out=None: look_up(table, x.view(view), dtype, out)
+
+
+def tabulated_pairs(function: Call, element: t.ElementType) -> Call:
+    """`function` of two operands of at most 8 bits by looking the pair up; `function` takes f64."""
+    dtype = element.dtype
+    table = _pair_table(function, dtype, dtype).view(np.uint8)
+    return lambda x, y, out=None: look_up(table, pair_index(x, y), dtype, out)
+
+
+#: Up to this many elements ml_dtypes' own loops, slower an element but one call, are quicker.
+_SMALL = 512
+
+
+def _bf16_arithmetic(function: Call) -> Call:
+    """Arithmetic of which ml_dtypes has a bf16 loop that also rounds once."""
+    wide = widened(function, t.BF16, 2)
+
+    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        if x.size <= _SMALL and y.size <= _SMALL:
+            return function(x, y, out=out)
+        return wide(x, y, out=out)
+
+    return call
+
+
+def real_unary(function: Call, element: t.ElementType) -> Call:
+    """`function` of one float operand, in whichever way its type is best computed."""
+    return tabulated(function, element) if element.bits <= 16 else function
+
+
+def real_binary(function: Call, element: t.ElementType, *, native_half: bool = False) -> Call:
+    """`function` of two float operands; `native_half` when NumPy's own f16 loop of it rounds once."""
+    if element.bits <= 8:
+        return tabulated_pairs(function, element)
+    if element is t.BF16 and function in (np.add, np.subtract, np.multiply, np.divide):
+        return _bf16_arithmetic(function)
+    if element is t.BF16 or (element is t.F16 and not native_half):
+        return widened(function, element, 2)
+    return function
+
+
+def constant_of(value: Value) -> Array | None:
+    """The constant that `value` is made of by broadcasting or reshaping, if any: its elements, a splat's once."""
+    op = value.defining_op
+    while op is not None and op.name in _PASS_THROUGH:
+        op = op.operands[0].defining_op
+    attribute = op.attributes.get("value") if op is not None and op.name == "stablehlo.constant" else None
+    if not isinstance(attribute, DenseAttr):
+        return None
+    array = attribute.array
+    return array[(0,) * array.ndim].reshape(1) if is_splat(array) else array
+
+
+def never_zero(value: Value) -> bool:
+    """Whether `value` is known to hold no zero."""
+    constant = constant_of(value)
+    return constant is not None and bool(constant.astype(np.bool_).all())

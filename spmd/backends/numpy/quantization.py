@@ -1,0 +1,214 @@
+"""Quantized tensors: to and from floats, and every op that computes on them.
+
+A quantized tensor is its storage array. Ops that move data run on it as they are; ops that compute do what the
+specification's `dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...) says: this
+module makes the op's kernel on the expressed type and puts the conversions around it. Per-tensor functions of one or
+two operands of at most 8 bits become tables over all their values. Source: StableHLO specification,
+"Quantized tensors" and "Quantization computations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.backends.numpy.conversion import conversion
+from spmd.backends.numpy.core import KERNELS, WRAPPERS, Context, Kernel, kernel
+from spmd.backends.numpy.elementwise import BINARY, UNARY
+from spmd.backends.numpy.pointwise import Array, Call, all_values, bits_dtype, keep, look_up, pair_index
+from spmd.ir import Op, Value
+
+#: Sums of products: computed in f64, where the products of integers and their sums are exact.
+_CONTRACTIONS = frozenset({"stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general", "stablehlo.dynamic_conv"})
+_ELEMENTWISE = frozenset({*UNARY, *BINARY, "stablehlo.compare", "stablehlo.is_finite", "stablehlo.reduce_precision"})
+#: Ops whose kernels compute with values; all others move storage about.
+_COMPUTED = (
+    _CONTRACTIONS
+    | _ELEMENTWISE
+    | {
+        "stablehlo.batch_norm_grad",
+        "stablehlo.batch_norm_inference",
+        "stablehlo.batch_norm_training",
+        "stablehlo.cholesky",
+        "stablehlo.clamp",
+        "stablehlo.dynamic_iota",
+        "stablehlo.iota",
+        "stablehlo.select",
+        "stablehlo.triangular_solve",
+    }
+)
+
+
+@kernel("stablehlo.uniform_dequantize")
+def uniform_dequantize(op: Op, context: Context) -> Kernel:
+    return _unary_kernel(op, dequantizer(op.operands[0].tensor))
+
+
+@kernel("stablehlo.uniform_quantize")
+def uniform_quantize(op: Op, context: Context) -> Kernel:
+    """From a float, or from another quantized type by way of its floats."""
+    source, target = op.operands[0].tensor, op.result.tensor
+    quantize = quantizer(target)
+    if not source.is_quantized:
+        return _unary_kernel(op, quantize)
+    dequantize = dequantizer(source)
+    return _unary_kernel(op, lambda x, out=None: quantize(dequantize(x), out=out))
+
+
+def quantized_kernel(op: Op, context: Context) -> Kernel | None:
+    """The kernel of an op that computes on quantized operands or gives quantized results; None for any other op."""
+    if op.name not in _COMPUTED or not any(_is_quantized(value) for value in (*op.operands, *op.results)):
+        return None
+    if op.name == "stablehlo.select" and op.operands[1].type is op.operands[2].type is op.results[0].type:
+        return None
+    exact = op.name in _CONTRACTIONS and _is_quantized(op.results[0])
+    compute = t.F64 if exact else None
+    operands = [_float_value(value, compute) for value in op.operands]
+    results = [_float_type(value, compute) for value in op.results]
+    inner = KERNELS[op.name](op.clone(operands, results), context)
+    function = inner.call if isinstance(inner, Kernel) else inner
+    before = [dequantizer(value.tensor, compute) if _is_quantized(value) else None for value in op.operands]
+    after = [quantizer(value.tensor, compute) if _is_quantized(value) else None for value in op.results]
+    if len(op.results) > 1:
+        return Kernel(_several(function, before, after))
+    return _single(op, _around(function, before, after[0]))
+
+
+WRAPPERS.append(quantized_kernel)
+
+
+def _is_quantized(value: Value) -> bool:
+    return isinstance(value.type, t.TensorType) and value.type.is_quantized
+
+
+def _float_type(value: Value, compute: t.ElementType | None) -> t.Type:
+    if not _is_quantized(value):
+        return value.type
+    return value.tensor.with_element_type(compute or _quantized(value.tensor).expressed)
+
+
+def _float_value(value: Value, compute: t.ElementType | None) -> Value:
+    return Value(_float_type(value, compute)) if _is_quantized(value) else value
+
+
+def _quantized(type: t.TensorType) -> t.QuantizedType:
+    assert isinstance(type.element_type, t.QuantizedType)
+    return type.element_type
+
+
+# --- putting conversions around a function ---------------------------------------------------------------------------
+
+
+def _converted(values: Sequence[Any], before: Sequence[Call | None]) -> list[Any]:
+    return [value if up is None else up(value) for value, up in zip(values, before, strict=True)]
+
+
+def _around(function: Call, before: Sequence[Call | None], after: Call | None) -> Call:
+    def call(*values: Any, out: Array | None = None) -> Any:
+        result = function(*_converted(values, before))
+        return keep(result, out) if after is None else after(result, out=out)
+
+    return call
+
+
+def _several(function: Call, before: Sequence[Call | None], after: Sequence[Call | None]) -> Callable[..., Any]:
+    def call(*values: Any) -> tuple[Any, ...]:
+        results = function(*_converted(values, before))
+        return tuple(result if down is None else down(result) for result, down in zip(results, after, strict=True))
+
+    return call
+
+
+def _single(op: Op, call: Call) -> Kernel:
+    """The kernel of one result, as a table where the operands have few values."""
+    types = [value.tensor for value in (*op.operands, *op.results)]
+    if op.name not in _ELEMENTWISE or not all(_is_uniform(type) for type in types):
+        return Kernel(call, accepts_out=True)
+    if len(op.operands) == 1:
+        return _unary_kernel(op, call)
+    if all(type.dtype.itemsize == 1 for type in types):
+        call = _pair_lookup(call, types[0].dtype, types[1].dtype, types[2].dtype)
+    return Kernel(call, accepts_out=True, pointwise=True)
+
+
+def _unary_kernel(op: Op, call: Call) -> Kernel:
+    source, target = op.operands[0].tensor, op.result.tensor
+    if not (_is_uniform(source) and _is_uniform(target)):
+        return Kernel(call, accepts_out=True)
+    if source.dtype.itemsize == 1:
+        call = _lookup(call, source.dtype, target.dtype)
+    return Kernel(call, accepts_out=True, pointwise=True)
+
+
+def _is_uniform(type: t.TensorType) -> bool:
+    """Whether every element is read in the same way."""
+    return not type.is_quantized or not _quantized(type).is_per_axis
+
+
+def _lookup(function: Call, source: np.dtype[Any], target: np.dtype[Any]) -> Call:
+    with np.errstate(all="ignore"):
+        table = np.asarray(function(all_values(source))).view(bits_dtype(target))
+    return lambda x, out=None: look_up(table, x.view(np.uint8), target, out)
+
+
+def _pair_lookup(function: Call, first: np.dtype[Any], second: np.dtype[Any], target: np.dtype[Any]) -> Call:
+    with np.errstate(all="ignore"):
+        pairs = np.broadcast_arrays(all_values(first)[:, None], all_values(second)[None, :])
+        table = np.asarray(function(*pairs)).view(np.uint8).ravel()
+    return lambda x, y, out=None: look_up(table, pair_index(x, y), target, out)
+
+
+# --- the conversions themselves --------------------------------------------------------------------------------------
+
+
+def dequantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
+    """`call(storage, out=None)`: (storage - zero point) * scale in the expressed type, or in `compute`."""
+    quantized = _quantized(type)
+    dtype = (compute or quantized.expressed).dtype
+    scales, zero_points = _parameters(type, quantized.expressed.dtype)
+    scales = scales.astype(dtype)
+    wide = np.int32 if quantized.storage.bits <= 16 else np.int64
+
+    def call(x: Any, out: Array | None = None) -> Any:
+        centered = np.subtract(x.astype(wide), zero_points, dtype=wide)
+        return keep(np.multiply(centered.astype(dtype), scales, dtype=dtype), out)
+
+    return call
+
+
+def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
+    """`call(floats, out=None)`: round(clamp(floats / scale + zero point)) in the storage type.
+
+    Computed in the floats' type, the expressed one or `compute`; NaN gives 0.
+    """
+    quantized = _quantized(type)
+    element = compute or quantized.expressed
+    dtype = element.dtype
+    scales, zero_points = _parameters(type, quantized.expressed.dtype)
+    scales, offsets = scales.astype(dtype), zero_points.astype(dtype)
+    with np.errstate(over="ignore"):  # f16 has no room for the ends of i32, which the conversion then clamps to
+        lowest, highest = (np.array(bound).astype(dtype) for bound in (quantized.storage_min, quantized.storage_max))
+    to_storage = conversion(element, quantized.storage)
+
+    def call(x: Any, out: Array | None = None) -> Any:
+        scaled = np.divide(x, scales)
+        scaled = np.add(scaled, offsets)
+        scaled = np.rint(np.minimum(np.maximum(scaled, lowest), highest))
+        return to_storage(scaled, out=out)
+
+    return call
+
+
+def _parameters(type: t.TensorType, expressed: np.dtype[Any]) -> tuple[Array, Array]:
+    """(scales in the expressed type, zero points) in shapes that broadcast against the tensor."""
+    quantized = _quantized(type)
+    scales = np.array(quantized.scales, np.float64).astype(expressed)
+    zero_points = np.array(quantized.zero_points, np.int64)
+    if quantized.quantization_dimension is None:
+        return scales.reshape(()), zero_points.reshape(())
+    shape = [1] * type.rank
+    shape[quantized.quantization_dimension] = -1
+    return scales.reshape(shape), zero_points.reshape(shape)

@@ -1,0 +1,354 @@
+"""Reductions over whole dimensions: StableHLO specification, "reduce".
+
+A region that is a monoid on each of its operands becomes NumPy's own reduction; one that finds the largest or smallest
+value and its place, argmax and its kin. Any other is applied to whole slabs: one slab after another in the order of
+the specification's own example where there are few, in a tree of neighbours where there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.reduction_plans import reducer
+from spmd.backends.numpy.regions import Extremum, Monoid, compute_dtype, extremum_of, monoids_of
+from spmd.ir import Op, Value, captured_values
+from spmd.types import ElementType
+
+Array = np.ndarray[Any, Any]
+#: A region on whole arrays.
+Combine = Callable[..., tuple[Array, ...]]
+
+#: Elements that are combined in the specification's own order where the order shows.
+FEW = 16
+_FEW_SLABS = 128
+#: Rows of at most this many elements, if there are many, are searched side by side.
+_SHORT_ROW, _MANY_ROWS, _ROWS_AT_A_TIME = 24, 1024, 8192
+
+
+@kernel("stablehlo.reduce")
+def reduce(op: Op, context: Context) -> Kernel:
+    count, dimensions = len(op.results), op["dimensions"]
+    shape = op.operands[0].tensor.static_shape
+    if not dimensions:
+        return _nothing_to_reduce(op, context)
+    monoids = monoids_of(op.regions[0])
+    if monoids is not None:
+        if count == 1 and _changes_nothing(op, monoids[0]):
+            kept = op.result.tensor.static_shape
+            return Kernel(lambda operand, init: operand.reshape(kept), aliases=(0,))
+        return each_alone([_monoid_reduction(op, index, monoids[index], shape, dimensions) for index in range(count)])
+    general = _slab_reduction(op, context, shape, dimensions)
+    if count == 2 and shape and prod(shape[axis] for axis in dimensions):
+        extremum = extremum_of(op, 0, context)
+        if extremum is not None:
+            return _extremum_reduction(op, context, extremum, general)
+    return applying(op, _single(general) if count == 1 else general)
+
+
+def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
+    """The kernel of an op each of whose results follows from one operand and its initial value."""
+    if len(reducers) == 1:
+        return Kernel(reducers[0])
+    count = len(reducers)
+    return Kernel(
+        lambda *arrays: tuple(
+            one(operand, init) for one, operand, init in zip(reducers, arrays[:count], arrays[count:], strict=True)
+        )
+    )
+
+
+def _changes_nothing(op: Op, monoid: Monoid) -> bool:
+    """Whether each element is alone, and the initial value leaves it as it is; 0 + -0 is +0."""
+    operand, init = op.operands[:2]
+    if any(operand.tensor.static_shape[axis] != 1 for axis in op["dimensions"]) or not monoid.direct:
+        return False
+    if monoid.kind == "add" and monoid.compute.kind in "fc":
+        return False
+    return operand.tensor.dtype == op.result.tensor.dtype == monoid.compute and is_identity(init, monoid)
+
+
+def applying(op: Op, call: Callable[..., Any]) -> Kernel:
+    """The kernel of an op that hands its region whole arrays: the region may hand any of them back."""
+    return Kernel(call, aliases=tuple(range(len(op.operands) + len(captured_values(op)))))
+
+
+def _single(call: Callable[..., tuple[Array, ...]]) -> Callable[..., Array]:
+    return lambda *arrays: call(*arrays)[0]
+
+
+def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
+    """No dimensions: each element is combined with the initial value once."""
+    count, combine = len(op.results), context.vectorized(op, 0)
+    dtypes = region_dtypes(op)
+
+    def call(*arrays: Array) -> Any:
+        inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=False)]
+        inits = arrays[count : 2 * count]
+        results = combine(*inits, *inputs, *arrays[2 * count :])
+        return results[0] if count == 1 else results
+
+    return applying(op, call)
+
+
+def region_dtypes(op: Op) -> list[np.dtype[Any]]:
+    """Dtypes in which the region computes: its first arguments'."""
+    return [argument.tensor.dtype for argument in op.regions[0].block.arguments[: len(op.results)]]
+
+
+# --- monoids ---------------------------------------------------------------------------------------------------------
+
+
+def _monoid_reduction(
+    op: Op, index: int, monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int]
+) -> Callable[[Array, Array], Array]:
+    """Function of (operand, initial value): converts, reduces, combines with the initial value, rounds once."""
+    ufunc = monoid.ufunc
+    convert = _widening(op.operands[index], monoid)
+    target = op.results[index].tensor.dtype
+    neutral = is_identity(op.operands[len(op.results) + index], monoid)
+    as_numpy = monoid.direct and neutral and not monoid.multiplies_complex
+    if monoid.rounds and prod(shape[axis] for axis in dimensions) <= FEW and not as_numpy:
+        return _slab_by_slab(monoid, shape, dimensions, target)
+    run = reducer(monoid, shape, dimensions)
+    if convert is None and neutral and monoid.compute == target:
+        return lambda operand, init: run(operand)
+
+    def call(operand: Array, init: Array) -> Array:
+        total = run(operand if convert is None else convert(operand))
+        if not neutral:
+            total = ufunc(init.astype(monoid.compute), total)
+        return np.asarray(total).astype(target, copy=False)
+
+    return call
+
+
+def _slab_by_slab(
+    monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int], target: np.dtype[Any]
+) -> Callable[[Array, Array], Array]:
+    """Few elements a result: from the initial value on, in row-major order."""
+    kept = [axis for axis in range(len(shape)) if axis not in dimensions]
+    order, kept_shape = [*sorted(dimensions), *kept], tuple(shape[axis] for axis in kept)
+    slabs = prod(shape[axis] for axis in dimensions)
+
+    def call(operand: Array, init: Array) -> Array:
+        total = np.broadcast_to(init, kept_shape).astype(monoid.compute)
+        stack = operand.transpose(order).reshape(slabs, *kept_shape).astype(monoid.compute, copy=False)
+        return fold_in_order(monoid, total, stack).astype(target, copy=False)
+
+    return call
+
+
+def fold_in_order(monoid: Monoid, total: Array, parts: Iterable[Array]) -> Array:
+    """`total`, which is overwritten, with one part after another; each step is rounded as the region rounds it."""
+    narrow, compute = monoid.element.dtype, monoid.compute
+    step = _plain_product if monoid.multiplies_complex else monoid.ufunc
+    for index, part in enumerate(parts):
+        if index and narrow != compute:
+            total = total.astype(narrow).astype(compute)
+        step(total, part, out=total)
+    return total
+
+
+def _plain_product(x: Array, y: Array, out: Array) -> None:
+    """The complex product with each of its terms rounded: parts that cancel leave what any other plain product does."""
+    real, imaginary = x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real
+    out.real, out.imag = real, imaginary
+
+
+def _widening(operand: Value, monoid: Monoid) -> Callable[[Array], Array] | None:
+    """From the operand's type to the region's (to which it may be promoted), then to what is computed in."""
+    source, compute = operand.tensor.dtype, monoid.compute
+    return None if source == compute else lambda array: array.astype(compute)
+
+
+def is_identity(init: Value, monoid: Monoid) -> bool:
+    """Whether an initial value is known to be the monoid's neutral element."""
+    while init.defining_op is not None and init.defining_op.name == "stablehlo.broadcast_in_dim":
+        init = init.defining_op.operands[0]
+    constant = init.defining_op
+    if constant is None or constant.name != "stablehlo.constant" or init.tensor.rank:
+        return False
+    value = constant.attributes["value"].array.astype(monoid.compute)
+    return bool(value == monoid.identity)
+
+
+# --- the largest or smallest and its place ---------------------------------------------------------------------------
+
+
+def _extremum_reduction(
+    op: Op, context: Context, extremum: Extremum, general: Callable[..., tuple[Array, ...]]
+) -> Kernel:
+    values, places = op.operands[0], op.operands[1]
+    shape, axes = values.tensor.static_shape, tuple(op["dimensions"])
+    combine, is_float = context.vectorized(op, 0), values.tensor.dtype.kind not in "iu"
+    counted = _counts_along(places, axes)
+    wide = compute_dtype(_element(values))
+    rows = prod(shape) // max(1, shape[axes[0]]) if len(axes) == 1 else 0
+    if rows >= _MANY_ROWS and counted and extremum.tie != "last" and _is_short_row(shape, axes[0]):
+        find = _short_rows(extremum, shape, axes[0])
+    elif len(axes) == 1 and (counted or extremum.tie in ("first", "last")):
+        find = _by_position(extremum, shape, axes[0], counted)
+    elif extremum.tie == "low":
+        find = _by_comparison(extremum, axes)
+    else:
+        return applying(op, general)
+
+    # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
+    worst = Monoid(extremum.kind, _element(values), extremum.ufunc, wide)
+    zero = Monoid("add", _element(places), np.add, places.tensor.dtype)
+    neutral = (
+        counted and extremum.tie != "last" and is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero)
+    )
+
+    def call(value: Array, place: Array, init_value: Array, init_place: Array) -> tuple[Array, ...]:
+        computed = value.astype(wide, copy=False)
+        best, where = find(computed, place)
+        if is_float and not extremum.propagates_nan and np.isnan(best).any():
+            return general(value, place, init_value, init_place)
+        best = best.astype(value.dtype, copy=False)
+        return (best, where) if neutral else combine(init_value, init_place, best, where)
+
+    return applying(op, call)
+
+
+def _element(value: Value) -> ElementType:
+    element = value.tensor.element_type
+    assert isinstance(element, ElementType)
+    return element
+
+
+def _counts_along(places: Value, axes: tuple[int, ...]) -> bool:
+    """Whether the indices are an iota along the one reduced dimension, so that the first is the lowest."""
+    op = places.defining_op
+    while op is not None and op.name == "stablehlo.broadcast_in_dim" and len(axes) == 1:
+        if axes[0] not in op["broadcast_dimensions"]:
+            return False
+        axes = (op["broadcast_dimensions"].index(axes[0]),)
+        op = op.operands[0].defining_op
+    return op is not None and op.name == "stablehlo.iota" and (op["iota_dimension"],) == axes
+
+
+Found = Callable[[Array, Array], tuple[Array, Array]]
+
+
+def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted: bool) -> Found:
+    """argmax, whose first of several is what `first` wants, and `low` where indices count upwards."""
+    argument = np.argmax if extremum.kind == "maximum" else np.argmin
+    best_of = extremum.ufunc.reduce
+    last, size = extremum.tie == "last", shape[axis]
+    flipped = (*(slice(None),) * axis, slice(None, None, -1))
+    across = prod(shape[axis + 1 :]) > 1 and not last
+
+    def first_true(hits: Array) -> Array:
+        """Along `axis`, the first place that holds: hits are few, and of several the first is stored last.
+
+        NumPy stores in the order of the index arrays' memory, hence the copies.
+        """
+        coordinates = [np.ascontiguousarray(c[::-1]) for c in np.nonzero(hits)]
+        position = np.zeros((*shape[:axis], 1, *shape[axis + 1 :]), np.int64)
+        position[tuple(c if k != axis else 0 for k, c in enumerate(coordinates))] = coordinates[axis]
+        return position
+
+    def call(value: Array, place: Array) -> tuple[Array, Array]:
+        if across:
+            best = best_of(value, axis=axis, keepdims=True)
+            position = first_true(value == best if value.dtype.kind in "iu" else (value == best) | (value != value))
+        else:
+            position = argument(value[flipped] if last else value, axis=axis, keepdims=True)
+            position = size - 1 - position if last else position
+            best = np.take_along_axis(value, position, axis)
+        found = position.astype(place.dtype) if counted else np.take_along_axis(place, position, axis)
+        return best.squeeze(axis), found.squeeze(axis)
+
+    return call
+
+
+def _is_short_row(shape: tuple[int, ...], axis: int) -> bool:
+    return 1 < shape[axis] <= _SHORT_ROW and prod(shape[axis + 1 :]) == 1
+
+
+def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
+    """Many short rows, transposed block by block: an earlier place weighs more, the heaviest hit is the first."""
+    best_of = extremum.ufunc.reduce
+    size, kept = shape[axis], shape[:axis] + shape[axis + 1 :]
+    weights = np.arange(size, 0, -1, dtype=np.uint8)[:, None]
+
+    def call(value: Array, place: Array) -> tuple[Array, Array]:
+        rows = value.reshape(-1, size)
+        best, where = np.empty(len(rows), value.dtype), np.empty(len(rows), place.dtype)
+        for start in range(0, len(rows), _ROWS_AT_A_TIME):
+            block = slice(start, start + _ROWS_AT_A_TIME)
+            columns = np.ascontiguousarray(rows[block].T)
+            best_of(columns, axis=0, out=best[block])
+            hits = columns == best[block]
+            if value.dtype.kind == "f":
+                hits |= columns != columns
+            where[block] = size - np.maximum.reduce(hits.view(np.uint8) * weights, axis=0).astype(place.dtype)
+        return best.reshape(kept), where.reshape(kept)
+
+    return call
+
+
+def _by_comparison(extremum: Extremum, axes: tuple[int, ...]) -> Found:
+    """The lowest index among those whose value is the best one."""
+    best_of = extremum.ufunc.reduce
+
+    def call(value: Array, place: Array) -> tuple[Array, Array]:
+        best = best_of(value, axis=axes, keepdims=True)
+        hits = value == best
+        if value.dtype.kind == "f":
+            hits |= value != value
+        lowest = np.where(hits, place, np.iinfo(place.dtype).max).min(axis=axes)
+        return best.squeeze(axes), lowest
+
+    return call
+
+
+# --- any region ------------------------------------------------------------------------------------------------------
+
+
+def _slab_reduction(
+    op: Op, context: Context, shape: tuple[int, ...], dimensions: Sequence[int]
+) -> Callable[..., tuple[Array, ...]]:
+    combine, count = context.vectorized(op, 0), len(op.results)
+    kept = [axis for axis in range(len(shape)) if axis not in dimensions]
+    order = [*sorted(dimensions), *kept]
+    slabs = prod(shape[axis] for axis in dimensions)
+    kept_shape = tuple(shape[axis] for axis in kept)
+    dtypes = region_dtypes(op)
+
+    def call(*arrays: Array) -> tuple[Array, ...]:
+        inits, captured = arrays[count : 2 * count], arrays[2 * count :]
+        state = tuple(
+            np.broadcast_to(init, kept_shape).astype(dtype) for init, dtype in zip(inits, dtypes, strict=True)
+        )
+        stacks = tuple(
+            array.transpose(order).reshape(slabs, *kept_shape).astype(dtype, copy=False)
+            for array, dtype in zip(arrays[:count], dtypes, strict=False)
+        )
+        return fold(combine, state, stacks, captured)
+
+    return call
+
+
+def fold(
+    combine: Combine, state: tuple[Array, ...], stacks: tuple[Array, ...], captured: Sequence[Array]
+) -> tuple[Array, ...]:
+    """`state` combined with the slabs of `stacks` (along their first axis), which keep their order."""
+    slabs = len(stacks[0])
+    if slabs <= _FEW_SLABS:
+        for index in range(slabs):
+            state = combine(*state, *(stack[index] for stack in stacks), *captured)
+        return state
+    while slabs > 1:
+        paired = slabs // 2 * 2
+        halves = combine(*(stack[0:paired:2] for stack in stacks), *(stack[1:paired:2] for stack in stacks), *captured)
+        if paired < slabs:
+            halves = tuple(np.concatenate([half, stack[paired:]]) for half, stack in zip(halves, stacks, strict=True))
+        stacks, slabs = halves, (slabs + 1) // 2
+    return combine(*state, *(stack[0] for stack in stacks), *captured)

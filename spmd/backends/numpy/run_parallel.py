@@ -1,0 +1,97 @@
+"""`interpreter.run_parallel`: functions of the module as the processes of a grid.
+
+Source: StableHLO's interpreter dialect. Rows of `programs` are replicas, columns partitions; inputs and results come
+in the order of processes; `infeed` names functions whose results the processes read, in the order of their reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from collectives.communicator import Communicator
+from collectives.grid import ProcessGrid
+from collectives.threads import run
+from spmd.backends.numpy.communication import connect, endpoints
+from spmd.backends.numpy.core import Context, Kernel, Program, kernel
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Op
+from spmd.runtime.process import Process
+
+
+@kernel("interpreter.run_parallel")
+def run_parallel(op: Op, context: Context) -> Kernel:
+    """Runs on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
+    from spmd.compiler.lower import Lowering
+
+    table = op["programs"]
+    if not table or not table[0] or any(len(row) != len(table[0]) for row in table):
+        raise CompileError(Diagnostic(op.location, "programs must be rows of one length, and not empty", op.name))
+    grid = ProcessGrid(len(table), len(table[0]))
+    lowering = Lowering(context.module, replace(context.options, grid=grid))
+    symbols = [_name(symbol) for row in table for symbol in row]
+    functions = [lowering.lookup(symbol, op) for symbol in symbols]
+    programs = [lowering.function(symbol, op) for symbol in symbols]
+    counts = [len(function.type.inputs) for function in functions]
+    if sum(counts) != len(op.operands) or sum(len(f.type.results) for f in functions) != len(op.results):
+        text = f"the programs take {sum(counts)} inputs, got {len(op.operands)}"
+        raise CompileError(Diagnostic(op.location, text, op.name))
+    ends = [endpoints(context.module, symbol) for symbol in symbols]
+    sends, receives = [end[0] for end in ends], [end[1] for end in ends]
+    feeds = [context.function(_name(symbol), op) for symbol in op.attributes.get("infeed") or ()]
+    single = len(op.results) == 1
+
+    def call(process: Process, *values: Any) -> Any:
+        arguments = _split(values, counts)
+        feed = _Feed(process, feeds)
+
+        def body(communicator: Communicator) -> tuple[Any, ...]:
+            me = Process(grid, communicator, infeed=feed, outfeed=process.outfeed)
+            connect(me, sends, receives)
+            return programs[me.rank](me, *arguments[me.rank])
+
+        ranks = _ranks(grid)
+        parts = ranks.exchange(body(ranks)) if ranks is not None else run(grid.size, body)
+        results = tuple([value for part in parts for value in part])
+        return results[0] if single else results
+
+    return Kernel(call, needs_process=True, owned=False)
+
+
+class _Feed:
+    """One queue for all processes, as in the reference interpreter."""
+
+    def __init__(self, process: Process, programs: Sequence[Program]) -> None:
+        self._process, self._programs = process, iter(programs)
+        self._lock = threading.Lock()
+
+    def __call__(self) -> tuple[Any, ...]:
+        with self._lock:
+            program = next(self._programs)
+        return program(self._process)
+
+
+def _ranks(grid: ProcessGrid) -> Communicator | None:
+    from spmd.runtime.world import ranks, under_mpi
+
+    if grid.size == 1 or not under_mpi():
+        return None
+    from mpi4py import MPI
+
+    if grid.size != MPI.COMM_WORLD.size:
+        return None
+    return ranks()
+
+
+def _split(values: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
+    parts, start = [], 0
+    for count in counts:
+        parts.append(values[start : start + count])
+        start += count
+    return parts
+
+
+def _name(symbol: Any) -> str:
+    return str(getattr(symbol, "root", symbol))

@@ -1,0 +1,338 @@
+"""Sorting: StableHLO specification, "sort".
+
+A comparator that orders by keys goes to NumPy's sorts: values alone are sorted as they are, several operands by
+integers that hold an element's key and, below it, its place, which makes any sort stable. Any other comparator runs
+in a merge sort whose comparisons are made for all elements at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.pointwise import is_sign_and_magnitude
+from spmd.backends.numpy.sort_unstable import MOST, order_of_ranks
+from spmd.dialects.making import make_op
+from spmd.ir import Op, Region, Value, copy_block
+from spmd.types import element_type_of
+
+Array = np.ndarray[Any, Any]
+#: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
+Order = Callable[[Sequence[Array], Sequence[Array]], Array]
+
+
+@kernel("stablehlo.sort")
+def sort(op: Op, context: Context) -> Kernel:
+    return sorter(op, context)
+
+
+def sorter(op: Op, context: Context) -> Kernel:
+    """The kernel of a sort of all operands along one dimension."""
+    count = len(op.results)
+    dimension = op["dimension"]
+    shape = op.operands[0].tensor.static_shape
+    axis = dimension % len(shape) if shape else 0
+    if not shape or shape[axis] < 2 or 0 in shape:
+        call: Callable[..., Any] = (lambda operand, *_: operand) if count == 1 else lambda *arrays: arrays[:count]
+        return Kernel(call, aliases=tuple(range(count)))
+    keys = sort_keys(op.regions[0])
+    order = _merge_order(op, context) if keys is None else _key_order(op, context, keys)
+    counted = [_counts_along(operand, axis) for operand in op.operands]
+
+    def by_order(*arrays: Array) -> Any:
+        rows = [_rows(array, axis) for array in arrays[:count]]
+        places = order(rows, arrays[count:])
+        # Rows are taken from the flat array: much cheaper than along an axis.
+        flat = places if len(places) == 1 else places + np.arange(len(places))[:, None] * shape[axis]
+        results = tuple(
+            _from_rows(places.astype(row.dtype) if counts else row.reshape(-1).take(flat), shape, axis)
+            for row, counts in zip(rows, counted, strict=True)
+        )
+        return results[0] if count == 1 else results
+
+    if count == 1 and keys is not None and len(keys) == 1 and keys[0].operand == 0:
+        return Kernel(_values_sorter(keys[0], op.operands[0].tensor.dtype, axis, by_order))
+    return Kernel(by_order)
+
+
+def _rows(array: Array, axis: int) -> Array:
+    return np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
+
+
+def _from_rows(rows: Array, shape: tuple[int, ...], axis: int) -> Array:
+    moved = (*shape[:axis], *shape[axis + 1 :], shape[axis])
+    return np.moveaxis(rows.reshape(moved), -1, axis)
+
+
+def _counts_along(value: Value, axis: int) -> bool:
+    """Whether an operand is an iota along `axis`: sorted, it is the order itself."""
+    op = value.defining_op
+    while op is not None and op.name == "stablehlo.broadcast_in_dim" and axis in op["broadcast_dimensions"]:
+        axis = op["broadcast_dimensions"].index(axis)
+        op = op.operands[0].defining_op
+    return op is not None and op.name == "stablehlo.iota" and op["iota_dimension"] == axis
+
+
+# --- values alone ----------------------------------------------------------------------------------------------------
+
+
+def _values_sorter(key: SortKey, dtype: np.dtype[Any], axis: int, by_order: Callable[..., Any]) -> Callable[..., Array]:
+    """Sorts one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both
+    signs or NaNs of several kinds: these are sorted by order."""
+    is_float = _is_float(dtype)
+    widens = is_float and not is_sign_and_magnitude(element_type_of(dtype))
+    sorted_dtype = np.dtype(np.float32) if widens else dtype
+    natural = sorted_dtype in (np.float32, np.float64) and not (key.total_order and not key.canonical)
+    reverse = key.descending
+
+    def call(operand: Array, *captured: Array) -> Array:
+        values = operand.astype(np.float32) if widens else operand
+        if is_float and (key.canonical or not key.total_order) and _has_unequal_ties(values):
+            ordered: Array = by_order(operand, *captured)
+            return ordered
+        if is_float and not natural:
+            values = _ordered_bits(values)
+        narrow = not is_float and dtype.kind not in "iub"
+        found = np.sort(values.astype(np.int8) if narrow else values, axis=axis)
+        if reverse:
+            found = np.flip(found, axis)
+        if is_float and not natural:
+            found = _from_ordered_bits(found, sorted_dtype)
+        return found.astype(dtype) if narrow or widens else found
+
+    return call
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "f" or (dtype.kind not in "iubc" and not dtype.name.startswith(("int", "uint")))
+
+
+def _has_unequal_ties(array: Array) -> bool:
+    """Whether there are zeros of both signs, or NaNs other than the usual one."""
+    bits = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+    sign = bits.dtype.type(1 << (8 * array.dtype.itemsize - 1))
+    if (bits == sign).any() and (bits == 0).any():
+        return True
+    strange = np.isnan(array)
+    if not strange.any():
+        return False
+    usual = np.abs(np.asarray(np.nan, np.float64)).astype(array.dtype).view(bits.dtype)
+    return bool((bits[strange] != usual).any())
+
+
+def _ordered_bits(array: Array) -> Array:
+    """Floats as unsigned integers in IEEE 754's total order: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
+    width = array.dtype.itemsize
+    bits = np.ascontiguousarray(array).view(f"u{width}")
+    # All bits of negative numbers are flipped, only the sign of the others.
+    sign = bits.dtype.type(1 << (8 * width - 1))
+    flips = (bits.view(f"i{width}") >> (8 * width - 1)).view(bits.dtype) | sign
+    flipped: Array = bits ^ flips
+    return flipped
+
+
+def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
+    width = dtype.itemsize
+    sign = ordered.dtype.type(1 << (8 * width - 1))
+    one = ordered.dtype.type(1)
+    flips = ((ordered >> ordered.dtype.type(8 * width - 1)) - one) | sign
+    values: Array = (ordered ^ flips).view(dtype)
+    return values
+
+
+# --- by keys ---------------------------------------------------------------------------------------------------------
+
+
+def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
+    functions = [None if key.operand is not None else key_function(op, key, context) for key in keys]
+    small = op.operands[0].tensor.size <= MOST and len(op.operands) > 1 and not op["is_stable"]
+
+    def order(rows: Sequence[Array], captured: Sequence[Array]) -> Array:
+        codes = []
+        for key, function in zip(keys, functions, strict=True):
+            values = rows[key.operand] if key.operand is not None else None
+            if values is None:
+                assert function is not None
+                values = function(*rows, *captured)
+            codes.append(_code(values, key))
+        found = _order_of_codes(codes)
+        return _unstable(found, codes) if small else found
+
+    return order
+
+
+def _unstable(order: Array, codes: list[Array]) -> Array:
+    """From the stable order to the one of a sort that need not be stable, where there are ties."""
+    ordered = [np.take_along_axis(code, order, 1) for code in codes]
+    differs = np.logical_or.reduce([code[:, 1:] != code[:, :-1] for code in ordered])
+    if differs.all():
+        return order
+    ranks = np.zeros(order.shape, np.int64)
+    np.put_along_axis(ranks, order[:, 1:], np.cumsum(differs, axis=1), 1)
+    return order_of_ranks(ranks, order)
+
+
+def _code(values: Array, key: SortKey) -> Array:
+    """A key as unsigned integers, smaller ones first."""
+    dtype = values.dtype
+    if dtype == np.bool_:
+        code = values.view(np.uint8)
+    elif _is_float(dtype):
+        if not is_sign_and_magnitude(element_type_of(dtype)):
+            values = values.astype(np.float32)
+        if key.canonical or not key.total_order:
+            values = _canonical(values)
+        code = _ordered_bits(values)
+    else:
+        if dtype.kind not in "iu":
+            values = values.astype(np.int8)
+        width = values.dtype.itemsize
+        code = np.ascontiguousarray(values).view(f"u{width}")
+        if values.dtype.kind == "i":
+            code = code ^ code.dtype.type(1 << (8 * width - 1))
+    return ~code if key.descending else code
+
+
+def _canonical(values: Array) -> Array:
+    """Zeros without sign, NaNs all one."""
+    bits = np.array(values).view(f"u{values.dtype.itemsize}")
+    minus_zero, strange = bits == bits.dtype.type(1 << (8 * values.dtype.itemsize - 1)), np.isnan(values)
+    if minus_zero.any():
+        bits[minus_zero] = 0
+    if strange.any():
+        bits[strange] = np.abs(np.asarray(np.nan, np.float64)).astype(values.dtype).view(bits.dtype)
+    kept: Array = bits.view(values.dtype)
+    return kept
+
+
+def _order_of_codes(codes: list[Array]) -> Array:
+    """The stable order of each row by `codes`, the most significant first.
+
+    Digits of the codes are sorted from the least significant on, each together with its element's place, which a
+    number of 64 bits holds.
+    """
+    rows, size = codes[0].shape
+    place_bits = max(1, (size - 1).bit_length())
+    places, mask = np.arange(size, dtype=np.uint64), np.uint64((1 << place_bits) - 1)
+    order: Array | None = None
+    for digit in _digits(codes, 64 - place_bits):
+        if order is not None:
+            digit = np.take_along_axis(digit, order, 1) if rows > 1 else digit[:, order[0]]
+        packed = (digit << np.uint64(place_bits)) | places
+        packed.sort(axis=1)
+        found = (packed & mask).astype(np.int64)
+        order = found if order is None else np.take_along_axis(order, found, 1)
+    assert order is not None
+    return order
+
+
+def _digits(codes: list[Array], most: int) -> Iterator[Array]:
+    """The codes as numbers of at most `most` bits, the least significant first; narrow neighbours are joined."""
+    held, width = None, 0
+    for code in reversed(codes):
+        bits = 8 * code.dtype.itemsize
+        wide = code.astype(np.uint64)
+        halves = [(wide & np.uint64(2**32 - 1), 32), (wide >> np.uint64(32), 32)]
+        parts = halves if bits > most else [(wide, bits)]
+        for part, part_bits in parts:
+            if held is not None and width + part_bits <= most:
+                held, width = held | (part << np.uint64(width)), width + part_bits
+                continue
+            if held is not None:
+                yield held
+            held, width = part, part_bits
+    assert held is not None
+    yield held
+
+
+# --- by any comparator -----------------------------------------------------------------------------------------------
+
+
+def _merge_order(op: Op, context: Context) -> Order:
+    compare = context.vectorized(op, 0)
+
+    def order(rows: Sequence[Array], captured: Sequence[Array]) -> Array:
+        height, size = rows[0].shape
+        flat = [row.reshape(-1) for row in rows]
+        indices: Array = np.arange(height * size)
+
+        def before(left: Array, right: Array) -> Array:
+            """Whether the element at place `left` comes before that at `right`."""
+            sides = [side for operand in flat for side in (operand[left], operand[right])]
+            first: Array = compare(*sides, *captured)[0]
+            return first
+
+        run = 1
+        while run < size:
+            indices = _merge_runs(indices, size, run, before)
+            run *= 2
+        places: Array = indices.reshape(height, size) - np.arange(height)[:, None] * size
+        return places
+
+    return order
+
+
+def _merge_runs(indices: Array, size: int, run: int, before: Callable[[Array, Array], Array]) -> Array:
+    """Merges neighbouring sorted runs of each row of `size`.
+
+    Each element's place is its own rank in its run plus its rank in the other run of the pair, which a binary search
+    finds for all elements at once. Of equals, those of the left run come first.
+    """
+    places = np.arange(len(indices))
+    column = places % size
+    start = column // (2 * run) * (2 * run)
+    offset = column - start
+    on_left = offset < run
+    left_size = np.minimum(run, size - start)
+    right_size = np.clip(size - start - run, 0, run)
+    base = places - offset
+    other = np.where(on_left, base + left_size, base)
+    low, high = np.zeros_like(places), np.where(on_left, right_size, left_size)
+    last = len(indices) - 1
+    for _ in range(run.bit_length()):
+        middle = (low + high) // 2
+        probe = indices[np.minimum(other + middle, last)]
+        right_first = before(np.where(on_left, probe, indices), np.where(on_left, indices, probe))
+        active = low < high
+        goes_up = right_first == on_left
+        low = np.where(active & goes_up, middle + 1, low)
+        high = np.where(active & ~goes_up, middle, high)
+    rank = np.where(on_left, offset, offset - left_size) + low
+    merged = np.full_like(indices, -1)
+    merged[base + rank] = indices
+    if (merged < 0).any():  # the comparator is no order; what it gives must still be a permutation
+        merged = indices[np.argsort(base + rank, kind="stable")]
+    return merged
+
+
+# --- the first of an order -------------------------------------------------------------------------------------------
+
+
+@target("ApproxTopK")
+def approximate_top_k(op: Op, context: Context) -> Kernel:
+    """The exact first `top_k` of each operand in the order of the called comparator; initial values are not needed."""
+    return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
+
+
+def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Any]:
+    """Function of the operands of a call like ApproxTopK: the first `count` of those that are sorted."""
+    dimension = int(call_attributes(op)["backend_config"]["reduction_dim"])
+    operands = op.operands[: len(op.results)]
+    comparator = context.lookup(op["called_computations"][0], op)
+    attributes = {"dimension": dimension, "is_stable": True}
+    regions = [Region([copy_block(comparator.body, {})])]
+    types = [operand.type for operand in operands]
+    ordered = make_op("stablehlo.sort", operands, types, attributes, regions, location=op.location)
+    by_order = sorter(ordered, context).call
+    first = (*(slice(None),) * dimension, slice(0, count))
+
+    def call(*arrays: Array) -> Any:
+        results = by_order(*arrays[: len(operands)])
+        return results[first] if len(operands) == 1 else tuple(result[first] for result in results)
+
+    return call

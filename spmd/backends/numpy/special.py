@@ -1,0 +1,341 @@
+"""Special functions of real arguments, on f32 and f64 arrays.
+
+Three ways, by function and type:
+
+- computed in f64 and rounded to f32, where that costs no more than the f32 loop (`rounded`);
+- SciPy's, in f64;
+- for f32 erf, erfc, erf_inv, sinh and cosh the formulas that XLA compiles CHLO's ops to, in the same steps: programs
+  are checked against what those give, and their error (erfc's by the rounding of x^2 in its tail, cosh's and sinh's
+  by that of x + log 1/2) is larger than the three ULP such checks allow.
+
+Every function takes `out=`, which may be an operand. Source of the coefficients: Cephes (erf, erfc), Giles,
+"Approximating the erfinv function" (GPU Computing Gems, 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.elementwise_selection import selection
+from spmd.backends.numpy.late import Late
+from spmd.backends.numpy.pointwise import Array, Call, in_blocks, keep, write
+
+scipy_special = Late("scipy.special")
+_F32 = np.dtype(np.float32)
+_F32_ONE = np.float32(1)
+#: Elements that are not worth telling apart.
+_FEW = 1024
+#: A formula that serves at most one in so many elements is worked out for these alone.
+_SELDOM = 3
+#: np.where, without a branch an element.
+_choose = selection(_F32)
+
+
+@cache
+def rounded(function: Call) -> Call:
+    """A ufunc of f32 operands computed in f64 and rounded once."""
+
+    def call(*operands: Any, out: Array | None = None) -> Any:
+        return write(function(*operands, dtype=np.float64), _F32, out)
+
+    return call
+
+
+def by_width(single: Call, double: Call) -> Call:
+    """`single` on f32, `double` on f64."""
+
+    def call(*operands: Any, out: Array | None = None) -> Any:
+        return in_blocks(single if operands[0].dtype == _F32 else double, operands, out)
+
+    return call
+
+
+def log_single(x: Any, out: Array | None = None) -> Any:
+    """log of f32, rounded once. NumPy's f64 loop takes ten times as long for what has no finite logarithm."""
+    if x.size < _FEW or (ordinary := (x > 0) & (x < np.inf)).all():
+        return rounded(np.log)(x, out=out)
+    wide = rounded(np.log)(_choose(ordinary, x, _F32_ONE))
+    return keep(_choose(ordinary, wide, np.log(x)), out)
+
+
+def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+    """The polynomial with `coefficients`, highest power first, by Horner's rule in x's own type."""
+    result = x * coefficients[0]
+    for coefficient in coefficients[1:-1]:
+        result += coefficient
+        result *= x
+    result += coefficients[-1]
+    return result
+
+
+def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any) -> Any:
+    """`result`, but function(x) where `chosen`. A `result` that is an array is overwritten."""
+    count = np.count_nonzero(chosen)
+    if not count:
+        return result
+    if not result.ndim or count * _SELDOM > chosen.size:
+        return _choose(chosen, function(x), result)
+    places = np.nonzero(chosen)
+    result[places] = function(x[places])
+    return result
+
+
+# --- error functions -------------------------------------------------------------------------------------------------
+
+_ERF_ALPHA = (
+    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
+)  # fmt: skip
+_ERF_BETA = (
+    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
+)  # fmt: skip
+
+
+def erf_single(x: Any, out: Array | None = None) -> Any:
+    """erf in f32 as an odd rational function on [-4, 4]."""
+    inside = np.minimum(np.maximum(x, -4), 4)
+    square = inside * inside
+    ratio = polynomial(square, _ERF_ALPHA)
+    ratio *= inside
+    ratio /= polynomial(square, _ERF_BETA)
+    return np.minimum(np.maximum(ratio, -1), 1, out=out)
+
+
+_ERFC_BELOW_2 = (
+    2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
+    -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
+)  # fmt: skip
+_ERFC_FROM_2 = (
+    -1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786, -1.015265279202700,
+    4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1,
+)  # fmt: skip
+_ERF_BELOW_1 = (
+    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
+    -3.761262582423300e-1, 1.128379165726710,
+)  # fmt: skip
+_LARGEST_EXPONENT = 88.72283905206835
+
+
+def erfc_single(x: Any, out: Array | None = None) -> Any:
+    """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
+    inside = 1 - x * polynomial(x * x, _ERF_BELOW_1)
+    return keep(_elsewhere(inside, ~(np.abs(x) < 1), _erfc_outside, x), out)
+
+
+def _erfc_outside(x: Any) -> Any:
+    square, size = x * x, np.abs(x)
+    reciprocal = 1 / square
+    series = polynomial(reciprocal, _ERFC_BELOW_2)
+    series = _elsewhere(series, ~(size < 2), lambda r: polynomial(r, _ERFC_FROM_2), reciprocal)
+    tail = np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size) * series
+    tail = _choose(square > _LARGEST_EXPONENT, np.float32(0), tail)
+    return _choose(x < 0, 2 - tail, tail)
+
+
+def erfc_double(x: Any, out: Array | None = None) -> Any:
+    """erfc in f64: beyond 1 the scaled function times exp(-x^2), the square split so that none of it is rounded off."""
+    tail = x > 1
+    result = np.asarray(scipy_special.erfc(x))
+    if np.count_nonzero(tail):
+        beyond = np.minimum(np.asarray(x)[tail], 30.0)  # zero from 27.3 on
+        head = beyond.astype(_F32).astype(np.float64)
+        scale = np.exp(-head * head) * np.exp((head - beyond) * (head + beyond))
+        result[tail] = scipy_special.erfcx(beyond) * scale
+    return keep(result, out)
+
+
+_ERF_INV_CENTER = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+_ERF_INV_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def erf_inv_single(x: Any, out: Array | None = None) -> Any:
+    """The inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails.
+
+    P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
+    """
+    w = np.negative(np.log(_F32_ONE - x * x))
+    inner = polynomial(w - 2.5, _ERF_INV_CENTER)
+    inner = _elsewhere(inner, ~(w < 5), lambda tails: polynomial(np.sqrt(tails) - 3, _ERF_INV_TAIL), w)
+    result = np.multiply(inner, x, out=None if out is x else out)
+    ends = np.abs(x) == 1
+    if np.count_nonzero(ends):
+        return keep(np.where(ends, x * np.float32(np.inf), result), out)
+    return keep(result, out) if out is x else result
+
+
+def erf_inv_double(x: Any, out: Array | None = None) -> Any:
+    """The inverse of erf in f64; outside of the domain SciPy is not asked, whose errors are slow."""
+    inside = np.abs(x) < 1
+    edge = np.where(np.abs(x) == 1, np.inf, np.nan)
+    return np.copysign(np.where(inside, scipy_special.erfinv(np.where(inside, x, 0)), edge), x, out=out)
+
+
+erf = by_width(erf_single, lambda x, out=None: scipy_special.erf(x, out=out))
+erfc = by_width(erfc_single, erfc_double)
+erf_inv = by_width(erf_inv_single, erf_inv_double)
+
+
+# --- hyperbolic functions as XLA computes them in f32 ----------------------------------------------------------------
+
+_LOG_HALF = np.log(np.float32(0.5))
+
+
+def cosh_single(x: Any, out: Array | None = None) -> Any:
+    """exp(x + log 1/2) + exp(-x + log 1/2): no overflow where the result has none."""
+    return np.add(_exponential(x + _LOG_HALF), _exponential(_LOG_HALF - x), out=out)
+
+
+def sinh_single(x: Any, out: Array | None = None) -> Any:
+    """exp(x + log 1/2) - exp(-x + log 1/2); near zero (e + e / (e + 1)) / 2 with e = expm1(x)."""
+    large = _exponential(x + _LOG_HALF) - _exponential(_LOG_HALF - x)
+    excess = np.expm1(x, dtype=np.float64).astype(_F32)
+    small = np.float32(0.5) * (excess + excess / (excess + 1))
+    return keep(np.where(np.abs(x) < 1, small, large), out)
+
+
+def _exponential(x: Any) -> Any:
+    return np.exp(x, dtype=np.float64).astype(_F32)
+
+
+cosh = by_width(cosh_single, np.cosh)
+sinh = by_width(sinh_single, np.sinh)
+
+
+# --- gamma functions and their kin, in f64 ---------------------------------------------------------------------------
+
+
+def lgamma(x: Any, out: Array | None = None) -> Any:
+    """log |gamma(x)|; +infinity at both infinities and at the poles."""
+    size = np.abs(x)
+    result = np.where(np.isinf(x), size, scipy_special.gammaln(x))
+    near = size < 1e-300  # gamma(x) is 1 / x, which overflows for subnormal numbers
+    return keep(np.where(near, -np.log(size), result) if np.count_nonzero(near) else result, out)
+
+
+#: B(2k) / 2k of the asymptotic series of digamma, highest order first.
+_DIGAMMA_SERIES = (-3617 / 8160, 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+#: The root of digamma in three parts, and digamma / (x - root) on [1, 2] as a constant and P(x - 1) / Q(x - 1).
+_DIGAMMA_ROOT = (1569415565 / 2**30, 381566830 / 2**60, 0.9016312093258695918615325266959189453125e-19)
+_DIGAMMA_SLOPE = 0.99558162689208984
+_DIGAMMA_P = (
+    -0.0020713321167745952, -0.045251321448739056, -0.28919126444774784, -0.65031853770896507, -0.32555031186804491,
+    0.25479851061131551,
+)  # fmt: skip
+_DIGAMMA_Q = (
+    -0.55789841321675513e-6, 0.0021284987017821144, 0.054151797245674225, 0.43593529692665969, 1.4606242909763515,
+    2.0767117023730469, 1.0,
+)  # fmt: skip
+
+
+def digamma(x: Any, out: Array | None = None) -> Any:
+    """The derivative of lgamma; NaN at the poles 0, -1, -2, ...
+
+    Reflected to the right of 1/2; below 4 moved into [1, 2] and taken from the expansion about the root at 1.46,
+    above moved past 10 and taken from the asymptotic series. Source of the expansion: Boost.Math, "Digamma".
+    """
+    left = x < 0.5
+    positive = np.asarray(np.where(left, 1 - x, x))
+    small = positive < 4
+    result = np.empty_like(positive)
+    result[small] = _digamma_below_4(positive[small])
+    result[~small] = _digamma_from_4(positive[~small])
+    if np.count_nonzero(left):
+        fraction = x - np.rint(x)  # exact, and tan has its period
+        result = np.where(left, result - np.pi / np.tan(np.pi * fraction), result)
+    return keep(np.where((x <= 0) & (x == np.floor(x)), np.nan, result), out)
+
+
+def _digamma_below_4(x: Array) -> Array:
+    moved = np.where(x < 1, -1 / x, 0.0)
+    x = np.where(x < 1, x + 1, x)
+    for _ in range(2):
+        above = x > 2
+        x = np.where(above, x - 1, x)
+        moved += np.where(above, 1 / x, 0.0)
+    distance = x - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1] - _DIGAMMA_ROOT[2]
+    ratio = polynomial(x - 1, _DIGAMMA_P) / polynomial(x - 1, _DIGAMMA_Q)
+    return np.asarray(distance * _DIGAMMA_SLOPE + distance * ratio + moved)
+
+
+def _digamma_from_4(x: Array) -> Array:
+    steps = sum(np.reciprocal(x + step) for step in range(1, 6)) + np.reciprocal(x)
+    x = x + 6
+    inverse_square = np.reciprocal(x * x)
+    series = inverse_square * polynomial(inverse_square, _DIGAMMA_SERIES)
+    return np.asarray(np.log(x) - 0.5 / x - series - steps)
+
+
+#: (2j)! / B(2j) of the tail of the zeta function, highest order first.
+_ZETA_TAIL = (
+    -7.1661652561756670113e18, 1.8152105401943546773e17, -4.5979787224074726105e15, 1.1646782814350067249e14,
+    -2.950130727918164224e12, 7.47242496e10, -1.8924375803183791606e9, 47900160.0, -1209600.0, 30240.0, -720.0, 12.0,
+)  # fmt: skip
+_ZETA_TERMS = 10
+
+
+def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
+    """The Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
+
+    Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity
+    for even x, NaN for odd. Left of zero it is SciPy's.
+    """
+    right = (x > 1) & (q > 0)
+    result = _zeta_right_of_zero(np.where(right, x, 2.0), np.where(right, q, 1.0))
+    if np.count_nonzero(right) != right.size:
+        x, q = np.broadcast_arrays(x, q)
+        pole = (x > 1) & (q <= 0) & (q == np.floor(q)) & (np.fmod(x, 2) == 0)
+        result = np.where(right, result, np.where((x == 1) | pole, np.inf, np.nan))
+        left = (x > 1) & (q < 0) & (x == np.floor(x)) & (q != np.floor(q))
+        result[left] = scipy_special.zeta(x[left], q[left])
+    return keep(result, out)
+
+
+def _zeta_right_of_zero(x: Array, q: Array) -> Array:
+    """Ten terms and the Euler-Maclaurin formula for the others (Johansson, arXiv:1309.2877, formula 5)."""
+    power = np.negative(x)
+    total = np.power(q, power)
+    for term in range(1, _ZETA_TERMS):
+        total += np.power(q + term, power)
+    end = q + _ZETA_TERMS
+    last = np.power(end, power)
+    inverse_square = np.reciprocal(end * end)
+    tail = np.full_like(total, 1 / _ZETA_TAIL[0])
+    for order, coefficient in enumerate(_ZETA_TAIL[1:], start=1):
+        step = 2 * (len(_ZETA_TAIL) - order)
+        tail *= (x + step) * inverse_square * (x + (step - 1))
+        tail += 1 / coefficient
+    rest = last * (end / (x - 1) + 0.5 + tail * (x / end))
+    return np.asarray(np.where(last > total * 1e-30, total + rest, total))
+
+
+def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
+    """The n-th derivative of digamma; NaN unless n is a natural number."""
+    factor = np.where(np.fmod(n, 2) == 0, -1.0, 1.0) * scipy_special.gamma(n + 1)
+    result = factor * zeta(n + 1, x)
+    if np.count_nonzero(n == 0):
+        result = np.where(n == 0, digamma(x), result)
+    return keep(np.where((n < 0) | (n != np.floor(n)), np.nan, result), out)
+
+
+def bessel_i1e(x: Any, out: Array | None = None) -> Any:
+    """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included."""
+    return np.copysign(scipy_special.i1e(x), x, out=out)
+
+
+def in_double(function: Call) -> Call:
+    """`function` of f64, on f32 by way of f64."""
+
+    def single(*operands: Any, out: Array | None = None) -> Any:
+        return write(function(*[x.astype(np.float64) for x in operands]), _F32, out)
+
+    return by_width(single, function)

@@ -1,0 +1,113 @@
+"""Windows that select where to scatter: StableHLO specification, "select_and_scatter" (the gradient of max pooling)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.data_movement import padder
+from spmd.backends.numpy.elementwise_selection import selection
+from spmd.backends.numpy.regions import binary_of
+from spmd.backends.numpy.window import windows_of
+from spmd.ir import Op
+
+Array = np.ndarray[Any, Any]
+
+_COMPARISONS = {
+    "GE": np.greater_equal,
+    "GT": np.greater,
+    "LE": np.less_equal,
+    "LT": np.less,
+}
+
+
+@kernel("stablehlo.select_and_scatter")
+def select_and_scatter(op: Op, context: Context) -> Kernel:
+    """Each window of the operand selects an element; the source's element of the window goes to its place.
+
+    Padding is never selected. Places of one number within their windows are different for different windows: all of
+    them are scattered to at once, number after number.
+    """
+    shape = op.operands[0].tensor.static_shape
+    windows = windows_of(op, shape)
+    select, combine = _selection(op, context), _scattering(op, context)
+    places = windows.places()
+    covered = all(
+        stride == size and count * size == extent
+        for stride, size, count, extent in zip(
+            windows.strides, windows.sizes, windows.counts, windows.padded_shape, strict=True
+        )
+    )
+    padded_shape, counts = windows.padded_shape, windows.counts
+    valid = None
+    if windows.is_padded:
+        mask = windows.pad()(np.ones(shape, np.bool_), np.asarray(False))
+        valid = [mask[place] for place in places]
+    unpad = padder(
+        padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
+    ).call
+    pad, blend_best = windows.pad(), selection(op.operands[0].tensor.dtype)
+    dtype = op.operands[1].tensor.dtype
+    blend = selection(dtype)
+    number_type = np.uint8 if len(places) < 256 else np.int64
+    apart = all(stride >= size for stride, size in zip(windows.strides, windows.sizes, strict=True))
+
+    def choose(operand: Array, captured: Sequence[Array]) -> Array:
+        """The number of the place that each window selects."""
+        padded = pad(operand, operand.dtype.type(0))
+        chosen = np.zeros(counts, number_type)
+        best = padded[places[0]]
+        seen = None if valid is None else valid[0]
+        for number, place in enumerate(places[1:], 1):
+            here = padded[place]
+            moves = np.logical_not(select(best, here, *captured))
+            if valid is not None:
+                assert seen is not None
+                moves = (moves | ~seen) & valid[number]
+                seen = seen | valid[number]
+            # Numbers grow: the last move is the largest.
+            np.maximum(chosen, moves.view(np.uint8) * number_type(number), out=chosen)
+            best = blend_best(moves, here, best)
+        return chosen
+
+    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Any:
+        chosen = choose(operand, captured)
+        start = np.asarray(init, dtype)
+        result = np.empty(padded_shape, dtype)
+        if not (apart and covered):
+            result[...] = start
+        added = combine(np.broadcast_to(start, counts), source, *captured) if apart else None
+        # From the last place to the first, an element meets the windows that chose it in their own order.
+        for number, place in reversed(list(enumerate(places))):
+            hit = chosen == number
+            if valid is not None:
+                hit &= valid[number]
+            target = result[place]
+            if added is not None:
+                target[...] = blend(hit, added, start)
+            else:
+                target[...] = blend(hit, combine(target, source, *captured), target)
+        return result if valid is None else unpad(result, start)
+
+    return Kernel(call)
+
+
+def _selection(op: Op, context: Context) -> Callable[..., Array]:
+    """The select region as a function on arrays that gives booleans."""
+    if binary_of(op.regions[0]) == "compare":
+        compare = op.regions[0].block.terminator.operands[0].defining_op
+        if compare is not None and compare["comparison_direction"] in _COMPARISONS:
+            dtype = op.operands[0].tensor.dtype
+            if dtype.kind in "fiu" and compare["compare_type"] != "TOTALORDER":
+                ufunc = _COMPARISONS[compare["comparison_direction"]]
+                return lambda selected, here, *_: ufunc(selected, here)
+    function = context.vectorized(op, 0)
+    return lambda *arrays: function(*arrays)[0]
+
+
+def _scattering(op: Op, context: Context) -> Callable[..., Array]:
+    function = context.vectorized(op, 1)
+    return lambda *arrays: function(*arrays)[0]

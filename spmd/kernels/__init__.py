@@ -1,7 +1,0 @@
-"""What every op does: one family of kernels a module, each filing its makers in `spmd.kernels.core.KERNELS`."""
-
-from importlib import import_module
-from pkgutil import iter_modules
-
-for _family in iter_modules(__path__):
-    import_module(f"{__name__}.{_family.name}")

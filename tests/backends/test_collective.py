@@ -1,0 +1,59 @@
+"""Collective ops in programs, on in-process ranks."""
+
+import numpy as np
+import pytest
+
+import spmd
+from tests.backends.collective_programs import PROGRAMS, REPLICAS, SQUARE, all_reduce
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_the_specification(name: str, reproducible: bool) -> None:
+    program = PROGRAMS[name]
+    module = spmd.parse(program.text, name="test.mlir")
+    inputs = [program.inputs(rank) for rank in range(4)]
+    results = spmd.run_parallel(module, program.grid, inputs, reproducible=reproducible)
+    for rank, got in enumerate(results):
+        expected = program.expected(rank)
+        assert len(got) == len(expected)
+        for actual, wanted in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(actual, wanted, strict=True)
+
+
+def test_a_process_in_no_group_is_an_error() -> None:
+    module = spmd.parse(all_reduce("replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>"), name="test.mlir")
+    with pytest.raises(spmd.CollectiveError, match=r"process \(3, 0\) is in none of the process groups"):
+        spmd.run_parallel(module, REPLICAS, [(np.zeros(4, np.float32),)] * 4)
+
+
+def test_groups_that_do_not_fit_the_grid_are_found_when_compiling() -> None:
+    module = spmd.parse(all_reduce("replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>"), name="test.mlir")
+    with pytest.raises(spmd.CollectiveError, match="on a 2x2 process grid: replica id 2 is out of range"):
+        spmd.compile(module, SQUARE)
+
+
+def test_pairs_that_do_not_fit_the_grid_are_found_when_compiling() -> None:
+    module = spmd.parse(PROGRAMS["collective_permute: a ring, a self send, zeros"].text, name="test.mlir")
+    with pytest.raises(spmd.CollectiveError, match="on a 2x2 process grid: source_target_pairs, source: partition"):
+        spmd.compile(module, SQUARE)
+
+
+def test_processes_that_disagree_are_named_with_their_lines() -> None:
+    one = spmd.parse(all_reduce("replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"), name="one.mlir")
+    text = all_reduce("replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>")
+    other = spmd.parse(text.replace("stablehlo.add", "stablehlo.maximum"), name="other.mlir")
+    grid = spmd.ProcessGrid(2, 1)
+    with pytest.raises(spmd.CollectiveError) as caught:
+        spmd.run_parallel([[one], [other]], grid, [(np.zeros(4, np.float32),)] * 2)
+    message = str(caught.value)
+    assert "process 0: all_reduce add of 4 float32 among [0, 1] at one.mlir:2:6" in message
+    assert "process 1: all_reduce maximum of 4 float32 among [0, 1] at other.mlir:2:6" in message
+
+
+def test_waiting_for_a_process_that_ends_is_told() -> None:
+    one = spmd.parse(all_reduce("replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"), name="one.mlir")
+    other = spmd.parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }")
+    words = r"process 0: all_reduce add of 4 float32 among \[0, 1\] at one.mlir:2:6\n  process 1: has ended"
+    with pytest.raises(spmd.CollectiveError, match=words):
+        spmd.run_parallel([[one], [other]], spmd.ProcessGrid(2, 1), [(np.zeros(4, np.float32),)] * 2)
