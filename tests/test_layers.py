@@ -15,6 +15,8 @@ ALLOWED = {
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
     # A kernel that talks to other processes is given its Process, which knows of collectives alone.
     "spmd.backends.numpy": BASE | {"spmd.dialects", "collectives", "spmd.runtime.process"},
+    "spmd.analysis": BASE | {"spmd.dialects"},
+    "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis"},
     "partitioner": BASE | {"spmd.dialects", "collectives"},
     # The compiler's last step hands the program to the Executable that runs it.
     "spmd.compiler": BASE

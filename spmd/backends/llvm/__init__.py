@@ -1,0 +1,1 @@
+"""Native code from the schedule, through LLVM."""

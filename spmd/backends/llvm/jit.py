@@ -1,0 +1,108 @@
+"""LLVM's text to machine code in this process.
+
+`compile_object` makes an object file of a module's text, `compile_ir` also loads it. The passes are few: the text is
+vectorized and fused already, so that what is left is to simplify it. No pass may change a result's bits; none is
+told that it may ("fast math").
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from spmd.backends.llvm.processor import Processor, host, target_machine
+
+#: LLVM's own tables are not made for several threads, and libraries are named one after another.
+_LOCK = threading.RLock()
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True)
+class ObjectCode:
+    """An object file's bytes, and the functions it defines for others to call."""
+
+    image: bytes
+    functions: tuple[str, ...]
+
+
+class Library:
+    """Code loaded into this process. It is unloaded with the object: who calls an address keeps the library."""
+
+    def __init__(self, tracker: llvm.ResourceTracker, functions: Iterable[str], used: Iterable[Library]) -> None:
+        self._tracker = tracker
+        self._used = tuple(used)
+        self._addresses = {name: int(tracker[name]) for name in functions}
+
+    def address(self, name: str) -> int:
+        """Where the function `name` stands; KeyError when the library has none."""
+        return self._addresses[name]
+
+
+def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
+    """Compiles a module of LLVM's text for this processor and loads it.
+
+    `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
+    the process (the C library's functions). `uses` are libraries that must live as long as this one.
+    RuntimeError, with LLVM's message, for a text that is no module or a symbol that is nowhere (LLVM names it on stderr).
+    """
+    return load_object(compile_object(text), symbols, uses=uses)
+
+
+def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
+    """The object file of a module of LLVM's text, for `processor` (this one unless told)."""
+    processor = processor or host()
+    with _LOCK:
+        machine = _machine(processor)
+        module = llvm.parse_assembly(text)
+        module.triple = processor.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        _simplify(module, machine)
+        return ObjectCode(bytes(machine.emit_object(module)), tuple(_exported(module)))
+
+
+def load_object(code: ObjectCode, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:
+    """Loads what `compile_object` made; see `compile_ir`."""
+    with _LOCK:
+        builder = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process()
+        for symbol, address in symbols.items():
+            builder.import_symbol(symbol, address)
+        for name in code.functions:
+            builder.export_symbol(name)
+        return Library(builder.link(_session(), f"spmd.{next(_NUMBERS)}"), code.functions, uses)
+
+
+def _exported(module: llvm.ModuleRef) -> Iterator[str]:
+    for function in module.functions:
+        if not function.is_declaration and function.linkage == llvm.Linkage.external:
+            yield function.name
+
+
+def _simplify(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+    """Scalars out of memory, common subexpressions once, dead code away."""
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_dead_code_elimination_pass()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
+
+
+@cache
+def _machine(processor: Processor) -> llvm.TargetMachine:
+    return target_machine(processor)
+
+
+@cache
+def _session() -> llvm.LLJIT:
+    """Where all libraries are loaded."""
+    return llvm.create_lljit_compiler(target_machine(host()))

@@ -1,0 +1,52 @@
+"""The processor that code is made for: this one, with all its features and its full vector width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+#: Vector registers by feature, widest first: bits of one register.
+_REGISTERS = (("avx512f", 512), ("avx", 256))
+_SMALLEST_REGISTER = 128
+
+
+@dataclass(frozen=True)
+class Processor:
+    """`triple`, `cpu` and `features` are spelled as LLVM does; `vector_bits` is the width of a vector register."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bits: int
+
+    @property
+    def key(self) -> str:
+        """What tells the code for one processor from another's."""
+        return f"{self.triple} {self.cpu} {self.features}"
+
+
+@cache
+def host() -> Processor:
+    """The processor this process runs on."""
+    features = llvm.get_host_cpu_features()
+    vector_bits = next((bits for name, bits in _REGISTERS if features.get(name)), _SMALLEST_REGISTER)
+    # LLVM keeps to half of the registers on processors that once ran slower with the whole of them
+    text = features.flatten() + (",-prefer-256-bit" if vector_bits == 512 else "")
+    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, vector_bits)
+
+
+def target_machine(processor: Processor) -> llvm.TargetMachine:
+    """A new machine that emits position-independent code for `processor`."""
+    _initialize()
+    target = llvm.Target.from_triple(processor.triple)
+    return target.create_target_machine(
+        cpu=processor.cpu, features=processor.features, opt=2, reloc="pic", codemodel="small"
+    )
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()

@@ -1,0 +1,86 @@
+"""LLVM's text becomes code that this process calls."""
+
+import ctypes
+import gc
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from spmd.backends.llvm.jit import compile_ir, compile_object
+from spmd.backends.llvm.processor import host
+
+SQUARE = """
+define <16 x float> @square(<16 x float> %x) {
+  %y = fmul <16 x float> %x, %x
+  ret <16 x float> %y
+}
+"""
+LOOP = """
+declare <16 x float> @square(<16 x float>)
+define void @squares(ptr %p, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %q = getelementptr float, ptr %p, i64 %i
+  %v = load <16 x float>, ptr %q, align 4
+  %w = call <16 x float> @square(<16 x float> %v)
+  store <16 x float> %w, ptr %q, align 4
+  %next = add i64 %i, 16
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+def test_a_library_calls_what_another_one_holds() -> None:
+    square = compile_ir(SQUARE, {})
+    loop = compile_ir(LOOP, {"square": square.address("square")}, uses=[square])
+    values = np.arange(48, dtype=np.float32)
+    expected = values * values
+    del square
+    gc.collect()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(loop.address("squares"))(values.ctypes.data, 48)
+    assert values.tobytes() == expected.tobytes()
+
+
+def test_functions_of_the_c_library_are_found() -> None:
+    library = compile_ir(
+        "define double @f(double %x, double %y) { %r = frem double %x, %y\n ret double %r }",
+        {},
+    )
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_double)(library.address("f"))
+    assert function(-7.5, 2.0) == math.fmod(-7.5, 2.0)
+
+
+def test_a_sum_of_a_product_rounds_twice() -> None:
+    text = "define double @f(double %x) { %p = fmul double %x, %x\n %s = fsub double %p, 1.0\n ret double %s }"
+    library = compile_ir(text, {})
+    x = 1 + 2.0**-30
+    assert ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(library.address("f"))(x) == x * x - 1 == 2.0**-29
+
+
+def test_a_symbol_that_is_nowhere_is_told_of() -> None:
+    with pytest.raises(KeyError, match="absent"):
+        compile_ir(SQUARE, {}).address("absent")
+    with pytest.raises(RuntimeError, match="symbols"):
+        compile_ir("declare void @nowhere()\ndefine void @f() { call void @nowhere()\n ret void }", {})
+
+
+def test_a_text_that_is_no_module_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="expected"):
+        compile_object("define nothing")
+
+
+def test_vectors_are_as_wide_as_registers() -> None:
+    assert host().vector_bits in (128, 256, 512)
+
+
+def test_a_process_that_compiled_ends_well() -> None:
+    program = f"from spmd.backends.llvm.jit import compile_ir; kept = compile_ir({SQUARE!r}, {{}})"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
