@@ -48,7 +48,8 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 
     `symbols` are the addresses of what the text declares and does not define; what is not among them is looked for in
     the process (the C library's functions). `uses` are libraries that must live as long as this one.
-    RuntimeError, with LLVM's message, for a text that is no module or a symbol that is nowhere (LLVM names it on stderr).
+    RuntimeError, with LLVM's message, for a text that is no module or a symbol that is nowhere; LLVM
+    names that one on stderr.
     """
     return load_object(compile_object(text), symbols, uses=uses)
 
