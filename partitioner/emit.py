@@ -3,178 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partitioner.mesh import Axes, DeviceMesh
-from spmd.attributes import DenseAttr
-from spmd.dialects.core import OPS
-from spmd.dialects.making import make_reducer
 from spmd.dialects.structs import ChannelHandle
-from spmd.errors import UNKNOWN, Location
-from spmd.ir import Op, Region, Value, new_op
-from spmd.types import I1, I32, UI32, TensorType, Type, element_type_of
+from spmd.dialects.writer import Writer
+from spmd.ir import Op, Value
+from spmd.types import I32, UI32, TensorType
 
 #: How many elements of padding a value gets: (low, high) of each dimension.
 Padding = Sequence[tuple[int, int]]
 
 
-class Emitter:
-    """Appends ops to `ops`, the list of the block being written; `prologue` is the start of the program."""
+class Emitter(Writer):
+    """A writer of one process's program; `prologue` is its start."""
 
     def __init__(self, mesh: DeviceMesh, replicas: int = 1) -> None:
+        super().__init__()
         self.mesh = mesh
         self.replicas = replicas
         self.prologue: list[Op] = []
-        self.ops: list[Op] = []
-        self.location: Location = UNKNOWN
         self._channels = 0
         self._coordinates: dict[tuple[int, ...], Value] = {}
         self._partition: Value | None = None
-
-    def op(
-        self,
-        name: str,
-        operands: Sequence[Value],
-        types: Iterable[Type],
-        attributes: dict[str, Any] | None = None,
-        regions: Iterable[Region] = (),
-    ) -> Op:
-        """Appends an op and returns it."""
-        made = new_op(
-            name, operands, types, attributes or {}, regions, definition=OPS.get(name), location=self.location
-        )
-        self.ops.append(made)
-        return made
-
-    def one(self, name: str, operands: Sequence[Value], type: Type, **attributes: Any) -> Value:
-        """Appends an op of one result and returns that."""
-        return self.op("stablehlo." + name, operands, [type], attributes).results[0]
-
-    # --- constants
-
-    def constant(self, array: NDArray[Any], type: TensorType | None = None) -> Value:
-        """A constant tensor; `type` where the dtype does not say all."""
-        type = type or TensorType(array.shape, element_type_of(array.dtype))
-        return self.one("constant", (), type, value=DenseAttr(array, type))
-
-    def splat(self, value: Any, type: TensorType) -> Value:
-        """`value` everywhere in a tensor of `type`."""
-        return self.constant(np.broadcast_to(np.array(value, type.dtype), type.static_shape), type)
-
-    def index(self, value: int) -> Value:
-        return self.constant(np.array(value, np.int32))
-
-    # --- elementwise
-
-    def binary(self, name: str, left: Value, right: Value) -> Value:
-        return self.one(name, [left, right], left.type)
-
-    def compare(self, left: Value, right: Value, direction: str) -> Value:
-        return self.one("compare", [left, right], TensorType(left.tensor.shape, I1), comparison_direction=direction)
-
-    def select(self, predicate: Value, on_true: Value, on_false: Value) -> Value:
-        return self.one("select", [predicate, on_true, on_false], on_true.type)
-
-    def convert(self, value: Value, type: TensorType) -> Value:
-        return value if value.type is type else self.one("convert", [value], type)
-
-    def broadcast(self, scalar: Value, shape: Sequence[int | None]) -> Value:
-        """A scalar everywhere in a tensor of `shape`."""
-        if not shape:
-            return scalar
-        return self.one("broadcast_in_dim", [scalar], scalar.tensor.with_shape(tuple(shape)), broadcast_dimensions=())
-
-    def spread(self, vector: Value, shape: Sequence[int], dimension: int) -> Value:
-        """A vector along `dimension` of a tensor of `shape`."""
-        type = vector.tensor.with_shape(tuple(shape))
-        return self.one("broadcast_in_dim", [vector], type, broadcast_dimensions=(dimension,))
-
-    def iota(self, shape: Sequence[int], dimension: int) -> Value:
-        return self.one("iota", (), TensorType(tuple(shape), I32), iota_dimension=dimension)
-
-    # --- placing elements
-
-    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        type = value.tensor.with_shape(tuple(shape))
-        return value if value.type is type else self.one("reshape", [value], type)
-
-    def slice(self, value: Value, dimension: int, start: int, stop: int, step: int = 1) -> Value:
-        """Elements start, start + step, ... below stop along one dimension."""
-        shape = list(value.tensor.static_shape)
-        if (start, stop, step) == (0, shape[dimension], 1):
-            return value
-        starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-        starts[dimension], limits[dimension], strides[dimension] = start, stop, step
-        shape[dimension] = -(-(stop - start) // step)
-        return self.one(
-            "slice",
-            [value],
-            value.tensor.with_shape(tuple(shape)),
-            start_indices=tuple(starts),
-            limit_indices=tuple(limits),
-            strides=tuple(strides),
-        )
-
-    def pad(self, value: Value, dimension: int, low: int, high: int, fill: Value | None = None) -> Value:
-        """`low` and `high` more elements along one dimension, zeros unless `fill` (a scalar) is given."""
-        if low == high == 0:
-            return value
-        shape = list(value.tensor.static_shape)
-        lows, highs = [0] * len(shape), [0] * len(shape)
-        lows[dimension], highs[dimension] = low, high
-        shape[dimension] += low + high
-        if fill is None:
-            fill = self.splat(0, value.tensor.with_shape(()))
-        return self.one(
-            "pad",
-            [value, fill],
-            value.tensor.with_shape(tuple(shape)),
-            edge_padding_low=tuple(lows),
-            edge_padding_high=tuple(highs),
-            interior_padding=(0,) * len(shape),
-        )
-
-    def dynamic_slice(self, value: Value, dimension: int, start: Value, size: int) -> Value:
-        """`size` elements from a run-time place along one dimension."""
-        shape = list(value.tensor.static_shape)
-        starts = [self.index(0)] * len(shape)
-        starts[dimension] = start
-        shape[dimension] = size
-        return self.one(
-            "dynamic_slice", [value, *starts], value.tensor.with_shape(tuple(shape)), slice_sizes=tuple(shape)
-        )
-
-    def dynamic_update(self, value: Value, update: Value, dimension: int, start: Value) -> Value:
-        starts = [self.index(0)] * value.tensor.rank
-        starts[dimension] = start
-        return self.one("dynamic_update_slice", [value, update, *starts], value.type)
-
-    def concatenate(self, values: Sequence[Value], dimension: int) -> Value:
-        if len(values) == 1:
-            return values[0]
-        shape = list(values[0].tensor.static_shape)
-        shape[dimension] = sum(value.tensor.static_shape[dimension] for value in values)
-        return self.one("concatenate", values, values[0].tensor.with_shape(tuple(shape)), dimension=dimension)
-
-    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
-        shape = tuple(value.tensor.shape[index] for index in permutation)
-        return self.one("transpose", [value], value.tensor.with_shape(shape), permutation=tuple(permutation))
-
-    def reduce(self, name: str, value: Value, init: Value, dimensions: Sequence[int]) -> Value:
-        """Folds `dimensions` with the op `name`."""
-        shape = tuple(size for index, size in enumerate(value.tensor.shape) if index not in dimensions)
-        region = self.fold(name, value.tensor)
-        type = value.tensor.with_shape(shape)
-        return self.op("stablehlo.reduce", [value, init], [type], {"dimensions": tuple(dimensions)}, [region]).results[
-            0
-        ]
-
-    def fold(self, name: str, type: TensorType) -> Region:
-        """A reduction region of one op."""
-        return make_reducer(name, type.with_shape(()), location=self.location)
 
     # --- where this process is
 

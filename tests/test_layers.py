@@ -14,14 +14,23 @@ ALLOWED = {
     "spmd.syntax": BASE | {"spmd.dialects"},
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
     # A kernel that talks to other processes is given its Process, which knows of collectives alone.
-    "spmd.backends.numpy": BASE | {"spmd.dialects", "collectives", "spmd.runtime.process"},
-    "spmd.analysis": BASE | {"spmd.dialects"},
+    "spmd.backends.numpy": BASE | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process"},
+    "spmd.analysis": BASE | {"spmd.dialects", "collectives"},
     "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis"},
-    "partitioner": BASE | {"spmd.dialects", "collectives"},
+    "partitioner": BASE | {"spmd.dialects", "spmd.analysis", "collectives"},
     # The compiler's last step hands the program to the Executable that runs it.
     "spmd.compiler": BASE
-    | {"spmd.dialects", "spmd.syntax", "spmd.backends.numpy", "partitioner", "collectives", "spmd.runtime.executable"},
-    "spmd.runtime": BASE | {"spmd.dialects", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"},
+    | {
+        "spmd.dialects",
+        "spmd.analysis",
+        "spmd.syntax",
+        "spmd.backends.numpy",
+        "partitioner",
+        "collectives",
+        "spmd.runtime.executable",
+    },
+    "spmd.runtime": BASE
+    | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"},
 }
 OWN = ("spmd", "collectives", "partitioner", "launch", "tests", "benchmarks")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from collectives.grid import Groups, ProcessGrid, find_group
-from spmd.backends.numpy.process_groups import process_groups
+from spmd.analysis.process_groups import process_groups
 from spmd.ir import Module
 
 Event = dict[str, Any]
