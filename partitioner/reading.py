@@ -9,7 +9,7 @@ from partitioner.mesh import Axes, DeviceMesh, Grid, MeshBuilder, MeshError
 from partitioner.sharding import Annotation, Sharding
 from spmd.attributes import Attribute, IntegerAttr, StringAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.sdy_verify import SHARDING_NAME
+from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 from spmd.types import TensorType, Type

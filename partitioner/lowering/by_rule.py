@@ -10,7 +10,7 @@ from partitioner.lowering.core import Lowering
 from partitioner.lowering.partial import kept_partial
 from partitioner.rules.core import PASS, Rule, is_known, rule_of
 from partitioner.rules.elementwise import is_elementwise
-from spmd.dialects.sdy_verify import RULE_NAME
+from spmd.dialects.sdy_attributes import RULE_NAME
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from importlib import import_module
 
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.sdy_verify import RULE_NAME
+from spmd.dialects.sdy_attributes import RULE_NAME
 from spmd.ir import Op
 from spmd.types import TensorType
 

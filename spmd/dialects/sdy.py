@@ -47,35 +47,6 @@ MESH = define(
 )
 
 
-@MESH.constraint("mesh", "axis names differ, axis sizes are positive, device ids are a permutation other than iota")
-def _(op: Op) -> str | None:
-    return mesh_fault(op["mesh"])
-
-
-def mesh_fault(mesh: sdy.Mesh) -> str | None:
-    """What is wrong with a mesh; None when it is sound (Shardy: MeshAttr, "Constraints")."""
-    if any(device < 0 for device in mesh.device_ids):
-        return f"device ids must not be negative, got {list(mesh.device_ids)}"
-    if not mesh.axes:
-        if len(mesh.device_ids) > 1:
-            return f"a mesh without axes has at most one device id, got {len(mesh.device_ids)}"
-        return None
-    names = [axis.name for axis in mesh.axes]
-    for axis in mesh.axes:
-        if axis.size < 1:
-            return f'axis "{axis.name}" must have a size of at least 1, got {axis.size}'
-        if names.count(axis.name) > 1:
-            return f'axis name "{axis.name}" is used twice'
-    if mesh.device_ids:
-        if len(mesh.device_ids) != mesh.size:
-            return f"{len(mesh.device_ids)} device ids for axes of {mesh.size} devices in all"
-        if sorted(mesh.device_ids) != list(range(mesh.size)):
-            return f"device ids must be a permutation of 0 to {mesh.size - 1}, got {list(mesh.device_ids)}"
-        if list(mesh.device_ids) == list(range(mesh.size)):
-            return "device ids in their natural order must be left out"
-    return None
-
-
 def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
     """An identity that says how its result is laid out."""
     made = define(
@@ -141,9 +112,9 @@ def _(op: Op) -> list[Type]:
 
 DATA_FLOW_EDGE = define(
     "sdy.data_flow_edge",
-    operands=[operand("input", ANY_TYPE)],
+    operands=[operand("input", _RANKED)],
     attributes=[attribute("sharding", SHARDING, optional=True)],
-    results=[result("result", ANY_TYPE)],
+    results=[result("result", _RANKED)],
     assembly="$input (`sharding` `` `=` `` $sharding^)? attr-dict `:` type($result)",
     traits=("same_type",),
 )
@@ -151,8 +122,8 @@ _as_operand(DATA_FLOW_EDGE)
 
 FUNC_DATA_FLOW_EDGE = define(
     "sdy.func_data_flow_edge",
-    operands=[operand("operand", ANY_TYPE)],
-    results=[result("result", ANY_TYPE)],
+    operands=[operand("operand", _RANKED)],
+    results=[result("result", _RANKED)],
     assembly="$operand attr-dict `:` type($result)",
     traits=("same_type",),
 )
@@ -227,9 +198,9 @@ def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
     """A collective: global types stay the same, the sharding changes to `out_sharding`."""
     made = define(
         name,
-        operands=[operand("tensor", ANY_TYPE)],
+        operands=[operand("tensor", _RANKED)],
         attributes=[*attributes, attribute("out_sharding", SHARDING)],  # type: ignore[list-item]
-        results=[result("result", ANY_TYPE)],
+        results=[result("result", _RANKED)],
         assembly=assembly + " $tensor `out_sharding` `` `=` `` $out_sharding attr-dict `:` type($result)",
         traits=("same_type",),
     )

@@ -12,6 +12,9 @@ from math import prod
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects.structs import StructAttribute, struct_attribute
 
+#: Where the shardings of arguments, results and ops stand, and an op's own factor rule.
+SHARDING_NAME = "sdy.sharding"
+RULE_NAME = "sdy.sharding_rule"
 _FACTOR_LETTERS = "ijklmnopqrstuvwxyz"
 
 
@@ -57,6 +60,34 @@ class Mesh(StructAttribute):
     @property
     def is_maximal(self) -> bool:
         return not self.axes and len(self.device_ids) == 1
+
+    def fault(self) -> tuple[str, str] | None:
+        """Shardy: MeshAttr, "Constraints"."""
+        message = self._device_fault() or self._axis_fault()
+        return None if message is None else ("", message)
+
+    def _device_fault(self) -> str | None:
+        devices = list(self.device_ids)
+        if any(device < 0 for device in devices):
+            return f"device ids must not be negative, got {devices}"
+        if not self.axes:
+            return None if len(devices) < 2 else f"a mesh without axes has at most one device id, got {len(devices)}"
+        if not devices:
+            return None
+        if len(devices) != self.size:
+            return f"{len(devices)} device ids for axes of {self.size} devices in all"
+        if sorted(devices) != list(range(self.size)):
+            return f"device ids must be a permutation of 0 to {self.size - 1}, got {devices}"
+        return "device ids in their natural order must be left out" if devices == sorted(devices) else None
+
+    def _axis_fault(self) -> str | None:
+        names = [axis.name for axis in self.axes]
+        for axis in self.axes:
+            if axis.size < 1:
+                return f'axis "{axis.name}" must have a size of at least 1, got {axis.size}'
+            if names.count(axis.name) > 1:
+                return f'axis name "{axis.name}" is used twice'
+        return None
 
     def axis_size(self, name: str) -> int | None:
         """The size of axis `name`; None when the mesh has no such axis."""
@@ -314,6 +345,21 @@ class PropagationEdges(StructAttribute):
     """`<[{step-0 = [...]}]>`."""
 
     steps: tuple[PropagationOneStep, ...] = ()
+
+    def fault(self) -> tuple[str, str] | None:
+        """Shardy: PropagationEdgesAttr, its verifier."""
+        numbers = [step.step for step in self.steps]
+        for step in self.steps:
+            if step.step < 0:
+                return "", f"step {step.step} is negative"
+            if numbers.count(step.step) > 1:
+                return "", f"step {step.step} is told twice"
+            for entry in step.entries:
+                if entry.source in entry.targets:
+                    return "", f"step {step.step}: {entry.source.format()} is both source and target"
+                if len(set(entry.targets)) != len(entry.targets):
+                    return "", f"step {step.step}: axis {entry.axis.format()} has a target twice"
+        return None
 
     def format(self) -> str:
         return f"<[{', '.join(step.format() for step in self.steps)}]>"

@@ -1,19 +1,30 @@
 """How the collectives of the sdy dialect move axes: what an operand's sharding and the op's axes make of the result's.
 
 Source: Shardy's dialect documentation, the "Constraints" of AllGatherOp, AllReduceOp, AllSliceOp, AllToAllOp,
-CollectivePermuteOp, ReduceScatterOp, ReplicatedToUnreducedOp and ShardedToUnreducedOp.
+CollectivePermuteOp, ReduceScatterOp, ReplicatedToUnreducedOp, ReshardOp, ShardedToUnreducedOp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.sdy_axes import (
+    Parts,
+    ShardingFault,
+    append_part,
+    check_sorted,
+    difference,
+    format_parts,
+    joined_parts,
+    overlap,
+    parts_of,
+)
 from spmd.ir import Op
 
-#: Parts of mesh axes, major to minor: the axis, and the product of the sizes before and up to the end of the part.
-Parts = list[tuple[str, int, int]]
+#: Collectives whose operand may have no sharding: then it is whole everywhere.
+MAY_TAKE_UNSHARDED = frozenset(("sdy.all_slice", "sdy.all_reduce", "sdy.reduce_scatter"))
 
 
 def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
@@ -27,47 +38,44 @@ def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
     return [entry.axes for entry in given.lists] if isinstance(given, sdy.ListOfAxisRefLists) else [given.axes]
 
 
-def collective_fault(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> str | None:
-    """What is wrong with the result's sharding of the collective `op`, whose operand has the sharding `given`."""
+def check_collective(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    """ShardingFault when the result's sharding is not what the collective `op` makes of the operand's, `given`."""
     made: sdy.TensorSharding = op["out_sharding"]
-    before = [_parts(dimension.axes, mesh) for dimension in given.dimensions]
-    after = [_parts(dimension.axes, mesh) for dimension in made.dimensions]
-    if len(before) != len(after):
-        return f"the result's sharding has rank {len(after)}, the operand's {len(before)}"
-    check = _CHECKS.get(op.name)
-    fault = check(op, before, after, mesh) if check is not None else None
-    return fault or _unreduced_fault(op, given, made, mesh)
+    if len(given.dimensions) != len(made.dimensions):
+        raise ShardingFault(
+            f"the result's sharding has rank {len(made.dimensions)}, the operand's {len(given.dimensions)}"
+        )
+    _CHECKS[op.name](op, given, mesh)
 
 
-def _parts(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """The axes as parts, those that follow one another joined."""
-    found: Parts = []
-    for axis in axes:
-        size = mesh.axis_size(axis.name)
-        assert size is not None
-        _append(found, axis.name, *axis.interval(size))
-    return found
+def check_unreduced(
+    given: sdy.TensorSharding, made: sdy.TensorSharding, mesh: sdy.Mesh, adds: str | None, takes: str
+) -> None:
+    """ShardingFault unless the unreduced axes of `made` can come of those of `given`.
+
+    `adds`: the reduction that new ones must have, None where there may be none; `takes`: that of those which go.
+    """
+    before, after = joined_parts(given.unreduced, mesh), joined_parts(made.unreduced, mesh)
+    new, gone = difference(after, before), difference(before, after)
+    if new and adds is None:
+        raise ShardingFault(f"the axes {format_parts(new, mesh)} become unreduced, which this op does not do")
+    if new and made.reduction_op != adds:
+        raise ShardingFault(f"new unreduced axes must be of {adds}, got {made.reduction_op}")
+    if gone and given.reduction_op != takes:
+        raise ShardingFault(f"axes unreduced of {given.reduction_op} cannot be reduced by {takes}")
+    if overlap(before, after) and given.reduction_op != made.reduction_op:
+        raise ShardingFault(f"axes unreduced of {given.reduction_op} cannot stay unreduced of {made.reduction_op}")
 
 
-def _append(parts: Parts, name: str, start: int, stop: int) -> None:
-    """Adds a part, joined with the last one where it follows that."""
-    if parts and parts[-1][0] == name and parts[-1][2] == start:
-        start = parts.pop()[1]
-    parts.append((name, start, stop))
+# --- axes moved dimension by dimension -------------------------------------------------------------------------------
 
-
-def _shown(parts: Parts, mesh: sdy.Mesh) -> str:
-    texts = [
-        f'"{name}"' if (start, stop) == (1, mesh.axis_size(name)) else f'"{name}":({start}){stop // start}'
-        for name, start, stop in parts
-    ]
-    return "{" + ", ".join(texts) + "}"
+_Move = Callable[[Parts, Sequence[sdy.AxisRef], sdy.Mesh], Parts | None]
 
 
 def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts | None:
     """The parts without `axes` at their end; None when they do not end with them."""
     rest = list(parts)
-    for name, start, stop in reversed(_parts(axes, mesh)):
+    for name, start, stop in reversed(parts_of(axes, mesh)):
         if not rest or rest[-1][0] != name or rest[-1][2] != stop or rest[-1][1] > start:
             return None
         _, first, _ = rest.pop()
@@ -79,99 +87,114 @@ def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Part
 def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
     """The parts with `axes` at their end."""
     found = list(parts)
-    for part in _parts(axes, mesh):
-        _append(found, *part)
+    for part in parts_of(axes, mesh):
+        append_part(found, *part)
     return found
 
 
-Dimensions = list[Parts]
-_Check = Callable[[Op, Dimensions, Dimensions, sdy.Mesh], str | None]
-
-
-def _dimension_fault(dimension: int, expected: Parts | None, found: Parts, mesh: sdy.Mesh) -> str | None:
+def _check_dimension(dimension: int, expected: Parts | None, op: Op, mesh: sdy.Mesh) -> None:
     if expected is None:
-        return f"the axes are not the last that shard dimension {dimension} of the operand"
-    if expected == found:
-        return None
-    return f"dimension {dimension} of the result is sharded by {_shown(expected, mesh)}, got {_shown(found, mesh)}"
+        raise ShardingFault(f"the axes are not the last that shard dimension {dimension} of the operand")
+    found = parts_of(op["out_sharding"].dimensions[dimension].axes, mesh)
+    if expected != found:
+        wanted, got = format_parts(expected, mesh), format_parts(found, mesh)
+        raise ShardingFault(f"dimension {dimension} of the result is sharded by {wanted}, got {got}")
 
 
-def _per_dimension(move: Callable[[Parts, Sequence[sdy.AxisRef], sdy.Mesh], Parts | None]) -> _Check:
-    """A check that the axes listed for each dimension, moved, make the result's sharding of the operand's."""
-
-    def check(op: Op, before: Dimensions, after: Dimensions, mesh: sdy.Mesh) -> str | None:
-        lists = collective_axes(op)
-        if len(lists) != len(after):
-            return f"there are {len(lists)} lists of axes for {len(after)} dimensions"
-        faults = (
-            _dimension_fault(index, move(before[index], axes, mesh), after[index], mesh)
-            for index, axes in enumerate(lists)
-        )
-        return next(filter(None, faults), None)
-
-    return check
+def _check_moved(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh, move: _Move) -> None:
+    """The axes listed for each dimension, moved, make the result's sharding of the operand's."""
+    lists = collective_axes(op)
+    if len(lists) != len(given.dimensions):
+        raise ShardingFault(f"there are {len(lists)} lists of axes for {len(given.dimensions)} dimensions")
+    for index, (axes, dimension) in enumerate(zip(lists, given.dimensions, strict=True)):
+        _check_dimension(index, move(parts_of(dimension.axes, mesh), axes, mesh), op, mesh)
 
 
-def _all_to_all(op: Op, before: Dimensions, after: Dimensions, mesh: sdy.Mesh) -> str | None:
+# --- the collectives -------------------------------------------------------------------------------------------------
+
+
+def _all_gather(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    _check_moved(op, given, mesh, _gathered)
+
+
+def _all_slice(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    _check_moved(op, given, mesh, _sliced)
+
+
+def _reduce_scatter(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    check_unreduced(given, op["out_sharding"], mesh, None, op["reduction_op"])
+    _check_moved(op, given, mesh, _sliced)
+
+
+def _all_to_all(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    before = [parts_of(dimension.axes, mesh) for dimension in given.dimensions]
     expected: list[Parts | None] = list(before)
     for param in op["params"].params:
         expected[param.source] = _gathered(before[param.source], param.axes, mesh)
         expected[param.target] = _sliced(before[param.target], param.axes, mesh)
-    faults = (_dimension_fault(index, parts, after[index], mesh) for index, parts in enumerate(expected))
-    return next(filter(None, faults), None)
+    for index, parts in enumerate(expected):
+        _check_dimension(index, parts, op, mesh)
 
 
-def _permuted(op: Op, before: Dimensions, after: Dimensions, mesh: sdy.Mesh) -> str | None:
-    for index, (old, new) in enumerate(zip(before, after, strict=True)):
-        sizes = [prod(stop // start for _, start, stop in parts) for parts in (old, new)]
+def _collective_permute(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    for index, (old, new) in enumerate(zip(given.dimensions, op["out_sharding"].dimensions, strict=True)):
+        sizes = [prod(axis.size(mesh) for axis in dimension.axes) for dimension in (old, new)]
         if sizes[0] != sizes[1]:
-            return f"dimension {index} is cut in {sizes[0]} before and in {sizes[1]} after"
-    return None
+            raise ShardingFault(f"dimension {index} is cut in {sizes[0]} before and in {sizes[1]} after")
 
 
-def _same_dimensions(op: Op, before: Dimensions, after: Dimensions, mesh: sdy.Mesh) -> str | None:
-    faults = (_dimension_fault(index, parts, after[index], mesh) for index, parts in enumerate(before))
-    return next(filter(None, faults), None) or _overlap_fault(op, before, mesh)
+def _all_reduce(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    made: sdy.TensorSharding = op["out_sharding"]
+    for index, dimension in enumerate(given.dimensions):
+        _check_dimension(index, parts_of(dimension.axes, mesh), op, mesh)
+    if any(dimension.axes for dimension in given.dimensions) and given.mesh != made.mesh:
+        raise ShardingFault("the operand and the result are sharded over meshes of two names")
+    axes = op["reduction_axes"].axes
+    check_sorted("reduction", axes, mesh)
+    parts = parts_of(axes, mesh)
+    for what, others in (
+        ("shard a dimension of the operand", [a for dimension in given.dimensions for a in dimension.axes]),
+        ("are replicated in the operand's sharding", given.replicated),
+        ("stay unreduced in the result", made.unreduced),
+    ):
+        if overlap(parts, parts_of(others, mesh)):
+            raise ShardingFault(f"the reduction axes {format_parts(parts, mesh)} {what}")
+    check_unreduced(given, made, mesh, None, op["reduction_op"])
 
 
-def _overlap_fault(op: Op, before: Dimensions, mesh: sdy.Mesh) -> str | None:
-    """Axes that are reduced over, or become unreduced, stand in the mesh's order and shard no dimension."""
-    axes = [axis for entry in collective_axes(op) for axis in entry]
-    parts = _parts(axes, mesh)
-    if parts != _joined(axes, mesh):
-        return f"the axes stand in the order of the mesh, got {_shown(parts, mesh)}"
-    if _overlap(parts, (part for dimension in before for part in dimension)):
-        return f"the axes {_shown(parts, mesh)} shard a dimension of the operand"
-    left = _joined(op["out_sharding"].unreduced, mesh)
-    if op.name == "sdy.all_reduce" and _overlap(parts, left):
-        return f"the result's axes {_shown(left, mesh)} stay unreduced, {_shown(parts, mesh)} are reduced over"
-    return None
+def _check_sum(made: sdy.TensorSharding) -> None:
+    if made.reduction_op != "sum":
+        raise ShardingFault(f"the result's axes are unreduced of sum, got {made.reduction_op}")
 
 
-def _overlap(left: Parts, right: Iterable[tuple[str, int, int]]) -> bool:
-    others = list(right)
-    return any(
-        name == other and first < stop and start < last for name, start, stop in left for other, first, last in others
-    )
+def _check_added(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    """The op's axes are unreduced in the result beside those of the operand."""
+    expected = joined_parts([*given.unreduced, *(axis for axes in collective_axes(op) for axis in axes)], mesh)
+    found = joined_parts(op["out_sharding"].unreduced, mesh)
+    if expected != found:
+        raise ShardingFault(
+            f"the result's unreduced axes are {format_parts(expected, mesh)}, got {format_parts(found, mesh)}"
+        )
 
 
-def _unreduced_fault(op: Op, given: sdy.TensorSharding, made: sdy.TensorSharding, mesh: sdy.Mesh) -> str | None:
-    """The ops that make axes unreduced add them to those that are."""
-    if op.name not in ("sdy.sharded_to_unreduced", "sdy.replicated_to_unreduced"):
-        return None
-    added = [axis for axes in collective_axes(op) for axis in axes]
-    expected = _joined([*given.unreduced, *added], mesh)
-    found = _joined(made.unreduced, mesh)
-    if expected == found:
-        return None
-    return f"the result's unreduced axes are {_shown(expected, mesh)}, got {_shown(found, mesh)}"
+def _sharded_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    _check_sum(op["out_sharding"])
+    _check_moved(op, given, mesh, _gathered)
+    _check_added(op, given, mesh)
 
 
-def _joined(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
-    """The parts in the order of the mesh, those that follow one another joined."""
-    known = list(axes)
-    known.sort(key=lambda axis: (mesh.axis_position(axis.name), axis.interval(mesh.axis_size(axis.name) or 1)))
-    return _parts(known, mesh)
+def _replicated_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    made: sdy.TensorSharding = op["out_sharding"]
+    _check_sum(made)
+    if given.dimensions != made.dimensions:
+        raise ShardingFault("the operand and the result have the same dimension shardings, open and closed ones alike")
+    axes = op["axes"].axes
+    check_sorted("the op's", axes, mesh)
+    parts = parts_of(axes, mesh)
+    used = [axis for dimension in given.dimensions for axis in dimension.axes]
+    if overlap(parts, parts_of([*used, *given.unreduced], mesh)):
+        raise ShardingFault(f"the axes {format_parts(parts, mesh)} shard the operand, or are unreduced in it already")
+    _check_added(op, given, mesh)
 
 
 _AXES = {
@@ -182,13 +205,13 @@ _AXES = {
     "sdy.replicated_to_unreduced": "axes",
     "sdy.sharded_to_unreduced": "axes",
 }
-_CHECKS: dict[str, _Check] = {
-    "sdy.all_gather": _per_dimension(_gathered),
-    "sdy.all_reduce": _same_dimensions,
-    "sdy.all_slice": _per_dimension(_sliced),
+_CHECKS: dict[str, Callable[[Op, sdy.TensorSharding, sdy.Mesh], None]] = {
+    "sdy.all_gather": _all_gather,
+    "sdy.all_reduce": _all_reduce,
+    "sdy.all_slice": _all_slice,
     "sdy.all_to_all": _all_to_all,
-    "sdy.collective_permute": _permuted,
-    "sdy.reduce_scatter": _per_dimension(_sliced),
-    "sdy.replicated_to_unreduced": _same_dimensions,
-    "sdy.sharded_to_unreduced": _per_dimension(_gathered),
+    "sdy.collective_permute": _collective_permute,
+    "sdy.reduce_scatter": _reduce_scatter,
+    "sdy.replicated_to_unreduced": _replicated_to_unreduced,
+    "sdy.sharded_to_unreduced": _sharded_to_unreduced,
 }

@@ -28,6 +28,7 @@ ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
 
 _Parser = TypeVar("_Parser", bound=BodyParser)
 _Struct = TypeVar("_Struct", bound=Attribute)
+_Attribute = TypeVar("_Attribute", bound=Attribute)
 
 
 def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
@@ -111,9 +112,9 @@ class AttributeCursor(LiteralCursor):
     def _known(self, dialect: str, mnemonic: str, position: int, *, bare: bool = False) -> Attribute:
         parser, struct = ATTRIBUTE_PARSERS.get((dialect, mnemonic)), STRUCTS.get((dialect, mnemonic))
         if parser is not None:
-            return self._sound(parser(self), position)
+            return self.sound(parser(self), position)
         if struct is not None:
-            return self._sound(self.struct(struct), position)
+            return self.sound(self.struct(struct), position)
         cases = ENUMS.get((dialect, mnemonic))
         if cases is None:
             self.fail(f"unknown {dialect} attribute '{mnemonic}'", position)
@@ -128,7 +129,8 @@ class AttributeCursor(LiteralCursor):
             self.expect(">")
         return EnumAttr(dialect, mnemonic, case)
 
-    def _sound(self, made: Attribute, position: int) -> Attribute:
+    def sound(self, made: _Attribute, position: int) -> _Attribute:
+        """`made`, which began at `position`, unless it breaks a constraint of its own: then a ParseError there."""
         fault = made.fault() if isinstance(made, StructAttribute) else None
         if fault is not None:
             label, message = fault

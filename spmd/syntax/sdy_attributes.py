@@ -1,4 +1,8 @@
-"""Attributes of the sdy dialect as text. Source: Shardy's dialect documentation, the syntax of each attribute."""
+"""Attributes of the sdy dialect as text. Source: Shardy's dialect documentation, the syntax of each attribute.
+
+Inside another sdy attribute, and in ops, an attribute stands stripped of its `#sdy.mnemonic`; MLIR reads the long form
+and an alias in the same places, and so do the readers here.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ from typing import TypeVar
 
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.structs import STRUCTS, StructAttribute
 from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 
 T = TypeVar("T")
+S = TypeVar("S", bound=StructAttribute)
 _FACTOR = re.compile(r"z_([1-9]\d*)|([i-z])", re.ASCII)
 _PRIORITY = re.compile(r"p(0|[1-9]\d*)", re.ASCII)
 
@@ -29,23 +35,44 @@ def listed(cursor: AttributeCursor, opening: str, closing: str, read: Callable[[
     return tuple(found)
 
 
+def _form(mnemonic: str) -> Callable[[Callable[[AttributeCursor], S]], Callable[[AttributeCursor], S]]:
+    """Decorator: files the reader of a body as that of `#sdy.mnemonic`, and makes it read the long form as well."""
+    cls = STRUCTS["sdy", mnemonic]
+
+    def add(body: Callable[[AttributeCursor], S]) -> Callable[[AttributeCursor], S]:
+        attribute_parser("sdy", mnemonic)(body)
+
+        def read(cursor: AttributeCursor) -> S:
+            position = cursor.position
+            if not cursor.tokens[position].startswith("#"):
+                return cursor.sound(body(cursor), position)
+            made = cursor.attribute()
+            if not isinstance(made, cls):
+                cursor.fail(f"expected a #sdy.{mnemonic} attribute", position)
+            return made  # type: ignore[return-value]
+
+        return read
+
+    return add
+
+
 def _string(cursor: AttributeCursor) -> str:
     return cursor.string()
 
 
-@attribute_parser("sdy", "manual_axes")
+@_form("manual_axes")
 def manual_axes(cursor: AttributeCursor) -> sdy.ManualAxes:
     return sdy.ManualAxes(listed(cursor, "{", "}", _string))
 
 
-@attribute_parser("sdy", "mesh_axis")
+@_form("mesh_axis")
 def mesh_axis(cursor: AttributeCursor) -> sdy.MeshAxis:
     name = cursor.string()
     cursor.expect("=")
     return sdy.MeshAxis(name, cursor.int64("an axis size"))
 
 
-@attribute_parser("sdy", "mesh")
+@_form("mesh")
 def mesh(cursor: AttributeCursor) -> sdy.Mesh:
     cursor.expect("<")
     axes = listed(cursor, "[", "]", mesh_axis)
@@ -58,7 +85,7 @@ def mesh(cursor: AttributeCursor) -> sdy.Mesh:
     return sdy.Mesh(axes, devices)
 
 
-@attribute_parser("sdy", "sub_axis_info")
+@_form("sub_axis_info")
 def sub_axis_info(cursor: AttributeCursor) -> sdy.SubAxisInfo:
     cursor.expect("(")
     before = cursor.int64("a pre-size")
@@ -66,13 +93,13 @@ def sub_axis_info(cursor: AttributeCursor) -> sdy.SubAxisInfo:
     return sdy.SubAxisInfo(before, cursor.int64("a size"))
 
 
-@attribute_parser("sdy", "axis_ref")
+@_form("axis_ref")
 def axis_ref(cursor: AttributeCursor) -> sdy.AxisRef:
     name = cursor.string()
     return sdy.AxisRef(name, sub_axis_info(cursor) if cursor.take(":") else None)
 
 
-@attribute_parser("sdy", "dimension_sharding")
+@_form("dimension_sharding")
 def dimension_sharding(cursor: AttributeCursor) -> sdy.DimensionSharding:
     """`{"x", "y", ?}p1`."""
     cursor.expect("{")
@@ -105,7 +132,7 @@ def _some_axes(cursor: AttributeCursor) -> tuple[sdy.AxisRef, ...]:
     return found
 
 
-@attribute_parser("sdy", "sharding")
+@_form("sharding")
 def sharding(cursor: AttributeCursor) -> sdy.TensorSharding:
     cursor.expect("<")
     place: SymbolRefAttr | sdy.Mesh
@@ -134,11 +161,13 @@ def axis_refs(cursor: AttributeCursor) -> tuple[sdy.AxisRef, ...]:
 
 
 def shardings(cursor: AttributeCursor) -> sdy.ShardingPerValue:
-    """`[<@mesh, [...]>, ...]`: the form inside ops."""
+    """`[<@mesh, [...]>, ...]`: the form inside ops, which may also be the whole attribute."""
+    if cursor.tokens[cursor.position].startswith("#"):
+        return sharding_per_value(cursor)
     return sdy.ShardingPerValue(listed(cursor, "[", "]", sharding))
 
 
-@attribute_parser("sdy", "sharding_per_value")
+@_form("sharding_per_value")
 def sharding_per_value(cursor: AttributeCursor) -> sdy.ShardingPerValue:
     cursor.expect("<")
     made = shardings(cursor)
@@ -172,18 +201,18 @@ def _factor(cursor: AttributeCursor) -> int:
     return found[0]
 
 
-@attribute_parser("sdy", "dim_mapping")
+@_form("dim_mapping")
 def dim_mapping(cursor: AttributeCursor) -> sdy.DimMapping:
     token = cursor.tokens[cursor.position]
     return sdy.DimMapping(_factors(cursor) if token[:1].isalpha() else ())
 
 
-@attribute_parser("sdy", "tensor_mapping")
+@_form("tensor_mapping")
 def tensor_mapping(cursor: AttributeCursor) -> sdy.TensorMapping:
     return sdy.TensorMapping(listed(cursor, "[", "]", dim_mapping))
 
 
-@attribute_parser("sdy", "op_sharding_rule")
+@_form("op_sharding_rule")
 def op_sharding_rule(cursor: AttributeCursor) -> sdy.OpShardingRule:
     cursor.expect("<")
     operands = listed(cursor, "(", ")", tensor_mapping)
@@ -215,17 +244,17 @@ def op_sharding_rule(cursor: AttributeCursor) -> sdy.OpShardingRule:
 # --- collectives -----------------------------------------------------------------------------------------------------
 
 
-@attribute_parser("sdy", "axis_ref_list")
+@_form("axis_ref_list")
 def axis_ref_list(cursor: AttributeCursor) -> sdy.AxisRefList:
     return sdy.AxisRefList(axis_refs(cursor))
 
 
-@attribute_parser("sdy", "list_of_axis_ref_lists")
+@_form("list_of_axis_ref_lists")
 def list_of_axis_ref_lists(cursor: AttributeCursor) -> sdy.ListOfAxisRefLists:
     return sdy.ListOfAxisRefLists(listed(cursor, "[", "]", axis_ref_list))
 
 
-@attribute_parser("sdy", "all_to_all_param")
+@_form("all_to_all_param")
 def all_to_all_param(cursor: AttributeCursor) -> sdy.AllToAllParam:
     axes = _some_axes(cursor)
     cursor.expect(":")
@@ -234,7 +263,7 @@ def all_to_all_param(cursor: AttributeCursor) -> sdy.AllToAllParam:
     return sdy.AllToAllParam(axes, source, cursor.int64("a dimension"))
 
 
-@attribute_parser("sdy", "all_to_all_param_list")
+@_form("all_to_all_param_list")
 def all_to_all_param_list(cursor: AttributeCursor) -> sdy.AllToAllParamList:
     return sdy.AllToAllParamList(listed(cursor, "[", "]", all_to_all_param))
 
@@ -242,7 +271,7 @@ def all_to_all_param_list(cursor: AttributeCursor) -> sdy.AllToAllParamList:
 # --- what propagation tells ------------------------------------------------------------------------------------------
 
 
-@attribute_parser("sdy", "edge_value_ref")
+@_form("edge_value_ref")
 def edge_value_ref(cursor: AttributeCursor) -> sdy.EdgeValueRef:
     node = cursor.keyword("operand or result")
     if node not in ("operand", "result"):
@@ -251,12 +280,17 @@ def edge_value_ref(cursor: AttributeCursor) -> sdy.EdgeValueRef:
 
 
 def _after_minus(cursor: AttributeCursor) -> int:
-    """`-3` behind a word: an index."""
-    cursor.take("-")
-    return abs(cursor.int64("an index"))
+    """`-3` behind a word: an index; `--1` is the index -1."""
+    position = cursor.position
+    if cursor.take("-"):
+        return cursor.int64("an index")
+    found = cursor.int64("an index")
+    if found > 0:
+        cursor.fail("expected '-' and an index", position)
+    return -found
 
 
-@attribute_parser("sdy", "axis_to_propagation_details")
+@_form("axis_to_propagation_details")
 def axis_to_propagation_details(cursor: AttributeCursor) -> sdy.AxisToPropagationDetails:
     cursor.expect("{")
     axis = axis_ref(cursor)
@@ -268,7 +302,7 @@ def axis_to_propagation_details(cursor: AttributeCursor) -> sdy.AxisToPropagatio
     return sdy.AxisToPropagationDetails(axis, source, targets)
 
 
-@attribute_parser("sdy", "propagation_one_step")
+@_form("propagation_one_step")
 def propagation_one_step(cursor: AttributeCursor) -> sdy.PropagationOneStep:
     cursor.expect("{")
     cursor.expect("step")
@@ -279,7 +313,7 @@ def propagation_one_step(cursor: AttributeCursor) -> sdy.PropagationOneStep:
     return sdy.PropagationOneStep(step, entries)
 
 
-@attribute_parser("sdy", "propagation_edges")
+@_form("propagation_edges")
 def propagation_edges(cursor: AttributeCursor) -> sdy.PropagationEdges:
     cursor.expect("<")
     steps = listed(cursor, "[", "]", propagation_one_step)
