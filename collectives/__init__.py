@@ -12,7 +12,6 @@ from collectives.grid import (
     cross_partition,
     cross_replica,
     cross_replica_and_partition,
-    find_group,
     flattened_ids,
     permute_pairs,
     strategy,
@@ -36,5 +35,5 @@ __all__ = [
     "AllGather", "AllReduce", "AllToAll", "Barrier", "Call", "CollectiveBroadcast", "CollectiveError",
     "CollectivePermute", "CollectiveReduce", "Communicator", "GroupError", "Operation", "ProcessGrid", "ProcessId",
     "ReduceScatter", "Reduction", "Request", "Start", "cross_partition", "cross_replica",
-    "cross_replica_and_partition", "describe", "find_group", "flattened_ids", "permute_pairs", "strategy",
+    "cross_replica_and_partition", "describe", "flattened_ids", "permute_pairs", "strategy",
 ]  # fmt: skip

@@ -6,17 +6,23 @@ Source: StableHLO specification, "Parallel execution" and "Collective ops". A pr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import GroupError
 
-Groups = tuple[tuple[int, ...], ...]
+Group = tuple[int, ...]
 IdGroups = npt.ArrayLike | Sequence[Sequence[int]]
+
+#: How many processes a grid may have: a program for more is taken for a mistake.
+MOST_PROCESSES = 1 << 20
+_MOST_SHOWN = 64
 
 
 @dataclass(frozen=True, order=True)
@@ -39,8 +45,15 @@ class ProcessGrid:
 
     def __post_init__(self) -> None:
         for name in ("num_replicas", "num_partitions"):
-            if getattr(self, name) < 1:
-                raise GroupError(f"{name} must be at least 1, got {getattr(self, name)}")
+            count = getattr(self, name)
+            if isinstance(count, bool) or not isinstance(count, int | np.integer):
+                raise GroupError(f"{name} must be a whole number, got {count!r}")
+            if count < 1:
+                raise GroupError(f"{name} must be at least 1, got {count}")
+        if self.size > MOST_PROCESSES:
+            raise GroupError(
+                f"a {self} process grid has {self.size:,} processes; at most {MOST_PROCESSES:,} are supported"
+            )
 
     def __str__(self) -> str:
         return f"{self.num_replicas}x{self.num_partitions}"
@@ -48,7 +61,7 @@ class ProcessGrid:
     @property
     def size(self) -> int:
         """The number of processes."""
-        return self.num_replicas * self.num_partitions
+        return int(self.num_replicas) * int(self.num_partitions)
 
     def rank(self, process_id: ProcessId) -> int:
         """The rank of the process at ``process_id``."""
@@ -61,30 +74,110 @@ class ProcessGrid:
         return ProcessId(*divmod(rank, self.num_partitions))
 
 
+class Groups(Sequence[Group]):
+    """The process groups of a collective, each worked out when it is asked for: a grid's size costs nothing.
+
+    Every row of ids stands for ``copies`` groups: ``ranks(row, copy)`` are one's members, in the group's order, and
+    ``locate(rank)`` is the (id, copy) that a rank belongs to.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Sequence[int]],
+        copies: int,
+        ranks: Callable[[Sequence[int], int], Sequence[int]],
+        locate: Callable[[int], tuple[int, int]],
+    ) -> None:
+        self._rows, self._copies, self._ranks, self._locate = rows, copies, ranks, locate
+
+    def __len__(self) -> int:
+        return len(self._rows) * self._copies
+
+    @overload
+    def __getitem__(self, index: int) -> Group: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Group, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Group | tuple[Group, ...]:
+        if isinstance(index, slice):
+            return tuple([self[at] for at in range(len(self))[index]])
+        row, copy = divmod(range(len(self))[index], self._copies)
+        return tuple(self._ranks(self._rows[row], copy))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+    @property
+    def largest(self) -> int:
+        """The size of the largest group."""
+        return max(len(self._ranks(row, 0)) for row in self._rows)
+
+    def find(self, rank: int) -> Group | None:
+        """The group that holds ``rank``, or None."""
+        id, copy = self._locate(rank)
+        row = self._row_of(id)
+        return None if row is None else self[row * self._copies + copy]
+
+    def _row_of(self, id: int) -> int | None:
+        if isinstance(self._rows[0], range):
+            return 0 if id in self._rows[0] else None
+        return self._row_by_id.get(id)
+
+    @cached_property
+    def _row_by_id(self) -> dict[int, int]:
+        return {id: index for index, row in enumerate(self._rows) for id in row}
+
+
+def _shown(groups: Sequence[Sequence[int]]) -> str:
+    """The first groups, each as a list, and dots for the rest."""
+    shown = [
+        f"[{', '.join(map(str, group[:_MOST_SHOWN]))}{', ...' * (len(group) > _MOST_SHOWN)}]" for group in groups[:8]
+    ]
+    return f"[{', '.join(shown)}{', ...' if len(groups) > 8 else ''}]"
+
+
 def cross_replica(grid: ProcessGrid, replica_groups: IdGroups) -> Groups:
     """Groups of replicas, one for each partition; no ids: one group of all replicas."""
-    rows = _rows(replica_groups, grid.num_replicas, "replica")
-    partitions = range(grid.num_partitions)
-    return tuple(tuple(replica * grid.num_partitions + p for replica in row) for row in rows for p in partitions)
+    rows, width = _rows(replica_groups, grid.num_replicas, "replica"), grid.num_partitions
+    return Groups(rows, width, lambda row, p: _affine(row, width, p), lambda rank: divmod(rank, width))
 
 
 def cross_partition(grid: ProcessGrid, partition_groups: IdGroups) -> Groups:
     """Groups of partitions, one for each replica; no ids: one group of all partitions."""
-    rows = _rows(partition_groups, grid.num_partitions, "partition")
-    replicas = range(grid.num_replicas)
-    return tuple(tuple(r * grid.num_partitions + partition for partition in row) for row in rows for r in replicas)
+    rows, width = _rows(partition_groups, grid.num_partitions, "partition"), grid.num_partitions
+    return Groups(
+        rows, grid.num_replicas, lambda row, r: _affine(row, 1, r * width), lambda rank: (rank % width, rank // width)
+    )
 
 
 def cross_replica_and_partition(grid: ProcessGrid, replica_groups: IdGroups) -> Groups:
     """Groups of replicas joined over all partitions, the replica varying fastest; no ids: all processes."""
-    rows = _rows(replica_groups, grid.num_replicas, "replica")
-    partitions = range(grid.num_partitions)
-    return tuple(tuple(replica * grid.num_partitions + p for p in partitions for replica in row) for row in rows)
+    rows, width = _rows(replica_groups, grid.num_replicas, "replica"), grid.num_partitions
+    return Groups(
+        rows,
+        1,
+        lambda row, _: [replica * width + p for p in range(width) for replica in row],
+        lambda rank: (rank // width, 0),
+    )
 
 
 def flattened_ids(grid: ProcessGrid, flattened_id_groups: IdGroups) -> Groups:
     """Groups of ranks as they are given; no ids: one group of all processes."""
-    return _rows(flattened_id_groups, grid.size, "process")
+    return Groups(_rows(flattened_id_groups, grid.size, "process"), 1, lambda row, _: row, lambda rank: (rank, 0))
+
+
+def _affine(row: Sequence[int], scale: int, shift: int) -> Sequence[int]:
+    """``id * scale + shift`` of each id."""
+    if isinstance(row, range):
+        return range(row.start * scale + shift, row.stop * scale + shift, scale)
+    return [id * scale + shift for id in row]
 
 
 Strategy = Callable[[ProcessGrid, IdGroups], Groups]
@@ -123,30 +216,23 @@ def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) 
     raise GroupError(f"{op}: use_global_device_ids needs a positive channel_id, got {channel_id}")
 
 
-def find_group(groups: Groups, rank: int) -> tuple[int, ...] | None:
-    """The group that holds ``rank``, or None."""
-    return next((group for group in groups if rank in group), None)
-
-
-def _rows(ids: Any, count: int, kind: str) -> Groups:
+def _rows(ids: Any, count: int, kind: str) -> Sequence[Sequence[int]]:
     """Rows of ids without their -1 padding, checked: unique, and 0 <= id < count. No rows: one row of all ids."""
     rows = [[int(x) for x in row] for row in (ids.tolist() if isinstance(ids, np.ndarray) else ids)]
     groups = tuple(row for row in (tuple(x for x in row if x != -1) for row in rows) if row)
     if not groups:
-        return (tuple(range(count)),)
+        return (range(count),)
     flat = [x for row in groups for x in row]
     outside = sorted({x for x in flat if not 0 <= x < count})
     if outside:
         raise GroupError(f"{kind} id {outside[0]} is out of range: there are {count} {kind} ids (0 to {count - 1})")
-    twice = sorted({x for x in flat if flat.count(x) > 1}) if len(set(flat)) < len(flat) else []
-    if twice:
-        raise GroupError(f"{kind} id {twice[0]} appears more than once in the groups {[list(g) for g in groups]}")
+    if len(set(flat)) < len(flat):
+        twice = min(id for id, times in Counter(flat).items() if times > 1)
+        raise GroupError(f"{kind} id {twice} appears more than once in the groups {_shown(groups)}")
     return groups
 
 
-def permute_pairs(
-    grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: int = 0
-) -> tuple[tuple[int, int], ...]:
+def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: int = 0) -> tuple[tuple[int, int], ...]:
     """The (source, target) ranks of collective_permute, send and recv.
 
     Sources are unique and targets are unique, yet an id may be both (collective_permute C2-C4), so each column is

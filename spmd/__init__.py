@@ -9,9 +9,10 @@ Names are loaded when first used: importing spmd starts neither MPI nor anything
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
+from spmd import companions as _companions
 from spmd.runtime import failure as _failure
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from spmd.errors import ExecutionError as ExecutionError
     from spmd.errors import ParseError as ParseError
     from spmd.errors import SpmdError as SpmdError
+    from spmd.errors import UsageError as UsageError
     from spmd.errors import VerificationError as VerificationError
     from spmd.ir import Function as Function
     from spmd.ir import Module as Module
@@ -45,6 +47,7 @@ _HOMES = {
     "ExecutionError": "spmd.errors",
     "ParseError": "spmd.errors",
     "SpmdError": "spmd.errors",
+    "UsageError": "spmd.errors",
     "VerificationError": "spmd.errors",
     "Function": "spmd.ir",
     "Module": "spmd.ir",
@@ -58,6 +61,7 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 
+_companions.check()
 _failure.install()
 
 
@@ -65,10 +69,10 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'spmd' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    value = getattr(_import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted(__all__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from collectives.errors import CollectiveError as _TransportError
 
@@ -75,6 +76,9 @@ class Location:
         lead = "".join("\t" if c == "\t" else " " for c in before + shown[: self.offset - start])
         return f"  {before}{shown}{'...' if goes_on else ''}\n  {lead}^"
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return Location, (self.source, self.offset)
+
     def __str__(self) -> str:
         line, column = self.source.position(self.offset)
         return f"{self.source.name}:{line}:{column}"
@@ -102,6 +106,9 @@ class PythonLocation(Location):
     def quote(self) -> str:
         return ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PythonLocation, (self.source.name, self._line)
+
     def __str__(self) -> str:
         return f"{self.source.name}:{self._line}"
 
@@ -110,6 +117,9 @@ class PythonLocation(Location):
 
 class _UnknownLocation(Location):
     __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "UNKNOWN"
 
     def __str__(self) -> str:
         return "<unknown>"
@@ -165,6 +175,28 @@ class SpmdError(Exception):
 
 class ParseError(SpmdError):
     """The text is not the language's."""
+
+
+class FileError(ParseError, OSError):
+    """A file cannot be read: `filename`, `errno` and `strerror` say which and why."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(f"{path}: cannot be read: {error.strerror}")
+        self.filename, self.errno, self.strerror = path, error.errno, error.strerror
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.filename, OSError(self.errno, self.strerror))
+
+    def __str__(self) -> str:
+        return self._text()
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file."""
+
+
+class UsageError(SpmdError, TypeError):
+    """A function or a command was given something other than what it takes."""
 
 
 class VerificationError(SpmdError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spmd.attributes import Attribute, DictAttr
+from spmd.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.errors import UNKNOWN, Location
 from spmd.types import FunctionType, TensorType, Type
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spmd.dialects.core import OpDef
 
 
+#: How many types, or functions, a repr shows.
+_MOST_SHOWN = 6
 #: The attributes of an op that has none.
 NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
 
@@ -258,6 +260,10 @@ class Op(Value):
     def location(self) -> Location:
         return self._place if isinstance(self._place, Location) else self._place.location(self._token)
 
+    def move(self, location: Location) -> None:
+        """Says that the op stands at `location`, which does not tell its result's name."""
+        self._place, self._token = location, 0
+
     def _stand_for(self, other: Op) -> None:
         """Takes the place of `other`, and the names of its results."""
         self._place, self._token = other._place, other._token
@@ -410,6 +416,15 @@ class Function(Op):
         return declared
 
     @property
+    def signature(self) -> str:
+        """`@main(tensor<2xf32>) -> tensor<2xf32>`, shortened where there are many types."""
+        inputs, results = _shortened(self.type.inputs), _shortened(self.type.results)
+        return f"@{self.symbol}({inputs}) -> {results if len(self.type.results) == 1 else f'({results})'}"
+
+    def __repr__(self) -> str:
+        return f"<function {self.signature}>"
+
+    @property
     def is_public(self) -> bool:
         return bool(self.attributes.get("sym_visibility", "public") == "public")
 
@@ -439,6 +454,13 @@ class Function(Op):
         return [entry.entries for entry in given] if given else [{} for _ in range(count)]
 
 
+def _shortened(types: Sequence[Type]) -> str:
+    shown = [str(type) for type in types[:_MOST_SHOWN]]
+    if len(types) > _MOST_SHOWN:
+        shown.append(f"... {len(types)} in all")
+    return ", ".join(shown)
+
+
 class Module(Op):
     """`builtin.module`: a table of symbols."""
 
@@ -460,6 +482,16 @@ class Module(Op):
     def symbols(self) -> dict[str, Op]:
         """Ops of this module that have a symbol, by it."""
         return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
+
+    def __repr__(self) -> str:
+        name = f" @{self.symbol}" if self.symbol else ""
+        functions = self.functions
+        shown = [function.signature for function in functions if function.is_public][:_MOST_SHOWN]
+        if len(functions) > len(shown):
+            shown.append(f"{len(functions)} functions in all")
+        counts = [self.discardable.get(f"mhlo.num_{what}") for what in ("replicas", "partitions")]
+        grid = "x".join(str(count.value) if isinstance(count, IntegerAttr) else "1" for count in counts)
+        return f"<module{name}: {'; '.join(shown) or 'no functions'}{f' on a {grid} grid' if any(counts) else ''}>"
 
     def function(self, name: str) -> Function:
         """The function `name`; KeyError that lists the ones there are."""

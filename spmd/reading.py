@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
-from spmd.errors import ParseError
+from spmd.errors import FileError, MissingFileError, ParseError, UsageError
 from spmd.ir import Module
 from spmd.syntax import parse as _parse
 from spmd.syntax.parser import decode
+from spmd.usage import kind_of
 
 _HEADER_WITHIN = 4096
+#: What is more likely the name of a file than a program.
+_FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 
 
 def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> Module:
     """The module that `text`, of StableHLO or XLA's HLO, says. `name` stands for the file in errors.
 
-    Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint.
+    Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint,
+    UsageError for what is no text.
     """
-    if isinstance(text, bytes):
-        text = decode(text, name).text  # nobody needs the bytes any more
+    _check_text(text)
+    if not isinstance(name, str):
+        raise UsageError(f"spmd.parse takes the text's name as a string, got {kind_of(name)}")
+    if not isinstance(text, str):
+        text = decode(bytes(text), name).text  # nobody needs the bytes any more
     with no_collection():
         from_hlo = _parse_hlo(text, name)
         module = from_hlo or _parse(text, name=name)
@@ -32,15 +41,41 @@ def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> 
 
 
 def load(path: str | PathLike[str], *, verify: bool = True) -> Module:
-    """The module in the file at `path`."""
+    """The module in the file at `path`.
+
+    Raises what `parse` does, and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no
+    file to read.
+    """
     return parse(_read(path), fspath(path), verify=verify)
 
 
 def _read(path: str | PathLike[str]) -> bytes:
+    if not isinstance(path, str | PathLike):
+        raise UsageError(f"spmd.load takes the path of a file, got {kind_of(path)}")
     try:
+        if "\n" in fspath(path):
+            raise UsageError("spmd.load takes the path of a file, got text of several lines: was spmd.parse meant?")
         return Path(path).read_bytes()
+    except FileNotFoundError as error:
+        raise MissingFileError(fspath(path), error) from None
     except OSError as error:
-        raise ParseError(f"{fspath(path)}: cannot be read: {error.strerror}") from error
+        raise FileError(fspath(path), error) from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"{fspath(path)!r} is no path of a file: {error}") from None
+
+
+def _check_text(text: Any) -> None:
+    """UsageError or ParseError, with what was perhaps meant, for what is clearly no program's text."""
+    if isinstance(text, str):
+        if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):
+            raise ParseError(f"{text.strip()!r} is no program, but looks like a file's name: was spmd.load meant?")
+    elif isinstance(text, PathLike):
+        raise UsageError(f"spmd.parse takes a program's text, got the path {fspath(text)}: was spmd.load meant?")
+    elif isinstance(text, Module):
+        raise UsageError("spmd.parse takes a program's text, got a module, which needs no parsing")
+    elif not isinstance(text, bytes | bytearray | memoryview):
+        advice = ": its as_text() is one" if hasattr(text, "as_text") else ""
+        raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}{advice}")
 
 
 def _parse_hlo(text: str, name: str) -> Module | None:

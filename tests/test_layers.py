@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: Each layer and the layers it may import when it is loaded, beside itself.
-BASE = {"spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir", "spmd.collecting", "collectives.errors"}
+BASE = {"collectives.errors", "spmd.collecting", "spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir"}
 ALLOWED = {
     "collectives": set(),
     "spmd.dialects": BASE,
@@ -28,9 +28,11 @@ ALLOWED = {
         "partitioner",
         "collectives",
         "spmd.runtime.executable",
+        "spmd.usage",
     },
     "spmd.runtime": BASE
-    | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"},
+    | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
+    | {"spmd.usage"},
 }
 OWN = ("spmd", "collectives", "partitioner", "launch", "tests", "benchmarks")
 

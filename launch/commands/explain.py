@@ -83,9 +83,8 @@ def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: boo
     from collectives.explain import cost
     from collectives.operations import describe
 
-    groups = collective.groups if collective.groups is not None else (tuple(range(grid.size)),)
-    size = max(map(len, groups))
-    lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(groups, collective)}"]
+    size = grid.size if collective.groups is None else collective.groups.largest
+    lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(collective.groups)}"]
     sent = received = 0
     for operation in collective.messages:
         price = cost(operation, size)
@@ -102,10 +101,10 @@ def _channel(op: "Op") -> str:
     return "" if handle is None else f", channel {handle.handle}"
 
 
-def _groups(groups: "Groups", collective: "Collective") -> str:
+def _groups(groups: "Groups | None") -> str:
     from collectives.operations import short_list
 
-    if collective.groups is None:
+    if groups is None:
         return "pairs of processes, by rank"
     shown = ", ".join(short_list(group) for group in groups[:_MOST_GROUPS])
     rest = f", ... {len(groups)} in all" if len(groups) > _MOST_GROUPS else ""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.collecting import no_collection
 from spmd.compiler.lower import Lowering
-from spmd.compiler.options import Options
+from spmd.compiler.options import CompileOptions, Options, chosen_options
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable, borrowed, grid_of
+from spmd.usage import check_function, check_grid, check_module
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,24 @@ class Prepared:
 
 
 def compile(
-    module: Module, grid: ProcessGrid | None = None, function: str = "main", *, partition: bool = True, **options: Any
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    partition: bool = True,
+    **options: Unpack[CompileOptions],
 ) -> Executable:
     """Compiles `function` of `module` for each process of `grid`.
 
     `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`). A program with shardings is
-    partitioned first, unless `partition` is False. `options` are the fields of spmd.compiler.options.Options. Raises
-    CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs.
+    partitioned first, unless `partition` is False. `options`: see spmd.compiler.options.CompileOptions. Raises
+    CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
+    UsageError for an argument that is none.
     """
-    prepared = prepare(module, grid, function, partition=partition, **options)
+    return _build(prepare(module, grid, function, partition=partition, **options))
+
+
+def _build(prepared: Prepared) -> Executable:
     with no_collection():
         program, plan = Lowering(prepared.module, prepared.options).entry(prepared.function)
     lent = {*plan.parameters, *plan.constants}
@@ -53,11 +64,32 @@ def compile(
     )
 
 
+def _pickled(executable: Executable) -> tuple[Any, ...]:
+    """An executable travels as its program, and is compiled again where it arrives."""
+    shardings = executable.in_shardings, executable.out_shardings
+    return _unpickled, (executable.module, executable.function, executable.options, *shardings)
+
+
+def _unpickled(module: Module, name: str, options: Options, inputs: Any, outputs: Any) -> Executable:
+    return _build(Prepared(module, _find(module, name), options, inputs, outputs))
+
+
+copyreg.pickle(Executable, _pickled)
+
+
 def prepare(
-    module: Module, grid: ProcessGrid | None = None, function: str = "main", *, partition: bool = True, **options: Any
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    partition: bool = True,
+    **options: Unpack[CompileOptions],
 ) -> Prepared:
     """What `compile` begins with: the program of one process of `grid`, partitioned where it has shardings."""
-    chosen = Options(grid=grid_of(module) if grid is None else grid, **options)
+    check_module(module, "spmd.compile")
+    check_grid(grid, "spmd.compile")
+    check_function(function, "spmd.compile")
+    chosen = chosen_options(grid_of(module) if grid is None else grid, options)
     found = _find(module, function)
     if partition:
         import partitioner

@@ -24,6 +24,7 @@ from spmd.dialects.type_rules import value_fault
 from spmd.errors import UNKNOWN, Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region
 from spmd.types import FunctionType, Type
+from spmd.usage import check_module
 
 _MOST_REMEMBERED = 100_000
 
@@ -33,6 +34,8 @@ def verify(module: Op, *, scoped: bool = False) -> None:
 
     `scoped` says that every value is known to be visible where it is used: a parser finds them by what is visible.
     """
+    if not isinstance(module, Op):
+        check_module(module, "spmd.verify")
     verifier = _Verifier()
     if not scoped:
         for op, value in uses_out_of_scope(module):

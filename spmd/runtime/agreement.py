@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from collectives.grid import find_group
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
 from spmd.backends.numpy.collective_plans import DESCRIPTIONS, Collective
@@ -60,7 +59,7 @@ def _communicates(op: Op) -> bool:
 
 
 def _meetings(collective: Collective, rank: int) -> Iterator[Meeting]:
-    group = None if collective.groups is None else find_group(collective.groups, rank)
+    group = None if collective.groups is None else collective.groups.find(rank)
     for operation in collective.messages:
         if isinstance(operation, CollectivePermute):
             if rank in (end for pair in operation.pairs for end in pair):

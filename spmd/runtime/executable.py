@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collectives.errors import GroupError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from spmd.backends.numpy.core import Program
@@ -51,6 +52,7 @@ class Executable:
         self.out_types: tuple[Type, ...] = function.type.results
         self.in_shardings = in_shardings
         self.out_shardings = out_shardings
+        self._signature = function.signature
         self._location = function.location
         self._program = np.errstate(all="ignore")(program)  # quicker at each call than a with statement
         self._checks = [_check(type) for type in self.in_types]
@@ -128,7 +130,8 @@ class Executable:
         )
 
     def __repr__(self) -> str:
-        return f"<executable @{self.function} on a {self.grid} grid>"
+        name = f" of module @{self.module.symbol}" if self.module.symbol else ""
+        return f"<executable {self._signature}{name} on a {self.grid} grid>"
 
 
 def _check(type: Type) -> Check:
@@ -209,4 +212,9 @@ def grid_of(module: Module) -> ProcessGrid:
         if attribute is not None and (not isinstance(attribute, IntegerAttr) or attribute.value < 1):
             raise CompileError(Diagnostic(module.location, f"{name} must be a positive integer", module.name))
         counts.append(attribute.value if isinstance(attribute, IntegerAttr) else 1)
-    return ProcessGrid(*counts)
+    try:
+        return ProcessGrid(*counts)
+    except GroupError as error:
+        raise CompileError(
+            Diagnostic(module.location, f"mhlo.num_replicas, mhlo.num_partitions: {error}", module.name)
+        ) from None

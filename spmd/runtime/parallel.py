@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 import numpy.typing as npt
 
@@ -11,15 +11,20 @@ from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.backends.numpy.communication import connect, endpoints
-from spmd.errors import CollectiveError, CompileError, ExecutionError
+from spmd.compiler.options import CompileOptions
+from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import course, disagreement
 from spmd.runtime.executable import Executable, grid_of
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
+from spmd.usage import check_function, check_grid, check_module, kind_of
 
 Array = npt.NDArray[Any]
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
+
+#: Each process is a thread.
+_MOST_PROCESSES = 1 << 14
 
 
 def run_parallel(
@@ -32,7 +37,7 @@ def run_parallel(
     outfeed: Sequence[OutfeedTarget | None] | None = None,
     timeout: float = 60.0,
     abort: bool = False,
-    **options: Any,
+    **options: Unpack[CompileOptions],
 ) -> list[tuple[Any, ...]]:
     """Runs `function` of `module` as every process of `grid`, each a thread.
 
@@ -42,17 +47,24 @@ def run_parallel(
     reported, and with `abort` ends the run. `options` are those of spmd.compile. Returns a tuple of arrays a process,
     in rank order. The first error of any process ends all of them and is raised.
     """
+    check_grid(grid, "spmd.run_parallel")
+    check_function(function, "spmd.run_parallel")
+    grid = grid or _grid_of(module)
+    _check_size(grid)
     table = _table(module, grid)
-    grid = grid or _grid_of(module, table)
     if [len(row) for row in table] != [grid.num_partitions] * grid.num_replicas:
         raise CompileError(f"programs come in rows of {[len(row) for row in table]}, the process grid is {grid}")
     executables = _compiled([program for row in table for program in row], grid, function, options)
     if len({id(executable) for executable in executables}) > 1:
         _check_agreement(executables)
-    given = inputs or [()] * grid.size
+    given = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
     for name, entries in (("inputs", given), ("infeed", infeed), ("outfeed", outfeed)):
-        if entries is not None and len(entries) != grid.size:
+        if entries is not None and len(_sequence(name, entries)) != grid.size:
             raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
+    for rank, arrays in enumerate(given):
+        _sequence(f"inputs[{rank}]", arrays)
     infeeds = [infeed_from(source) for source in infeed or [None] * grid.size]
     outfeeds = [outfeed_to(target) for target in outfeed or [None] * grid.size]
     ends = [endpoints(executable.module, executable.function) for executable in executables]
@@ -75,17 +87,40 @@ def run_parallel(
                 stream.close()
 
 
-def _table(module: Programs, grid: ProcessGrid | None) -> Sequence[Sequence[Module | Executable]]:
-    if not isinstance(module, Module | Executable):
+def _sequence(name: str, value: Any) -> Any:
+    """`value`; UsageError unless it has a length and entries."""
+    if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping):
+        raise UsageError(f"{name} is a sequence, got {kind_of(value)}")
+    return value
+
+
+def _table(module: Programs, grid: ProcessGrid) -> Sequence[Sequence[Module | Executable]]:
+    if isinstance(module, Sequence):
         return module
-    chosen = grid or _grid_of(module, ())
-    return [[module] * chosen.num_partitions for _ in range(chosen.num_replicas)]
+    if not isinstance(module, Executable):
+        check_module(module, "spmd.run_parallel")
+    return [[module] * grid.num_partitions for _ in range(grid.num_replicas)]
 
 
-def _grid_of(module: Programs, table: Sequence[Sequence[Any]]) -> ProcessGrid:
+def _grid_of(module: Programs) -> ProcessGrid:
     if isinstance(module, Executable):
         return module.grid
-    return grid_of(module) if isinstance(module, Module) else ProcessGrid(len(table), len(table[0]))
+    if isinstance(module, Module):
+        return grid_of(module)
+    if not isinstance(module, list | tuple):
+        check_module(module, "spmd.run_parallel")
+    if not module or not isinstance(module[0], list | tuple) or not module[0]:
+        raise UsageError("different programs come as rows, one a replica, with a program a partition, such as [[a, b]]")
+    return ProcessGrid(len(module), len(module[0]))
+
+
+def _check_size(grid: ProcessGrid) -> None:
+    """CompileError for a grid of more processes than this one can have threads."""
+    if grid.size > _MOST_PROCESSES:
+        raise CompileError(
+            f"a {grid} process grid has {grid.size:,} processes: run_parallel runs at most {_MOST_PROCESSES:,}, each "
+            "a thread; spmd.simulate computes all processes of larger grids at once"
+        )
 
 
 def _check_agreement(executables: Sequence[Executable]) -> None:
@@ -102,10 +137,12 @@ def _check_agreement(executables: Sequence[Executable]) -> None:
 
 
 def _compiled(
-    programs: Sequence[Module | Executable], grid: ProcessGrid, function: str, options: dict[str, Any]
+    programs: Sequence[Module | Executable], grid: ProcessGrid, function: str, options: CompileOptions
 ) -> list[Executable]:
     from spmd.compiler.compile import compile
 
+    if options and all(isinstance(program, Executable) for program in programs):
+        raise UsageError(f"an executable is compiled already: spmd.compile takes {', '.join(options)}")
     if len({id(program) for program in programs}) > 1:
         # What is combined depends on what lies between, which may differ from program to program.
         options = {"combine_threshold": 0, **options}
@@ -116,5 +153,6 @@ def _compiled(
                 raise CompileError(f"the executable is for a {program.grid} process grid, not {grid}")
             made[id(program)] = program
         elif id(program) not in made:
+            check_module(program, "spmd.run_parallel")
             made[id(program)] = compile(program, grid, function, **options)
     return [made[id(program)] for program in programs]

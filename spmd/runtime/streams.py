@@ -19,8 +19,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from spmd.errors import ExecutionError
+from spmd.errors import ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed
+from spmd.usage import kind_of
 
 Array = npt.NDArray[Any]
 Entry = tuple[Array, ...]
@@ -39,6 +40,8 @@ def infeed_from(source: InfeedSource | None) -> Infeed | None:
         return None
     if callable(source):
         return source
+    if not isinstance(source, Iterable | str | PathLike):
+        raise UsageError(f"an infeed is a function, an iterable or the path of an .npz file, got {kind_of(source)}")
     iterator: Iterator[Any] = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
     return lambda: next(iterator)
 
@@ -69,6 +72,8 @@ def outfeed_to(target: OutfeedTarget | None) -> Outfeed | None:
         return None
     if isinstance(target, str | PathLike):
         return OutfeedFile(target)
+    if not callable(target) and not hasattr(target, "append"):
+        raise UsageError(f"an outfeed is a function, a list or the path of an .npz file, got {kind_of(target)}")
     give: Callable[[Any], Any] = target if callable(target) else target.append
     return lambda arrays: give(arrays[0] if len(arrays) == 1 else arrays)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from collectives.grid import Groups, ProcessGrid, find_group
+from collectives.grid import Groups, ProcessGrid
 from spmd.analysis.process_groups import process_groups
 from spmd.ir import Module
 
@@ -54,7 +54,7 @@ def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
     meetings: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event["ts"]):
         name, place, rank = event["name"], event["args"]["place"], event["pid"]
-        group = find_group(groups.get(place, ()), rank)
+        group = groups[place].find(rank) if place in groups else None
         if group is not None and name.removeprefix("stablehlo.") in _MEETINGS:
             meetings[name, place, group, counts[rank, name, place]].append(event)
             counts[rank, name, place] += 1

@@ -1,5 +1,6 @@
 """Text to programs and back. Source: MLIR's language reference; StableHLO's assembly formats."""
 
+from spmd.syntax import copies as _copies  # noqa: F401  (registers itself)
 from spmd.syntax import forms
 from spmd.syntax.equal import difference, same_program
 from spmd.syntax.files import split_file

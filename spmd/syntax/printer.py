@@ -244,7 +244,7 @@ class Printer:
         while name in self._used:
             repeat = self._repeats.get(wanted, 0)
             self._repeats[wanted] = repeat + 1
-            name = f"{wanted}_{repeat}"
+            name = f"{wanted}_{repeat}" if not wanted.isdecimal() else str(int(wanted) + repeat + 1)
         self._used.add(name)
         return name
 

@@ -92,7 +92,7 @@ class Case:
         """This process's result; `world` has at least the grid's processes and this is one of them."""
         groups = STRATEGIES[self.strategy][0](self.grid, self.ids)
         grid_members = tuple(range(self.grid.size))
-        members = grid_members if self.op == "collective_permute" else c.find_group(groups, world.world_rank)
+        members = grid_members if self.op == "collective_permute" else groups.find(world.world_rank)
         assert members is not None
         group = world.group(members)
         operation = self.operation(group.size)

@@ -16,7 +16,7 @@ import numpy as np
 
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
-from collectives.grid import Groups, find_group
+from collectives.grid import Groups
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -61,11 +61,11 @@ class Collective:
             world = world.checked()
         if self.groups is None:
             return world
-        group = find_group(self.groups, process.rank)
+        group = self.groups.find(process.rank)
         if group is not None:
             return world.group(group)
         if self.outsider is None:
-            raise CollectiveError(f"process {process.id} is in none of the process groups {[*map(list, self.groups)]}")
+            raise CollectiveError(f"process {process.id} is in none of the process groups {self.groups!r}")
         return None
 
     @cached_property

@@ -1,0 +1,38 @@
+"""Pickled and copied modules: a module travels as its text, in the generic form, and the places of its ops.
+
+Ops point at each other in chains as long as a program, which Python's own copying would follow op by op, each inside
+the one before.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from typing import Any
+
+from spmd.errors import Location
+from spmd.ir import Module
+from spmd.syntax.parser import parse
+from spmd.syntax.printer import print_op
+
+#: Of each op, in the order of `walk`: its place, the text of its `loc(...)`, and the names of its results.
+Places = list[tuple[Location, str | None, list[str | None]]]
+
+
+def _reduce(module: Module) -> tuple[Any, ...]:
+    places = [(op.location, op.debug_location, [result.name_hint for result in op.results]) for op in module.walk()]
+    return _restore, (print_op(module, generic=True, keep_names=True), places)
+
+
+def _restore(text: str, places: Places) -> Module:
+    module = parse(text)
+    for op, (location, debug_location, names) in zip(module.walk(), places, strict=True):
+        op.move(location)
+        for result, name in zip(op.results, names, strict=True):
+            if name is not None:
+                result.name_hint = name
+        if debug_location is not None:
+            op.debug_location = debug_location
+    return module
+
+
+copyreg.pickle(Module, _reduce)
