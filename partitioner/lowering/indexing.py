@@ -15,8 +15,8 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.data_movement import sum_rule
+from partitioner.lowering.reduction import folding
 from partitioner.mesh import Axes
-from partitioner.monoid import identity, monoid_of
 from partitioner.rules.core import PASS, REDUCE, Rule, rule_of
 from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
@@ -245,8 +245,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
     rule = rule_of(op)
     count = len(op.operand_group("inputs"))
     numbers = op["scatter_dimension_numbers"]
-    name = monoid_of(op.region("update_computation").block) if count == 1 else None
-    zero = identity(name, op.operands[0].type) if name else None
+    name, zero = folding(op.region("update_computation"), op.operands[0]) if count == 1 else (None, None)
     foldable = zero is not None
 
     def allowed(factor: int) -> bool:

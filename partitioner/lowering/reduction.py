@@ -12,31 +12,41 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
-from partitioner.monoid import identity, monoid_of
 from partitioner.reshard import LATENCY
 from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
 from partitioner.rules.reduction import is_window_whole
 from partitioner.sharding import Sharding
 from partitioner.window import Window, straight
-from spmd.attributes import DenseAttr
-from spmd.ir import Op, Value
+from spmd.analysis.constants import constant_elements
+from spmd.analysis.reducers import identity, monoid_of
+from spmd.ir import Op, Region, Value
+from spmd.types import ElementType
 
 
 def is_constant(value: Value, wanted: Any) -> bool:
-    """Whether `value` is known to be `wanted`, a 0-d array, everywhere."""
-    op = value.defining_op
-    while op is not None and op.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "sdy.sharding_constraint"):
-        op = op.operands[0].defining_op
-    if op is None or op.name != "stablehlo.constant" or not isinstance(op["value"], DenseAttr):
-        return False
-    return bool((op["value"].array == wanted).all())
+    """Whether `value` is known to equal `wanted`, a 0-d array, everywhere; zeros of two signs are equal."""
+    elements = constant_elements(value)
+    return elements is not None and bool((elements == wanted).all())
+
+
+def _adds_up_to_zero(init: Value) -> bool:
+    """Whether a sum from the constant `init` cannot be -0.0, which a sum from the neutral element can."""
+    elements = constant_elements(init)
+    return elements is not None and elements.dtype.kind not in "biu" and not np.signbit(elements.real).any()
+
+
+def folding(region: Region, operand: Value) -> tuple[str | None, np.ndarray[Any, Any] | None]:
+    """The op that `region` folds elements of `operand` with, and its neutral element; None where there is none."""
+    monoid, element = monoid_of(region), operand.tensor.element_type
+    if monoid is None or not isinstance(element, ElementType):
+        return None, None
+    return monoid.op, identity(monoid.kind, element)
 
 
 @lowers("stablehlo.reduce")
 def reduce(lowering: Lowering, op: Op) -> None:
     count = len(op.operands) // 2
-    name = monoid_of(op.region("body").block) if count == 1 else None
-    zero = identity(name, op.operands[0].type) if name else None
+    name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
     rule = rule_of(op)
     if name is None or zero is None:
         _reduce_candidates(lowering, op, rule, count)
@@ -116,8 +126,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
     rule = rule_of(op)
     scan = _scanned(op)
     count = len(op.operands) // 2
-    name = monoid_of(op.region("body").block) if count == 1 else None
-    zero = identity(name, op.operands[0].type) if name else None
+    name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
     moved = [
         d
         for d in range(op.result.tensor.rank if count == 1 else op.results[0].tensor.rank)
@@ -212,7 +221,7 @@ def _scan(
     spread = emitter.one("broadcast_in_dim", [carry], made.type, broadcast_dimensions=kept)
     made = emitter.op(name, [spread, made] if not backward else [made, spread], [made.type]).results[0]
     init = op.operands[1]
-    if not is_constant(init, zero):
+    if not is_constant(init, zero) or (name == "stablehlo.add" and _adds_up_to_zero(init)):
         start = emitter.broadcast(lowering.whole(init), made.tensor.shape)
         made = emitter.op(name, [made, start], [made.type]).results[0]
     lowering.set(op.result, made, layout)

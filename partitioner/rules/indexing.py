@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from partitioner.rules.core import PASS, REDUCE, REPLICATE, Rule, RuleBuilder, rule
+from spmd.analysis.reducers import monoid_of
 from spmd.ir import Op
 
 #: Adds a factor: operand dimension, indices dimension, slices dimension, size, kind, blocked.
@@ -64,12 +65,10 @@ def gather(op: Op) -> Rule:
 @rule("stablehlo.scatter")
 def scatter(op: Op) -> Rule:
     """As gather, turned round: updates of cut batch dimensions are folded, if the update folds with a known op."""
-    from partitioner.monoid import monoid_of
-
     builder = RuleBuilder(op)
     numbers = op["scatter_dimension_numbers"]
     count = len(op.operand_group("inputs"))
-    folds = monoid_of(op.region("update_computation").block) is not None if count == 1 else False
+    folds = monoid_of(op.region("update_computation")) is not None if count == 1 else False
 
     def add(operand: int | None, indices: int | None, slices: int | None, size: int, kind: str, blocked: bool) -> None:
         builder.factor([operand] * count + [indices] + [slices] * count, [operand] * count, size, kind, blocked=blocked)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from spmd.backends.numpy.regions import monoid_of
+from spmd.analysis.reducers import monoid_of
 from spmd.compiler.simplify import hashable
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values

@@ -10,8 +10,7 @@ import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY
-from spmd.backends.numpy.pointwise import Array, element_of
-from spmd.backends.numpy.regions import compute_dtype
+from spmd.backends.numpy.pointwise import Array, compute_dtype, element_of
 from spmd.dialects.structs import DotDimensionNumbers, RaggedDotDimensionNumbers
 from spmd.ir import Block, Op, captured_values
 

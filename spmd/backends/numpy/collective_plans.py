@@ -29,8 +29,8 @@ from collectives.operations import (
 )
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
+from spmd.analysis.reducers import monoid_of
 from spmd.backends.numpy.core import Context
-from spmd.backends.numpy.regions import monoid_of
 from spmd.ir import Op, Value, captured_values
 from spmd.runtime.process import Process
 from spmd.types import QuantizedType

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.expressions import COMMUTATIVE, Expression, Expressions
 from spmd.backends.numpy.core import Context
-from spmd.backends.numpy.regions import COMMUTATIVE, Expression, Expressions
 from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
 from spmd.types import TensorType
 

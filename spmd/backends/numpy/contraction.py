@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.regions import compute_dtype
+from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers
 from spmd.ir import Op
 from spmd.types import ElementType, TensorType

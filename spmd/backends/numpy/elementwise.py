@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.analysis.constants import constant_elements, never_zero
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
@@ -21,7 +22,6 @@ from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
     Array,
     Call,
-    constant_of,
     element_of,
     is_narrow_float,
     is_sign_and_magnitude,
@@ -29,7 +29,6 @@ from spmd.backends.numpy.pointwise import (
     keep,
     larger,
     look_up,
-    never_zero,
     pointwise,
     real_binary,
     real_unary,
@@ -212,7 +211,7 @@ def _extremum(name: str, element: t.ElementType, operands: Sequence[Value]) -> C
     """maximum or minimum of floats; the bare ufunc when a constant operand keeps zeros of two signs from meeting."""
     bare = larger if name == "stablehlo.maximum" else smaller
     for position, operand in enumerate(operands):
-        constant = constant_of(operand)
+        constant = constant_elements(operand)
         if constant is None:
             continue
         if constant.all():

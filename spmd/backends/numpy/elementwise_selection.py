@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.analysis.constants import constant_elements
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import Array, Call, constant_of, keep, pointwise
+from spmd.backends.numpy.pointwise import Array, Call, keep, pointwise
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.ir import Op, Value
 
@@ -60,7 +61,7 @@ def _blends(dtype: np.dtype[Any]) -> bool:
 
 def _has_no_bits(value: Value) -> bool:
     """Whether `value` is a constant whose elements are all +0."""
-    constant = constant_of(value)
+    constant = constant_elements(value)
     return constant is not None and not np.ascontiguousarray(constant).view(np.uint8).any()
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.reducers import binary_of, returned_argument
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import Placement
 from spmd.backends.numpy.late import Late
-from spmd.backends.numpy.regions import Monoid, binary_of, compute_dtype, monoid_of, returned_argument
+from spmd.backends.numpy.pointwise import compute_dtype
+from spmd.backends.numpy.regions import Loop, loop_of
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -38,7 +40,7 @@ def scatter(op: Op, context: Context) -> Kernel:
     region = op.regions[0]
     if count == 1:
         kind = binary_of(region)
-        monoid = monoid_of(region)
+        monoid = loop_of(region)
         rounds_each = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
         if rounds_each and kind in ("add", "multiply"):
             return _general(op, context, placement, arrange)
@@ -48,7 +50,7 @@ def scatter(op: Op, context: Context) -> Kernel:
         if returned_argument(region) == 0:
             return Kernel(lambda operand, *_: operand, aliases=(0,))
         if kind == "subtract" and isinstance(element := op.result.tensor.element_type, ElementType):
-            difference = Monoid("subtract", element, np.subtract, compute_dtype(element))
+            difference = Loop("subtract", element, np.subtract, compute_dtype(element))
             return _in_place(op, placement, arrange, _adding(difference, table), difference)
         if monoid is not None:
             apply = _adding(monoid, table) if monoid.kind == "add" and monoid.compute != np.bool_ else _at(monoid)
@@ -79,7 +81,7 @@ def _placement(op: Op) -> tuple[Placement, list[int]]:
     return placement, [*(axis for axis in range(len(update_shape)) if axis not in windows), *windows]
 
 
-def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, monoid: Monoid | None) -> Kernel:
+def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, monoid: Loop | None) -> Kernel:
     """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
@@ -125,7 +127,7 @@ def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable
     return apply_to
 
 
-def _at_single_element(placement: Placement, monoid: Monoid | None) -> Callable[[Array, Array, Array], None]:
+def _at_single_element(placement: Placement, monoid: Loop | None) -> Callable[[Array, Array, Array], None]:
     """Loops fill an array so, one element in each turn."""
     shape, mapped = placement.shape, placement.mapped
 
@@ -142,7 +144,7 @@ def _at_single_element(placement: Placement, monoid: Monoid | None) -> Callable[
 
 
 def _at_single_slice(
-    placement: Placement, arrange: list[int], monoid: Monoid | None
+    placement: Placement, arrange: list[int], monoid: Loop | None
 ) -> Callable[[Array, Array, Array], None]:
     """A single slice needs no row numbers: it is combined with a part of the operand."""
     sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
@@ -184,7 +186,7 @@ def _assign(table: Array, rows: Array, values: Array) -> None:
         table[rows] = values
 
 
-def _at(monoid: Monoid) -> Apply:
+def _at(monoid: Loop) -> Apply:
     ufunc = monoid.ufunc
 
     def apply(table: Array, rows: Array, values: Array) -> None:
@@ -203,7 +205,7 @@ def _flat(rows: Array, payload: int) -> Array:
     return rows if payload == 1 else (rows[:, None] * payload + np.arange(payload)).reshape(-1)
 
 
-def _adding(monoid: Monoid, table_shape: tuple[int, int]) -> Apply:
+def _adding(monoid: Loop, table_shape: tuple[int, int]) -> Apply:
     """Sums: few go to their places one by one; many rows are the product of a sparse matrix, one entry an update."""
     row_count, payload = table_shape
     dtype, negated = monoid.compute, monoid.kind == "subtract"

@@ -13,8 +13,9 @@ import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
+from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.reduction_plans import reducer
-from spmd.backends.numpy.regions import Monoid, compute_dtype
+from spmd.backends.numpy.regions import Loop
 from spmd.ir import Op, Value
 from spmd.types import ElementType, element_type_of
 
@@ -144,7 +145,7 @@ class _Normalization:
         self.epsilon = self.dtype.type(op["epsilon"])
         self.along = tuple(size if axis == feature else 1 for axis, size in enumerate(shape))
         self.count = self.dtype.type(prod(size for axis, size in enumerate(shape) if axis != feature))
-        total = Monoid("add", element_type_of(self.dtype), np.add, self.dtype)
+        total = Loop("add", element_type_of(self.dtype), np.add, self.dtype)
         self.sum = reducer(total, shape, [axis for axis in range(len(shape)) if axis != feature])
 
     def widen(self, *arrays: Array) -> list[Array]:

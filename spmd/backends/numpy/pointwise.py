@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.attributes import DenseAttr, is_splat
 from spmd.backends.numpy.core import Kernel
 from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
@@ -36,7 +35,6 @@ _VIEWS: dict[int, np.dtype[Any]] = {
     4: np.dtype(np.uint32),
     8: np.dtype(np.uint64),
 }
-_PASS_THROUGH = ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape", "stablehlo.transpose")
 
 
 def pointwise(op: Op, call: Call) -> Kernel:
@@ -90,6 +88,12 @@ def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
     if is_sub_byte(element):
         return np.dtype(np.int8 if element.is_signed else np.uint8)
     return np.dtype(np.float32)
+
+
+def compute_dtype(element: t.ElementType) -> np.dtype[Any]:
+    """The dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
+    narrow = (element.is_float and element.bits < 32) or is_sub_byte(element)
+    return wide_dtype(element) if narrow else element.dtype
 
 
 @cache
@@ -291,21 +295,3 @@ def real_binary(function: Call, element: t.ElementType, *, native_half: bool = F
     if element is t.BF16 or (element is t.F16 and not native_half):
         return widened(function, element, 2)
     return function
-
-
-def constant_of(value: Value) -> Array | None:
-    """The constant that `value` is made of by broadcasting or reshaping, if any: its elements, a splat's once."""
-    op = value.defining_op
-    while op is not None and op.name in _PASS_THROUGH:
-        op = op.operands[0].defining_op
-    attribute = op.attributes.get("value") if op is not None and op.name == "stablehlo.constant" else None
-    if not isinstance(attribute, DenseAttr):
-        return None
-    array = attribute.array
-    return array[(0,) * array.ndim].reshape(1) if is_splat(array) else array
-
-
-def never_zero(value: Value) -> bool:
-    """Whether `value` is known to hold no zero."""
-    constant = constant_of(value)
-    return constant is not None and bool(constant.astype(np.bool_).all())

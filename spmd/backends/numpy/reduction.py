@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.extrema import Extremum, extremum_of
 from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.reduction_plans import reducer
-from spmd.backends.numpy.regions import Extremum, Monoid, compute_dtype, extremum_of, monoids_of
+from spmd.backends.numpy.regions import Loop, loops_of
 from spmd.ir import Op, Value, captured_values
 from spmd.types import ElementType
 
 Array = np.ndarray[Any, Any]
+_BEST = {"maximum": np.maximum, "minimum": np.minimum}
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
@@ -36,7 +39,7 @@ def reduce(op: Op, context: Context) -> Kernel:
     shape = op.operands[0].tensor.static_shape
     if not dimensions:
         return _nothing_to_reduce(op, context)
-    monoids = monoids_of(op.regions[0])
+    monoids = loops_of(op.regions[0])
     if monoids is not None:
         if count == 1 and _changes_nothing(op, monoids[0]):
             kept = op.result.tensor.static_shape
@@ -44,8 +47,8 @@ def reduce(op: Op, context: Context) -> Kernel:
         return each_alone([_monoid_reduction(op, index, monoids[index], shape, dimensions) for index in range(count)])
     general = _slab_reduction(op, context, shape, dimensions)
     if count == 2 and shape and prod(shape[axis] for axis in dimensions):
-        extremum = extremum_of(op, 0, context)
-        if extremum is not None:
+        extremum = extremum_of(op.regions[0])
+        if extremum is not None and not extremum.total:
             return _extremum_reduction(op, context, extremum, general)
     return applying(op, _single(general) if count == 1 else general)
 
@@ -62,7 +65,7 @@ def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:
     )
 
 
-def _changes_nothing(op: Op, monoid: Monoid) -> bool:
+def _changes_nothing(op: Op, monoid: Loop) -> bool:
     """Whether each element is alone, and the initial value leaves it as it is; 0 + -0 is +0."""
     operand, init = op.operands[:2]
     if any(operand.tensor.static_shape[axis] != 1 for axis in op["dimensions"]) or not monoid.direct:
@@ -104,7 +107,7 @@ def region_dtypes(op: Op) -> list[np.dtype[Any]]:
 
 
 def _monoid_reduction(
-    op: Op, index: int, monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int]
+    op: Op, index: int, monoid: Loop, shape: tuple[int, ...], dimensions: Sequence[int]
 ) -> Callable[[Array, Array], Array]:
     """Function of (operand, initial value): converts, reduces, combines with the initial value, rounds once."""
     ufunc = monoid.ufunc
@@ -128,7 +131,7 @@ def _monoid_reduction(
 
 
 def _slab_by_slab(
-    monoid: Monoid, shape: tuple[int, ...], dimensions: Sequence[int], target: np.dtype[Any]
+    monoid: Loop, shape: tuple[int, ...], dimensions: Sequence[int], target: np.dtype[Any]
 ) -> Callable[[Array, Array], Array]:
     """Few elements a result: from the initial value on, in row-major order."""
     kept = [axis for axis in range(len(shape)) if axis not in dimensions]
@@ -143,7 +146,7 @@ def _slab_by_slab(
     return call
 
 
-def fold_in_order(monoid: Monoid, total: Array, parts: Iterable[Array]) -> Array:
+def fold_in_order(monoid: Loop, total: Array, parts: Iterable[Array]) -> Array:
     """`total`, which is overwritten, with one part after another; each step is rounded as the region rounds it."""
     narrow, compute = monoid.element.dtype, monoid.compute
     step = _plain_product if monoid.multiplies_complex else monoid.ufunc
@@ -160,13 +163,13 @@ def _plain_product(x: Array, y: Array, out: Array) -> None:
     out.real, out.imag = real, imaginary
 
 
-def _widening(operand: Value, monoid: Monoid) -> Callable[[Array], Array] | None:
+def _widening(operand: Value, monoid: Loop) -> Callable[[Array], Array] | None:
     """From the operand's type to the region's (to which it may be promoted), then to what is computed in."""
     source, compute = operand.tensor.dtype, monoid.compute
     return None if source == compute else lambda array: array.astype(compute)
 
 
-def is_identity(init: Value, monoid: Monoid) -> bool:
+def is_identity(init: Value, monoid: Loop) -> bool:
     """Whether an initial value is known to be the monoid's neutral element."""
     while init.defining_op is not None and init.defining_op.name == "stablehlo.broadcast_in_dim":
         init = init.defining_op.operands[0]
@@ -199,8 +202,8 @@ def _extremum_reduction(
         return applying(op, general)
 
     # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
-    worst = Monoid(extremum.kind, _element(values), extremum.ufunc, wide)
-    zero = Monoid("add", _element(places), np.add, places.tensor.dtype)
+    worst = Loop(extremum.kind, _element(values), _BEST[extremum.kind], wide)
+    zero = Loop("add", _element(places), np.add, places.tensor.dtype)
     neutral = (
         counted and extremum.tie != "last" and is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero)
     )
@@ -239,7 +242,7 @@ Found = Callable[[Array, Array], tuple[Array, Array]]
 def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted: bool) -> Found:
     """argmax, whose first of several is what `first` wants, and `low` where indices count upwards."""
     argument = np.argmax if extremum.kind == "maximum" else np.argmin
-    best_of = extremum.ufunc.reduce
+    best_of = _BEST[extremum.kind].reduce
     last, size = extremum.tie == "last", shape[axis]
     flipped = (*(slice(None),) * axis, slice(None, None, -1))
     across = prod(shape[axis + 1 :]) > 1 and not last
@@ -274,7 +277,7 @@ def _is_short_row(shape: tuple[int, ...], axis: int) -> bool:
 
 def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
     """Many short rows, transposed block by block: an earlier place weighs more, the heaviest hit is the first."""
-    best_of = extremum.ufunc.reduce
+    best_of = _BEST[extremum.kind].reduce
     size, kept = shape[axis], shape[:axis] + shape[axis + 1 :]
     weights = np.arange(size, 0, -1, dtype=np.uint8)[:, None]
 
@@ -296,7 +299,7 @@ def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
 
 def _by_comparison(extremum: Extremum, axes: tuple[int, ...]) -> Found:
     """The lowest index among those whose value is the best one."""
-    best_of = extremum.ufunc.reduce
+    best_of = _BEST[extremum.kind].reduce
 
     def call(value: Array, place: Array) -> tuple[Array, Array]:
         best = best_of(value, axis=axes, keepdims=True)

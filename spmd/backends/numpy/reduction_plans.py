@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.regions import Monoid
+from spmd.backends.numpy.regions import Loop
 
 Array = np.ndarray[Any, Any]
 Stage = Callable[[Array], Array]
@@ -31,7 +31,7 @@ _SOME, _MANY = 128, 512  # rows that make their number worth a thought
 _BLOCK = 2048  # short rows transposed at a time
 
 
-def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stage:
+def reducer(monoid: Loop, shape: tuple[int, ...], axes: Sequence[int]) -> Stage:
     """Function that reduces arrays of `shape` and of the monoid's compute dtype over `axes`; nothing there gives
     the identity."""
     reduce, identity, over = monoid.ufunc.reduce, monoid.identity, tuple(axes)
@@ -76,7 +76,7 @@ def reducer(monoid: Monoid, shape: tuple[int, ...], axes: Sequence[int]) -> Stag
     return planned
 
 
-def _stages(monoid: Monoid, shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[Stage], tuple[int, ...]]:
+def _stages(monoid: Loop, shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[list[Stage], tuple[int, ...]]:
     """Neighbouring axes that are all kept or all reduced count as one; each reduced one is a stage, the last first."""
     runs = [
         (reduced, prod(shape[axis] for axis in run))
@@ -95,7 +95,7 @@ def _stages(monoid: Monoid, shape: tuple[int, ...], axes: tuple[int, ...]) -> tu
     return stages, merged
 
 
-def _regrouped(make: Callable[[Monoid, int, int, int], Stage], monoid: Monoid, sizes: tuple[int, int, int]) -> Stage:
+def _regrouped(make: Callable[[Loop, int, int, int], Stage], monoid: Loop, sizes: tuple[int, int, int]) -> Stage:
     stage, (outer, size, inner) = make(monoid, *sizes), sizes
     return lambda array: stage(array.reshape(outer, size, inner))
 
@@ -103,7 +103,7 @@ def _regrouped(make: Callable[[Monoid, int, int, int], Stage], monoid: Monoid, s
 # --- along rows: (outer, size, 1) -> (outer,) ------------------------------------------------------------------------
 
 
-def _rows(monoid: Monoid, outer: int, size: int, _: int) -> Stage:
+def _rows(monoid: Loop, outer: int, size: int, _: int) -> Stage:
     reduce, identity = monoid.ufunc.reduce, monoid.identity
     if monoid.kind == "add" and monoid.compute.kind == "f":
         return _summed_rows(monoid.compute, outer, size)
@@ -141,7 +141,7 @@ def _summed_rows(dtype: np.dtype[Any], outer: int, size: int) -> Stage:
     return call
 
 
-def _slice_by_slice(monoid: Monoid, size: int) -> Stage:
+def _slice_by_slice(monoid: Loop, size: int) -> Stage:
     ufunc = monoid.ufunc
 
     def call(array: Array) -> Array:
@@ -153,7 +153,7 @@ def _slice_by_slice(monoid: Monoid, size: int) -> Stage:
     return call
 
 
-def _transposed_rows(monoid: Monoid, outer: int) -> Stage:
+def _transposed_rows(monoid: Loop, outer: int) -> Stage:
     reduce, dtype = monoid.ufunc.reduce, monoid.compute
 
     def call(array: Array) -> Array:
@@ -166,7 +166,7 @@ def _transposed_rows(monoid: Monoid, outer: int) -> Stage:
     return call
 
 
-def _folded_rows(monoid: Monoid, outer: int) -> Stage:
+def _folded_rows(monoid: Loop, outer: int) -> Stage:
     """Folded to a few elements, which is one call for all rows each time, then transposed."""
     finish = _transposed_rows(monoid, outer)
     return lambda array: finish(_folded(monoid.ufunc, array, _FOLDS_TO))
@@ -187,7 +187,7 @@ def _folded(ufunc: np.ufunc, array: Array, most: int) -> Array:
 # --- across rows: (outer, size, inner) -> (outer, inner) -------------------------------------------------------------
 
 
-def _columns(monoid: Monoid, outer: int, size: int, inner: int) -> Stage:
+def _columns(monoid: Loop, outer: int, size: int, inner: int) -> Stage:
     reduce, ufunc = monoid.ufunc.reduce, monoid.ufunc
     dtype = monoid.compute
     if monoid.kind == "add" and dtype.kind == "f" and (outer <= _FEW or size * inner >= _PRODUCT):
@@ -234,6 +234,6 @@ def _summed_columns(dtype: np.dtype[Any], outer: int, size: int, inner: int) -> 
     return call
 
 
-def _halving(monoid: Monoid) -> Stage:
+def _halving(monoid: Loop) -> Stage:
     """Rows folded until one is left: long runs of memory, however short the rows."""
     return lambda array: _folded(monoid.ufunc, array, 1)[:, 0]

@@ -19,7 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import FEW, applying, each_alone, fold_in_order, is_identity, region_dtypes
-from spmd.backends.numpy.regions import Monoid, monoids_of
+from spmd.backends.numpy.regions import Loop, loops_of
 from spmd.dialects.shapes import dilated, window_count
 from spmd.ir import Op
 
@@ -128,7 +128,7 @@ def windows_of(op: Op, shape: tuple[int, ...]) -> Windows:
 def reduce_window(op: Op, context: Context) -> Kernel:
     count = len(op.results)
     windows = windows_of(op, op.operands[0].tensor.static_shape)
-    monoids = monoids_of(op.regions[0])
+    monoids = loops_of(op.regions[0])
     if monoids is not None:
         neutral = [is_identity(op.operands[count + index], monoid) for index, monoid in enumerate(monoids)]
         reducers = [
@@ -143,7 +143,7 @@ def reduce_window(op: Op, context: Context) -> Kernel:
 
 
 def _monoid_windows(
-    windows: Windows, monoid: Monoid, dtype: np.dtype[Any], neutral: bool
+    windows: Windows, monoid: Loop, dtype: np.dtype[Any], neutral: bool
 ) -> Callable[[Array, Array], Array]:
     """Function of (operand, initial value), which is also what padding holds."""
     ufunc, compute = monoid.ufunc, monoid.compute
@@ -181,7 +181,7 @@ def _monoid_windows(
 
 
 def _place_by_place(
-    windows: Windows, monoid: Monoid, dtype: np.dtype[Any], neutral: bool
+    windows: Windows, monoid: Loop, dtype: np.dtype[Any], neutral: bool
 ) -> Callable[[Array, Array], Array]:
     """Few elements a window: in row-major order, each step rounded to the element type as the region rounds it."""
     compute = monoid.compute
@@ -197,7 +197,7 @@ def _place_by_place(
     return call
 
 
-def _all_at_once(windows: Windows, monoid: Monoid, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
+def _all_at_once(windows: Windows, monoid: Loop, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
     """The same for few small windows: all their elements side by side, accumulated in the element type itself."""
     element, pad, counts, size = monoid.element.dtype, windows.pad(), windows.counts, prod(windows.sizes)
 
@@ -222,7 +222,7 @@ def _cheapest_order(windows: Windows) -> list[int]:
     return sorted(active, key=lambda axis: (counts[axis] / max(sizes[axis], 1), -axis))
 
 
-def _along(windows: Windows, monoid: Monoid, axis: int) -> Callable[[Array], Array]:
+def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array]:
     """Reduces all windows along one dimension."""
     size, stride, dilation = windows.sizes[axis], windows.strides[axis], windows.window_dilations[axis]
     count, ufunc, identity = windows.counts[axis], monoid.ufunc, monoid.identity
@@ -267,7 +267,7 @@ def _along(windows: Windows, monoid: Monoid, axis: int) -> Callable[[Array], Arr
     return doubling
 
 
-def _running_total(monoid: Monoid, axis: int, backwards: bool) -> Callable[[Array], Array]:
+def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array], Array]:
     """Function that gives a fresh array of running totals along `axis`."""
     accumulate, ufunc = monoid.ufunc.accumulate, monoid.ufunc
     lead = (slice(None),) * axis

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.reducers import binary_of
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.elementwise_selection import selection
-from spmd.backends.numpy.regions import binary_of
 from spmd.backends.numpy.window import windows_of
 from spmd.ir import Op
 

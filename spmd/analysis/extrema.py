@@ -1,0 +1,211 @@
+"""Regions that fold pairs (value, index) to the largest or smallest value and its place: argmax, argmin and their kin.
+
+Such a region only compares its arguments and selects among them. What it does is then settled by how its two values
+and its two indices relate, and there are few ways in which they can. The ops are read once for each of these ways;
+what comes out, an argument of the first or of the second pair, is a table that tells what the region is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from spmd.analysis.constants import constant_array
+from spmd.analysis.expressions import gives_back
+from spmd.ir import Block, Op, Region, Value
+from spmd.types import ElementType
+
+
+@dataclass(frozen=True)
+class Extremum:
+    """A fold of (value, index) pairs to the largest or smallest value and where it is.
+
+    kind             "maximum" or "minimum"
+    total            values are in TOTALORDER: -NaN, -inf, ..., -0, +0, ..., inf, NaN
+    tie              which index wins among equal values: "low" the lowest, "first" or "last" that of the first or
+                     last argument
+    propagates_nan   a NaN wins, the first of several; otherwise the outcome with NaN depends on the order. Always of
+                     integers and in total order
+
+    Zeros of two signs are equal unless `total`: the index is as `tie` says, the value is one of them, and which one
+    only the region itself tells.
+    """
+
+    kind: str
+    total: bool
+    tie: str
+    propagates_nan: bool
+
+
+class _Case(NamedTuple):
+    """How two values and two indices relate: -1, 0 or 1 as the first is below, equal to or above the second."""
+
+    value: int  # as floats compare, where neither is NaN
+    total: int  # in total order
+    first_nan: bool
+    second_nan: bool
+    place: int
+
+
+#: A pair's half: ("value" or "index", 0 or 1); a boolean is itself.
+_Symbol = tuple[str, int]
+
+_NUMBERS = ((-1, -1, False, False), (0, 0, False, False), (1, 1, False, False))
+#: Zeros of two signs, then NaNs of either sign.
+_OF_FLOATS = (
+    *((0, total, False, False) for total in (-1, 1)),
+    *((0, total, first, not first) for total in (-1, 1) for first in (True, False)),
+    *((0, total, True, True) for total in (-1, 0, 1)),
+)
+_DIRECTIONS = {
+    "EQ": (0,),
+    "NE": (-1, 1),
+    "LT": (-1,),
+    "LE": (-1, 0),
+    "GT": (1,),
+    "GE": (0, 1),
+}
+
+
+def extremum_of(region: Region) -> Extremum | None:
+    """The extremum that `region`, on (value, index, value, index), folds to; None for any other region."""
+    if len(region.blocks) != 1 or len(region.block.arguments) != 4 or len(region.block.terminator.operands) != 2:
+        return None
+    block = region.block
+    value, index, other_value, other_index = (argument.tensor.element_type for argument in block.arguments)
+    if value is not other_value or index is not other_index:
+        return None
+    if not isinstance(value, ElementType) or not isinstance(index, ElementType):
+        return None
+    if not (value.is_float or value.is_integer) or not index.is_integer:
+        return None
+    ways = (*_NUMBERS, *_OF_FLOATS) if value.is_float else _NUMBERS
+    table = {}
+    for way, places in product(ways, (-1, 0, 1)):
+        case = _Case(*way, places)
+        outcome = _outcome(block, case)
+        if outcome is None:
+            return None
+        table[case] = outcome
+    return _matching(table, value.is_float)
+
+
+# --- reading the ops in one case -------------------------------------------------------------------------------------
+
+
+def _outcome(block: Block, case: _Case) -> tuple[int, int] | None:
+    """Of which pair the value and the index are that the block returns; None where that cannot be told."""
+    known: dict[Value, Any] = {
+        argument: ("value" if k % 2 == 0 else "index", k // 2) for k, argument in enumerate(block.arguments)
+    }
+    for op in block.ops[:-1]:
+        if len(op.results) != 1:
+            return None
+        operands = [known.get(operand, _boolean(operand)) for operand in op.operands]
+        made = _boolean(op.result) if not operands else _made(op, operands, case)
+        if made is None:
+            return None
+        known[op.result] = made
+    value, index = (known.get(returned) for returned in block.terminator.operands)
+    if not isinstance(value, tuple) or not isinstance(index, tuple) or (value[0], index[0]) != ("value", "index"):
+        return None
+    return value[1], index[1]
+
+
+def _boolean(value: Value) -> bool | None:
+    """A constant of i1."""
+    array = constant_array(value.defining_op)
+    return bool(array) if array is not None and array.ndim == 0 and array.dtype.kind == "b" else None
+
+
+def _made(op: Op, operands: list[Any], case: _Case) -> Any:
+    """What `op` gives: a boolean, or a half of a pair; None where that cannot be told."""
+    if any(operand is None for operand in operands):
+        return None
+    if gives_back(op):
+        return operands[0]
+    name = op.name.removeprefix("stablehlo.")
+    if all(isinstance(operand, bool) for operand in operands):
+        return _logic(name, operands)
+    if name == "select" and isinstance(operands[0], bool):
+        return operands[1] if operands[0] else operands[2]
+    if name not in ("compare", "maximum", "minimum") or not all(isinstance(operand, tuple) for operand in operands):
+        return None
+    left, right = operands
+    if left[0] != right[0]:
+        return None  # a value compared with an index
+    if name == "compare":
+        return _compared(op, left, right, case)
+    return _larger(left, right, case, 1 if name == "maximum" else -1)
+
+
+def _logic(name: str, operands: list[bool]) -> bool | None:
+    if name == "not":
+        return not operands[0]
+    if name == "select":
+        return operands[1] if operands[0] else operands[2]
+    if name in ("and", "or", "xor"):
+        left, right = operands
+        return {"and": left and right, "or": left or right, "xor": left != right}[name]
+    return None
+
+
+def _is_nan(symbol: _Symbol, case: _Case) -> bool:
+    return symbol[0] == "value" and (case.first_nan, case.second_nan)[symbol[1]]
+
+
+def _relation(left: _Symbol, right: _Symbol, case: _Case, *, total: bool) -> int:
+    """-1, 0 or 1; NaNs aside unless `total`."""
+    if left[1] == right[1]:
+        return 0
+    relation = case.place if left[0] == "index" else (case.total if total else case.value)
+    return relation if left[1] == 0 else -relation
+
+
+def _compared(op: Op, left: _Symbol, right: _Symbol, case: _Case) -> bool:
+    direction, total = op["comparison_direction"], op["compare_type"] == "TOTALORDER"
+    if not total and (_is_nan(left, case) or _is_nan(right, case)):
+        return bool(direction == "NE")
+    return _relation(left, right, case, total=total) in _DIRECTIONS[direction]
+
+
+def _larger(left: _Symbol, right: _Symbol, case: _Case, sign: int) -> _Symbol:
+    """The larger one (the smaller one for sign -1); NaN wins, and zeros are ordered by their signs."""
+    if _is_nan(left, case) or _is_nan(right, case):
+        return left if _is_nan(left, case) else right
+    return left if sign * _relation(left, right, case, total=True) >= 0 else right
+
+
+# --- what the table says ---------------------------------------------------------------------------------------------
+
+
+def _matching(table: dict[_Case, tuple[int, int]], is_float: bool) -> Extremum | None:
+    for kind, total, tie in product(("maximum", "minimum"), (False, True), ("low", "first", "last")):
+        ordered = [case for case in table if total or not (case.first_nan or case.second_nan)]
+        if all(_agrees(table[case], case, kind, tie, total=total) for case in ordered):
+            strange = [case for case in table if case not in set(ordered)]
+            return Extremum(kind, total and is_float, tie, _propagates(table, strange))
+    return None
+
+
+def _agrees(outcome: tuple[int, int], case: _Case, kind: str, tie: str, *, total: bool) -> bool:
+    relation = case.total if total else case.value
+    if relation:
+        winner = int((relation > 0) != (kind == "maximum"))
+        return outcome == (winner, winner)
+    # The values are equal, so whichever is taken (see Extremum about zeros); equal indices are one as well.
+    wanted = {"low": int(case.place > 0), "first": 0, "last": 1}[tie]
+    return outcome[1] == wanted or case.place == 0
+
+
+def _propagates(table: dict[_Case, tuple[int, int]], strange: Iterable[_Case]) -> bool:
+    """Whether the NaN wins, the first of two, with its own index."""
+    for case in strange:
+        winner = 0 if case.first_nan else 1
+        value, index = table[case]
+        one_nan = case.first_nan != case.second_nan
+        if (index != winner and case.place) or (one_nan and value != winner):
+            return False
+    return True

@@ -1,0 +1,179 @@
+"""What a region that folds elements computes: told by reading its ops, never by trying values.
+
+One recognizer for all who ask: kernels, collectives, the partitioner, the compiler's passes, the back ends. A region
+is a monoid when it applies one associative and commutative op to its two arguments, in either order, and returns the
+result; a variadic region is as many monoids as it has results when each result is made of its own pair alone. What
+gives a scalar back as it is (a convert to the same type, a reshape) is seen through. A body that converts to another
+type on the way is no monoid: it rounds where the op alone would not.
+Source: StableHLO specification, "reduce" and the ops that fold with a region as it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from spmd.analysis.expressions import Expression, Expressions
+from spmd.ir import Region, Value
+from spmd.types import F32, ElementType, storage_range
+
+Array = np.ndarray[Any, Any]
+
+_finfo: Callable[[Any], Any] = ml_dtypes.finfo
+
+#: Ops that fold in any order, without their dialect.
+KINDS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """An associative and commutative op on elements of one type; `kind` is its name without the dialect.
+
+    `element` is the type in which the region computes, to which what is folded is converted first. Elements of i1 are
+    OR-ed by add and maximum, AND-ed by multiply and minimum. Maximum and minimum propagate NaN, and order zeros by
+    their signs.
+    """
+
+    kind: str
+    element: ElementType
+
+    @property
+    def op(self) -> str:
+        """The op's full name."""
+        return f"stablehlo.{self.kind}"
+
+    @property
+    def accumulator(self) -> ElementType:
+        """The type in which a fold is carried out: f32 for the sums and products of floats of at most 16 bits.
+
+        A fold in f32 is rounded once, at its end, and not after each step as the specification's own loop would. It
+        is never less accurate, it is what XLA does, and its result then hardly depends on how elements are grouped,
+        so that a reduction, a window, a scatter and an all_reduce of the same elements agree.
+        """
+        narrow = self.element.is_float and self.element.bits <= 16
+        return F32 if narrow and self.kind in ("add", "multiply") else self.element
+
+    @property
+    def order_shows(self) -> bool:
+        """Whether the grouping of the elements shows in the result, which rounding makes it do."""
+        return self.kind in ("add", "multiply") and (self.element.is_float or self.element.is_complex)
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether an element combined with itself is itself."""
+        return self.kind in ("maximum", "minimum", "and", "or") or (self.element.is_boolean and self.kind != "xor")
+
+    @cached_property
+    def identity(self) -> Array | None:
+        """The neutral element, a 0-d array; None where the type has none. Of sums of floats it is -0.0: 0.0 would
+        turn a sum of nothing but -0.0 into 0.0."""
+        return identity(self.kind, self.element)
+
+
+def monoid_of(region: Region) -> Monoid | None:
+    """The monoid that a region of two arguments and one result computes; None for any other region."""
+    monoids = monoids_of(region)
+    return monoids[0] if monoids is not None and len(monoids) == 1 else None
+
+
+def monoids_of(region: Region) -> list[Monoid] | None:
+    """For a region on n accumulators and n elements: the monoid of each pair, when each result is that of its own
+    pair only; else None."""
+    if len(region.blocks) != 1:
+        return None
+    arguments, returned = region.block.arguments, region.block.terminator.operands
+    count = len(returned)
+    if not count or len(arguments) != 2 * count:
+        return None
+    expressions = Expressions(region.block)
+    found = [_monoid(expressions[returned[k]], arguments[k], k, k + count) for k in range(count)]
+    return None if None in found else [monoid for monoid in found if monoid is not None]
+
+
+def _monoid(expression: Expression | None, argument: Value, left: int, right: int) -> Monoid | None:
+    element = argument.tensor.element_type
+    if expression is None or len(expression) != 4 or expression[0] not in KINDS or not isinstance(element, ElementType):
+        return None
+    operands = {expression[2], expression[3]}
+    if operands != {("argument", left), ("argument", right)} or len(operands) != 2:
+        return None
+    return Monoid(str(expression[0]), element)
+
+
+def binary_of(region: Region) -> str | None:
+    """The name (without its dialect) of the one op that `region` applies to its two arguments in their order."""
+    if len(region.blocks) != 1 or len(region.block.arguments) != 2:
+        return None
+    returned = region.block.terminator.operands
+    if len(returned) != 1:
+        return None
+    expression = Expressions(region.block)[returned[0]]
+    if expression is None or len(expression) != 4 or expression[2:] != (("argument", 0), ("argument", 1)):
+        return None
+    return str(expression[0])
+
+
+def returned_argument(region: Region) -> int | None:
+    """The position of the argument that `region` returns as it is (1 for an assigning scatter), or None."""
+    returned = region.block.terminator.operands
+    if len(returned) == 1:
+        expression = Expressions(region.block)[returned[0]]
+        if expression is not None and expression[0] == "argument":
+            return int(expression[1])
+    return None
+
+
+# --- neutral elements ------------------------------------------------------------------------------------------------
+
+
+def identity(kind: str, element: ElementType) -> Array | None:
+    """The neutral element of the monoid `kind` on elements of a type, as a 0-d array; None where there is none."""
+    if element.numpy is None:
+        return None
+    if element.is_float:
+        return _of_floats(kind, element.numpy)
+    if element.is_complex:
+        return _of_complex(kind, element)
+    return np.array(_of_integers(kind, element), element.numpy)
+
+
+def _of_integers(kind: str, element: ElementType) -> Any:
+    if kind in ("add", "or", "xor"):
+        return 0
+    if element.is_boolean:
+        return kind in ("multiply", "and", "minimum")
+    if kind == "multiply":
+        return 1
+    low, high = storage_range(element)
+    if kind == "and":
+        return -1 if low < 0 else high
+    return low if kind == "maximum" else high
+
+
+def _of_floats(kind: str, dtype: np.dtype[Any]) -> Array | None:
+    if kind == "multiply":
+        return np.array(1, dtype)
+    if kind == "add":
+        zeros = [zero for zero in (np.array(-0.0, dtype), np.array(0.0, dtype)) if zero == 0]
+        return zeros[0] if zeros else None  # f8E8M0FNU has no zero
+    if kind not in ("maximum", "minimum"):
+        return None
+    limits = _finfo(dtype)
+    infinite, finite = (-np.inf, limits.min) if kind == "maximum" else (np.inf, limits.max)
+    with np.errstate(all="ignore"):
+        made = np.array(infinite, np.float64).astype(dtype)
+    return made if made.astype(np.float64) == infinite else np.array(finite, dtype)
+
+
+def _of_complex(kind: str, element: ElementType) -> Array | None:
+    part = _of_floats(kind, element.real.dtype)
+    if part is None:
+        return None
+    made = np.zeros((), element.dtype)
+    made.real, made.imag = part, 0 if kind == "multiply" else part
+    return made
