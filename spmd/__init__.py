@@ -18,6 +18,7 @@ from spmd.runtime import failure as _failure
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid as ProcessGrid
     from collectives.grid import ProcessId as ProcessId
+    from spmd import checkpoint as checkpoint
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
     from spmd.compiler.compile import compile as compile
     from spmd.compiler.verify import verify as verify
@@ -58,7 +59,10 @@ _HOMES = {
     "run_parallel": "spmd.runtime.parallel",
 }
 
-__all__ = [*_HOMES]
+#: Packages that are loaded when first used, too.
+_PACKAGES = ("checkpoint",)
+
+__all__ = [*_HOMES, *_PACKAGES]
 
 
 _companions.check()
@@ -66,6 +70,8 @@ _failure.install()
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"spmd.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'spmd' has no attribute {name!r}")

@@ -213,3 +213,11 @@ class ExecutionError(SpmdError):
 
 class CollectiveError(SpmdError, _TransportError):
     """Processes disagree at a collective, or one waits in vain."""
+
+
+class CheckpointError(SpmdError, ValueError):
+    """A tree that a checkpoint cannot hold, or a checkpoint that is not there or does not fit what it is read for."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint whose bytes are not those that were written."""

@@ -30,6 +30,7 @@ ALLOWED = {
         "spmd.runtime.executable",
         "spmd.usage",
     },
+    "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
     | {"spmd.usage"},

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 from tqdm import tqdm
 
 import spmd
-from spmd.runtime import checkpoint
+from spmd import checkpoint
 
 FOLDER = Path(__file__).parent
 RANKS = (1, 2, 4, 8)
@@ -79,22 +79,22 @@ def initial_state(seed: int) -> Arrays:
     return parameters + [np.zeros_like(parameter) for parameter in parameters]
 
 
-def resume(folder: Path, seed: int, world: MPI.Comm) -> tuple[int, Arrays, list[float]]:
-    """Epochs done, state and losses so far: from the newest whole checkpoint, which rank 0 reads for all."""
-    found = checkpoint.newest(folder) if world.rank == 0 else None
-    if found is not None and found.metadata["seed"] != seed:
-        sys.exit(f"{folder} holds checkpoints of another seed; give --checkpoints another folder or --fresh")
-    arrays = world.bcast(None if found is None else dict(found.arrays))
-    if arrays is None:
+def resume(folder: Path, seed: int) -> tuple[int, Arrays, list[float]]:
+    """Epochs done, state and losses so far: from the newest whole checkpoint, if there is one."""
+    step = checkpoint.newest(folder)
+    if step is None:
         return 0, initial_state(seed), []
-    losses = arrays.pop("losses").tolist()
-    return len(losses) // steps_per_epoch(), list(arrays.values()), losses
+    found = checkpoint.restore(folder, step)
+    if found["seed"] != seed:
+        sys.exit(f"{folder} holds checkpoints of another seed; give --checkpoints another folder or --fresh")
+    losses = found["losses"].tolist()
+    return len(losses) // steps_per_epoch(), found["state"], losses
 
 
 def save(folder: Path, seed: int, state: Arrays, losses: list[float]) -> None:
-    arrays = {f"state_{index:02d}": array for index, array in enumerate(state)}
-    arrays["losses"] = np.array(losses, np.float32)
-    checkpoint.save(folder, checkpoint.Checkpoint(len(losses), arrays, {"seed": seed}))
+    """Every rank has the same state: each writes some of it, while training goes on."""
+    tree = {"seed": seed, "state": state, "losses": np.array(losses, np.float32)}
+    checkpoint.save(folder, len(losses), tree, wait=False)
 
 
 def train(options: argparse.Namespace, world: MPI.Comm) -> float:
@@ -102,7 +102,7 @@ def train(options: argparse.Namespace, world: MPI.Comm) -> float:
     data = load_data(world.rank, world.size)
     step = spmd.compile(spmd.load(FOLDER / f"train_step_{world.size}.mlir"))
     evaluate = spmd.compile(spmd.load(FOLDER / f"evaluate_{world.size}.mlir"))
-    epoch, state, losses = resume(options.checkpoints, options.seed, world)
+    epoch, state, losses = resume(options.checkpoints, options.seed)
     if epoch and world.rank == 0:
         print(f"resumed after epoch {epoch} from {options.checkpoints}", flush=True)
     rate = np.array(options.rate, np.float32)
@@ -125,8 +125,7 @@ def train(options: argparse.Namespace, world: MPI.Comm) -> float:
             accuracy = int(evaluate(*state[:half], *data.held_out)[0]) / HELD_OUT
             bar.set_postfix(loss=f"{np.mean(losses[-steps_per_epoch() :]):.4f}", accuracy=f"{accuracy:.1%}")
         epoch += 1
-        if world.rank == 0:
-            save(options.checkpoints, options.seed, state, losses)
+        save(options.checkpoints, options.seed, state, losses)
     return accuracy
 
 
@@ -142,8 +141,8 @@ def main() -> None:
     if world.size not in RANKS:
         sys.exit(f"the programs are exported for {RANKS} ranks, not for {world.size}")
     if options.fresh and world.rank == 0:
-        for path in options.checkpoints.glob("step-*.npz"):
-            path.unlink()
+        for step in checkpoint.steps(options.checkpoints):
+            checkpoint.remove(options.checkpoints, step)
     accuracy = train(options, world)
     if world.rank == 0:
         print(f"test accuracy {accuracy:.2%}", flush=True)

@@ -1,1 +1,1 @@
-"""What runs: executables, processes, streams, checkpoints."""
+"""What runs: executables, processes, streams."""

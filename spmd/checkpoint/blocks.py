@@ -1,0 +1,120 @@
+"""Which part of each array a process holds, and which process writes which part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from partitioner import Layout
+from spmd.checkpoint import tree as trees
+from spmd.errors import CheckpointError
+from spmd.types import TensorType
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a global array of `shape` that this process holds: `index` has a slice (step 1) a dimension."""
+
+    shape: tuple[int, ...]
+    index: tuple[slice, ...]
+
+
+#: What `shardings` has for an array: None is the whole array, the same on every process.
+Placement = Layout | Block | None
+
+
+@dataclass(frozen=True)
+class Box:
+    """A block of a global array: where it starts, and its shape."""
+
+    start: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def meets(self, other: Box) -> bool:
+        """Whether the two have an element in common."""
+        sides = zip(self.start, self.shape, other.start, other.shape, strict=True)
+        return all(max(a, b) < min(a + m, b + n) for a, m, b, n in sides)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one leaf of one process lies: the global shape, the block, and the shape of the process's own array.
+
+    That array may be longer than the block: the last blocks of a dimension that is not evenly cut are padded.
+    """
+
+    shape: tuple[int, ...]
+    box: Box
+    local: tuple[int, ...]
+
+
+def places(structure: Any, shardings: Any, names: Sequence[str], shapes: Sequence[Shape], rank: int) -> list[Place]:
+    """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
+    placements = trees.match(structure, shardings, lambda part: part is None or isinstance(part, Layout | Block))
+    return [_place(*entry, rank) for entry in zip(names, placements, shapes, strict=True)]
+
+
+def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
+    if isinstance(placement, Layout) and placement.sharding is not None and isinstance(placement.type, TensorType):
+        whole = placement.type.static_shape
+        return Place(whole, _box(name, whole, placement.index(rank)), placement.sharding.local_shape(whole))
+    if isinstance(placement, Block):
+        box = _box(name, placement.shape, placement.index)
+        return Place(placement.shape, box, box.shape)
+    if placement is not None and not isinstance(placement, Layout):
+        raise CheckpointError(f"{name}: a sharding is a Layout, a Block or None, not a {type(placement).__name__}")
+    return Place(shape, Box((0,) * len(shape), shape), shape)
+
+
+def _box(name: str, shape: tuple[int, ...], index: tuple[slice, ...]) -> Box:
+    if len(index) != len(shape) or any(part.step not in (None, 1) for part in index):
+        raise CheckpointError(f"{name}: a block of an array of shape {shape} is {len(shape)} slices of step 1")
+    limits = [part.indices(size) for part, size in zip(index, shape, strict=True)]
+    return Box(tuple(start for start, _, _ in limits), tuple(max(stop - start, 0) for start, stop, _ in limits))
+
+
+def check_local(name: str, array: Array, place: Place) -> None:
+    """CheckpointError unless `array` is this process's array of a leaf."""
+    if array.shape != place.local:
+        raise CheckpointError(f"{name} has shape {array.shape} where its sharding makes blocks of {place.local}")
+
+
+def writers(held: Sequence[Sequence[Box]], itemsizes: Sequence[int]) -> list[dict[int, Box]]:
+    """For each process the blocks that it writes, by leaf: each block once, the bytes spread evenly.
+
+    `held` has for each process its block of each leaf.
+    """
+    holders: dict[tuple[int, Box], list[int]] = {}
+    for rank, boxes in enumerate(held):
+        for leaf, box in enumerate(boxes):
+            if box.size:
+                holders.setdefault((leaf, box), []).append(rank)
+    load = [0] * len(held)
+    parts: list[dict[int, Box]] = [{} for _ in held]
+    largest_first = sorted(holders, key=lambda held: (-held[1].size * itemsizes[held[0]], held[0], held[1].start))
+    for leaf, box in largest_first:
+        writer = min(holders[leaf, box], key=lambda rank: (load[rank], rank))
+        load[writer] += box.size * itemsizes[leaf]
+        parts[writer][leaf] = box
+    return parts
+
+
+def check_cover(names: Sequence[str], shapes: Sequence[tuple[int, ...]], held: Sequence[Sequence[Box]]) -> None:
+    """CheckpointError unless the blocks of all processes make each array whole."""
+    for leaf, (name, shape) in enumerate(zip(names, shapes, strict=True)):
+        found = sum(box.size for box in {boxes[leaf] for boxes in held})
+        if found != math.prod(shape):
+            raise CheckpointError(
+                f"{name}: the blocks of all processes have {found} elements, its shape {shape} has {math.prod(shape)}"
+            )

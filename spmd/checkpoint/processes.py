@@ -1,0 +1,60 @@
+"""The processes that write or read a checkpoint together, and how they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+from spmd.errors import CheckpointError
+from spmd.runtime.world import under_mpi
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+T = TypeVar("T")
+
+
+class Processes:
+    """`size` processes of which this one is number `rank`; alone without a communicator."""
+
+    def __init__(self, communicator: MPI.Comm | None) -> None:
+        if communicator is None and under_mpi():
+            communicator = _world()
+        self._communicator = communicator if communicator is not None and communicator.size > 1 else None
+        self.rank = 0 if self._communicator is None else self._communicator.rank
+        self.size = 1 if self._communicator is None else self._communicator.size
+
+    def all_gather(self, value: T) -> list[T]:
+        """What each process gives, in their order."""
+        return [value] if self._communicator is None else self._communicator.allgather(value)
+
+    def agree(self, act: Callable[[], T]) -> T:
+        """What `act` returns here. When it fails on one process, all raise: that its own error, the others one that
+        names it."""
+        if self._communicator is None:
+            return act()
+        failed: Exception | None = None
+        try:
+            result = act()
+        except Exception as error:
+            failed = error
+        told = self.all_gather(None if failed is None else str(failed) or type(failed).__name__)
+        if failed is not None:
+            raise failed
+        for rank, message in enumerate(told):
+            if message is not None:
+                raise CheckpointError(f"process {rank}: {message}")
+        return result
+
+    def on_first(self, act: Callable[[], T]) -> T | None:
+        """Like `agree`, with process 0 alone acting; None elsewhere."""
+        return self.agree(lambda: act() if self.rank == 0 else None)
+
+
+@cache
+def _world() -> MPI.Comm:
+    """All ranks; messages of checkpoints do not meet those of others."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.Dup()

@@ -1,0 +1,216 @@
+"""Files in the safetensors format, written as a stream and read by pieces, with a checksum of every byte.
+
+A file is the length of its header (u64, little-endian), the header (JSON: names, types, shapes, where the bytes lie),
+and the bytes of the arrays, row-major and little-endian, without gaps. Types that the format does not name are stored
+as their bytes, with one dimension more. Source: the safetensors repository, "Format".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from spmd.checkpoint.blocks import Box
+from spmd.errors import DamagedCheckpointError
+
+Array = np.ndarray[Any, Any]
+
+#: Bytes of an array that share a checksum: what is read and verified together.
+CHUNK = 1 << 22
+_NAMES = {
+    "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
+    "int64": "I64", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+    "complex64": "C64", "float8_e5m2": "F8_E5M2", "float8_e4m3fn": "F8_E4M3",
+}  # fmt: skip
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """The name by which `dtype_of` finds a dtype again, in little-endian order; TypeError for one of Python objects."""
+    if dtype.hasobject or dtype.names is not None:
+        raise TypeError("holds Python objects" if dtype.hasobject else "has fields")
+    if dtype.kind in "SUMm":
+        return dtype.newbyteorder("<").str
+    return dtype.name
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def to_bytes(array: Array) -> Array:
+    """The elements as u8[n], row-major and little-endian; without a copy where they are so already."""
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A block in a file: of which leaf, which part, its first byte in the file, its bytes, and a checksum a chunk."""
+
+    leaf: int
+    box: Box
+    offset: int
+    size: int
+    checksums: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file of a checkpoint: its name, length in bytes, the checksum of all before the first array, and its blocks."""
+
+    file: str
+    size: int
+    header: int
+    blocks: tuple[Stored, ...]
+
+
+def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]]) -> Part:
+    """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk."""
+    entries: dict[str, Any] = {}
+    offset = 0
+    for _, name, box, array in blocks:
+        known = _NAMES.get(array.dtype.name)
+        shape = [*box.shape] if known else [*box.shape, array.dtype.itemsize]
+        entries[name] = {"dtype": known or "U8", "shape": shape, "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(entries).encode()
+    text += b" " * (-len(text) % 8)
+    header = len(text).to_bytes(8, "little") + text
+    stored = []
+    with path.open("xb", buffering=0) as stream, ThreadPoolExecutor(1) as summing:
+        _write(stream, memoryview(header))
+        offset = len(header)
+        for leaf, _, box, array in blocks:
+            data = to_bytes(array).data
+            checksums = summing.submit(_checksums, data)  # while the disk writes
+            _write(stream, data)
+            stored.append(Stored(leaf, box, offset, len(data), checksums.result()))
+            offset += len(data)
+        os.fsync(stream.fileno())
+    return Part(path.name, offset, zlib.crc32(header), tuple(stored))
+
+
+def _write(stream: BinaryIO, data: memoryview) -> None:
+    while data:
+        data = data[stream.write(data[: 1 << 30]) :]
+
+
+def _checksums(data: memoryview) -> tuple[int, ...]:
+    return tuple([zlib.crc32(data[start : start + CHUNK]) for start in range(0, len(data), CHUNK)])
+
+
+class PartFile:
+    """A file of a checkpoint, open for reading; nothing of it is given away before its checksum has been seen.
+
+    Its length and header are verified at once. DamagedCheckpointError names the file, and the array, that is damaged.
+    """
+
+    def __init__(self, folder: Path, part: Part, names: Sequence[str]) -> None:
+        self._path = folder / part.file
+        self._part = part
+        self._names = names
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY)
+        except OSError as error:
+            raise DamagedCheckpointError(f"{self._path}: cannot be read: {error.strerror}") from error
+        try:
+            size = os.fstat(self._descriptor).st_size
+            if size != part.size:
+                raise DamagedCheckpointError(f"{self._path}: damaged: {size} bytes long, not {part.size}")
+            length = min((block.offset for block in part.blocks), default=part.size)
+            header = self._read(np.empty(length, np.uint8), 0)
+            if zlib.crc32(header.data) != part.header:
+                raise DamagedCheckpointError(f"{self._path}: damaged: its header has not the checksum of the manifest")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> PartFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def verify(self) -> None:
+        """Reads all of the file; DamagedCheckpointError when a byte is not what was written."""
+        room = np.empty(CHUNK, np.uint8)
+        for block in self._part.blocks:
+            for chunk in range(len(block.checksums)):
+                self._chunk(block, chunk, room)
+
+    def read(self, block: Stored, dtype: np.dtype[Any], into: Array, box: Box) -> None:
+        """Copies what `block` and `box`, the part of the leaf that `into` is, have in common: it is not nothing.
+
+        Only the chunks in which something of it lies are read.
+        """
+        ranges = [
+            (max(a, b), min(a + m, b + n))
+            for a, m, b, n in zip(block.box.start, block.box.shape, box.start, box.shape, strict=True)
+        ]
+        source = tuple(slice(first - a, last - a) for (first, last), a in zip(ranges, block.box.start, strict=True))
+        target = tuple(slice(first - a, last - a) for (first, last), a in zip(ranges, box.start, strict=True))
+        if block.box == box and into.flags.c_contiguous:
+            room = into.reshape(-1).view(np.uint8)
+        else:
+            room = np.empty(block.box.size * dtype.itemsize, np.uint8)  # what is not read into it takes no memory
+        for chunk in _chunks(block.box.shape, source, dtype.itemsize):
+            self._chunk(block, chunk, room[chunk * CHUNK : (chunk + 1) * CHUNK])
+        if not np.shares_memory(room, into):
+            into[target] = room.view(dtype).reshape(block.box.shape)[source]
+
+    def _chunk(self, block: Stored, chunk: int, into: Array) -> None:
+        start = block.offset + chunk * CHUNK
+        length = min(CHUNK, block.offset + block.size - start)
+        data = self._read(into[:length], start)
+        if zlib.crc32(data.data) != block.checksums[chunk]:
+            name = self._names[block.leaf] or "the array"
+            raise DamagedCheckpointError(
+                f"{self._path}: damaged: bytes {start} to {start + length} of {name} have not the manifest's checksum"
+            )
+
+    def _read(self, into: Array, offset: int) -> Array:
+        """Fills `into` from a place in the file; a file that ends before leaves a checksum that does not fit."""
+        data = into.data
+        while data:
+            try:
+                count = os.preadv(self._descriptor, [data[: 1 << 30]], offset)
+            except OSError as error:
+                raise DamagedCheckpointError(f"{self._path}: cannot be read: {error.strerror}") from error
+            if count == 0:
+                raise DamagedCheckpointError(f"{self._path}: damaged: it ends at byte {offset}")
+            data, offset = data[count:], offset + count
+        return into
+
+
+def _chunks(shape: tuple[int, ...], box: tuple[slice, ...], itemsize: int) -> list[int]:
+    """The chunks of an array of `shape` in which elements of `box` lie, in order."""
+    inner = len(shape)
+    while inner and box[inner - 1] == slice(0, shape[inner - 1]):
+        inner -= 1
+    # The dimensions from `inner` on are whole: a run is a stretch of the one before.
+    strides = [itemsize * math.prod(shape[index + 1 :]) for index in range(len(shape))]
+    first = np.zeros(1, np.int64)
+    for index in range(inner - 1):
+        first = np.add.outer(first, np.arange(box[index].start, box[index].stop) * strides[index]).reshape(-1)
+    length = itemsize * math.prod(shape)
+    if inner:
+        first = first + box[inner - 1].start * strides[inner - 1]
+        length = (box[inner - 1].stop - box[inner - 1].start) * strides[inner - 1]
+    marks = np.zeros(itemsize * math.prod(shape) // CHUNK + 2, np.int64)
+    np.add.at(marks, first // CHUNK, 1)
+    np.add.at(marks, (first + length - 1) // CHUNK + 1, -1)
+    return [int(chunk) for chunk in np.flatnonzero(np.cumsum(marks[:-1]))]

@@ -1,0 +1,245 @@
+"""A tree as its structure, which JSON can hold, and its leaves.
+
+Trees are what training states are made of: dictionaries (any Mapping), lists, tuples, named tuples, dataclasses, None.
+A field of a dataclass that is static (its metadata say ``static=True``, or flax's ``pytree_node=False``) is not part
+of the tree. Leaves are arrays; Python's own scalars and strings stand in the structure itself. Other kinds of nodes
+are known once someone has registered them (`register`), as spmd.jax does for those of JAX.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from spmd.errors import CheckpointError
+
+#: What can stand between a node and its child: a key of a dictionary, an index, a field's name.
+Key = Any
+Json = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """An inner node: its kind and the name of its class, its children by key, and how to make one like it."""
+
+    kind: str
+    name: str
+    entries: Sequence[tuple[Key, Any]]
+    rebuild: Callable[[list[Any]], Any]
+
+
+#: Asked in turn of what is no node by itself: a Node, or None.
+Recognizer = Callable[[Any], Node | None]
+_registered: dict[str, tuple[Recognizer, Callable[[dict[Key, Any]], Any] | None]] = {}
+
+
+def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Any]], Any] | None = None) -> None:
+    """Adds a kind of node. `make` makes one from its children alone, where no tree like it is given."""
+    _registered[kind] = recognize, make
+
+
+def node_of(tree: Any) -> Node | None:
+    """`tree` as an inner node; None for a leaf."""
+    if isinstance(tree, Mapping):
+        keys = list(tree)
+        made = type(tree)
+        return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(made, keys, parts))
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        entries = list(zip(tree._fields, tree, strict=True))
+        return Node("namedtuple", type(tree).__name__, entries, lambda parts: type(tree)(*parts))
+    if type(tree) in (list, tuple):
+        return Node(type(tree).__name__, "", list(enumerate(tree)), type(tree))
+    for recognize, _ in _registered.values():
+        found = recognize(tree)
+        if found is not None:
+            return found
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        names = [field.name for field in dataclasses.fields(tree) if not _is_static(field)]
+        return Node(
+            "dataclass",
+            type(tree).__name__,
+            [(name, getattr(tree, name)) for name in names],
+            lambda parts: _with_fields(tree, dict(zip(names, parts, strict=True))),
+        )
+    return None
+
+
+def _mapping(kind: type, keys: list[Key], parts: list[Any]) -> Any:
+    entries = dict(zip(keys, parts, strict=True))
+    return entries if kind is dict else kind(entries)
+
+
+def _is_static(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("static", False)) or not field.metadata.get("pytree_node", True)
+
+
+def _with_fields(tree: Any, values: dict[str, Any]) -> Any:
+    """A dataclass like `tree` with other values, whatever its __init__ takes."""
+    made = object.__new__(type(tree))
+    for field in dataclasses.fields(tree):
+        object.__setattr__(made, field.name, values.get(field.name, getattr(tree, field.name)))
+    return made
+
+
+# --- taking apart ----------------------------------------------------------------------------------------------------
+
+
+def flatten(tree: Any) -> tuple[Json, list[tuple[str, Any]]]:
+    """The structure of `tree`, and its array leaves with their names (JSON Pointers, RFC 6901).
+
+    In the structure an array is ``{"array": index}``. CheckpointError for a key that no structure can hold.
+    """
+    leaves: list[tuple[str, Any]] = []
+    return _flatten(tree, "", leaves), leaves
+
+
+def _flatten(tree: Any, path: str, leaves: list[tuple[str, Any]]) -> Json:
+    if tree is None:
+        return None
+    if type(tree) in _SCALARS:
+        return {type(tree).__name__: _SCALARS[type(tree)][0](tree)}
+    node = node_of(tree)
+    if node is None:
+        leaves.append((path, tree))
+        return {"array": len(leaves) - 1}
+    try:
+        entries = [[_key(key), _flatten(child, pointer(path, key), leaves)] for key, child in node.entries]
+    except TypeError as error:
+        raise CheckpointError(f"{path or 'the tree'}: {error}") from error
+    return {"kind": node.kind, "name": node.name, "entries": entries}
+
+
+def pointer(path: str, key: Key) -> str:
+    """The name of the child at `key` of the node that is named `path`."""
+    return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def _float(text: str) -> float:
+    return float.fromhex(text)
+
+
+#: Python's own values: how each is written into a structure and read back. Python's JSON knows no NaN.
+_SCALARS: dict[type, tuple[Callable[[Any], Json], Callable[[Any], Any]]] = {
+    bool: (bool, bool),
+    int: (str, int),
+    float: (float.hex, _float),
+    complex: (lambda value: [value.real.hex(), value.imag.hex()], lambda parts: complex(*map(_float, parts))),
+    str: (str, str),
+    bytes: (bytes.hex, bytes.fromhex),
+}
+_READERS = {type.__name__: read for type, (_, read) in _SCALARS.items()}
+
+
+def _key(key: Key) -> Json:
+    if key is None or type(key) in (str, bool, int):
+        return key
+    if type(key) is float:
+        return {"float": key.hex()}
+    if type(key) is tuple:
+        return [_key(part) for part in key]
+    raise TypeError(f"a key of type {type(key).__name__} cannot be kept in a checkpoint")
+
+
+def _read_key(key: Json) -> Key:
+    if isinstance(key, list):
+        return tuple(_read_key(part) for part in key)
+    return _float(key["float"]) if isinstance(key, dict) else key
+
+
+# --- putting together ------------------------------------------------------------------------------------------------
+
+
+def unflatten(structure: Json, arrays: Sequence[Any]) -> Any:
+    """The tree of a structure: a named tuple of a new class of the same name, a dataclass as a SimpleNamespace."""
+    if structure is None:
+        return None
+    if "array" in structure:
+        return arrays[structure["array"]]
+    if "kind" not in structure:
+        return _scalar(structure)
+    parts = {_read_key(key): unflatten(child, arrays) for key, child in structure["entries"]}
+    match structure["kind"]:
+        case "dict":
+            return parts
+        case "list":
+            return list(parts.values())
+        case "tuple":
+            return tuple(parts.values())
+        case "namedtuple":
+            return namedtuple(structure["name"], list(parts))(*parts.values())
+        case "dataclass":
+            return SimpleNamespace(**parts)
+    _, make = _registered.get(structure["kind"], (None, None))
+    if make is None:
+        raise CheckpointError(f"the tree has a {structure['name']}, which is only restored with like=, a tree like it")
+    return make(parts)
+
+
+def unflatten_like(structure: Json, like: Any, take: Callable[[int, Any], Any], path: str = "") -> Any:
+    """The tree of a structure, made of the classes of `like`; CheckpointError names where they differ.
+
+    `take` is given the number of an array and what `like` has in its place, and returns the array.
+    """
+    node = None if like is None or type(like) in _SCALARS else node_of(like)
+    kind = None if structure is None else structure.get("kind")
+    if (structure is None) != (like is None) or kind != (node.kind if node is not None else None):
+        raise CheckpointError(f"{path or 'the tree'} is {_told(structure)} in the checkpoint, {_told_tree(like)} here")
+    if structure is None:
+        return None
+    if node is None:
+        return take(structure["array"], like) if "array" in structure else _scalar(structure)
+    children = {_read_key(key): child for key, child in structure["entries"]}
+    wanted = [key for key, _ in node.entries]
+    if set(wanted) != set(children):
+        raise CheckpointError(f"{path or 'the tree'}: {_difference(list(children), wanted)}")
+    return node.rebuild([unflatten_like(children[key], child, take, pointer(path, key)) for key, child in node.entries])
+
+
+def _scalar(structure: Json) -> Any:
+    ((name, text),) = structure.items()
+    return _READERS[name](text)
+
+
+def _told(structure: Json) -> str:
+    if structure is None:
+        return "None"
+    if "kind" in structure:
+        return f"a {structure['name'] or structure['kind']}"
+    return "an array" if "array" in structure else f"a value of type {next(iter(structure))}"
+
+
+def _told_tree(tree: Any) -> str:
+    return "None" if tree is None else f"a {type(tree).__name__}"
+
+
+def _difference(saved: list[Key], wanted: list[Key]) -> str:
+    missing = [str(key) for key in wanted if key not in saved]
+    unknown = [str(key) for key in saved if key not in wanted]
+    said = [f"the checkpoint has no {', '.join(missing)}"] if missing else []
+    said += [f"the checkpoint's {', '.join(unknown)} has no place here"] if unknown else []
+    return " and ".join(said)
+
+
+def match(structure: Json, other: Any, is_leaf: Callable[[Any], bool], path: str = "") -> Iterator[Any]:
+    """For each array of a structure, in order, what `other` has for it: a tree with the same keys.
+
+    Where `is_leaf` says so of a part of `other`, that part is for all arrays below. CheckpointError where keys differ.
+    """
+    if structure is None or not {"array", "kind"} & structure.keys():
+        return
+    if "array" in structure:
+        yield other
+        return
+    beside = None if is_leaf(other) else node_of(other)
+    parts = dict(beside.entries) if beside is not None else {}
+    for key, child in structure["entries"]:
+        if is_leaf(other):
+            yield from match(child, other, is_leaf)
+            continue
+        name = pointer(path, _read_key(key))
+        if _read_key(key) not in parts:
+            raise CheckpointError(f"the shardings have nothing for {name}")
+        yield from match(child, parts[_read_key(key)], is_leaf, name)

@@ -1,0 +1,209 @@
+"""The course of one write: parts, then the manifest, at once or behind the caller's back."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spmd.checkpoint import manifest as manifests
+from spmd.checkpoint import safetensors, store
+from spmd.checkpoint.blocks import Box
+from spmd.checkpoint.manifest import Leaf, Manifest
+from spmd.checkpoint.processes import Processes
+from spmd.checkpoint.safetensors import Array, Part
+from spmd.errors import CheckpointError
+
+_POLL_SECONDS = 0.005
+
+
+class Pending:
+    """A checkpoint that is being written while its caller goes on (`save(..., wait=False)`)."""
+
+    def __init__(self, path: Path, write: Callable[[], object]) -> None:
+        self.path = path
+        self._error: BaseException | None = None
+        # No daemon: the end of the program waits for what it began to save.
+        self._thread = threading.Thread(target=self._run, args=(write,), name=f"checkpoint {path.name}")
+        self._thread.start()
+
+    def _run(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except BaseException as error:
+            self._error = error
+
+    def __repr__(self) -> str:
+        return f"<checkpoint {self.path}, {'done' if self.done else 'being written'}>"
+
+    @property
+    def done(self) -> bool:
+        """Whether it is committed, or has failed."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> Path:
+        """Returns the manifest's path once the checkpoint is committed; raises what it failed with."""
+        self._thread.join()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        return self.path
+
+    def tell(self) -> None:
+        """Prints a failure that nobody has asked for."""
+        if self._error is not None:
+            print(f"{self.path}: the checkpoint was not written: {self._error}", file=sys.stderr)
+
+
+#: What this process is writing, by folder: what follows waits for it.
+_pending: dict[Path, Pending] = {}
+
+
+def settle(folder: Path) -> None:
+    """Waits for what this process is writing into `folder`, and raises what that failed with."""
+    pending = _pending.pop(folder, None)
+    if pending is not None:
+        pending.wait()
+
+
+@atexit.register
+def _tell_failures() -> None:
+    for pending in _pending.values():
+        pending.tell()
+
+
+@dataclass
+class Writing:
+    """A checkpoint on its way to the disk, seen from one process. Process 0 holds the lock."""
+
+    processes: Processes
+    folder: Path
+    step: int
+    keep: int | None
+    structure: Any
+    leaves: tuple[Leaf, ...]
+    blocks: Sequence[tuple[int, Box, Array]]
+    data: Path
+    lock: store.Lock | None
+
+    @classmethod
+    def begin(
+        cls,
+        processes: Processes,
+        folder: Path,
+        step: int,
+        keep: int | None,
+        structure: Any,
+        leaves: tuple[Leaf, ...],
+        blocks: Sequence[tuple[int, Box, Array]],
+    ) -> Writing:
+        """Process 0 takes the lock, clears away what dead writers left, and makes the folder that all write into."""
+        lock, mine = processes.on_first(lambda: store.begin(folder, step)) or (None, None)
+        data = processes.all_gather(mine)[0]
+        assert data is not None
+        return cls(processes, folder, step, keep, structure, leaves, blocks, data, lock)
+
+    def together(self) -> Path:
+        """Writes and commits before it returns."""
+        try:
+            part = self.processes.agree(self._write_part)
+            parts = self.processes.all_gather(part)
+            self.processes.on_first(lambda: self._commit(parts))
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            self._unlock()
+        return store.manifest_path(self.folder, self.step)
+
+    def apart(self) -> Pending:
+        """Writes in a thread of its own. Processes hear of each other through files, so that no message is sent."""
+        write = self._write_as_first if self.processes.rank == 0 else self._write_as_other
+        pending = _pending[self.folder] = Pending(store.manifest_path(self.folder, self.step), write)
+        return pending
+
+    def _write_part(self) -> Part | None:
+        if not self.blocks:
+            return None
+        rank, size = self.processes.rank, self.processes.size
+        names = _file_names([self.leaves[leaf].name for leaf, _, _ in self.blocks])
+        blocks = [(leaf, name, box, array) for (leaf, box, array), name in zip(self.blocks, names, strict=True)]
+        return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks)
+
+    def _commit(self, parts: Sequence[Part | None]) -> None:
+        written = tuple(part for part in parts if part is not None)
+        store.commit(self.folder, Manifest(int(self.step), self.data.name, self.structure, self.leaves, written))
+        assert self.lock is not None
+        if self.lock.is_sure:
+            store.remove_leftovers(self.folder)  # the files of one of the same step, too
+        if self.keep is not None:
+            store.prune(self.folder, self.keep, self.step)
+
+    def _give_up(self) -> None:
+        if self.processes.rank == 0 and not self._is_committed():
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def _is_committed(self) -> bool:
+        try:
+            return manifests.read(store.manifest_path(self.folder, self.step)).folder == self.data.name
+        except CheckpointError:
+            return False
+
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            self.lock.release()
+
+    # --- each on its own ---
+
+    def _receipt(self, rank: int) -> Path:
+        return self.data / f"receipt-{rank:05d}.json"
+
+    def _write_as_first(self) -> None:
+        try:
+            parts = [self._write_part()]
+            for rank in range(1, self.processes.size):
+                while not self._receipt(rank).exists():
+                    time.sleep(_POLL_SECONDS)
+                part, error = json.loads(self._receipt(rank).read_bytes())
+                if error is not None:
+                    raise CheckpointError(f"process {rank}: {error}")
+                parts.append(None if part is None else manifests.decode_part(part))
+                self._receipt(rank).unlink()
+            self._commit(parts)
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            self._unlock()
+
+    def _write_as_other(self) -> None:
+        try:
+            part = self._write_part()
+        except BaseException as error:
+            self._hand_in([None, str(error)])
+            raise
+        self._hand_in([None if part is None else manifests.encode_part(part), None])
+        while not self._is_committed():
+            if not self.data.exists():
+                raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
+            time.sleep(_POLL_SECONDS)
+
+    def _hand_in(self, receipt: Any) -> None:
+        path = self._receipt(self.processes.rank)
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(json.dumps(receipt))
+        os.rename(unfinished, path)
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Names for the arrays of a file: their own, or numbers where those are empty, unprintable or not unique."""
+    plain = [name if name.isprintable() and names.count(name) == 1 else "" for name in names]
+    return [name or f"#{index}" for index, name in enumerate(plain)]

@@ -1,0 +1,150 @@
+"""Trees come back as they were saved, bit for bit, whatever their leaves, names and classes."""
+
+from collections import namedtuple
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spmd import checkpoint
+from spmd.checkpoint import CheckpointError
+
+DTYPES = [np.float32, np.float64, np.int8, np.uint64, np.bool_, np.complex64, np.complex128, np.float16, ">i4", ">f8"]
+LOW_PRECISION = [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, ml_dtypes.int4, ml_dtypes.uint2]
+OTHERS = ["<U3", ">U3", "S2", "M8[s]", "m8[ns]", ">c16"]
+
+
+@dataclass
+class State:
+    weights: Any
+    step: Any
+    apply: Any = field(default=None, metadata={"pytree_node": False})
+    name: str = field(default="", metadata={"static": True})
+
+
+Moments = namedtuple("Moments", "mean variance")
+
+
+def roundtrip(folder: Path, tree: Any, **options: Any) -> Any:
+    checkpoint.save(folder, 1, tree)
+    return checkpoint.restore(folder, 1, **options)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_array_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    dtype = np.dtype(data.draw(st.sampled_from(DTYPES)))
+    array = data.draw(hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)))
+    restored = roundtrip(tmp_path_factory.mktemp("checkpoints"), {"a": array})["a"]
+    native = array.astype(dtype.newbyteorder("="))
+    assert (restored.dtype, restored.shape, restored.tobytes()) == (native.dtype, native.shape, native.tobytes())
+    assert restored.flags.writeable
+
+
+@pytest.mark.parametrize("dtype", LOW_PRECISION)
+def test_low_precision_types_come_back_as_themselves(tmp_path: Path, dtype: type) -> None:
+    array = np.array([[0.5, 1, 2], [2, 1, 0.5]]).astype(dtype)
+    restored = roundtrip(tmp_path, array)
+    assert restored.dtype == array.dtype
+    assert restored.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("dtype", OTHERS)
+def test_every_dtype_of_numpy_without_objects_is_kept(tmp_path: Path, dtype: str) -> None:
+    array = np.array([1, 2, 3]).astype(dtype)
+    assert (roundtrip(tmp_path, [array])[0] == array).all()
+
+
+def test_arrays_that_are_not_contiguous_come_back(tmp_path: Path) -> None:
+    array = np.arange(24).reshape(2, 3, 4)
+    tree = [array.T, array[:, ::-2], np.broadcast_to(array[0], (5, 3, 4))]
+    for found, wanted in zip(roundtrip(tmp_path, tree), tree, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+NAMES = ["allow_pickle", "file", "a\0b", "__metadata__", "", "a/b", "~", "\ud800", "é", "x" * 300, "\n", '"', "..", "1"]
+
+
+def test_strange_names_are_names(tmp_path: Path) -> None:
+    tree: dict[Any, Any] = {name: np.array(index) for index, name in enumerate(NAMES)}
+    tree |= {1: np.array(-1), None: np.array(-2), 0.5: np.array(-3), ("a", 1): np.array(-4)}
+    tree["a"] = {"b": np.array(-5)}
+    assert roundtrip(tmp_path, tree) == tree
+    assert list(roundtrip(tmp_path, tree)) == list(tree)
+
+
+def test_python_s_own_values_come_back_as_themselves(tmp_path: Path) -> None:
+    tree = [2**70, -0.0, 1e-320, float("inf"), True, "é\0", b"\xff", 1 - 2j, None, (), [], {}]
+    found = roundtrip(tmp_path, tree)
+    assert repr(found) == repr(tree)
+    assert np.isnan(roundtrip(tmp_path, float("nan")))
+
+
+def test_structure_comes_back_in_the_classes_of_a_tree_like_it(tmp_path: Path) -> None:
+    tree = {"s": State(np.ones(2), 3, print, "x"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 1})}
+    like = {"s": State(np.zeros(2), 0, len, "y"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 0})}
+    found = roundtrip(tmp_path, tree, like=like)
+    assert type(found["s"]) is State and (found["s"].step, found["s"].apply, found["s"].name) == (3, len, "y")
+    np.testing.assert_array_equal(found["s"].weights, np.ones(2))
+    assert type(found["m"][0]) is Moments and found["m"][0].variance is None
+    assert type(found["p"]) is MappingProxyType
+
+
+def test_without_such_a_tree_classes_come_back_by_name_and_field(tmp_path: Path) -> None:
+    found = roundtrip(tmp_path, {"s": State(np.ones(2), 3), "m": Moments(1, None)})
+    assert (found["s"].weights.tolist(), found["s"].step) == ([1, 1], 3)
+    assert found["m"] == (1, None) and type(found["m"]).__name__ == "Moments"
+
+
+@pytest.mark.parametrize(
+    ("like", "message"),
+    [
+        ({"a": np.zeros(3)}, "the tree: the checkpoint has no a and the checkpoint's x, y has no place here"),
+        (
+            {"x": np.zeros(4), "y": [1]},
+            r"/x is float64 of shape \(3,\) in the checkpoint, float64 of shape \(4,\) here",
+        ),
+        ({"x": np.zeros(3, np.float32), "y": [1]}, "/x is float64 .* float32"),
+        ({"x": np.zeros(3), "y": (1,)}, "/y is a list in the checkpoint, a tuple here"),
+        ({"x": np.zeros(3), "y": None}, "/y is a list in the checkpoint, None here"),
+        ({"x": {}, "y": [1]}, "/x is an array in the checkpoint, a dict here"),
+        ([1], "the tree is a dict in the checkpoint, a list here"),
+    ],
+)
+def test_a_tree_that_changed_is_told(tmp_path: Path, like: Any, message: str) -> None:
+    checkpoint.save(tmp_path, 1, {"x": np.zeros(3), "y": [1]})
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.restore(tmp_path, like=like)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"a": np.array([object()])}, "/a cannot be kept in a checkpoint: it holds Python objects"),
+        ({"a": [print]}, "/a/0 is of type builtin_function_or_method"),
+        ({"a": np.zeros(1, [("x", "i4")])}, "/a .* has fields"),
+        ({"a": np.ma.masked_array([1, 2], [True, False])}, "/a is a masked array"),
+        ({"a": {b"k": 1}}, "/a: a key of type bytes"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(tmp_path: Path, tree: Any, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.save(tmp_path, 1, tree)
+
+
+def test_others_read_the_files(tmp_path: Path) -> None:
+    reader = pytest.importorskip("safetensors.numpy")
+    arrays = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(1.5), "i": np.arange(3, dtype=np.int8)}
+    checkpoint.save(tmp_path, 1, arrays | {"u": np.zeros(2, ml_dtypes.int4), "z": np.zeros((0, 3))})
+    (part,) = tmp_path.glob("*/*.safetensors")
+    found = reader.load_file(part)
+    for name, array in arrays.items():
+        assert found[f"/{name}"].dtype == array.dtype
+        np.testing.assert_array_equal(found[f"/{name}"], array)

@@ -1,0 +1,217 @@
+"""Checkpoints are whole or absent: damage is found and named, writers that die or fail lose nothing, old ones go."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spmd import checkpoint
+from spmd.checkpoint import CheckpointError, DamagedCheckpointError
+
+ROOT = Path(__file__).parents[2]
+
+
+def files(folder: Path, step: int) -> list[Path]:
+    """The files of a checkpoint: its manifest and its parts."""
+    return [folder / f"step-{step:012d}.json", *sorted(folder.glob(f"step-{step:012d}-*/*"))]
+
+
+def steps(folder: Path) -> list[int]:
+    return sorted(int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.json"))
+
+
+def newest(folder: Path) -> int | None:
+    """checkpoint.newest, where damage is expected."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return checkpoint.newest(folder)
+
+
+def test_each_flipped_bit_is_found_and_named_and_the_one_before_is_taken(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, {"w": np.zeros(1)})
+    checkpoint.save(tmp_path, 2, {"w": np.arange(3, dtype=np.int16), "n": 1, "f": np.float32(0.5)})
+    for path in files(tmp_path, 2):
+        content = path.read_bytes()
+        for bit in range(8 * len(content)):
+            spoilt = bytearray(content)
+            spoilt[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(spoilt)
+            with pytest.raises(DamagedCheckpointError, match=path.name):
+                checkpoint.restore(tmp_path, 2)
+            if bit % 17 == 0:  # the same code, and a third slower
+                assert newest(tmp_path) == 1
+        path.write_bytes(content)
+    assert newest(tmp_path) == 2
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_torn_file_is_passed_over_for_the_one_before(tmp_path: Path, fraction: float, index: int) -> None:
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, {"a": np.full(1000, step)})
+    torn = files(tmp_path, 2)[index]
+    os.truncate(torn, int(torn.stat().st_size * fraction))
+    with pytest.warns(RuntimeWarning, match=f"passed over: .*{torn.name}: damaged"):
+        assert checkpoint.newest(tmp_path) == 1
+    with pytest.warns(RuntimeWarning, match="passed over"):
+        assert checkpoint.restore(tmp_path)["a"][0] == 1
+    with pytest.raises(DamagedCheckpointError, match="damaged"):
+        checkpoint.restore(tmp_path, 2)
+
+
+def test_a_longer_file_and_a_missing_one_are_damaged(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, {"a": np.arange(10)})
+    part = files(tmp_path, 1)[1]
+    with part.open("ab") as stream:
+        stream.write(b"\0")
+    with pytest.raises(DamagedCheckpointError, match="bytes long"):
+        checkpoint.verify(tmp_path, 1)
+    part.unlink()
+    with pytest.raises(DamagedCheckpointError, match="cannot be read"):
+        checkpoint.verify(tmp_path, 1)
+    assert newest(tmp_path) is None
+
+
+def test_damage_is_named_by_the_array(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, {"a": np.zeros(10, np.uint8), "b": np.zeros(100, np.uint8)})
+    part = files(tmp_path, 1)[1]
+    content = bytearray(part.read_bytes())
+    content[-1] ^= 1  # arrays lie in order of size, the largest first
+    part.write_bytes(content)
+    with pytest.raises(DamagedCheckpointError, match=r"part-00000-of-00001\.safetensors: damaged: bytes .* of /a"):
+        checkpoint.verify(tmp_path, 1)
+
+
+def test_the_newest_ones_are_kept(tmp_path: Path) -> None:
+    for step in (5, 20, 100, 3):
+        checkpoint.save(tmp_path, step, {"a": np.array(step)}, keep=2)
+    assert steps(tmp_path) == [3, 100]
+    assert checkpoint.newest(tmp_path) == 100
+    checkpoint.save(tmp_path, 1, {}, keep=None)
+    assert steps(tmp_path) == [1, 3, 100]
+
+
+def test_the_one_just_written_is_kept_though_others_are_newer(tmp_path: Path) -> None:
+    for step in (7, 8, 9, 2):
+        checkpoint.save(tmp_path, step, {"a": np.array(step)}, keep=1)
+    assert steps(tmp_path) == [2]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_damaged_ones_do_not_count_as_kept(tmp_path: Path, index: int) -> None:
+    for step in (1, 2, 3):
+        checkpoint.save(tmp_path, step, {"a": np.array(step)}, keep=None)
+    for step in (2, 3):
+        spoilt = files(tmp_path, step)[index]
+        content = bytearray(spoilt.read_bytes())
+        content[-3] ^= 1
+        spoilt.write_bytes(content)
+    checkpoint.save(tmp_path, 4, {"a": np.array(4)}, keep=2)
+    assert {1, 4} <= set(steps(tmp_path))
+    checkpoint.save(tmp_path, 5, {"a": np.array(5)}, keep=2)
+    assert steps(tmp_path) == [4, 5]
+
+
+def test_a_checkpoint_of_the_same_step_is_replaced(tmp_path: Path) -> None:
+    for value in (1, 2):
+        checkpoint.save(tmp_path, 3, {"a": np.array(value)})
+    assert checkpoint.restore(tmp_path, 3)["a"] == 2
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, 1, {"a": np.zeros(3)})
+    there = sorted(tmp_path.rglob("*"))
+    failing: set[int] = set()
+    calls = 0
+
+    def full(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in failing:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for call in (1, 2, 3):  # the part, its folder, the manifest
+        for wait in (True, False):
+            failing, calls = {call}, 0
+            with pytest.raises(OSError, match="No space left"):
+                checkpoint.save(tmp_path, 2, {"a": np.zeros(3)}, wait=wait)  # type: ignore[call-overload]
+                checkpoint.save(tmp_path, 2, {})
+            assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_a_failure_behind_the_caller_s_back_is_raised_by_the_next_save(tmp_path: Path) -> None:
+    pending = checkpoint.save(tmp_path, 1, {"a": np.zeros(3)}, wait=False)
+    pending.wait()
+    (tmp_path / "step-000000000002.json").mkdir()  # nothing can be renamed to it
+    checkpoint.save(tmp_path, 2, {"a": np.zeros(3)}, wait=False)
+    with pytest.raises(OSError):
+        checkpoint.save(tmp_path, 3, {"a": np.zeros(3)})
+
+
+def test_without_waiting_the_arrays_may_change_at_once(tmp_path: Path) -> None:
+    array = np.zeros(1_000_000)
+    pending = checkpoint.save(tmp_path, 1, {"a": array}, wait=False)
+    array[:] = 1
+    assert pending.wait() == tmp_path / "step-000000000001.json" and pending.done
+    assert not checkpoint.restore(tmp_path, 1)["a"].any()
+
+
+def test_no_folder_holds_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.newest(tmp_path / "absent") is None
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        checkpoint.restore(tmp_path / "absent")
+    with pytest.raises(DamagedCheckpointError, match="cannot be read"):
+        checkpoint.restore(tmp_path, 4)
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, True, "3", None])
+def test_a_step_that_is_none_is_refused(tmp_path: Path, step: object) -> None:
+    with pytest.raises(CheckpointError, match="a step is an integer from 0 on"):
+        checkpoint.save(tmp_path, step, {})  # type: ignore[call-overload]
+    with pytest.raises(CheckpointError, match="keep is at least 1"):
+        checkpoint.save(tmp_path, 1, {}, keep=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITER = """
+import sys, numpy as np
+from spmd import checkpoint
+step = (checkpoint.newest(sys.argv[1]) or 0) + 1
+print("ready", flush=True)
+while True:
+    checkpoint.save(sys.argv[1], step, {str(leaf): np.full(30_000, step) for leaf in range(8)}, wait=step % 2 == 0)
+    step += 1
+"""
+
+
+def test_writers_killed_at_any_moment_leave_whole_checkpoints_and_nothing_else(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    last = 0
+    for _ in range(6):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], cwd=ROOT, stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(rng.uniform(0.0, 0.2))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # nothing is torn
+            step = checkpoint.newest(tmp_path)
+        if step is not None:
+            assert step >= last
+            last = step
+            tree = checkpoint.restore(tmp_path, step)
+            assert all((leaf == step).all() for leaf in tree.values())
+    assert last > 0
+    checkpoint.save(tmp_path, last + 1, {"a": np.zeros(1)}, keep=1)
+    manifest, part = files(tmp_path, last + 1)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == {manifest, part, tmp_path / ".lock"}

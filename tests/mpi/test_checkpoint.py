@@ -1,0 +1,189 @@
+"""Checkpoints of many processes: each writes its own blocks, any number reads them, under other shardings too."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import spmd
+from spmd import checkpoint
+from spmd.checkpoint import Block, CheckpointError, DamagedCheckpointError, safetensors
+
+pytestmark = pytest.mark.mpi
+WORLD = MPI.COMM_WORLD
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One folder for all ranks."""
+    return Path(WORLD.bcast(os.fspath(tmp_path)))
+
+
+@pytest.fixture(params=[1, 2, 3, 4])
+def readers(request: pytest.FixtureRequest) -> Iterator[MPI.Comm]:
+    """The first ranks alone, as many as there are to be; the others do not take part."""
+    count = min(request.param, WORLD.size)
+    group = WORLD.Split(0 if count > WORLD.rank else 1, WORLD.rank)
+    yield group if count > WORLD.rank else MPI.COMM_NULL
+    group.Free()
+    WORLD.Barrier()
+
+
+def cut(array: np.ndarray[Any, Any], axis: int, rank: int, size: int) -> Block:
+    """An even part, the first ones longer where there is a remainder."""
+    bounds = [part * array.shape[axis] // size for part in range(size + 1)]
+    index = [slice(0, length) for length in array.shape]
+    index[axis] = slice(bounds[rank], bounds[rank + 1])
+    return Block(array.shape, tuple(index))
+
+
+def whole_tree() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    return {
+        "rows": rng.normal(size=(37, 5)), "columns": rng.normal(size=(3, 11)).astype(np.float32),
+        "middle": rng.integers(0, 99, (2, 9, 4)), "same": rng.normal(size=7), "none": None, "step": 5,
+        "bytes": rng.integers(0, 2, (8, 3)).astype(np.bool_), "empty": np.zeros((0, 3)),
+    }  # fmt: skip
+
+
+CUTS = {"rows": 0, "columns": 1, "middle": 1, "bytes": 0}
+
+
+def cut_tree(tree: dict[str, Any], axes: dict[str, int], rank: int, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    blocks = {name: cut(tree[name], axis, rank, size) for name, axis in axes.items()}
+    return tree | {name: tree[name][block.index] for name, block in blocks.items()}, dict.fromkeys(tree) | blocks
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.mark.parametrize("axes", [CUTS, {"rows": 1, "middle": 2}, {}])
+def test_blocks_of_all_ranks_are_read_by_any_number(folder: Path, readers: MPI.Comm, axes: dict[str, int]) -> None:
+    tree = whole_tree()
+    mine, shardings = cut_tree(tree, CUTS, WORLD.rank, WORLD.size)
+    checkpoint.save(folder, 1, mine, shardings)
+    if readers != MPI.COMM_NULL:
+        wanted, others = cut_tree(tree, axes, readers.rank, readers.size)
+        same(checkpoint.restore(folder, like=wanted, shardings=others, communicator=readers), wanted)
+        same(checkpoint.restore(folder, communicator=readers), tree)
+
+
+def test_each_block_is_written_once_and_by_all(folder: Path) -> None:
+    checkpoint.save(folder, 1, {str(leaf): np.zeros(1000) for leaf in range(8)})
+    parts = sorted(folder.glob("*/*.safetensors"))
+    assert len(parts) == WORLD.size
+    assert 64_000 <= sum(part.stat().st_size for part in parts) < 70_000
+
+
+PROGRAM = """
+sdy.mesh @mesh = <["x"={size}]>
+func.func @main(%x: tensor<5x3xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}]>}}) -> tensor<5x3xf32> {{
+  return %x : tensor<5x3xf32>
+}}"""
+
+
+def test_shardings_of_an_executable_and_padded_blocks(folder: Path) -> None:
+    executable = spmd.compile(spmd.parse(PROGRAM.format(size=WORLD.size)), spmd.ProcessGrid(1, WORLD.size))
+    whole = np.arange(15, dtype=np.float32).reshape(5, 3)
+    (block,) = executable.shard(whole)
+    checkpoint.save(folder, 1, [block], executable.in_shardings)
+    (restored,) = checkpoint.restore(folder, like=[block], shardings=executable.in_shardings)
+    np.testing.assert_array_equal(restored, block)
+    np.testing.assert_array_equal(checkpoint.restore(folder)[0], whole)
+
+
+def test_only_the_chunks_that_are_needed_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safetensors, "CHUNK", 1 << 10)
+    whole = np.arange(1 << 14, dtype=np.float64).reshape(64, 256)  # a row is two chunks
+    checkpoint.save(folder, 1, [whole])
+    read = 0
+    plain = os.preadv
+
+    def counting(descriptor: int, buffers: Any, offset: int) -> int:
+        nonlocal read
+        count = plain(descriptor, buffers, offset)
+        read += count
+        return count
+
+    monkeypatch.setattr(os, "preadv", counting)
+    for index, chunks in [((slice(5, 7), slice(0, 256)), 4), ((slice(0, 64), slice(0, 100)), 64)]:
+        read = 0
+        (found,) = checkpoint.restore(folder, 1, shardings=[Block(whole.shape, index)])
+        np.testing.assert_array_equal(found, whole[index])
+        assert chunks << 10 <= read < (chunks + 1) << 10
+
+
+def test_without_waiting_all_ranks_commit_together(folder: Path) -> None:
+    mine, shardings = cut_tree(whole_tree(), CUTS, WORLD.rank, WORLD.size)
+    for step in (1, 2):
+        pending = checkpoint.save(folder, step, mine, shardings, wait=False)
+    pending.wait()
+    assert (folder / "step-000000000002.json").exists()
+    same(checkpoint.restore(folder), whole_tree())
+    assert not list(folder.glob("*/receipt*"))
+
+
+def test_a_rank_alone_may_save(folder: Path) -> None:
+    if WORLD.rank == 0:
+        checkpoint.save(folder, 1, {"a": np.ones(2)}, communicator=MPI.COMM_SELF)
+    WORLD.Barrier()
+    assert checkpoint.newest(folder) == 1
+
+
+def test_what_one_rank_finds_wrong_is_raised_on_all(folder: Path) -> None:
+    last = WORLD.rank == WORLD.size - 1
+    with pytest.raises(CheckpointError, match="/a is of type object"):
+        checkpoint.save(folder, 1, {"a": object() if last else np.ones(2)})
+    if WORLD.size > 1:
+        with pytest.raises(CheckpointError, match=r"the tree of process .* has another structure"):
+            checkpoint.save(folder, 1, {"a": np.ones(2, np.float32 if last else np.float64)})
+        with pytest.raises(CheckpointError, match="/a: the blocks of all processes have 2 elements"):
+            checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": Block((4,), (slice(0, 2),))})
+    with pytest.raises(CheckpointError, match=r"/a has shape \(2,\) where its sharding makes blocks of \(3,\)"):
+        checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": Block((6,), (slice(0, 3),))})
+    with pytest.raises(CheckpointError, match="the shardings have nothing for /a"):
+        checkpoint.save(folder, 1, {"a": np.ones(2)}, {"b": None})
+    WORLD.Barrier()
+    assert not folder.exists() or not list(folder.glob("step*"))
+
+
+def test_a_write_that_fails_on_one_rank_fails_on_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = os.fsync
+
+    def full(descriptor: int) -> None:
+        if WORLD.rank == WORLD.size - 1:
+            raise OSError(28, "No space left on device")
+        plain(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    tree = {str(leaf): np.zeros(10) for leaf in range(8)}
+    with pytest.raises((OSError, CheckpointError), match="No space left"):
+        checkpoint.save(folder, 1, tree)
+    pending = checkpoint.save(folder, 1, tree, wait=False)
+    with pytest.raises((OSError, CheckpointError), match=r"No space left|failed on another process"):
+        pending.wait()
+    WORLD.Barrier()
+    assert not list(folder.glob("step*"))
+
+
+def test_damage_that_one_rank_meets_sends_all_to_the_one_before(folder: Path) -> None:
+    for step in (1, 2):
+        checkpoint.save(folder, step, *cut_tree(whole_tree() | {"step": step}, CUTS, WORLD.rank, WORLD.size))
+    if WORLD.rank == 0:
+        part = sorted(folder.glob("step-000000000002-*/part-*"))[-1]
+        content = bytearray(part.read_bytes())
+        content[-1] ^= 4
+        part.write_bytes(content)
+    WORLD.Barrier()
+    mine, shardings = cut_tree(whole_tree() | {"step": 1}, CUTS, WORLD.rank, WORLD.size)
+    with pytest.raises((CheckpointError, DamagedCheckpointError), match="damaged"):
+        checkpoint.restore(folder, 2, shardings=shardings)
+    same(checkpoint.restore(folder, shardings=shardings), mine)
+    assert checkpoint.newest(folder) == 1
