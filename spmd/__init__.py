@@ -60,7 +60,7 @@ _HOMES = {
 }
 
 #: Packages that are loaded when first used, too.
-_PACKAGES = ("checkpoint",)
+_PACKAGES = ("checkpoint", "jax")
 
 __all__ = [*_HOMES, *_PACKAGES]
 
@@ -71,7 +71,7 @@ _failure.install()
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
-        return import_module(f"spmd.{name}")
+        return _import_module(f"spmd.{name}")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'spmd' has no attribute {name!r}")
