@@ -2,7 +2,8 @@
 
 ``evaluate`` is the specification read directly ("Collective ops" and each op's section): the arrays of a group's
 processes in group order go in, each process's result comes out. The in-process transport executes it as it stands;
-MPI does the same with MPI's calls, and the tests hold one against the other.
+MPI does the same with MPI's calls, and the tests hold one against the other. ``stacked`` is the same on the operands
+of many groups in one array, or in what stands for an array in a program.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import CollectiveError
 from collectives.reduction import Arithmetic, Reduction, arithmetic
+from collectives.stacked import ARRAYS, Stacks
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,13 @@ class Operation(ABC):
     @abstractmethod
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """Each process's result; the results may share memory with each other and with the operands."""
+
+    @abstractmethod
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        """The results of A * B groups of G processes, ``extent`` = (A, G, B); their operands have (A, G, B, *shape).
+
+        (A, G, B, *result_shape), or (A, 1, B, *result_shape) where all processes of a group get the same.
+        """
 
     def _check_dim(self, dim: int, what: str) -> None:
         if not 0 <= dim < len(self.shape):
@@ -97,6 +107,9 @@ class AllReduce(_Reducing):
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [self.arithmetic.fold(arrays)] * len(arrays)
 
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        return on.fold(x, self.arithmetic)
+
 
 @dataclass(frozen=True)
 class ReduceScatter(_Reducing):
@@ -113,6 +126,14 @@ class ReduceScatter(_Reducing):
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return np.split(self.arithmetic.fold(arrays), len(arrays), self.dim)
 
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        outer, size, inner = extent
+        part = self.result_shape(size)
+        place = 2 + self.dim
+        total = on.reshape(on.fold(x, self.arithmetic), (outer, inner, *part[: self.dim], size, *part[self.dim :]))
+        rank = 3 + len(part)
+        return on.transpose(total, [0, place, 1, *range(2, place), *range(place + 1, rank)])
+
 
 @dataclass(frozen=True)
 class AllGather(Operation):
@@ -127,6 +148,12 @@ class AllGather(Operation):
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [np.concatenate(arrays, self.dim)] * len(arrays)
+
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        outer, size, inner = extent
+        place = 3 + self.dim
+        parts = on.transpose(x, [0, 2, *range(3, place), 1, *range(place, 3 + len(self.shape))])
+        return on.reshape(parts, (outer, 1, inner, *self.result_shape(size)))
 
 
 @dataclass(frozen=True)
@@ -146,12 +173,18 @@ class AllToAll(Operation):
         return scale_shape(split_shape(self.shape, self.split_dim, size), self.concat_dim, size)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        n, dim = len(arrays), self.split_dim
-        part = split_shape(self.shape, dim, n)
-        # (sender, ..., receiver, ...) -> (receiver, sender, part), then senders to where parts are concatenated.
-        cut = np.stack(arrays).reshape(n, *self.shape[:dim], n, *part[dim:])
-        parts = np.moveaxis(np.moveaxis(cut, 1 + dim, 0), 1, 1 + self.concat_dim)
-        return list(parts.reshape(n, *self.result_shape(n)))
+        return list(self.stacked(np.stack(arrays)[None, :, None], (1, len(arrays), 1), ARRAYS)[0, :, 0])
+
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        outer, size, inner = extent
+        split, concat = 3 + self.split_dim, 4 + self.concat_dim
+        part = split_shape(self.shape, self.split_dim, size)
+        # (outer, sender, inner, ..., receiver, ...): receivers take the senders' place, senders go where parts are
+        # concatenated.
+        cut = on.reshape(x, (outer, size, inner, *self.shape[: self.split_dim], size, *part[self.split_dim :]))
+        order = [0, split, 2, *(axis for axis in range(3, 4 + len(part)) if axis != split)]
+        order.insert(concat - 1, 1)
+        return on.reshape(on.transpose(cut, order), (outer, size, inner, *self.result_shape(size)))
 
 
 @dataclass(frozen=True)
@@ -195,6 +228,9 @@ class CollectivePermute(Operation):
         sources = self._sources
         return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
 
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        return on.take(x, [self._sources.get(position) for position in range(extent[1])], self.fill)
+
 
 @dataclass(frozen=True)
 class CollectiveBroadcast(Operation):
@@ -209,6 +245,9 @@ class CollectiveBroadcast(Operation):
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [arrays[self.root]] * len(arrays)
+
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        return on.take(x, [self.root], 0)
 
 
 @dataclass(frozen=True)
@@ -228,6 +267,10 @@ class CollectiveReduce(_Reducing):
         total = self.arithmetic.fold(arrays)
         return [total if i == self.root else filled(self) for i in range(len(arrays))]
 
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        total = on.fold(x, self.arithmetic)
+        return on.take(total, [0 if position == self.root else None for position in range(extent[1])], self.fill)
+
 
 @dataclass(frozen=True)
 class Barrier(Operation):
@@ -239,6 +282,9 @@ class Barrier(Operation):
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return arrays
+
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        return x
 
 
 def filled(operation: CollectivePermute | CollectiveReduce) -> Array:

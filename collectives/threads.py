@@ -21,11 +21,13 @@ from collectives.errors import CollectiveError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, Round, World, at_place
 from collectives.scheduler import Stopped
+from collectives.stacked import Stacks
 from collectives.states import mismatch_text
 from collectives.threads_watch import join, watch
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
+S = TypeVar("S")
 
 _MOST_TOLD = 20
 
@@ -167,6 +169,9 @@ class _Exchange(Operation):
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return ()
+
+    def stacked(self, x: S, extent: tuple[int, int, int], on: Stacks[S]) -> S:
+        return x
 
 
 _EXCHANGE = _Exchange((), np.dtype(object))

@@ -11,7 +11,15 @@ from partitioner.annotate import with_shardings
 from partitioner.core import Partitioned
 from partitioner.partition import partition
 from partitioner.reading import is_sharded
-from partitioner.sharding import Layout, Sharding, join_blocks, shard_array, unshard_array
+from partitioner.sharding import (
+    Layout,
+    Sharding,
+    join_blocks,
+    shard_array,
+    shard_stacked,
+    unshard_array,
+    unshard_stacked,
+)
 
 __all__ = [
     "Layout",
@@ -21,6 +29,8 @@ __all__ = [
     "join_blocks",
     "partition",
     "shard_array",
+    "shard_stacked",
     "unshard_array",
+    "unshard_stacked",
     "with_shardings",
 ]

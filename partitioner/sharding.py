@@ -186,3 +186,16 @@ def unshard_array(block: Array, layout: Layout, communicator: Communicator) -> A
     group = communicator.group(range(first, first + count))
     stacked = group.all_gather((1, *block.shape), block.dtype, 0, where="unshard")(np.ascontiguousarray(block)[None])
     return join_blocks(list(stacked), layout)
+
+
+def shard_stacked(source: Array | Callable[[tuple[slice, ...]], Array], layout: Layout, processes: int) -> Array:
+    """The blocks of all processes of a grid along a leading axis; of one where all hold the same."""
+    same = layout.sharding is None or layout.sharding.is_replicated or not isinstance(layout.type, TensorType)
+    return np.stack([shard_array(source, layout, rank) for rank in range(1 if same else processes)])
+
+
+def unshard_stacked(blocks: Array, layout: Layout) -> Array:
+    """The global array from the blocks of all processes, along their leading axis: those of the first replica."""
+    if layout.sharding is None or layout.sharding.is_replicated:
+        return np.asarray(blocks[0])
+    return join_blocks(list(blocks[: layout.sharding.mesh.size]), layout)

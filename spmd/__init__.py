@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from spmd.reading import parse as parse
     from spmd.runtime.executable import Executable as Executable
     from spmd.runtime.parallel import run_parallel as run_parallel
+    from spmd.runtime.simulation import Simulation as Simulation
+    from spmd.runtime.simulation import simulate as simulate
 
 __version__ = "0.1.0"
 
@@ -57,6 +59,8 @@ _HOMES = {
     "parse": "spmd.reading",
     "Executable": "spmd.runtime.executable",
     "run_parallel": "spmd.runtime.parallel",
+    "Simulation": "spmd.runtime.simulation",
+    "simulate": "spmd.runtime.simulation",
 }
 
 #: Packages that are loaded when first used, too.

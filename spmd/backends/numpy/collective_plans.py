@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,11 +31,26 @@ from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
 from spmd.backends.numpy.core import Context
-from spmd.ir import Op, Value, captured_values
+from spmd.ir import Module, Op, Value, captured_values
 from spmd.runtime.process import Process
 from spmd.types import QuantizedType
 
 Array = np.ndarray[Any, Any]
+
+
+class Asked(Protocol):
+    """What the description of a collective asks of who compiles it: part of a kernel's Context."""
+
+    @property
+    def module(self) -> Module:
+        """The module being compiled."""
+
+    @property
+    def options(self) -> Any:
+        """The grid, whether reductions are reproducible, how much is combined."""
+
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+        """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +105,7 @@ class Collective:
         return str(self.op.location)
 
 
-
-def _all_reduce(op: Op, context: Context) -> Collective:
+def _all_reduce(op: Op, context: Asked) -> Collective:
     reduction = ADD if op.name == "stablehlo.cross-replica-sum" else _reduction(op, context)
     reproducible = context.options.reproducible
     operations = tuple(AllReduce(_shape(value), value.tensor.dtype, reduction, reproducible) for value in op.results)
@@ -99,7 +113,7 @@ def _all_reduce(op: Op, context: Context) -> Collective:
     return Collective(op, operations, _groups(op, context), convert=_promotions(op), pack_limit=limit)
 
 
-def _reduce_scatter(op: Op, context: Context) -> Collective:
+def _reduce_scatter(op: Op, context: Asked) -> Collective:
     operand, dtype = op.operands[0], op.result.tensor.dtype
     operation = ReduceScatter(
         _shape(operand), dtype, _reduction(op, context), op["scatter_dimension"], context.options.reproducible
@@ -107,31 +121,31 @@ def _reduce_scatter(op: Op, context: Context) -> Collective:
     return Collective(op, (operation,), _groups(op, context), convert=_promotions(op))
 
 
-def _all_gather(op: Op, context: Context) -> Collective:
+def _all_gather(op: Op, context: Asked) -> Collective:
     operations = tuple(AllGather(_shape(v), v.tensor.dtype, op["all_gather_dim"]) for v in op.operands)
     return Collective(op, operations, _groups(op, context))
 
 
-def _all_to_all(op: Op, context: Context) -> Collective:
+def _all_to_all(op: Op, context: Asked) -> Collective:
     split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
     operations = tuple(AllToAll(_shape(v), v.tensor.dtype, split, concat, count) for v in op.operands)
     return Collective(op, operations, _groups(op, context))
 
 
-def _collective_permute(op: Op, context: Context) -> Collective:
+def _collective_permute(op: Op, context: Asked) -> Collective:
     pairs = process_pairs(op, context.options.grid)
     operand = op.operands[0]
     operation = CollectivePermute(_shape(operand), operand.tensor.dtype, pairs, _zero(operand))
     return Collective(op, (operation,), None)
 
 
-def _collective_broadcast(op: Op, context: Context, root: int = 0) -> Collective:
+def _collective_broadcast(op: Op, context: Asked, root: int = 0) -> Collective:
     values = _data(op)
     operations = tuple(CollectiveBroadcast(_shape(v), v.tensor.dtype, root) for v in values)
     return Collective(op, operations, _groups(op, context), _zeros(op.results))
 
 
-def _collective_reduce(op: Op, context: Context, root: int = 0) -> Collective:
+def _collective_reduce(op: Op, context: Asked, root: int = 0) -> Collective:
     reduction, reproducible = _reduction(op, context), context.options.reproducible
     operations = tuple(
         CollectiveReduce(_shape(v), v.tensor.dtype, reduction, root, reproducible, _zero(v)) for v in op.results
@@ -140,7 +154,7 @@ def _collective_reduce(op: Op, context: Context, root: int = 0) -> Collective:
 
 
 #: What the op of each name asks for: (op, context) -> Collective.
-DESCRIPTIONS: dict[str, Callable[[Op, Context], Collective]] = {
+DESCRIPTIONS: dict[str, Callable[[Op, Asked], Collective]] = {
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.cross-replica-sum": _all_reduce,
     "stablehlo.reduce_scatter": _reduce_scatter,
@@ -152,13 +166,13 @@ DESCRIPTIONS: dict[str, Callable[[Op, Context], Collective]] = {
 }
 
 #: The same of ops whose root may be told while running: (op, context, root) -> Collective.
-ROOTED: dict[str, Callable[[Op, Context, int], Collective]] = {
+ROOTED: dict[str, Callable[[Op, Asked, int], Collective]] = {
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_reduce": _collective_reduce,
 }
 
 
-def _groups(op: Op, context: Context) -> Groups:
+def _groups(op: Op, context: Asked) -> Groups:
     return process_groups(op, context.options.grid, context.module)
 
 
@@ -193,7 +207,7 @@ def _zeros(values: Sequence[Value]) -> Callable[[int], Array]:
     return zeros
 
 
-def _reduction(op: Op, context: Context) -> Reduction:
+def _reduction(op: Op, context: Asked) -> Reduction:
     """The op's region as a reduction: one of the monoids, or itself on whole arrays."""
     monoid = monoid_of(op.regions[0])
     if monoid is not None and monoid.kind in MONOIDS:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd import attributes as a
+from spmd.analysis.custom_calls import HINTS, declare_batch
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.making import make_op
@@ -33,7 +34,7 @@ def target(*names: str) -> Callable[[Maker], Maker]:
     return add
 
 
-def register_custom_call(name: str, function: Callable[..., Any]) -> None:
+def register_custom_call(name: str, function: Callable[..., Any], *, takes_batch: bool = False) -> None:
     """Makes `stablehlo.custom_call @name` run `function(*arrays, attributes=...)` in programs compiled from now on.
 
     The function gets one array an operand (read-only by agreement: it must not write into them) and a dictionary
@@ -41,6 +42,9 @@ def register_custom_call(name: str, function: Callable[..., Any]) -> None:
     among them `backend_config` (a string, or a dictionary for a typed call) and `result_types`, the tensor types of the
     results. It returns one array for one result, a tuple for several, None or () for none. What it returns must have
     the declared shapes and dtypes; ExecutionError at the call otherwise. Registering a name again replaces it.
+
+    `takes_batch` says that the function may as well be given operands that all have one more leading dimension, as its
+    results then have: a simulation calls it once for all processes, and else once for each.
     """
 
     def maker(op: Op, context: Context) -> Kernel:
@@ -53,6 +57,7 @@ def register_custom_call(name: str, function: Callable[..., Any]) -> None:
         return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
 
     TARGETS[name] = maker
+    declare_batch(name, takes=takes_batch)
 
 
 @kernel("stablehlo.custom_call")
@@ -169,24 +174,7 @@ def plain_value(value: Any) -> Any:
 # --- built-in targets ------------------------------------------------------------------------------------------------
 
 
-@target(
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "xla.sdy.FuncResultSharding",
-    "xla.sdy.LocalToGlobalShape",
-    "xla.sdy.GlobalToLocalShape",
-    "xla.sdy.PropagationBarrier",
-    "LayoutConstraint",
-    "MoveToHost",
-    "MoveToDevice",
-    "annotate_device_placement",
-    "AssumeGatherIndicesInBound",
-    "AssumeReplicated",
-    "Pin",
-    "Unpin",
-    "OptimizationBarrier",
-)
+@target(*HINTS)
 def same(op: Op, context: Context) -> Kernel:
     """Hints on placement: the value goes through as it is."""
     for operand, result in zip(op.operands, op.results, strict=True):

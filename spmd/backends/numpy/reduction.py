@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from collectives.reduction import MONOIDS, arithmetic
+from collectives.stacked import fold_first
 from spmd.analysis.extrema import Extremum, extremum_of
+from spmd.analysis.order import IN_ORDER
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.reduction_plans import reducer
@@ -40,6 +43,8 @@ def reduce(op: Op, context: Context) -> Kernel:
     if not dimensions:
         return _nothing_to_reduce(op, context)
     monoids = loops_of(op.regions[0])
+    if IN_ORDER in op.discardable and monoids is not None and count == len(dimensions) == 1:
+        return _in_order(op, monoids[0])
     if monoids is not None:
         if count == 1 and _changes_nothing(op, monoids[0]):
             kept = op.result.tensor.static_shape
@@ -51,6 +56,12 @@ def reduce(op: Op, context: Context) -> Kernel:
         if extremum is not None and not extremum.total:
             return _extremum_reduction(op, context, extremum, general)
     return applying(op, _single(general) if count == 1 else general)
+
+
+def _in_order(op: Op, monoid: Loop) -> Kernel:
+    """Element after element along the one dimension, from the first: the initial value is neutral."""
+    fold, axis = arithmetic(MONOIDS[monoid.kind], op.operands[0].tensor.dtype), op["dimensions"][0]
+    return Kernel(lambda operand, init: fold_first(np.moveaxis(operand, axis, 0), fold))
 
 
 def each_alone(reducers: Sequence[Callable[[Array, Array], Array]]) -> Kernel:

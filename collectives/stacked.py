@@ -1,0 +1,90 @@
+"""Processes side by side in one array: how operations handle it, whatever stands for arrays.
+
+``Stacks`` is what an ``Operation`` needs to say what it means on operands that are stacked. ``ARRAYS`` is NumPy's; the
+compiler's gives the ops of a program. A stack has the shape ``(A, G, B, ...)``: A * B groups of G processes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.reduction import Arithmetic
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+T = TypeVar("T")
+
+
+class Stacks(Protocol[T]):
+    """What can be done with stacks of one kind."""
+
+    def reshape(self, x: T, shape: Shape) -> T:
+        """The same elements in row-major order."""
+
+    def transpose(self, x: T, permutation: Sequence[int]) -> T:
+        """Dimension i of the result is dimension ``permutation[i]``."""
+
+    def fold(self, x: T, arithmetic: Arithmetic) -> T:
+        """The left fold of dimension 1, which stays with size 1."""
+
+    def take(self, x: T, sources: Sequence[int | None], fill: int) -> T:
+        """Along dimension 1, the entries at ``sources``; ``fill`` for None."""
+
+
+class _Arrays:
+    """NumPy arrays."""
+
+    def reshape(self, x: Array, shape: Shape) -> Array:
+        return x.reshape(shape)
+
+    def transpose(self, x: Array, permutation: Sequence[int]) -> Array:
+        return x.transpose(permutation)
+
+    def fold(self, x: Array, arithmetic: Arithmetic) -> Array:
+        return fold_first(np.moveaxis(x, 1, 0), arithmetic)[:, None]
+
+    def take(self, x: Array, sources: Sequence[int | None], fill: int) -> Array:
+        taken = np.take(x, [0 if source is None else source for source in sources], axis=1)
+        taken[:, [place for place, source in enumerate(sources) if source is None]] = fill
+        return taken
+
+
+ARRAYS: Stacks[Array] = _Arrays()
+
+_SUMS = {"add": np.add, "multiply": np.multiply}
+_EXTREMES = {"maximum": np.maximum, "minimum": np.minimum}
+
+
+def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
+    """The left fold of ``slabs`` along the first axis, bit for bit what ``Arithmetic.fold`` gives.
+
+    NumPy goes through the first axis slab by slab as long as a slab has several elements; else it adds in a tree.
+    """
+    name, dtype = arithmetic.reduction.name, slabs.dtype
+    is_plain = dtype.isbuiltin == 1 and dtype.kind == "f" and dtype.itemsize >= 4
+    with np.errstate(all="ignore"):
+        if len(slabs) > 2 and is_plain and arithmetic.reduction.fold is None:
+            contiguous = np.ascontiguousarray(slabs)
+            if name in _EXTREMES:
+                return _extreme(contiguous, name)
+            if slabs[0].size > 1:
+                return np.asarray(_SUMS[name].reduce(contiguous, axis=0))
+            return np.asarray(_SUMS[name].accumulate(contiguous, axis=0)[-1])
+    return arithmetic.fold([slabs[place, ...] for place in range(len(slabs))])
+
+
+def _extreme(slabs: Array, name: str) -> Array:
+    """IEEE-754 maximum or minimum: NaN wins, and +0 is above -0."""
+    found = np.asarray(_EXTREMES[name].reduce(slabs, axis=0))
+    zero = found == 0
+    if not zero.any():
+        return found
+    negative = np.signbit(slabs)
+    wins = ~negative if name == "maximum" else negative
+    winner = ((slabs == 0) & wins).any(axis=0)
+    sign = np.where(winner == (name == "maximum"), slabs.dtype.type(0.0), slabs.dtype.type(-0.0))
+    return np.where(zero, sign, found)

@@ -1,0 +1,54 @@
+"""What a stacked program checks while it runs: that the processes of a group agree.
+
+On ranks of their own they would wait for one another in vain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.numpy.core import Context, Kernel
+from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.errors import CollectiveError, Diagnostic
+from spmd.ir import Op
+
+Array = np.ndarray[Any, Any]
+
+
+@target("spmd.expect_agreement")
+def expect_agreement(op: Op, context: Context) -> Kernel:
+    """Takes one value a process, and who is here; CollectiveError names two processes of a group that differ."""
+    config = call_attributes(op)["backend_config"]
+    groups, name = np.asarray(config["groups"]), str(config["op"])
+    what = str(config["what"])
+    present = groups >= 0
+    sizes = present.sum(axis=1)
+
+    def call(values: Array, here: Array) -> tuple[()]:
+        of_groups = values[groups]
+        differ = (of_groups != of_groups[:, :1]) & present
+        if what == "root":
+            arrived = here[groups[:, 0]]
+            differ &= arrived[:, None]
+            outside = ((of_groups[:, 0] < 0) | (of_groups[:, 0] >= sizes)) & arrived
+            if outside.any():
+                number = int(np.flatnonzero(outside)[0])
+                text = f"root {of_groups[number, 0]} is outside the process group of {sizes[number]} processes"
+                raise CollectiveError(Diagnostic(op.location, text, name))
+        if differ.any():
+            number, place = (int(found[0]) for found in np.nonzero(differ))
+            raise CollectiveError(Diagnostic(op.location, _told(groups[number], place, of_groups[number], what), name))
+        return ()
+
+    return Kernel(call)
+
+
+def _told(group: Array, place: int, values: Array, what: str) -> str:
+    first, other = int(group[0]), int(group[place])
+    members = [int(rank) for rank in group if rank >= 0]
+    if what == "root":
+        return f"process {first} has root {values[0]}, process {other} of its group {members} root {values[place]}"
+    present, absent = (first, other) if values[0] else (other, first)
+    return f"process {present} comes here, process {absent} of its group {members} does not"

@@ -1,0 +1,357 @@
+"""Collectives as operations on the leading axis, and who a process is.
+
+What a collective means on stacked operands is its Operation's matter (collectives/operations.py); here is how groups
+become dimensions. Groups that are a dimension of the grid are a reshape; others are rows taken at constant places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectives.errors import CollectiveError as TransportError
+from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation
+from collectives.reduction import Arithmetic
+from collectives.stacked import Stacks
+from spmd.analysis.reducers import identity
+from spmd.attributes import DenseAttr, DictAttr, StringAttr
+from spmd.backends.numpy.collective_plans import DESCRIPTIONS, ROOTED, Collective
+from spmd.compiler.stack.core import Leaf, Stacker, Tree, refuse, rule
+from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows
+from spmd.compiler.stack.products import summed_product
+from spmd.dialects.making import make_reducer
+from spmd.errors import CollectiveError, Diagnostic
+from spmd.ir import Op, Region, Value
+from spmd.types import I1, I64, UI32, ElementType, TensorType
+
+Extent = tuple[int, int, int]
+Table = NDArray[np.int64]
+
+#: The call that compares what the processes of a group bring along.
+AGREE = "spmd.expect_agreement"
+
+
+@rule("stablehlo.replica_id", always=True)
+def replica_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return [_position(stacker, 0)]
+
+
+@rule("stablehlo.partition_id", always=True)
+def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return [_position(stacker, 1)]
+
+
+def _position(stacker: Stacker, dimension: int) -> Leaf:
+    """The position of each process along a dimension of the grid."""
+    shape = (stacker.grid.num_replicas, stacker.grid.num_partitions)
+    if shape[dimension] == 1:
+        return Leaf(stacker.splat(0, TensorType((), UI32)))
+    made = stacker.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
+    return Leaf(stacker.reshape(made, (stacker.size,)), True)
+
+
+@rule(
+    "stablehlo.all_reduce",
+    "stablehlo.cross-replica-sum",
+    "stablehlo.all_gather",
+    "stablehlo.reduce_scatter",
+    "stablehlo.all_to_all",
+    "stablehlo.collective_permute",
+    always=True,
+)
+def collective(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
+
+
+@rule("stablehlo.collective_broadcast", "stablehlo.collective_reduce", always=True)
+def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """A root told while running is looked up in a table of the groups."""
+    if not op["has_dynamic_root"]:
+        return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
+    described = ROOTED[op.name](op, Settings(stacker), 0)
+    groups = described.groups
+    assert groups is not None
+    meet(stacker, op, groups)
+    roots = stacker.leaf(op.operands[-1])
+    return [_rooted(stacker, described, index, roots) for index in range(len(op.results))]
+
+
+@rule("stablehlo.async_start", always=True)
+def async_start(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """Carried out where it starts: the future holds the results."""
+    return [tuple(stacker.run(op.regions[0].block, [stacker.trees[value] for value in op.operands]))]
+
+
+@rule("stablehlo.async_done", always=True)
+def async_done(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    tree = stacker.trees[op.operands[0]]
+    assert isinstance(tree, tuple)
+    return list(tree)
+
+
+class Settings:
+    """What the description of a collective asks of the compiler."""
+
+    def __init__(self, stacker: Stacker) -> None:
+        self.module, self.options = stacker.module, stacker.options
+
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+        """A region that is no monoid: it is written into the program, and never called here."""
+
+        def call(*arrays: Any) -> tuple[Any, ...]:
+            raise AssertionError(f"region {index} of {op.name} is part of the stacked program")
+
+        return call
+
+
+# --- groups ----------------------------------------------------------------------------------------------------------
+
+
+def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
+    op = described.op
+    groups = described.groups if described.groups is not None else (tuple(range(stacker.size)),)
+    check_members(stacker, described, groups)
+    pairs = described.operations[0].pairs if isinstance(described.operations[0], CollectivePermute) else None
+    meet(stacker, op, groups if pairs is None else pairs)
+    results: list[Tree] = []
+    for index, operation in enumerate(described.operations):
+        leaf = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
+        _check_shape(op, operation, groups, op.results[index])
+        results.append(_in_groups(stacker, described, operation, leaf, groups))
+    return results
+
+
+def _promoted(stacker: Stacker, leaf: Leaf, described: Collective, index: int) -> Leaf:
+    if not described.convert or described.convert[index] is None:
+        return leaf
+    element = described.op.results[index].tensor.element_type
+    return Leaf(stacker.convert(leaf.value, leaf.value.tensor.with_element_type(element)), leaf.stacked)
+
+
+def _check_shape(op: Op, operation: Operation, groups: Sequence[Sequence[int]], result: Value) -> None:
+    for size in sorted({len(group) for group in groups}):
+        try:
+            shape = operation.result_shape(size)
+        except TransportError as error:
+            raise CollectiveError(Diagnostic(op.location, str(error), op.name)) from None
+        if shape != result.tensor.static_shape:
+            text = f"a process group of {size} processes gives a result of shape {shape}, declared {result.type}"
+            raise CollectiveError(Diagnostic(op.location, text, op.name))
+
+
+def check_members(stacker: Stacker, described: Collective, groups: Sequence[Sequence[int]]) -> None:
+    """CollectiveError where a process is in no group and has nothing to get there."""
+    members = {rank for group in groups for rank in group}
+    missing = next((rank for rank in range(stacker.size) if rank not in members), None)
+    if missing is not None and described.outsider is None:
+        who = stacker.grid.process_id(missing)
+        text = f"process {missing} {who} is in none of the process groups {[*map(list, groups)]}"
+        raise CollectiveError(Diagnostic(described.op.location, text, described.op.name))
+
+
+def meet(stacker: Stacker, op: Op, groups: Sequence[Sequence[int]]) -> None:
+    """Has the program check that of each group all processes are here, or none, where not all of them are."""
+    if stacker.mask is not None and len(groups):
+        expect_agreement(stacker, op, Leaf(stacker.mask, True), groups, "here")
+
+
+def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, groups: Sequence[Sequence[int]], what: str) -> None:
+    """Has the program check that the processes of each group have the same value of `leaf`."""
+    longest = max(map(len, groups))
+    table = np.array([[*group, *[-1] * (longest - len(group))] for group in groups], np.int64)
+    entries = {
+        "groups": DenseAttr(table, TensorType(table.shape, I64)),
+        "op": StringAttr(op.name.encode()),
+        "what": StringAttr(what.encode()),
+    }
+    here = stacker.mask if stacker.mask is not None else stacker.splat(True, TensorType((stacker.size,), I1))
+    attributes = {
+        "call_target_name": AGREE,
+        "has_side_effect": True,
+        "backend_config": DictAttr(entries),
+        "api_version": 4,
+    }
+    stacker.op("stablehlo.custom_call", [stacker.stack(leaf), here], (), attributes)
+
+
+def _in_groups(
+    stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, groups: Sequence[Sequence[int]]
+) -> Leaf:
+    sizes = {len(group) for group in groups}
+    covered = sum(map(len, groups)) == stacker.size
+    if covered and len(sizes) == 1:
+        if len(groups) == 1 and not stacker.options.reproducible and leaf.stacked:
+            product = summed_product(stacker, operation, leaf.value)
+            if product is not None:
+                return Leaf(product)
+        return _alike(stacker, described, operation, leaf, np.array(groups, np.int64))
+    return _uneven(stacker, described, operation, leaf, groups)
+
+
+def _alike(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, table: Table) -> Leaf:
+    """Groups of one size that hold all processes."""
+    writer = Written(stacker, described.op)
+    count, size = table.shape
+    if not leaf.stacked:
+        extent: Extent = (1, size, 1)
+        given = repeat(stacker, stacker.reshape(leaf.value, (1, 1, 1, *leaf.shape)), 1, size)
+        made = operation.stacked(given, extent, writer)
+        if made.tensor.static_shape[1] == 1:
+            return Leaf(stacker.reshape(made, made.tensor.static_shape[3:]))
+        rows = stacker.reshape(made, (size, *made.tensor.static_shape[3:]))
+        return Leaf(take_rows(stacker, rows, inverse(table.ravel(), stacker.size) % size), True)
+    found = blocks(table)
+    extent = found or (count, size, 1)
+    rows = leaf.value if found else take_rows(stacker, leaf.value, table.ravel())
+    made = operation.stacked(stacker.reshape(rows, (*extent, *leaf.shape)), extent, writer)
+    shape = made.tensor.static_shape[3:]
+    if count == 1 and made.tensor.static_shape[1] == 1:
+        return Leaf(stacker.reshape(made, shape))
+    spread = stacker.reshape(repeat(stacker, made, 1, size), (stacker.size, *shape))
+    return Leaf(spread if found else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
+
+
+def _uneven(
+    stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, groups: Sequence[Sequence[int]]
+) -> Leaf:
+    """Groups of several sizes, one size at a time; then the processes that are in none."""
+    writer = Written(stacker, described.op)
+    rows = stacker.stack(leaf)
+    parts, order = [], []
+    for size, same in groupby(sorted(groups, key=len), key=len):
+        table = np.array([*same], np.int64)
+        extent: Extent = (len(table), size, 1)
+        taken = take_rows(stacker, rows, table.ravel())
+        made = operation.stacked(stacker.reshape(taken, (*extent, *leaf.shape)), extent, writer)
+        shape = made.tensor.static_shape[3:]
+        parts.append(stacker.reshape(repeat(stacker, made, 1, size), (table.size, *shape)))
+        order += table.ravel().tolist()
+    if not parts:
+        raise refuse(described.op, "it has no process groups")
+    joined = stacker.concatenate(parts, 0)
+    return Leaf(take_rows(stacker, joined, inverse(order, stacker.size), _fill(described, 0)), True)
+
+
+def _fill(described: Collective, index: int) -> int:
+    """What a process gets everywhere that is in no group."""
+    if described.outsider is None:
+        return 0
+    element = described.op.results[index].tensor.element_type
+    points = getattr(element, "zero_points", (0,))
+    return int(points[0])
+
+
+# --- roots told while running ----------------------------------------------------------------------------------------
+
+
+def _rooted(stacker: Stacker, described: Collective, index: int, roots: Leaf) -> Leaf:
+    op, groups = described.op, described.groups
+    assert groups is not None
+    root = _entry(stacker, roots, index)
+    expect_agreement(stacker, op, root, groups, "root")
+    group, position = np.full(stacker.size, -1, np.int64), np.zeros(stacker.size, np.int64)
+    for number, members in enumerate(groups):
+        group[list(members)], position[list(members)] = number, np.arange(len(members))
+    present, fill = group >= 0, _fill(described, index)
+    given = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
+    wanted = stacker.stack(root)
+    if op.name == "stablehlo.collective_reduce":
+        totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], given, groups)
+        is_root = stacker.compare(stacker.ranks(position), wanted, "EQ")
+        fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
+        result = stacker.chosen(is_root, totals, Leaf(fill_value, True))
+    else:
+        longest = max(map(len, groups))
+        table = np.array([[*members, *[members[0]] * (longest - len(members))] for members in groups], np.int32)
+        place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * longest), wanted)
+        source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
+        rows = gather_rows(stacker, stacker.stack(given), stacker.reshape(source, (stacker.size, 1)))
+        result = Leaf(rows, True)
+    return Leaf(filled(stacker, result.value, present, fill), True)
+
+
+def _reduced(described: Collective) -> Collective:
+    """The all_reduces whose results the roots get."""
+    operations = []
+    for operation in described.operations:
+        assert isinstance(operation, CollectiveReduce)
+        operations.append(AllReduce(operation.shape, operation.dtype, operation.reduction, operation.reproducible))
+    return replace(described, operations=tuple(operations))
+
+
+def _entry(stacker: Stacker, roots: Leaf, index: int) -> Leaf:
+    """Entry `index` of each process's roots."""
+    if not roots.stacked:
+        return Leaf(stacker.reshape(stacker.slice(roots.value, 0, index, index + 1), ()))
+    return Leaf(stacker.reshape(stacker.slice(roots.value, 1, index, index + 1), (stacker.size,)), True)
+
+
+# --- what stands for stacks ------------------------------------------------------------------------------------------
+
+
+class Written(Stacks[Value]):
+    """Stacks as values of the program being written, for the collective `op`."""
+
+    def __init__(self, stacker: Stacker, op: Op) -> None:
+        self._stacker, self._op = stacker, op
+
+    def reshape(self, x: Value, shape: tuple[int, ...]) -> Value:
+        return self._stacker.reshape(x, shape)
+
+    def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        if list(permutation) == sorted(permutation):
+            return x
+        return self._stacker.transpose(x, permutation)
+
+    def take(self, x: Value, sources: Sequence[int | None], fill: int) -> Value:
+        stacker, shape = self._stacker, x.tensor.static_shape
+        order = np.array([-1 if source is None else source for source in sources], np.int64)
+        if shape[0] == 1:
+            made = take_rows(stacker, stacker.reshape(x, shape[1:]), order, fill)
+            return stacker.reshape(made, (1, *made.tensor.static_shape))
+        moved = [1, 0, *range(2, len(shape))]
+        return stacker.transpose(take_rows(stacker, stacker.transpose(x, moved), order, fill), moved)
+
+    def fold(self, x: Value, arithmetic: Arithmetic) -> Value:
+        shape = x.tensor.static_shape
+        if shape[1] == 1:
+            return x
+        element = x.tensor.element_type
+        if arithmetic.reduction.fold is not None or not isinstance(element, ElementType):
+            return self._by_region(x)
+        neutral = identity(arithmetic.reduction.name, element)
+        return self._by_region(x) if neutral is None else self._by_monoid(x, arithmetic.reduction.name, neutral)
+
+    def _by_monoid(self, x: Value, name: str, neutral: NDArray[Any]) -> Value:
+        stacker, shape = self._stacker, x.tensor.static_shape
+        scalar = x.tensor.with_shape(())
+        init = stacker.constant(neutral, scalar)
+        region = make_reducer(f"stablehlo.{name}", scalar, location=stacker.location)
+        kept = x.tensor.with_shape((shape[0], *shape[2:]))
+        made = stacker.op("stablehlo.reduce", [x, init], [kept], {"dimensions": (1,)}, [region])
+        stacker.in_order(made)
+        return stacker.reshape(made.result, (shape[0], 1, *shape[2:]))
+
+    def _by_region(self, x: Value) -> Value:
+        """One process after another, by the region on whole arrays."""
+        stacker, shape = self._stacker, x.tensor.static_shape
+        slab = x.tensor.with_shape((shape[0], 1, *shape[2:]))
+        types = [stacker.index(0).type, slab]
+        first = stacker.slice(x, 1, 0, 1)
+        start, count = stacker.index(1), stacker.index(shape[1])
+        with stacker.block(types) as condition:
+            stacker.finish([stacker.compare(condition.arguments[0], count, "LT")])
+        with stacker.block(types) as body:
+            place, total = body.arguments
+            part = stacker.dynamic_slice(x, 1, place, 1)
+            attributes = {"dimensions": tuple(range(len(shape)))}
+            region = stacker.regions_of(self._op)[0]
+            new = stacker.op("stablehlo.map", [total, part], [slab], attributes, [region]).result
+            stacker.finish([stacker.binary("add", place, stacker.index(1)), new])
+        regions = [Region([condition]), Region([body])]
+        return stacker.op("stablehlo.while", [start, first], types, regions=regions).results[1]

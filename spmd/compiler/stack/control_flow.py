@@ -1,0 +1,232 @@
+"""Branches and loops. Where predicates agree they stay what they are; where they differ, values are selected.
+
+Processes whose predicates differ all go through each branch, and through a loop until the last of them is done:
+what one computes that is not there is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from spmd.compiler.stack.core import Leaf, Stacker, Tree, leaves, rebuilt, refuse, rule
+from spmd.ir import Block, Op, Region, Value
+from spmd.types import I1, I32, TensorType, TokenType, Type
+
+
+@rule("stablehlo.if", always=True)
+def if_(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    predicate = stacker.leaf(op.operands[0])
+    if not predicate.stacked:
+        return _branches(stacker, op, predicate.value)
+    no = stacker.one("not", [predicate.value], predicate.value.type)
+    return _selected(stacker, op, [predicate.value, no])
+
+
+@rule("stablehlo.case", always=True)
+def case(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """An index outside of the branches takes the last one."""
+    index = stacker.leaf(op.operands[0])
+    if not index.stacked:
+        return _branches(stacker, op, index.value)
+    last = len(op.regions) - 1
+    type = index.value.tensor
+    limits = [stacker.index(0), stacker.index(last)]
+    is_inside = stacker.binary(
+        "and",
+        stacker.compare(index.value, stacker.stack(Leaf(limits[0])), "GE"),
+        stacker.compare(index.value, stacker.stack(Leaf(limits[1])), "LE"),
+    )
+    taken = stacker.select(is_inside, index.value, stacker.stack(Leaf(limits[1])))
+    masks = [
+        stacker.compare(taken, stacker.splat(number, TensorType(type.shape, I32)), "EQ") for number in range(last + 1)
+    ]
+    return _selected(stacker, op, masks)
+
+
+def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree]:
+    """All processes take one branch; what differs after one of the branches is stacked after all."""
+    written, trees = [], []
+    for region in op.regions:
+        with stacker.block() as block:
+            sent = {channel: list(queue) for channel, queue in stacker.channels.items()}
+            trees.append(stacker.run(region.block, ()))
+            if sent != {channel: queue for channel, queue in stacker.channels.items() if queue or channel in sent}:
+                raise refuse(op, "a branch sends or receives what the other end does not receive or send there")
+        written.append(block)
+    found = [[leaf for tree in results for leaf in leaves(tree)] for results in trees]
+    stacked = [any(leaf.stacked for leaf in column) for column in zip(*found, strict=True)]
+    for block, results in zip(written, found, strict=True):
+        stacker.location = op.location
+        ops, stacker.ops = stacker.ops, block.ops
+        stacker.finish([stacker.stack(leaf) if up else leaf.value for leaf, up in zip(results, stacked, strict=True)])
+        stacker.ops = ops
+    types = [value.type for value in written[0].terminator.operands]
+    made = stacker.op(op.name, [chosen], types, regions=[Region([block]) for block in written])
+    given = iter([Leaf(value, up) for value, up in zip(made.results, stacked, strict=True)])
+    return [rebuilt(tree, given) for tree in trees[0]]
+
+
+def _selected(stacker: Stacker, op: Op, masks: Sequence[Value]) -> Sequence[Tree]:
+    """Every branch, each for the processes in its mask."""
+    outer = stacker.mask
+    found: list[tuple[Value, list[Tree]]] = []
+    for region, mask in zip(op.regions, masks, strict=True):
+        here = mask if outer is None else stacker.binary("and", mask, outer)
+        with stacker.masked(here):
+            found.append((mask, stacker.run(region.block, ())))
+        stacker.location = op.location
+    merged = found[-1][1]
+    for mask, trees in reversed(found[:-1]):
+        merged = [
+            rebuilt(
+                tree,
+                iter([stacker.chosen(mask, *pair) for pair in zip(leaves(tree), leaves(other), strict=True)]),
+            )
+            for tree, other in zip(trees, merged, strict=True)
+        ]
+    return merged
+
+
+@rule("stablehlo.while", always=True)
+def while_(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """What a loop carries is stacked if it differs at first or after a step; found by trying until it holds."""
+    trees = [stacker.trees[value] for value in op.operands]
+    initial = [leaf for tree in trees for leaf in leaves(tree)]
+    stacked = [leaf.stacked for leaf in initial]
+    fixed = _invariants(op, trees)
+    serial = dict(stacker.serial)
+    for _ in count():
+        stacker.serial = dict(serial)
+        attempt = _Loop(stacker, op, trees, stacked, fixed)
+        needed = attempt.write()
+        if needed == stacked:
+            return attempt.results(initial)
+        stacked = needed
+    raise AssertionError
+
+
+def _invariants(op: Op, trees: Sequence[Tree]) -> list[bool]:
+    """For each leaf that is carried, whether the body hands it on as it is."""
+    body = op.regions[1].block
+    found = []
+    for argument, returned, tree in zip(body.arguments, body.terminator.operands, trees, strict=True):
+        found += [argument is returned] * len(leaves(tree))
+    return found
+
+
+class _Loop:
+    """One attempt at a loop, some of whose carried values are stacked."""
+
+    def __init__(
+        self, stacker: Stacker, op: Op, trees: Sequence[Tree], stacked: Sequence[bool], fixed: Sequence[bool]
+    ) -> None:
+        self.stacker, self.op, self.trees, self.stacked, self.fixed = stacker, op, trees, list(stacked), fixed
+        self.condition, self.body = Block(), Block()
+        self.start: list[Op] = []
+        self.active: Value | None = None
+
+    def write(self) -> list[bool]:
+        """Writes condition and body; which carried values turn out to be stacked."""
+        stacker = self.stacker
+        types = self._types()
+        anyone = None
+        with stacker.block() as before:
+            anyone = stacker.is_anyone(stacker.mask) if stacker.mask is not None else None
+        self.start = before.ops
+        with stacker.block(types) as self.condition:
+            predicate = self._holds(self._carried(self.condition.arguments))
+            if predicate.stacked:
+                return self._write_masked()
+            here = predicate.value if anyone is None else stacker.binary("and", predicate.value, anyone)
+            stacker.finish([here])
+        with stacker.block(types) as self.body:
+            results = self._step(self._carried(self.body.arguments))
+            needed = [up or leaf.stacked for up, leaf in zip(self.stacked, results, strict=True)]
+            stacker.finish([self._as(leaf, up) for leaf, up in zip(results, self.stacked, strict=True)])
+        return needed
+
+    def _write_masked(self) -> list[bool]:
+        """A loop whose predicates differ: it also carries who is still in it."""
+        stacker = self.stacker
+        needed = [up or not self._stays(index) for index, up in enumerate(self.stacked)]
+        if needed != self.stacked:
+            return needed
+        types = [TensorType((stacker.size,), I1), *self._types()]
+        with stacker.block() as before:
+            initial = [leaf for tree in self.trees for leaf in leaves(tree)]
+            given = [Leaf(self._as(leaf, up), up) for leaf, up in zip(initial, self.stacked, strict=True)]
+            self.active = self._active(given, stacker.mask)
+        self.start = before.ops
+        self.given = given
+        with stacker.block(types) as self.condition:
+            stacker.finish([stacker.is_anyone(self.condition.arguments[0])])
+        with stacker.block(types) as self.body:
+            active, *values = self.body.arguments
+            carried = self._carried(values)
+            with stacker.masked(active):
+                results = self._step(carried)
+            needed = [up or leaf.stacked for up, leaf in zip(self.stacked, results, strict=True)]
+            merged = [
+                old if self._stays(index) else stacker.chosen(active, new, old)
+                for index, (new, old) in enumerate(zip(results, carried, strict=True))
+            ]
+            stacker.finish([self._active(merged, active), *(leaf.value for leaf in merged)])
+        return needed
+
+    def _stays(self, index: int) -> bool:
+        """Whether a carried value is the same after every step."""
+        return self.fixed[index] or isinstance(self._leaf_types()[index], TokenType)
+
+    def _leaf_types(self) -> list[Type]:
+        return [leaf.value.type for tree in self.trees for leaf in leaves(tree)]
+
+    def _types(self) -> list[Type]:
+        given = [leaf for tree in self.trees for leaf in leaves(tree)]
+        return [
+            self.stacker.type_of(leaf.value.type) if up and not leaf.stacked else leaf.value.type
+            for leaf, up in zip(given, self.stacked, strict=True)
+        ]
+
+    def _carried(self, values: Sequence[Value]) -> list[Leaf]:
+        return [Leaf(value, up) for value, up in zip(values, self.stacked, strict=True)]
+
+    def _as(self, leaf: Leaf, stacked: bool) -> Value:
+        return self.stacker.stack(leaf) if stacked else leaf.value
+
+    def _as_trees(self, carried: Sequence[Leaf]) -> list[Tree]:
+        given = iter(carried)
+        return [rebuilt(tree, given) for tree in self.trees]
+
+    def _holds(self, carried: Sequence[Leaf]) -> Leaf:
+        (predicate,) = self.stacker.run(self.op.regions[0].block, self._as_trees(carried))
+        self.stacker.location = self.op.location
+        assert isinstance(predicate, Leaf)
+        return predicate
+
+    def _active(self, carried: Sequence[Leaf], mask: Value | None) -> Value:
+        """Of the processes in `mask`, those whose predicate holds."""
+        with self.stacker.masked(mask):
+            holds = self.stacker.stack(self._holds(carried))
+        return holds if mask is None else self.stacker.binary("and", holds, mask)
+
+    def _step(self, carried: Sequence[Leaf]) -> list[Leaf]:
+        sent = {channel: len(queue) for channel, queue in self.stacker.channels.items() if queue}
+        results = self.stacker.run(self.op.regions[1].block, self._as_trees(carried))
+        self.stacker.location = self.op.location
+        if sent != {channel: len(queue) for channel, queue in self.stacker.channels.items() if queue}:
+            raise refuse(self.op, "a step sends or receives what the other end does not receive or send there")
+        return [leaf for tree in results for leaf in leaves(tree)]
+
+    def results(self, initial: Sequence[Leaf]) -> list[Tree]:
+        """Appends the loop; what it gives."""
+        stacker = self.stacker
+        stacker.ops += self.start
+        if self.active is None:
+            given = [self._as(leaf, up) for leaf, up in zip(initial, self.stacked, strict=True)]
+        else:
+            given = [self.active, *(leaf.value for leaf in self.given)]
+        types = [value.type for value in given]
+        made = stacker.op(self.op.name, given, types, regions=[Region([self.condition]), Region([self.body])])
+        values = made.results if self.active is None else made.results[1:]
+        return self._as_trees(self._carried(values))

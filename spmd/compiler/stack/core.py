@@ -1,0 +1,398 @@
+"""What stacking knows of a value, how rules are filed, and the writer of the stacked program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from collectives.grid import ProcessGrid
+from spmd.analysis.order import IN_ORDER
+from spmd.attributes import UNIT
+from spmd.compiler.options import Options
+from spmd.dialects.making import make_op
+from spmd.dialects.writer import Writer
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Module, Op, Region, Value, captured_values, copy_block, copy_op
+from spmd.types import TOKEN, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value of the stacked program, and whether it has the leading axis of all processes."""
+
+    value: Value
+    stacked: bool = False
+
+    @property
+    def rank(self) -> int:
+        """The rank that the value has for one process."""
+        return self.value.tensor.rank - self.stacked
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the value has for one process."""
+        return self.value.tensor.static_shape[self.stacked :]
+
+
+#: What a value of the program is in the stacked one. Tuples and futures are what they hold.
+Tree = Leaf | tuple["Tree", ...]
+
+Rule = Callable[["Stacker", Op], Sequence[Tree]]
+
+_RULES: dict[str, Rule] = {}
+#: Ops whose rules serve where nothing differs, too.
+_ALWAYS: set[str] = set()
+_FAMILIES = (
+    "chlo",
+    "collective",
+    "communication",
+    "contraction",
+    "control_flow",
+    "custom_call",
+    "data_movement",
+    "elementwise",
+    "indexing",
+    "linear_algebra",
+    "random",
+    "reduction",
+)
+
+
+def rule(*names: str, always: bool = False) -> Callable[[Rule], Rule]:
+    """Decorator: files a rule under the names of the ops it serves.
+
+    A rule is asked where an operand, or what a region captures, differs between processes; with `always` in any case.
+    It writes ops and returns what each result has become.
+    """
+
+    def add(made: Rule) -> Rule:
+        for name in names:
+            if name in _RULES:
+                raise ValueError(f"{name} has two stacking rules")
+            _RULES[name] = made
+        if always:
+            _ALWAYS.update(names)
+        return made
+
+    return add
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """All rules by op name."""
+    for family in _FAMILIES:
+        import_module(f"spmd.compiler.stack.{family}")
+    return _RULES
+
+
+def leaves(tree: Tree) -> list[Leaf]:
+    """The leaves of a tree from left to right."""
+    return [tree] if isinstance(tree, Leaf) else [leaf for part in tree for leaf in leaves(part)]
+
+
+def rebuilt(tree: Tree, given: Iterator[Leaf]) -> Tree:
+    """A tree of the form of `tree`, with the leaves that `given` has next."""
+    return next(given) if isinstance(tree, Leaf) else tuple([rebuilt(part, given) for part in tree])
+
+
+def refuse(op: Op, why: str) -> CompileError:
+    """The error of an op that cannot be stacked."""
+    return CompileError(Diagnostic(op.location, f"cannot be stacked: {why}", op.name))
+
+
+class Stacker(Writer):
+    """Writes the stacked program: `trees` holds what each value of the program has become.
+
+    `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
+    differ go through both branches of an `if`, and what a process computes that is not here is not looked at.
+    """
+
+    def __init__(self, module: Module, options: Options) -> None:
+        super().__init__()
+        self.module = module
+        self.options = options
+        self.grid: ProcessGrid = options.grid
+        self.size = options.grid.size
+        self.trees: dict[Value, Tree] = {}
+        self.mask: Value | None = None
+        #: Values on their way from a send to its receive, by channel.
+        self.channels: dict[int, list[tuple[Op, list[Leaf]]]] = {}
+        #: Ops that are run process by process, each once.
+        self.serial: dict[Op, None] = {}
+        self._rules = rules()
+
+    # --- what has become of values
+
+    def leaf(self, value: Value) -> Leaf:
+        """What has become of a value that is no tuple and no future."""
+        tree = self.trees[value]
+        assert isinstance(tree, Leaf)
+        return tree
+
+    def all_leaves(self, values: Sequence[Value]) -> list[Leaf]:
+        return [leaf for value in values for leaf in leaves(self.trees[value])]
+
+    def differs(self, op: Op) -> bool:
+        """Whether an operand, or what a region captures, is not the same for all processes."""
+        return any(leaf.stacked for leaf in self.all_leaves(_read(op)))
+
+    def captures_differ(self, op: Op) -> bool:
+        return any(leaf.stacked for leaf in self.all_leaves(captured_values(op)))
+
+    def type_of(self, type: Type, *, stacked: bool = True) -> Type:
+        """The type of a value that differs between processes: with the leading axis."""
+        if not stacked or isinstance(type, TokenType):
+            return type
+        if isinstance(type, TupleType):
+            return TupleType(tuple(map(self.type_of, type.types)))
+        if not isinstance(type, TensorType):
+            raise CompileError(Diagnostic(self.location, f"cannot be stacked: a value of type {type}"))
+        if not type.is_static:
+            raise CompileError(Diagnostic(self.location, f"cannot be stacked: the shape of {type} is dynamic"))
+        return TensorType((self.size, *type.static_shape), _moved(type.element_type))
+
+    def tensor_of(self, type: Type) -> TensorType:
+        found = self.type_of(type)
+        assert isinstance(found, TensorType)
+        return found
+
+    def stack(self, leaf: Leaf) -> Value:
+        """The value with the leading axis, repeated where it is the same for all processes."""
+        if leaf.stacked or isinstance(leaf.value.type, TokenType):
+            return leaf.value
+        made = self.tensor_of(leaf.value.type)
+        return self.one("broadcast_in_dim", [leaf.value], made, broadcast_dimensions=tuple(range(1, made.rank)))
+
+    def reshape(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements in another shape; what was only reshaped is read where it comes from."""
+        op = value.defining_op
+        while op is not None and op.name == "stablehlo.reshape":
+            value = op.operands[0]
+            op = value.defining_op
+        return super().reshape(value, shape)
+
+    def along(self, leaf: Leaf, shape: Sequence[int]) -> Value:
+        """A scalar of each process everywhere in a tensor of `shape`; of all processes where it differs."""
+        if not shape:
+            return leaf.value
+        if not leaf.stacked:
+            return self.broadcast(leaf.value, shape)
+        type = leaf.value.tensor.with_shape((self.size, *shape))
+        return self.one("broadcast_in_dim", [leaf.value], type, broadcast_dimensions=(0,))
+
+    # --- walking through the program
+
+    def run(self, block: Block, arguments: Sequence[Tree]) -> list[Tree]:
+        """Writes `block`, whose arguments are `arguments`; what it returns."""
+        self.trees.update(zip(block.arguments, arguments, strict=True))
+        for op in block.ops[:-1]:
+            self.apply(op)
+        return [self.trees[value] for value in block.terminator.operands]
+
+    def apply(self, op: Op) -> None:
+        self.location = op.location
+        self.trees.update(zip(op.results, self._results(op), strict=True))
+
+    def _results(self, op: Op) -> Sequence[Tree]:
+        differs = op.name in _ALWAYS or self.differs(op)
+        if not differs:
+            return self.copied(op)
+        made = self._rules.get(op.name)
+        if made is None and op.definition is not None and "elementwise" in op.definition.traits:
+            made = self._rules["elementwise"]
+        return self.one_by_one(op) if made is None else made(self, op)
+
+    def copied(self, op: Op) -> list[Tree]:
+        """The op as it is: what it gives is the same for all processes."""
+        made = copy_op(op, {value: self.packed(self.trees[value]) for value in _read(op)})
+        self.ops.append(made)
+        return [self.unpacked(value) for value in made.results]
+
+    def lifted(self, op: Op, operands: Sequence[Value], attributes: Mapping[str, Any] | None = None) -> list[Tree]:
+        """The op with the leading axis in all its results; its regions must capture nothing that differs."""
+        types = [self.type_of(type) for type in op.result_types]
+        given = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}
+        made = op.clone(operands, types, self.regions_of(op), given)
+        self.ops.append(made)
+        return [Leaf(value, True) for value in made.results]
+
+    def regions_of(self, op: Op) -> list[Region]:
+        """Copies of the op's regions, in which what they capture is what has become of it."""
+        values = {value: self.packed(self.trees[value]) for value in captured_values(op)}
+        return [Region(copy_block(block, dict(values)) for block in region.blocks) for region in op.regions]
+
+    def packed(self, tree: Tree) -> Value:
+        """A tree as one value."""
+        if isinstance(tree, Leaf):
+            return tree.value
+        parts = [self.packed(part) for part in tree]
+        return self.op("stablehlo.tuple", parts, [TupleType(tuple([part.type for part in parts]))]).results[0]
+
+    def unpacked(self, value: Value, *, stacked: bool = False) -> Tree:
+        """A value as a tree."""
+        if isinstance(value.type, FutureType):
+            raise CompileError(Diagnostic(self.location, "cannot be stacked: a future that nobody started"))
+        if not isinstance(value.type, TupleType):
+            return Leaf(value, stacked and isinstance(value.type, TensorType))
+        parts = [self.one("get_tuple_element", [value], type, index=i) for i, type in enumerate(value.type.types)]
+        return tuple([self.unpacked(part, stacked=stacked) for part in parts])
+
+    # --- regions of the stacked program
+
+    @contextmanager
+    def block(self, types: Sequence[Type] = ()) -> Iterator[Block]:
+        """A block being written: ops go into it."""
+        made = Block(types)
+        ops, self.ops = self.ops, made.ops
+        try:
+            yield made
+        finally:
+            self.ops = ops
+
+    def finish(self, values: Sequence[Value]) -> None:
+        """Ends the block being written."""
+        self.ops.append(make_op("stablehlo.return", values, location=self.location))
+
+    @contextmanager
+    def masked(self, mask: Value | None) -> Iterator[None]:
+        """While only the processes in `mask` are here."""
+        before, self.mask = self.mask, mask
+        try:
+            yield
+        finally:
+            self.mask = before
+
+    def is_anyone(self, mask: Value) -> Value:
+        """Whether a process is in `mask`: a scalar of type i1."""
+        return self.reduce("stablehlo.or", mask, self.splat(False, mask.tensor.with_shape(())), (0,))
+
+    def chosen(self, mask: Value, on_true: Leaf, on_false: Leaf) -> Leaf:
+        """For each process, one of two values."""
+        if on_true == on_false or isinstance(on_true.value.type, TokenType):
+            return on_true
+        on = [self.stack(on_true), self.stack(on_false)]
+        predicate = self.along(Leaf(mask, True), on[0].tensor.static_shape[1:])
+        return Leaf(self.select(predicate, on[0], on[1]), True)
+
+    # --- process by process
+
+    def one_by_one(self, op: Op) -> list[Tree]:
+        """The op in a loop over the processes: each on its own part of what differs."""
+        if any(isinstance(type, FutureType) for type in (*op.operand_types, *op.result_types)):
+            raise refuse(op, "it takes or gives a future")
+        self.serial[op] = None
+        read = _read(op)
+        types = [type for result in op.result_types for type in _tensors(result)]
+        count = self.index(self.size)
+        init = [self.index(0), *(self.splat(0, self.tensor_of(type)) for type in types)]
+        carried = [value.type for value in init]
+        with self.block(carried) as condition:
+            self.finish([self.compare(condition.arguments[0], count, "LT")])
+        with self.block(carried) as body:
+            rank, *sums = body.arguments
+            made = self._of_process(op, read, rank)
+            parts = [leaf.value for value in made.results for leaf in leaves(self.unpacked(value)) if _is_tensor(leaf)]
+            if self.mask is not None and not _is_pure(op):
+                parts = self._guarded(made, parts, rank)
+            new = [self._put(total, part, rank) for total, part in zip(sums, parts, strict=True)]
+            self.finish([self.binary("add", rank, self.index(1)), *new])
+        loop = self.op("stablehlo.while", init, carried, regions=[Region([condition]), Region([body])])
+        found = iter(loop.results[1:])
+        return [self._gathered(type, found) for type in op.result_types]
+
+    def _of_process(self, op: Op, read: Sequence[Value], rank: Value) -> Op:
+        """The op as process `rank` runs it."""
+        values = {}
+        for value in read:
+            tree = self.trees[value]
+            parts = iter([self.part(leaf, rank) for leaf in leaves(tree)])
+            values[value] = self.packed(rebuilt(tree, parts))
+        made = copy_op(op, values)
+        self.ops.append(made)
+        return made
+
+    def part(self, leaf: Leaf, rank: Value) -> Leaf:
+        """The part of process `rank`, a scalar of type i32."""
+        if not leaf.stacked:
+            return leaf
+        one = self.dynamic_slice(leaf.value, 0, rank, 1)
+        return Leaf(self.one("reshape", [one], self._unstacked(leaf.value.tensor)))
+
+    def _unstacked(self, type: TensorType) -> TensorType:
+        return TensorType(type.shape[1:], _moved(type.element_type, -1))
+
+    def _put(self, total: Value, part: Value, rank: Value) -> Value:
+        row = TensorType((1, *part.tensor.shape), total.tensor.element_type)
+        return self.dynamic_update(total, self.one("reshape", [part], row), 0, rank)
+
+    def _guarded(self, made: Op, parts: Sequence[Value], rank: Value) -> list[Value]:
+        """What `made`, the last op that was written, gives, run by the processes that are here alone."""
+        assert self.mask is not None
+        start = self.ops.index(made)
+        written, self.ops[start:] = self.ops[start:], []
+        one = self.dynamic_slice(self.mask, 0, rank, 1)
+        here = self.reshape(one, ())
+        with self.block() as present:
+            self.ops += written
+            self.finish(parts)
+        with self.block() as absent:
+            self.finish([self.splat(0, part.tensor) for part in parts])
+        types = [part.type for part in parts]
+        return list(self.op("stablehlo.if", [here], types, regions=[Region([present]), Region([absent])]).results)
+
+    def _gathered(self, type: Type, found: Iterator[Value]) -> Tree:
+        if isinstance(type, TupleType):
+            return tuple([self._gathered(part, found) for part in type.types])
+        if isinstance(type, TokenType):
+            return Leaf(self.one("create_token", (), TOKEN))
+        return Leaf(next(found), True)
+
+    def in_order(self, op: Op) -> None:
+        """Says of a reduction that it keeps the order of the elements."""
+        op.discardable = {**op.discardable, IN_ORDER: UNIT}
+
+    def ranks(self, values: Any, dtype: Any = np.int32) -> Value:
+        """A constant with one entry a process."""
+        return self.constant(np.asarray(values, dtype))
+
+
+def _read(op: Op) -> list[Value]:
+    """Operands and what regions capture."""
+    return [*dict.fromkeys((*op.operands, *(captured_values(op) if op.regions else ())))]
+
+
+def _is_tensor(leaf: Leaf) -> bool:
+    return isinstance(leaf.value.type, TensorType)
+
+
+def _is_pure(op: Op) -> bool:
+    from spmd.dialects.core import is_pure
+
+    return is_pure(op) or (op.name == "stablehlo.custom_call" and not op["has_side_effect"])
+
+
+def _tensors(type: Type) -> list[TensorType]:
+    """The tensor types inside a type."""
+    if isinstance(type, TupleType):
+        return [found for part in type.types for found in _tensors(part)]
+    return [type] if isinstance(type, TensorType) else []
+
+
+def _moved(element: Type, by: int = 1) -> Any:
+    """A quantized element type whose dimensions have moved."""
+    if not isinstance(element, QuantizedType):
+        return element
+    axis, blocks = element.quantization_dimension, element.block_sizes
+    if axis is None and not blocks:
+        return element
+    if blocks:
+        shape = (1, *element.block_shape) if by > 0 else element.block_shape[1:]
+        return replace(element, block_sizes=tuple((d + by, size) for d, size in blocks), block_shape=shape)
+    assert axis is not None
+    return replace(element, quantization_dimension=axis + by)

@@ -1,0 +1,118 @@
+"""Ops that make, place and rearrange elements: dimensions are counted from one further."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.dialects.making import make_op
+from spmd.ir import Op
+from spmd.types import I1
+
+
+def after(dimensions: Sequence[int]) -> tuple[int, ...]:
+    """The same dimensions behind the leading axis."""
+    return tuple([dimension + 1 for dimension in dimensions])
+
+
+@rule("stablehlo.reshape")
+def reshape(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value])
+
+
+@rule("stablehlo.broadcast_in_dim")
+def broadcast_in_dim(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    dimensions = (0, *after(op["broadcast_dimensions"]))
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {"broadcast_dimensions": dimensions})
+
+
+@rule("stablehlo.broadcast")
+def broadcast(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """New dimensions stand between the leading axis and the others."""
+    value, new = stacker.leaf(op.operands[0]).value, len(op["broadcast_sizes"])
+    dimensions = (0, *range(new + 1, new + value.tensor.rank))
+    type = stacker.tensor_of(op.result.type)
+    return [Leaf(stacker.one("broadcast_in_dim", [value], type, broadcast_dimensions=dimensions), True)]
+
+
+@rule("stablehlo.transpose")
+def transpose(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    permutation = (0, *after(op["permutation"]))
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {"permutation": permutation})
+
+
+@rule("stablehlo.reverse")
+def reverse(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {"dimensions": after(op["dimensions"])})
+
+
+@rule("stablehlo.slice")
+def slice_(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    attributes = {
+        "start_indices": (0, *op["start_indices"]),
+        "limit_indices": (stacker.size, *op["limit_indices"]),
+        "strides": (1, *op["strides"]),
+    }
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], attributes)
+
+
+@rule("stablehlo.concatenate")
+def concatenate(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    operands = [stacker.stack(stacker.leaf(value)) for value in op.operands]
+    return stacker.lifted(op, operands, {"dimension": op["dimension"] + 1})
+
+
+@rule("stablehlo.pad")
+def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """Where what is padded with differs, it is put in afterwards, where nothing else is."""
+    operand, fill = (stacker.leaf(value) for value in op.operands)
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    if not fill.stacked:
+        return stacker.lifted(op, [operand.value, fill.value], {name: (0, *op[name]) for name in names})
+    shape = op.result.tensor.static_shape
+    filled = Leaf(stacker.along(fill, shape), True)
+    type = op.operands[0].tensor
+    present = stacker.constant(np.broadcast_to(np.True_, type.static_shape))
+    flag = type.with_shape(()).with_element_type(I1)
+    attributes = {name: op[name] for name in names}
+    mask = make_op(op.name, [present, stacker.splat(False, flag)], [flag.with_shape(shape)], attributes)
+    stacker.ops.append(mask)
+    zero = stacker.splat(0, fill.value.tensor.with_shape(()))
+    if operand.stacked:
+        padded = stacker.lifted(op, [operand.value, zero], {name: (0, *op[name]) for name in names})[0]
+    else:
+        made = op.clone([operand.value, zero])
+        stacker.ops.append(made)
+        padded = Leaf(made.result)
+    assert isinstance(padded, Leaf)
+    where = stacker.stack(Leaf(mask.result))
+    return [Leaf(stacker.select(where, stacker.stack(padded), filled.value), True)]
+
+
+@rule("stablehlo.get_dimension_size")
+def get_dimension_size(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """The same everywhere: shapes do not differ."""
+    return [Leaf(stacker.constant(np.array(op.operands[0].tensor.static_shape[op["dimension"]], np.int32)))]
+
+
+@rule("stablehlo.tuple", always=True)
+def tuple_(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    return [tuple([stacker.trees[value] for value in op.operands])]
+
+
+@rule("stablehlo.get_tuple_element", always=True)
+def get_tuple_element(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    tree = stacker.trees[op.operands[0]]
+    assert isinstance(tree, tuple)
+    return [tree[op["index"]]]
+
+
+@rule("stablehlo.optimization_barrier", always=True)
+def optimization_barrier(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """Every value goes through as it is."""
+    given = stacker.all_leaves(op.operands)
+    values = [leaf.value for leaf in given]
+    made = stacker.op(op.name, values, [value.type for value in values])
+    return [Leaf(value, leaf.stacked) for value, leaf in zip(made.results, given, strict=True)]

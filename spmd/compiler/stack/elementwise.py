@@ -1,0 +1,35 @@
+"""Ops that act element by element: the same ops on one more dimension. So are regions of scalars on whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.ir import Op, Value
+
+
+@rule("elementwise", "stablehlo.bitcast_convert")
+def elementwise(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """A scalar that stands for all elements stays one where it is the same everywhere."""
+    return stacker.lifted(op, aligned(stacker, op))
+
+
+def aligned(stacker: Stacker, op: Op) -> list[Value]:
+    """The operands with the leading axis."""
+    operands = [stacker.leaf(value) for value in op.operands]
+    shape = max((leaf.shape for leaf in operands), key=len)
+    return [_operand(stacker, leaf, shape) for leaf in operands]
+
+
+def _operand(stacker: Stacker, leaf: Leaf, shape: tuple[int, ...]) -> Value:
+    if leaf.rank == len(shape):
+        return stacker.stack(leaf)
+    return stacker.along(leaf, shape) if leaf.stacked else leaf.value
+
+
+@rule("stablehlo.map")
+def map_(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    if stacker.captures_differ(op):
+        return stacker.one_by_one(op)
+    operands = aligned(stacker, op)
+    return stacker.lifted(op, operands, {"dimensions": tuple(range(operands[0].tensor.rank))})

@@ -1,0 +1,51 @@
+"""Sums over all processes of products of what differs: one product that sums over the processes as well.
+
+A data-parallel step sums the gradients of all processes, each the product of the process's own arrays. Stacked, that
+is a batch of products that are then added up; as one product whose processes are one more contracted dimension the
+batch is never stored. Like any product it has an order of its own: `reproducible` compilations leave it out.
+"""
+
+from __future__ import annotations
+
+from collectives.operations import AllReduce, Operation
+from spmd.compiler.stack.core import Stacker
+from spmd.dialects.structs import DotDimensionNumbers
+from spmd.ir import Op, Value
+from spmd.types import TensorType
+
+
+def summed_product(stacker: Stacker, operation: Operation, value: Value) -> Value | None:
+    """The sum of a stacked value over all processes, where it is a product of stacked values; else None."""
+    if not isinstance(operation, AllReduce) or operation.reduction.name != "add" or operation.dtype.kind != "f":
+        return None
+    return _summed(stacker, value)
+
+
+def _summed(stacker: Stacker, value: Value) -> Value | None:
+    op = value.defining_op
+    if op is None or value.tensor.is_quantized:
+        return None
+    if op.name == "stablehlo.transpose" and op["permutation"][0] == 0:
+        inner = _summed(stacker, op.operands[0])
+        return None if inner is None else stacker.transpose(inner, [d - 1 for d in op["permutation"][1:]])
+    if op.name == "stablehlo.dot_general":
+        return _contracted(stacker, op)
+    return None
+
+
+def _contracted(stacker: Stacker, op: Op) -> Value | None:
+    numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
+    if numbers.lhs_batching_dimensions[:1] != (0,) or numbers.rhs_batching_dimensions[:1] != (0,):
+        return None
+    if op.operands[0].tensor.element_type is not op.result.tensor.element_type:
+        return None
+    moved = DotDimensionNumbers(
+        numbers.lhs_batching_dimensions[1:],
+        numbers.rhs_batching_dimensions[1:],
+        (0, *numbers.lhs_contracting_dimensions),
+        (0, *numbers.rhs_contracting_dimensions),
+    )
+    type = TensorType(op.result.tensor.shape[1:], op.result.tensor.element_type)
+    made = op.clone(op.operands, [type], attributes={**op.attributes, "dot_dimension_numbers": moved})
+    stacker.ops.append(made)
+    return made.result

@@ -1,0 +1,108 @@
+"""The pass: a program of one process and a grid -> the program of all its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spmd.compiler.inline import inline
+from spmd.compiler.options import Options
+from spmd.compiler.simplify import remove_dead
+from spmd.compiler.stack.core import Leaf, Stacker, leaves, rebuilt
+from spmd.dialects.making import make_op
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.types import FunctionType
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """The program of all processes. `results`: which results have the leading axis; the others stand once.
+
+    `serial`: the ops that it runs process by process.
+    """
+
+    module: Module
+    function: Function
+    results: tuple[bool, ...]
+    serial: tuple[Op, ...]
+
+
+def stack(module: Module, options: Options, function: str = "main", stacked: Sequence[bool] | None = None) -> Stacked:
+    """The program of all processes of the grid of `options`, from `function` of `module`, the program of one.
+
+    `stacked` tells for each argument whether it has the leading axis (all, unless given). Raises CompileError for what
+    cannot be stacked, CollectiveError for processes that would not meet.
+    """
+    entry = module.function(function)
+    flat = inline(module, entry)
+    stacker = Stacker(module, options)
+    flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
+    types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
+    with stacker.block(types) as body:
+        stacker.location = flat.location
+        given = [stacker.unpacked(value, stacked=up) for value, up in zip(body.arguments, flags, strict=True)]
+        trees = stacker.run(flat.body, given)
+        ups = [any(leaf.stacked for leaf in leaves(tree)) for tree in trees]
+        results: list[Value] = []
+        for tree, up in zip(trees, ups, strict=True):
+            parts = iter([Leaf(stacker.stack(leaf), True) if up else leaf for leaf in leaves(tree)])
+            results.append(stacker.packed(rebuilt(tree, parts)))
+        body.ops.append(make_op("func.return", results, location=flat.location))
+    for channel, queue in stacker.channels.items():
+        for op, _ in queue:
+            raise CompileError(Diagnostic(op.location, f"nobody receives what is sent on channel {channel}", op.name))
+    remove_dead(body)
+    made = _function(flat, body)
+    return Stacked(_module(module, made), made, tuple(ups), tuple(stacker.serial))
+
+
+def _function(flat: Function, body: Block) -> Function:
+    inputs = tuple(value.type for value in body.arguments)
+    results = tuple(value.type for value in body.terminator.operands)
+    attributes = {name: value for name, value in flat.attributes.items() if name not in ("arg_attrs", "res_attrs")} | {
+        "function_type": FunctionType(inputs, results)
+    }
+    for old, new in zip(flat.arguments, body.arguments, strict=True):
+        new.name_hint = old.name_hint
+    made = new_op(flat.name, (), (), attributes, [Region([body])], definition=flat.definition, location=flat.location)
+    assert isinstance(made, Function)
+    return made
+
+
+def _module(module: Module, function: Function) -> Module:
+    """The stacked function, and what it still names: functions that custom calls are given."""
+    named = _named(module, function)
+    block = Block()
+    block.ops += [function, *named]
+    attributes = dict(module.attributes)
+    kept = {
+        name: value
+        for name, value in module.discardable.items()
+        if name not in ("mhlo.num_replicas", "mhlo.num_partitions")
+    }
+    made = new_op(
+        module.name, (), (), attributes, [Region([block])], definition=module.definition, discardable=kept,
+        location=module.location,
+    )  # fmt: skip
+    assert isinstance(made, Module)
+    return made
+
+
+def _named(module: Module, function: Function) -> list[Op]:
+    symbols = module.symbols
+    found: dict[str, Op] = {}
+    pending: list[Op] = [function]
+    while pending:
+        for op in pending.pop().walk():
+            for name in _symbols(op):
+                if name in symbols and name not in found and name != function.symbol:
+                    found[name] = symbols[name]
+                    pending.append(symbols[name])
+    return list(found.values())
+
+
+def _symbols(op: Op) -> list[str]:
+    if op.name == "stablehlo.custom_call":
+        return [str(getattr(symbol, "root", symbol)) for symbol in op["called_computations"] or ()]
+    return [str(op[name]) for name in ("callee", "decomposition") if name in op.attributes]

@@ -1,0 +1,23 @@
+"""Random numbers. A generator's state that differs is advanced process by process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.ir import Op
+
+
+@rule("stablehlo.rng", always=True)
+def rng(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """Every process draws for itself."""
+    limits = [stacker.leaf(value) for value in op.operands[:2]]
+    if any(limit.stacked for limit in limits):
+        return stacker.one_by_one(op)
+    type = stacker.tensor_of(op.result.type)
+    shape = stacker.constant(np.array(type.static_shape, np.int64))
+    made = op.clone([*(limit.value for limit in limits), shape], [type])
+    stacker.ops.append(made)
+    return [Leaf(made.result, True)]

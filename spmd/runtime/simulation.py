@@ -1,0 +1,206 @@
+"""A grid of processes as one program: thousands of them on one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.grid import ProcessGrid
+from collectives.threads import solitary
+from spmd.errors import ExecutionError
+from spmd.ir import Module
+from spmd.runtime.executable import Executable
+from spmd.runtime.process import Infeed, Outfeed, Process
+from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
+from spmd.types import TensorType, Type
+
+Array = npt.NDArray[Any]
+
+
+class Simulation:
+    """One function of a module, compiled once for all processes of a grid as one stacked program.
+
+    Call it with arrays that have a leading axis of all processes in rank order, or of size 1 there: the same on every
+    process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process.
+    """
+
+    def __init__(self, module: Module, grid: ProcessGrid | None, function: str, options: dict[str, Any]) -> None:
+        from spmd.compiler.compile import prepare
+
+        self._prepared = prepare(module, grid, function, **options)
+        self._options = options
+        self.grid: ProcessGrid = self._prepared.options.grid
+        self.function = function
+        self.in_types: tuple[Type, ...] = self._prepared.function.type.inputs
+        self.out_types: tuple[Type, ...] = self._prepared.function.type.results
+        self._made: dict[tuple[bool, ...], _Compiled] = {}
+        self._compiled((True,) * len(self.in_types))
+
+    @property
+    def module(self) -> Module:
+        """The stacked program, all of whose arguments are stacked."""
+        return self._compiled((True,) * len(self.in_types)).executable.module
+
+    @property
+    def serial(self) -> tuple[str, ...]:
+        """The ops that are run process by process, each with its place in the source."""
+        return self._compiled((True,) * len(self.in_types)).serial
+
+    def __call__(
+        self,
+        *arrays: Any,
+        collapse: bool = False,
+        infeed: Sequence[InfeedSource | None] | None = None,
+        outfeed: Sequence[OutfeedTarget | None] | None = None,
+    ) -> tuple[Any, ...]:
+        """Runs all processes.
+
+        `arrays` are one an argument, of the argument's dtype and its shape behind the leading axis. A result that is
+        known to be equal everywhere is stored once: it comes as a view that repeats it, or, with `collapse`, with a
+        leading axis of size 1. `infeed` and `outfeed` have an entry a process (see spmd.runtime.streams).
+        ExecutionError names the argument, or the op and its source line, that something is wrong with.
+        """
+        if len(arrays) != len(self.in_types):
+            raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
+        pairs = enumerate(zip(arrays, self.in_types, strict=True))
+        given = [_argument(array, type, self.grid, index) for index, (array, type) in pairs]
+        flags = tuple([stacked for _, stacked in given])
+        compiled = self._compiled(flags)
+        targets = _entries("outfeed", outfeed, self.grid)
+        outfeeds = [outfeed_to(target) for target in targets]
+        process = Process(
+            ProcessGrid(1, 1),
+            solitary(),
+            infeed=self._infeed(_entries("infeed", infeed, self.grid)) if infeed else None,
+            outfeed=_outfeed(outfeeds) if outfeed else None,
+        )
+        try:
+            results = compiled.executable.run(process, [value for value, _ in given])
+        finally:
+            for stream in outfeeds:
+                if isinstance(stream, OutfeedFile):
+                    stream.close()
+        return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
+
+    def shard(self, *arrays: Any) -> tuple[Any, ...]:
+        """The parts of global arguments that the processes hold, stacked, by the program's shardings.
+
+        An argument may be a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
+        program without shardings are the same on every process.
+        """
+        if len(arrays) != len(self.in_types):
+            raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
+        if self._prepared.in_shardings is None:
+            return tuple([np.asarray(array)[None] for array in arrays])
+        from partitioner import shard_stacked
+
+        pairs = zip(arrays, self._prepared.in_shardings, strict=True)
+        return tuple([shard_stacked(array, sharding, self.grid.size) for array, sharding in pairs])
+
+    def unshard(self, *results: Any) -> tuple[Any, ...]:
+        """The global results, whole, from stacked ones; without shardings, those of the first process."""
+        if self._prepared.out_shardings is None:
+            return tuple([np.asarray(result)[0] for result in results])
+        from partitioner import unshard_stacked
+
+        return tuple(map(unshard_stacked, results, self._prepared.out_shardings))
+
+    def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
+        """The program for arguments that differ between processes (True) or not."""
+        made = self._made.get(flags)
+        if made is None:
+            made = self._made[flags] = _compile(self._prepared, flags, self._options)
+        return made
+
+    def _infeed(self, sources: Sequence[InfeedSource | None]) -> Infeed:
+        streams = [infeed_from(source) for source in sources]
+        return lambda: _next_entries(streams)
+
+    def _result(self, value: Any, stacked: bool, collapse: bool) -> Any:
+        if isinstance(value, tuple):
+            return tuple([self._result(part, stacked, collapse) for part in value])
+        if stacked or value is None:
+            return value
+        return value[None] if collapse else np.broadcast_to(value, (self.grid.size, *value.shape))
+
+    def __repr__(self) -> str:
+        return f"<simulation of @{self.function} on a {self.grid} grid>"
+
+
+class _Compiled:
+    """The program for one choice of stacked arguments."""
+
+    def __init__(self, executable: Executable, stacked: tuple[bool, ...], serial: tuple[str, ...]) -> None:
+        self.executable, self.stacked, self.serial = executable, stacked, serial
+
+
+def simulate(module: Module, grid: ProcessGrid | None = None, function: str = "main", **options: Any) -> Simulation:
+    """Compiles `function` of `module` for all processes of `grid` at once.
+
+    `grid` defaults to the module's own. A program with shardings is partitioned first. `options` are those of
+    spmd.compile. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
+    """
+    return Simulation(module, grid, function, options)
+
+
+def _compile(prepared: Any, flags: tuple[bool, ...], options: dict[str, Any]) -> _Compiled:
+    from spmd.compiler.compile import compile
+    from spmd.compiler.stack import stack
+
+    symbol = prepared.function.symbol
+    made = stack(prepared.module, prepared.options, symbol, flags)
+    alone = {name: value for name, value in options.items() if name != "partition"}
+    executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **alone)
+    return _Compiled(executable, made.results, tuple([f"{op.location}: {op.name}" for op in made.serial]))
+
+
+def _entries(name: str, entries: Sequence[Any] | None, grid: ProcessGrid) -> Sequence[Any]:
+    if entries is None:
+        return ()
+    if len(entries) != grid.size:
+        raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
+    return entries
+
+
+def _argument(value: Any, type: Type, grid: ProcessGrid, index: int) -> tuple[Any, bool]:
+    """An argument as the program takes it, and whether it differs between processes."""
+    if not isinstance(type, TensorType):
+        return value, True
+    array = np.asarray(value)
+    if array.dtype != type.dtype or array.ndim != type.rank + 1 or array.shape[0] not in (1, grid.size):
+        text = f"argument {index}: {type} behind a leading axis of {grid.size} processes (or 1) is needed"
+        raise ExecutionError(f"{text}, got {array.dtype} of shape {array.shape}")
+    stacked = array.shape[0] == grid.size
+    return (array, True) if stacked else (array[0, ...], False)
+
+
+def _next_entries(streams: Sequence[Infeed | None]) -> tuple[Array, ...]:
+    """The next entry of every process, stacked. ExecutionError names a process that has none."""
+    entries: list[Sequence[Array]] = []
+    for rank, stream in enumerate(streams):
+        if stream is None:
+            raise ExecutionError(f"process {rank} has no infeed")
+        try:
+            entry = stream()
+        except StopIteration:
+            raise ExecutionError(f"the infeed of process {rank} is at its end") from None
+        arrays = [np.asarray(array) for array in (entry if isinstance(entry, tuple | list) else (entry,))]
+        forms = [(array.shape, array.dtype) for array in arrays]
+        if entries and forms != [(array.shape, array.dtype) for array in entries[0]]:
+            raise ExecutionError(f"the infeed of process {rank} gives {forms}, unlike that of process 0")
+        entries.append(arrays)
+    return tuple([np.stack(column) for column in zip(*entries, strict=True)])
+
+
+def _outfeed(streams: Sequence[Outfeed | None]) -> Outfeed:
+    """Deals stacked arrays out to the processes' streams."""
+
+    def write(arrays: tuple[Any, ...]) -> None:
+        for rank, stream in enumerate(streams):
+            if stream is not None:
+                stream(tuple([np.array(array[rank]) for array in arrays]))
+
+    return write

@@ -1,0 +1,54 @@
+"""A simulation gives what processes that are threads give, bit for bit but for products."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import spmd
+from tests.backends.collective_programs import PROGRAMS
+from tests.jax_programs import NAMES, Exported, close, export
+
+Array = np.ndarray[Any, Any]
+
+
+def same_bits(left: Array, right: Array) -> bool:
+    """Equal bits, or both NaN."""
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    nan = (left != left) & (right != right)
+    raw = np.dtype(f"V{left.dtype.itemsize}")
+    bits = np.ascontiguousarray(left).view(raw) == np.ascontiguousarray(right).view(raw)
+    return bool((bits | nan).all())
+
+
+def stacked_inputs(inputs: list[tuple[Array, ...]]) -> list[Array]:
+    return [np.stack(column) for column in zip(*inputs, strict=True)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_of_collectives_give_what_the_specification_says(name: str) -> None:
+    program = PROGRAMS[name]
+    simulation = spmd.simulate(spmd.parse(program.text), program.grid)
+    results = simulation(*stacked_inputs([program.inputs(rank) for rank in range(program.grid.size)]))
+    spmd.verify(simulation.module)
+    for rank in range(program.grid.size):
+        for have, want in zip(results, program.expected(rank), strict=True):
+            assert same_bits(np.asarray(have[rank]), np.asarray(want)), rank
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
+    pytest.importorskip("jax")
+    return export(8, tmp_path_factory.mktemp("jax"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_jax_programs_give_what_jax_gives(exported: dict[str, Exported], name: str) -> None:
+    program = exported[name]
+    simulation = spmd.simulate(spmd.parse(program.text, name=name))
+    spmd.verify(simulation.module)
+    assert spmd.parse(str(simulation.module)) is not None
+    results = simulation.unshard(*simulation(*simulation.shard(*program.arguments)))
+    for have, want in zip(results, program.results, strict=True):
+        assert close(have, want)
