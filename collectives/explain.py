@@ -16,7 +16,6 @@ from collectives.operations import (
     Operation,
     ReduceScatter,
 )
-from collectives.reduction import is_integer
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def cost(operation: Operation, size: int) -> Cost:
 def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int, nbytes: int, share: int) -> Cost:
     rule = operation.arithmetic
     name = {AllReduce: "MPI_Allreduce", ReduceScatter: "MPI_Reduce_scatter_block", CollectiveReduce: "MPI_Reduce"}
-    if (operation.reproducible and not rule.exact) or rule.ufunc is None:
+    if (operation.reproducible and not rule.exact) or rule.step is None:
         why = "reproducible" if operation.reproducible else "the region is no known reduction"
         how = "exchanged by parts (all-to-all), folded in group order, gathered"
         if isinstance(operation, ReduceScatter):
@@ -66,14 +65,11 @@ def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int
         twice = 1 if isinstance(operation, ReduceScatter) else 2
         return Cost(twice * share, twice * share, f"{why}: {how}")
     steps = [name[type(operation)]]
-    widening = rule.accumulator.itemsize / rule.dtype.itemsize
-    if widening > 1 or rule.accumulator != rule.dtype:
-        steps.append(f"computed in {rule.accumulator}")
-    elif operation.reduction.name in ("minimum", "maximum") and not is_integer(rule.dtype):
-        steps.append("an operation that propagates NaN")
+    if not rule.native:
+        steps.append("an operation of our own")
     if isinstance(operation, ReduceScatter):
         steps += _moved(operation, operation.dim, 0)
-    sent = int((2 * share if isinstance(operation, AllReduce) else share) * widening)
+    sent = 2 * share if isinstance(operation, AllReduce) else share
     return Cost(sent, sent, ", ".join(steps))
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collectives.element_types import bit_width
 from collectives.operations import Shape
-from collectives.reduction import bit_width
 
 Array = npt.NDArray[Any]
 

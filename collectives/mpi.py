@@ -23,7 +23,6 @@ from collectives.memory import keep_freed_memory
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_request import MpiRequest
-from collectives.mpi_types import native_reduction
 from collectives.mpi_watch import Watcher
 from collectives.operations import (
     AllReduce,
@@ -224,7 +223,7 @@ class MpiCommunicator(Communicator):
 
     def _folds(self, operation: AllReduce | ReduceScatter | CollectiveReduce) -> bool:
         rule = operation.arithmetic
-        return native_reduction(rule) is None or (operation.reproducible and not rule.exact)
+        return rule.step is None or (operation.reproducible and not rule.exact)
 
     def _watched(self, call: Call, operation: Operation, where: str) -> Call:
         label, activity = self.label(operation, where), self.activity

@@ -14,7 +14,7 @@ from mpi4py import MPI
 from collectives import layout
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
-from collectives.mpi_types import Message, as_is, native_reduction
+from collectives.mpi_types import Message, as_is, mpi_reduction
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -39,20 +39,10 @@ def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
 
 
 def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
-    rule = operation.arithmetic
-    op, message = _native(operation)
-    if rule.accumulator != rule.dtype:
-        return Transfer(
-            rule.widen,
-            _anew(operation.shape, rule.accumulator),
-            lambda s, r: comm.Allreduce(s, r, op),
-            lambda s, r: [comm.Iallreduce(s, r, op)],
-            _narrow,
-        )
-    encode, receive_into = _encoded(layout.contiguous, message), message
+    op, message = _reduction(operation)
     return Transfer(
-        encode,
-        receive_into,
+        _encoded(layout.contiguous, message),
+        message,
         lambda s, r: comm.Allreduce(s, r, op),
         lambda s, r: [comm.Iallreduce(s, r, op)],
         in_place=lambda out: comm.Allreduce(MPI.IN_PLACE, message(out), op),
@@ -60,36 +50,25 @@ def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
 
 
 def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
-    rule = operation.arithmetic
-    op, message = _native(operation)
-    split = layout.splitter(operation.shape, operation.dim, comm.size)
-    widened = rule.accumulator != rule.dtype
-    shape = operation.result_shape(comm.size)
+    op, message = _reduction(operation)
     return Transfer(
-        (lambda array: rule.widen(split(array))) if widened else _encoded(split, message),
-        _anew(shape, rule.accumulator) if widened else message,
+        _encoded(layout.splitter(operation.shape, operation.dim, comm.size), message),
+        message,
         lambda s, r: comm.Reduce_scatter_block(s, r, op),
         lambda s, r: [comm.Ireduce_scatter_block(s, r, op)],
-        _narrow if widened else None,
     )
 
 
 def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
-    rule, root = operation.arithmetic, operation.root
-    op, message = _native(operation)
-    widened = rule.accumulator != rule.dtype
-    encode = rule.widen if widened else _encoded(layout.contiguous, message)
-    if comm.rank == root:
-        receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
-        decode: Callable[[Message, Array], None] | None = _narrow if widened else None
-    else:
-        receive_into, decode = _nothing, _filler(operation.fill)
+    root = operation.root
+    op, message = _reduction(operation)
+    receives = comm.rank == root
     return Transfer(
-        encode,
-        receive_into,
+        _encoded(layout.contiguous, message),
+        message if receives else _nothing,
         lambda s, r: comm.Reduce(s, r, op, root),
         lambda s, r: [comm.Ireduce(s, r, op, root)],
-        decode,
+        None if receives else _filler(operation.fill),
     )
 
 
@@ -259,10 +238,10 @@ def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving:
     )
 
 
-def _native(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MPI.Op, Callable[[Array], Message]]:
-    native = native_reduction(operation.arithmetic)
-    assert native is not None
-    return native
+def _reduction(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MPI.Op, Callable[[Array], Message]]:
+    found = mpi_reduction(operation.arithmetic)
+    assert found is not None
+    return found
 
 
 def _pass(array: Array) -> Message:
@@ -286,15 +265,6 @@ def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], M
     if message is as_is:
         return layout_step
     return lambda array: message(layout_step(array))
-
-
-def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:
-    return lambda out: np.empty(shape, dtype)
-
-
-def _narrow(received: Array, out: Array) -> None:
-    with np.errstate(all="ignore"):
-        np.copyto(out, received, casting="unsafe")
 
 
 def _filler(fill: int) -> Callable[[Message, Array], None]:

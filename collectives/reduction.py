@@ -1,14 +1,14 @@
-"""Reductions: the named monoids, custom folds, and the arithmetic in which each is carried out.
+"""Reductions: the named monoids, custom folds, and how each is carried out.
 
-One meaning for every transport:
+One meaning for every transport, and the one of the specification's reducer on the element type, which is also what
+``stablehlo.reduce`` computes: each step gives a value of the element type (collectives.steps). A sum of bf16, f16 or
+f8 is rounded after every addition. XLA may carry such sums in f32 and round once; the specification has no such
+freedom (all_reduce: "computation" is applied to the results of "computation"), and rounding at each step makes a
+reduction over processes and one over a dimension agree.
 
-* ``i1``: add and maximum are OR, multiply and minimum are AND.
-* maximum and minimum propagate NaN; complex numbers compare lexicographically, real part first.
-* Floating-point types of at most 16 bits are added and multiplied in f32 and rounded once, at the end. The
-  specification rounds after each step; rounding once is never less accurate and is what XLA does on CPUs.
-* Integers wrap. Types below a byte compute in 8 bits and keep their low bits, which is the same.
-* The order is a left fold in group order, ``f(f(x0, x1), x2)``: an in-order tree, as all_reduce demands. MPI may
-  associate native reductions otherwise unless they are asked to be reproducible.
+The order is a left fold in group order, ``f(f(x0, x1), x2)``: an in-order tree, as all_reduce demands. MPI may
+associate otherwise unless a reduction is asked to be reproducible. Where the order cannot show (booleans, integers,
+maxima, minima), results are the same bits on every transport, but for the payload of a NaN.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from collectives.element_types import is_float, is_integer
+from collectives.steps import Step, step_of
+
 Array = npt.NDArray[Any]
 Fold = Callable[[Array, Array], Array]
-_iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
 
 @dataclass(frozen=True)
@@ -50,128 +51,64 @@ OR = Reduction("or")
 XOR = Reduction("xor")
 MONOIDS = {r.name: r for r in (ADD, MULTIPLY, MINIMUM, MAXIMUM, AND, OR, XOR)}
 
-_BOOL: dict[str, np.ufunc] = {
-    "add": np.logical_or, "or": np.logical_or, "maximum": np.logical_or,
-    "multiply": np.logical_and, "and": np.logical_and, "minimum": np.logical_and,
-    "xor": np.logical_xor,
-}  # fmt: skip
-_NUMBER: dict[str, np.ufunc] = {
-    "add": np.add, "multiply": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a reduction of arrays of ``dtype`` is carried out: steps of ``step(a, b, out)`` in ``accumulator``."""
+    """How a reduction of arrays of ``dtype`` is carried out: ``step`` by step, or by the reduction's own fold."""
 
     reduction: Reduction
     dtype: np.dtype[Any]
-    accumulator: np.dtype[Any]
-    ufunc: np.ufunc | None
-
-    def widen(self, array: Array, copy: bool = False) -> Array:
-        """``array`` in the accumulator's type: a C-contiguous array, its own unless the types are the same."""
-        table = _widening(self.dtype) if self.accumulator == np.float32 else None
-        if table is None:
-            return array.astype(self.accumulator, order="C", copy=copy)
-        return np.asarray(np.take(table, array.view(np.dtype(f"u{self.dtype.itemsize}"))))
+    step: Step | None
 
     @property
     def exact(self) -> bool:
         """Whether the result is the same in any order: of booleans and integers, for one of the monoids."""
-        return self.ufunc is not None and (self.dtype == np.bool_ or is_integer(self.dtype))
+        return self.step is not None and (self.dtype == np.bool_ or is_integer(self.dtype))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of operands shows where their association does not: in which of equal complex is taken."""
+        return self.dtype.kind == "c" and self.reduction.name in ("minimum", "maximum")
+
+    @property
+    def native(self) -> bool:
+        """Whether MPI's own operation is known to be ``step``.
+
+        Not for integers of 8 and 16 bits, which Open MPI adds with saturation; wider ones are added and multiplied as
+        unsigned, which C defines to wrap. Not for maxima and minima of floats: MPI's neither propagate NaN nor
+        see the sign of zero. Not for products of complex numbers, whose infinities C recovers; nor for types that
+        MPI does not know.
+        """
+        if self.step is None:
+            return False
+        name, dtype = self.reduction.name, self.dtype
+        if dtype == np.bool_ or name in ("and", "or", "xor"):
+            return True
+        if dtype.isbuiltin != 1 or dtype == np.float16:
+            return False
+        if name in ("minimum", "maximum"):
+            return dtype.kind in "iu"
+        if dtype.kind in "iu":
+            return dtype.itemsize >= 4
+        return is_float(dtype) or name == "add"
 
     def fold(self, slabs: Sequence[Array]) -> Array:
         """The left fold of ``slabs`` (one shape, ``dtype`` each): a new array of the same shape and dtype."""
         with np.errstate(all="ignore"):
-            if self.ufunc is None:
+            if self.step is None:
                 assert self.reduction.fold is not None
                 result = slabs[0]
                 for slab in slabs[1:]:
                     result = np.asarray(self.reduction.fold(result, slab))
                 return np.array(result, dtype=self.dtype)
-            total = self.widen(slabs[0], copy=True)
-            signed_zero = _SIGNED_ZERO.get(self.reduction.name) if _is_float(self.dtype) else None
+            total = np.array(slabs[0], order="C")
+            flat = total.reshape(-1)
             for slab in slabs[1:]:
-                term = self.widen(slab)
-                if signed_zero is not None:
-                    total = signed_zero(total, term)
-                else:
-                    self.ufunc(total, term, out=total)
-            return np.asarray(total, dtype=self.dtype)
+                self.step(flat, slab.reshape(-1), out=flat)
+            return total
 
 
 @cache
 def arithmetic(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
     """The arithmetic of ``reduction`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
-    if reduction.fold is not None:
-        return Arithmetic(reduction, dtype, dtype, None)
-    if dtype == np.bool_:
-        return Arithmetic(reduction, dtype, dtype, _BOOL[reduction.name])
-    integer = is_integer(dtype)
-    if reduction.name in ("and", "or", "xor") and not integer:
-        raise TypeError(f"{reduction} is a reduction of booleans and integers, not of {dtype}")
-    accumulator = dtype
-    if integer and bit_width(dtype) < 8:
-        accumulator = np.dtype(np.int8 if np.issubdtype(dtype, np.signedinteger) or is_signed(dtype) else np.uint8)
-    elif not integer and dtype.itemsize <= 2 and reduction.name in ("add", "multiply"):
-        accumulator = np.dtype(np.float32)
-    return Arithmetic(reduction, dtype, accumulator, _NUMBER[reduction.name])
-
-
-@cache
-def is_integer(dtype: np.dtype[Any]) -> bool:
-    """Whether ``dtype`` is an integer type, those of ml_dtypes included."""
-    if dtype.kind in "iu":
-        return True
-    try:
-        _iinfo(dtype)
-    except ValueError:
-        return False
-    return True
-
-
-@cache
-def is_signed(dtype: np.dtype[Any]) -> bool:
-    """Whether the integer type ``dtype`` has negative values."""
-    return int(_iinfo(dtype).min) < 0
-
-
-@cache
-def bit_width(dtype: np.dtype[Any]) -> int:
-    """The bits that carry information in an element (4 for int4, though NumPy keeps it in a byte)."""
-    if dtype == np.bool_ or dtype.kind == "c":
-        return dtype.itemsize * 8
-    info = _iinfo if is_integer(dtype) else ml_dtypes.finfo
-    return int(info(dtype).bits)
-
-
-@cache
-def _widening(dtype: np.dtype[Any]) -> Array | None:
-    """The f32 of every f16, or of every float of 8 bits and less, by its bits: faster than converting one by one."""
-    if dtype.kind in "biu" or is_integer(dtype) or (dtype.itemsize == 2 and dtype != np.float16) or dtype.itemsize > 2:
-        return None
-    codes = np.arange(1 << 8 * dtype.itemsize).astype(np.dtype(f"u{dtype.itemsize}"))
-    return codes.view(dtype).astype(np.float32)
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype != np.bool_ and dtype.kind != "c" and not is_integer(dtype)
-
-
-def _maximum(a: Array, b: Array) -> Array:
-    """IEEE-754 maximum: NumPy's leaves open which of +0 and -0 it returns, addition does not."""
-    result = np.maximum(a, b)
-    zero = (a == 0) & (b == 0)
-    return np.where(zero, a + b, result) if zero.any() else result
-
-
-def _minimum(a: Array, b: Array) -> Array:
-    """IEEE-754 minimum, zeros ordered by sign."""
-    result = np.minimum(a, b)
-    zero = (a == 0) & (b == 0)
-    return np.where(zero, -(-a + -b), result) if zero.any() else result
-
-
-_SIGNED_ZERO: dict[str, Fold] = {"maximum": _maximum, "minimum": _minimum}
+    return Arithmetic(reduction, dtype, None if reduction.fold is not None else step_of(reduction.name, dtype))

@@ -1,0 +1,232 @@
+"""Every reduction of every element type, at many sizes, with values at both ends of the type: by the definition.
+
+``python -m tests.collectives.every_reduction`` holds the ranks of an MPI job against it, in groups of several sizes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import collectives as c
+from collectives.communicator import Communicator
+
+Array = np.ndarray[Any, Any]
+
+_ODD = (
+    "int2 uint2 int4 uint4 bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz "
+    "float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float6_e2m3fn float6_e3m2fn float4_e2m1fn"
+)
+_PLAIN = "bool i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8 c8 c16"
+DTYPES = [*map(np.dtype, _PLAIN.split()), *(np.dtype(getattr(ml_dtypes, name)) for name in _ODD.split())]
+#: From one vector register to several, with what is left over; then what MPI cuts into pieces.
+SIZES = [*range(1, 101), 1000, 5001, 70001]
+FEW_SIZES = [1, 2, 31, 64, 100, 5001]
+SOME_SIZES = [*range(1, 101, 9), 64, 1000, 70001]
+_PERIOD = 251  # values repeat, so that the definition need not be worked out for many elements
+
+
+def is_integer(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "iu" or "int" in dtype.name
+
+
+def reductions(dtype: np.dtype[Any]) -> list[str]:
+    names = ["add", "multiply", "minimum", "maximum"]
+    return names + ["and", "or", "xor"] * (dtype == np.bool_ or is_integer(dtype))
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _pool(dtype: np.dtype[Any]) -> Array:
+    """Both ends of the type, what is next to them and to zero, zeros of both signs, infinities, NaN."""
+    if dtype == np.bool_:
+        return np.array([False, True])
+    if is_integer(dtype):
+        info: Any = ml_dtypes.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+        values = {low, low + 1, low // 2, -1, 0, 1, 2, 3, high // 2, high // 2 + 1, high - 1, high}
+        fitting = [v for v in sorted(values) if low <= v <= high]
+        return np.array(fitting, object).astype(np.int64 if low < 0 else np.uint64).astype(dtype)
+    if dtype.kind == "c":
+        parts = _pool(np.dtype(f"f{dtype.itemsize // 2}"))
+        parts = parts[np.isfinite(parts)]
+        return (parts[:, None] + np.zeros_like(parts)).astype(dtype).ravel() + 1j * np.tile(parts, len(parts))
+    if dtype.itemsize == 1:
+        codes = np.arange(256, dtype=np.uint8)[: 1 << ml_dtypes.finfo(dtype).bits]
+        return codes.view(dtype)
+    limits: Any = ml_dtypes.finfo(dtype)
+    ends = [limits.max, limits.smallest_normal, limits.smallest_subnormal, limits.eps, 1, 1.5, 3, 0, np.inf]
+    wide = [float(v) * sign for v in ends for sign in (1, -1)] + [math.nan]
+    with np.errstate(over="ignore"):
+        return np.array(wide).astype(dtype)
+
+
+def operand(name: str, dtype: np.dtype[Any], position: int, processes: int, tame: bool) -> Array:
+    """``_PERIOD`` values of one process. Tame ones make the association of a sum or a product immaterial."""
+    pool = _pool(dtype)
+    rounds = not is_integer(dtype) and dtype != np.bool_ and name in ("add", "multiply")
+    if tame and rounds and 0 < position < processes - 1:
+        neutral = [0.0, -0.0] if name == "add" else [1.0]
+        pool = np.array(neutral).astype(dtype)
+    rng = np.random.default_rng([position, DTYPES.index(dtype)])
+    return pool[rng.integers(0, len(pool), _PERIOD)]
+
+
+# --- the definition --------------------------------------------------------------------------------------------------
+
+
+def definition(name: str, operands: Sequence[Array]) -> Array:
+    """The left fold of ``operands``, each step read from the specification's op of that name."""
+    total = operands[0]
+    with np.errstate(all="ignore"):
+        for other in operands[1:]:
+            total = _step(name, total, other)
+    return total
+
+
+def _step(name: str, a: Array, b: Array) -> Array:
+    dtype = a.dtype
+    if dtype == np.bool_:
+        if name == "xor":
+            return a ^ b
+        return a | b if name in ("add", "or", "maximum") else a & b
+    if is_integer(dtype):
+        low = int(ml_dtypes.iinfo(dtype).min)
+        count = int(ml_dtypes.iinfo(dtype).max) - low + 1
+        exact = [(_INTEGER[name](x, y) - low) % count + low for x, y in zip(_integers(a), _integers(b), strict=True)]
+        return np.array(exact, object).astype(np.int64 if low < 0 else np.uint64).astype(dtype)
+    if name in ("minimum", "maximum"):
+        pick = _complex_extremum if dtype.kind == "c" else _extremum
+        wide = a.astype(np.complex128 if dtype.kind == "c" else np.float64)
+        chosen = [pick(name, x, y) for x, y in zip(wide.tolist(), b.astype(wide.dtype).tolist(), strict=True)]
+        return np.array(chosen, wide.dtype).astype(dtype)
+    if dtype.kind == "c" and name == "multiply":
+        result = np.empty_like(a)
+        result.real, result.imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
+        return result
+    function = np.add if name == "add" else np.multiply
+    if dtype.kind == "c" or dtype.itemsize >= 4:
+        return np.asarray(function(a, b))
+    return np.asarray(function(a.astype(np.float64), b.astype(np.float64))).astype(dtype)
+
+
+_INTEGER: dict[str, Callable[[int, int], int]] = {
+    "add": lambda x, y: x + y, "multiply": lambda x, y: x * y, "minimum": min, "maximum": max,
+    "and": lambda x, y: x & y, "or": lambda x, y: x | y, "xor": lambda x, y: x ^ y,
+}  # fmt: skip
+
+
+def _integers(array: Array) -> list[int]:
+    found: list[int] = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tolist()
+    return found
+
+
+def _extremum(name: str, x: float, y: float) -> float:
+    if math.isnan(x) or math.isnan(y):
+        return math.nan
+    if x == y:
+        has_sign = math.copysign(1, x) < 0
+        return (y if has_sign else x) if name == "maximum" else (x if has_sign else y)
+    return max(x, y) if name == "maximum" else min(x, y)
+
+
+def _complex_extremum(name: str, x: complex, y: complex) -> complex:
+    first, second = (x.real, x.imag), (y.real, y.imag)
+    if name == "maximum":
+        return x if first >= second else y
+    return x if first <= second else y
+
+
+# --- the comparison --------------------------------------------------------------------------------------------------
+
+
+def differs(actual: Array, expected: Array, signs: bool = True) -> bool:
+    """Whether types, shapes or bits differ; one NaN is as good as another, ``signs`` of zeros count."""
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        return True
+    if actual.dtype == np.bool_:
+        return bool((actual != expected).any())
+    if is_integer(actual.dtype):
+        return _integers(actual.ravel()) != _integers(expected.ravel())
+    wide = np.complex128 if actual.dtype.kind == "c" else np.float64
+    one, two = (x.astype(wide).view(np.float64) for x in (actual.reshape(-1), expected.reshape(-1)))
+    if not np.array_equal(one, two, equal_nan=True):
+        return True
+    numbers = ~np.isnan(one)
+    return signs and bool((np.signbit(one) != np.signbit(two))[numbers].any())
+
+
+def faults(communicator: Communicator, sizes: Sequence[int]) -> Iterator[str]:
+    """What is wrong with the reductions of the group, as this process sees it."""
+    n, position = communicator.size, communicator.rank
+    for dtype in DTYPES:
+        for name in reductions(dtype):
+            for reproducible in (False, True):
+                if not reproducible and name == "add" and dtype.name == "float8_e8m0fnu" and n > 2:
+                    continue  # it has no zero, so that the association always shows
+                operands = [operand(name, dtype, i, n, not reproducible) for i in range(n)]
+                if dtype.kind == "c" and name == "multiply" and not reproducible:
+                    small = [np.maximum(abs(x.real), abs(x.imag)) < 4 for x in operands]
+                    operands = [np.where(keep, x, 1).astype(dtype) for keep, x in zip(small, operands, strict=True)]
+                expected = definition(name, operands)
+                signs = reproducible or dtype.kind != "c"
+                forms = [*_forms(communicator, name, operands[position], expected, sizes, reproducible, signs)]
+                wrong = [form for form, right in forms if not right]
+                if wrong:
+                    text = f"process {position} of {n}: {name} of {dtype}, {wrong[0]} and {len(wrong) - 1} more"
+                    yield text + ", reproducible" * reproducible
+
+
+def _forms(
+    communicator: Communicator,
+    name: str,
+    own: Array,
+    expected: Array,
+    sizes: Sequence[int],
+    reproducible: bool,
+    signs: bool,
+) -> Iterator[tuple[str, bool]]:
+    reduction, dtype, n = c.MONOIDS[name], own.dtype, communicator.size
+    root = n - 1
+    for size in sizes if not reproducible else sizes[:: max(1, len(sizes) // 6)]:
+        array, wanted = np.resize(own, size), np.resize(expected, size)
+        result = communicator.all_reduce((size,), dtype, reduction, reproducible=reproducible)(array)
+        yield f"all_reduce of {size}", not differs(result, wanted, signs)
+        if size % 32 and size < 1000:
+            continue
+        communicator.all_reduce((size,), dtype, reduction, reproducible=reproducible)(array, array)
+        yield f"all_reduce of {size} in place", not differs(array, wanted, signs)
+        array = np.resize(own, size)
+        request = communicator.bind_start(c.AllReduce((size,), dtype, reduction, reproducible))(array)
+        yield f"all_reduce of {size} started", not differs(request.wait(), wanted, signs)
+        reduce = communicator.collective_reduce((size,), dtype, reduction, root, reproducible=reproducible)
+        result = reduce(array)
+        yield f"collective_reduce of {size}", communicator.rank != root or not differs(result, wanted, signs)
+        parts = np.resize(own, (n, size)), np.resize(expected, (n, size))
+        scatter = communicator.reduce_scatter((n, size), dtype, 0, reduction, reproducible=reproducible)
+        yield f"reduce_scatter of {size}", not differs(scatter(parts[0])[0], parts[1][communicator.rank], signs)
+
+
+def main() -> int:
+    """Groups of two, of three, and of all ranks."""
+    from collectives.mpi import MpiCommunicator
+
+    world = MpiCommunicator.world()
+    small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
+    found = [*faults(world.group(small), SIZES), *faults(world, SOME_SIZES)]
+    everyone = [text for texts in world.exchange(found) for text in texts]
+    if world.rank == 0:
+        print("\n".join(everyone) or f"{len(DTYPES)} element types agree")
+    return int(bool(everyone))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
