@@ -65,11 +65,14 @@ def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int
         twice = 1 if isinstance(operation, ReduceScatter) else 2
         return Cost(twice * share, twice * share, f"{why}: {how}")
     steps = [name[type(operation)]]
-    if not rule.native:
+    if rule.widened:
+        steps.append(f"computed in {rule.accumulator}")
+    elif not rule.native:
         steps.append("an operation of our own")
     if isinstance(operation, ReduceScatter):
         steps += _moved(operation, operation.dim, 0)
-    sent = 2 * share if isinstance(operation, AllReduce) else share
+    widening = rule.accumulator.itemsize // rule.dtype.itemsize
+    sent = (2 * share if isinstance(operation, AllReduce) else share) * widening
     return Cost(sent, sent, ", ".join(steps))
 
 

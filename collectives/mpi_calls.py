@@ -39,10 +39,20 @@ def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
 
 
 def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
+    rule = operation.arithmetic
     op, message = _reduction(operation)
+    if rule.widened:
+        return Transfer(
+            rule.widen,
+            _anew(operation.shape, rule.accumulator),
+            lambda s, r: comm.Allreduce(s, r, op),
+            lambda s, r: [comm.Iallreduce(s, r, op)],
+            _narrow,
+        )
+    encode, receive_into = _encoded(layout.contiguous, message), message
     return Transfer(
-        _encoded(layout.contiguous, message),
-        message,
+        encode,
+        receive_into,
         lambda s, r: comm.Allreduce(s, r, op),
         lambda s, r: [comm.Iallreduce(s, r, op)],
         in_place=lambda out: comm.Allreduce(MPI.IN_PLACE, message(out), op),
@@ -50,25 +60,36 @@ def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
 
 
 def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
+    rule = operation.arithmetic
     op, message = _reduction(operation)
+    split = layout.splitter(operation.shape, operation.dim, comm.size)
+    widened = rule.widened
+    shape = operation.result_shape(comm.size)
     return Transfer(
-        _encoded(layout.splitter(operation.shape, operation.dim, comm.size), message),
-        message,
+        (lambda array: rule.widen(split(array))) if widened else _encoded(split, message),
+        _anew(shape, rule.accumulator) if widened else message,
         lambda s, r: comm.Reduce_scatter_block(s, r, op),
         lambda s, r: [comm.Ireduce_scatter_block(s, r, op)],
+        _narrow if widened else None,
     )
 
 
 def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
-    root = operation.root
+    rule, root = operation.arithmetic, operation.root
     op, message = _reduction(operation)
-    receives = comm.rank == root
+    widened = rule.widened
+    encode = rule.widen if widened else _encoded(layout.contiguous, message)
+    if comm.rank == root:
+        receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
+        decode: Callable[[Message, Array], None] | None = _narrow if widened else None
+    else:
+        receive_into, decode = _nothing, _filler(operation.fill)
     return Transfer(
-        _encoded(layout.contiguous, message),
-        message if receives else _nothing,
+        encode,
+        receive_into,
         lambda s, r: comm.Reduce(s, r, op, root),
         lambda s, r: [comm.Ireduce(s, r, op, root)],
-        None if receives else _filler(operation.fill),
+        decode,
     )
 
 
@@ -265,6 +286,15 @@ def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], M
     if message is as_is:
         return layout_step
     return lambda array: message(layout_step(array))
+
+
+def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:
+    return lambda out: np.empty(shape, dtype)
+
+
+def _narrow(received: Array, out: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(out, received, casting="unsafe")
 
 
 def _filler(fill: int) -> Callable[[Message, Array], None]:

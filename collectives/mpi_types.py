@@ -39,11 +39,11 @@ _element_types: dict[int, np.dtype[Any]] = {}
 
 
 def mpi_reduction(rule: Arithmetic) -> tuple[MPI.Op, Callable[[Array], Message]] | None:
-    """The MPI operation for ``rule`` on arrays of its dtype, and how such an array is handed to it.
+    """The MPI operation for ``rule`` on arrays of its accumulator, and how such an array is handed to it.
 
     None for a custom fold, which MPI does not carry out.
     """
-    name, dtype = rule.reduction.name, rule.dtype
+    name, dtype = rule.reduction.name, rule.accumulator
     if rule.step is None:
         return None
     if not rule.native:

@@ -1,11 +1,9 @@
 """One step of a reduction: what a monoid makes of two arrays of one element type.
 
-Every step gives the element type's own result, rounded as the specification's reducer on that type rounds it:
+Every step gives the element type's own result:
 
 * ``i1``: add and maximum are OR, multiply and minimum are AND.
 * Integers wrap, those below a byte too.
-* Floats round to nearest, ties to even. Those narrower than f32 are computed in a wider type and rounded once a step,
-  which is the same: f32 has more than twice their bits.
 * Maximum and minimum propagate NaN, and -0 is less than +0 (IEEE-754 maximum and minimum). Complex numbers compare
   lexicographically, real part first; of equal ones the first operand is taken.
 * A product of complex numbers rounds each of its terms, as plain multiplications and additions do.
@@ -53,9 +51,7 @@ def step_of(name: str, dtype: np.dtype[Any]) -> Step:
         return in_blocks(_complex_product) if name == "multiply" else _NUMBER[name]
     if not is_float(dtype):
         return _NUMBER[name]
-    if name in ("minimum", "maximum"):
-        return in_blocks(_extremum(name, dtype))
-    return in_blocks(_rounded(_NUMBER[name], dtype)) if dtype.itemsize == 2 else _NUMBER[name]
+    return in_blocks(_extremum(name, dtype)) if name in ("minimum", "maximum") else _NUMBER[name]
 
 
 def in_blocks(step: Step) -> Step:
@@ -67,15 +63,6 @@ def in_blocks(step: Step) -> Step:
             step(a[block], b[block], out=out[block])
 
     return call
-
-
-def _rounded(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Step:
-    """Floats of 16 bits: computed in f32, rounded once. Faster than their own loops, and the same."""
-
-    def step(a: Array, b: Array, out: Array) -> None:
-        np.copyto(out, ufunc(a.astype(np.float32), b.astype(np.float32)), casting="unsafe")
-
-    return step
 
 
 def _extremum(name: str, dtype: np.dtype[Any]) -> Step:

@@ -84,12 +84,18 @@ def operand(name: str, dtype: np.dtype[Any], position: int, processes: int, tame
 
 
 def definition(name: str, operands: Sequence[Array]) -> Array:
-    """The left fold of ``operands``, each step read from the specification's op of that name."""
-    total = operands[0]
+    """The left fold of ``operands``, each step read from the specification's op of that name.
+
+    Narrow floats are added and multiplied in f32 and rounded once.
+    """
+    dtype = operands[0].dtype
+    narrow = dtype.itemsize <= 2 and dtype != np.bool_ and not is_integer(dtype) and name in ("add", "multiply")
     with np.errstate(all="ignore"):
-        for other in operands[1:]:
+        wide = [x.astype(np.float32) for x in operands] if narrow else list(operands)
+        total = wide[0]
+        for other in wide[1:]:
             total = _step(name, total, other)
-    return total
+        return total.astype(dtype)
 
 
 def _step(name: str, a: Array, b: Array) -> Array:
@@ -112,10 +118,7 @@ def _step(name: str, a: Array, b: Array) -> Array:
         result = np.empty_like(a)
         result.real, result.imag = a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real
         return result
-    function = np.add if name == "add" else np.multiply
-    if dtype.kind == "c" or dtype.itemsize >= 4:
-        return np.asarray(function(a, b))
-    return np.asarray(function(a.astype(np.float64), b.astype(np.float64))).astype(dtype)
+    return np.asarray(np.add(a, b) if name == "add" else np.multiply(a, b))
 
 
 _INTEGER: dict[str, Callable[[int, int], int]] = {
