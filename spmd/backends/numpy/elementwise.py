@@ -328,7 +328,9 @@ def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
 def clamp(op: Op, context: Context) -> Kernel:
     """minimum(maximum(operand, min), max)."""
     element = element_of(op.operands[1])
-    if _is_narrow(element):
+    if element.is_float and _is_narrow(element):
+        return pointwise(op, widened(on_float.clamp_floats, element, 3))
+    if is_sub_byte(element):
         return pointwise(op, widened(on_float.clamp, element, 3))
     if not element.is_float:
         return pointwise(op, on_float.clamp)

@@ -80,6 +80,11 @@ def clamp(low: Any, x: Any, high: Any, out: Array | None = None) -> Any:
     return smaller(larger(x, low), high, out=out)
 
 
+def clamp_floats(low: Any, x: Any, high: Any) -> Any:
+    """minimum(maximum(x, low), high) of f32 or f64."""
+    return minimum(maximum(x, low), high)
+
+
 def sign(x: Any, out: Array | None = None) -> Any:
     """-1, 1, the zero itself with its sign, or NaN."""
     return np.copysign(np.sign(x), x, out=out)

@@ -1,0 +1,1 @@
+"""Elementwise ops as expressions over scalar primitives: their meaning, as data."""

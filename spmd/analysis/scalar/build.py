@@ -1,0 +1,223 @@
+"""Expressions by the names of their primitives, and the small ones that many others are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+from spmd.analysis.scalar.expression import (
+    F32,
+    F64,
+    I1,
+    I16,
+    Expression,
+    MachineType,
+    Primitive,
+    constant,
+    constant_bits,
+    constant_value,
+    expression,
+    is_constant,
+)
+
+Unary = Callable[[Expression], Expression]
+Binary = Callable[[Expression, Expression], Expression]
+
+
+def _unary(primitive: Primitive) -> Unary:
+    return lambda x: expression(primitive, x.type, (x,))
+
+
+def _binary(primitive: Primitive) -> Binary:
+    return lambda x, y: expression(primitive, x.type, (x, y))
+
+
+add, sub, mul, div, rem = (
+    _binary(p) for p in (Primitive.ADD, Primitive.SUB, Primitive.MUL, Primitive.DIV, Primitive.REM)
+)
+sdiv, udiv, srem, urem = (_binary(p) for p in (Primitive.SDIV, Primitive.UDIV, Primitive.SREM, Primitive.UREM))
+smax, smin, umax, umin = (_binary(p) for p in (Primitive.SMAX, Primitive.SMIN, Primitive.UMAX, Primitive.UMIN))
+and_, or_, xor = (_binary(p) for p in (Primitive.AND, Primitive.OR, Primitive.XOR))
+shl, lshr, ashr = (_binary(p) for p in (Primitive.SHL, Primitive.LSHR, Primitive.ASHR))
+ctpop, ctlz, neg, abs_, sqrt = (
+    _unary(p) for p in (Primitive.CTPOP, Primitive.CTLZ, Primitive.NEG, Primitive.ABS, Primitive.SQRT)
+)
+floor, ceil, trunc, rint = (_unary(p) for p in (Primitive.FLOOR, Primitive.CEIL, Primitive.TRUNC, Primitive.RINT))
+copysign = _binary(Primitive.COPYSIGN)
+
+
+def fma(x: Expression, y: Expression, z: Expression) -> Expression:
+    """x * y + z, rounded once."""
+    return expression(Primitive.FMA, x.type, (x, y, z))
+
+
+def call(function: Primitive, *operands: Expression) -> Expression:
+    """A function of floats, of its operands' type."""
+    return expression(function, operands[0].type, operands)
+
+
+def like(value: float, x: Expression) -> Expression:
+    """The constant `value` in the type of `x`."""
+    return constant(value, x.type)
+
+
+# --- choices and comparisons -----------------------------------------------------------------------------------------
+
+
+def select(chosen: Expression, x: Expression, y: Expression) -> Expression:
+    """x where `chosen`, else y."""
+    if x is y:
+        return x
+    if is_constant(chosen):
+        return x if chosen.attribute else y
+    return expression(Primitive.SELECT, x.type, (chosen, x, y))
+
+
+def rarely(chosen: Expression, x: Expression, y: Expression) -> Expression:
+    """`select`, of an x that is long and seldom chosen."""
+    return expression(Primitive.RARELY, x.type, (chosen, x, y))
+
+
+def compare(predicate: str, x: Expression, y: Expression) -> Expression:
+    """An i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
+    primitive = Primitive.COMPARE_FLOAT if x.type.is_float else Primitive.COMPARE_INTEGER
+    return expression(primitive, I1, (x, y), predicate)
+
+
+def is_nan(x: Expression) -> Expression:
+    return compare("uno", x, x)
+
+
+def not_(x: Expression) -> Expression:
+    """All bits inverted."""
+    return xor(x, constant(-1, x.type))
+
+
+def all_of(*conditions: Expression) -> Expression:
+    return reduce(and_, conditions)
+
+
+def any_of(*conditions: Expression) -> Expression:
+    return reduce(or_, conditions)
+
+
+# --- maxima ----------------------------------------------------------------------------------------------------------
+
+
+def maximum(x: Expression, y: Expression) -> Expression:
+    """The larger float; NaN propagates and -0 < +0."""
+    return _extremum(Primitive.MAXIMUM, x, y)
+
+
+def minimum(x: Expression, y: Expression) -> Expression:
+    """The smaller float; NaN propagates and -0 < +0."""
+    return _extremum(Primitive.MINIMUM, x, y)
+
+
+def _extremum(primitive: Primitive, x: Expression, y: Expression) -> Expression:
+    """One comparison is enough beside a constant, whose zero's sign is known."""
+    if is_constant(x):
+        x, y = y, x
+    if not is_constant(y):
+        return expression(primitive, x.type, (x, y))
+    value = constant_value(y)
+    if value != value:
+        return y
+    above = primitive is Primitive.MAXIMUM
+    ties_to_constant = value == 0 and (str(value)[0] == "-") is not above
+    predicate = ("ole" if ties_to_constant else "olt") if above else ("oge" if ties_to_constant else "ogt")
+    return select(compare(predicate, x, y), y, x)
+
+
+# --- conversions -----------------------------------------------------------------------------------------------------
+
+
+def truncate(x: Expression, type: MachineType) -> Expression:
+    """The low bits of an integer; the same when it has no more."""
+    return x if x.type is type else expression(Primitive.TRUNCATE, type, (x,))
+
+
+def zero_extend(x: Expression, type: MachineType) -> Expression:
+    return x if x.type is type else expression(Primitive.ZERO_EXTEND, type, (x,))
+
+
+def sign_extend(x: Expression, type: MachineType) -> Expression:
+    return x if x.type is type else expression(Primitive.SIGN_EXTEND, type, (x,))
+
+
+def resize(x: Expression, type: MachineType, *, signed: bool) -> Expression:
+    """An integer in another width: its low bits, or extended."""
+    if x.type.bits >= type.bits:
+        return truncate(x, type)
+    return sign_extend(x, type) if signed and x.type is not I1 else zero_extend(x, type)
+
+
+def to_float(x: Expression, type: MachineType, *, signed: bool) -> Expression:
+    """The float nearest to an integer."""
+    signed = signed and x.type is not I1
+    return expression(Primitive.SIGNED_TO_FLOAT if signed else Primitive.UNSIGNED_TO_FLOAT, type, (x,))
+
+
+def to_integer(x: Expression, type: MachineType, *, signed: bool = True) -> Expression:
+    """A float towards zero, known to be within the range of `type`."""
+    return expression(Primitive.FLOAT_TO_SIGNED if signed else Primitive.FLOAT_TO_UNSIGNED, type, (x,))
+
+
+def extend(x: Expression) -> Expression:
+    """f32 in f64."""
+    return x if x.type is F64 else expression(Primitive.FLOAT_EXTEND, F64, (x,))
+
+
+def shorten(x: Expression) -> Expression:
+    """f64 rounded to f32."""
+    return x if x.type is F32 else expression(Primitive.FLOAT_TRUNCATE, F32, (x,))
+
+
+def bits_of(x: Expression) -> Expression:
+    """A float's bits, as an integer."""
+    return expression(Primitive.BITCAST, x.type.integer, (x,))
+
+
+def float_of(x: Expression) -> Expression:
+    """The float that has these bits, i32 or i64."""
+    return expression(Primitive.BITCAST, F32 if x.type.bits == 32 else F64, (x,))
+
+
+def to_half(x: Expression) -> Expression:
+    return expression(Primitive.FLOAT_TO_HALF, I16, (x,))
+
+
+def from_half(x: Expression) -> Expression:
+    return expression(Primitive.HALF_TO_FLOAT, F32, (x,))
+
+
+# --- polynomials -----------------------------------------------------------------------------------------------------
+
+
+def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
+    """The polynomial with `coefficients`, highest power first, by Horner's rule with fused steps."""
+    result = like(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        result = fma(result, x, like(coefficient, x))
+    return result
+
+
+def shift_left(x: Expression, count: int) -> Expression:
+    return shl(x, like(count, x))
+
+
+def shift_right(x: Expression, count: int, *, signed: bool = False) -> Expression:
+    return (ashr if signed else lshr)(x, like(count, x))
+
+
+def mask(x: Expression, bits: int) -> Expression:
+    """x and a constant's bits."""
+    return and_(x, constant_bits(bits, x.type))
+
+
+def infinity(type: MachineType) -> Expression:
+    return constant(float("inf"), type)
+
+
+def nan(type: MachineType) -> Expression:
+    return constant(float("nan"), type)

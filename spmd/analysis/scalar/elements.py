@@ -1,0 +1,119 @@
+"""Element types in registers and in memory.
+
+The register form of an element is a tuple of values of machine types:
+
+- i1 is an i1; integers of 8 to 64 bits are themselves; those of 2 and 4 bits lie extended in an i8;
+- f32 and f64 are themselves; every narrower float is an f32 that the type holds exactly;
+- complex numbers are two floats.
+
+The memory form of each of these values is one machine integer or float; `encode` and `decode` go between the two.
+Legalization stands on this: a narrow type is widened when it is read, computed on wide, and rounded once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.scalar.build import compare, like, mask, shift_left, shift_right, shorten, zero_extend
+from spmd.analysis.scalar.expression import (
+    F32,
+    F64,
+    I1,
+    I8,
+    Expression,
+    MachineType,
+    constant,
+    constant_bits,
+    integer_type,
+)
+from spmd.analysis.scalar.narrow import decode_float, encode_float, has_mantissa, odd_single, round_float
+from spmd.types import ElementType
+
+#: The register form of one element.
+Element = tuple[Expression, ...]
+
+
+def register_types(element_type: ElementType) -> tuple[MachineType, ...]:
+    """The machine types of an element's register form; TypeError for a type no tensor has."""
+    if element_type.is_boolean:
+        return (I1,)
+    if element_type.is_integer or element_type.is_index:
+        return (integer_type(max(8, element_type.bits)),)
+    if element_type.is_complex:
+        return register_types(element_type.real) * 2
+    if element_type.is_float and element_type.numpy is not None:
+        return (F64,) if element_type.bits == 64 else (F32,)
+    raise TypeError(f"no register holds elements of type {element_type}")
+
+
+def memory_types(element_type: ElementType) -> tuple[MachineType, ...]:
+    """The machine types of an element's memory form, one after another."""
+    if element_type.is_complex or element_type.bits >= 32:
+        return register_types(element_type)
+    return (integer_type(8 * element_type.dtype.itemsize),)
+
+
+def decode(codes: Element, element_type: ElementType) -> Element:
+    """The register form of an element's memory form."""
+    if element_type.is_boolean:
+        return (compare("ne", codes[0], like(0, codes[0])),)
+    if element_type.is_integer and element_type.bits < 8:
+        return (normalize(codes[0], element_type),)
+    if element_type.is_float and element_type.bits < 32:
+        return (decode_float(codes[0], element_type),)
+    return codes
+
+
+def encode(element: Element, element_type: ElementType) -> Element:
+    """The memory form of an element's register form."""
+    if element_type.is_boolean:
+        return (zero_extend(element[0], I8),)
+    if element_type.is_integer and element_type.bits < 8:
+        return (mask(element[0], 2**element_type.bits - 1),)
+    if element_type.is_float and element_type.bits < 32:
+        return (encode_float(element[0], element_type),)
+    return element
+
+
+def normalize(value: Expression, element_type: ElementType) -> Expression:
+    """An integer's register form of its low bits: those of 2 and 4 bits are extended in their i8."""
+    spare = value.type.bits - element_type.bits
+    if spare <= 0:
+        return value
+    if element_type.is_unsigned:
+        return mask(value, 2**element_type.bits - 1)
+    return shift_right(shift_left(value, spare), spare, signed=True)
+
+
+def round_to(element: Element, element_type: ElementType) -> Element:
+    """An f32 to the nearest value of a narrow float type, an i8 wrapped to a 2- or 4-bit integer; others as they are.
+
+    A float of f64 is rounded once, whatever the type.
+    """
+    if element_type.is_integer:
+        return (normalize(element[0], element_type),)
+    if not element_type.is_float or element_type.bits > 32:
+        return element
+    value = element[0]
+    if element_type.bits == 32:
+        return (shorten(value),)
+    if value.type is F64:
+        value = odd_single(value) if has_mantissa(element_type) else shorten(value)
+    return (round_float(value, element_type),)
+
+
+def element_constant(value: Any, element_type: ElementType) -> Element:
+    """The element that a number, or an array of one element, is in `element_type`; f32's and f64's NaNs keep bits."""
+    array = np.asarray(value).astype(element_type.dtype).reshape(())
+    types = register_types(element_type)
+    if element_type.is_complex:
+        return tuple(_float_constant(part, type) for part, type in zip((array.real, array.imag), types, strict=True))
+    if element_type.is_float:
+        return (_float_constant(array.astype(f"f{types[0].bits // 8}"), types[0]),)
+    return (constant(int(array), types[0]),)
+
+
+def _float_constant(value: Any, type: MachineType) -> Expression:
+    return constant_bits(int.from_bytes(value.tobytes(), "little"), type)

@@ -1,0 +1,221 @@
+"""What an elementwise op computes for one point, as expressions over scalar primitives.
+
+The tables are the whole story: an op's name, and its function for each kind of element type. How a function of f32 and
+f64 serves the narrower types is spmd.analysis.scalar.rules' matter. Source: StableHLO specification, "Ops".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spmd.analysis.scalar import build as b
+from spmd.analysis.scalar import conversion, integer
+from spmd.analysis.scalar.build import compare, like, select
+from spmd.analysis.scalar.elements import Element, round_to
+from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
+from spmd.analysis.scalar.rules import RULES, Function, Real, element_of, rule
+from spmd.ir import Op
+from spmd.types import ElementType
+
+assert conversion  # its rules stand in RULES
+
+
+def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """What `op` gives for one point, one element a result, from its operands' elements there.
+
+    None where the op is not elementwise, or has no scalar form on its types.
+    """
+    made = RULES.get(op.name)
+    if made is None or any(value.tensor.is_quantized for value in (*op.operands, *op.results)):
+        return None
+    return made(op, operands)
+
+
+def has_scalar_form(name: str) -> bool:
+    """Whether ops of that name are computed element by element here."""
+    return name in RULES
+
+
+def _function(primitive: Primitive) -> Real:
+    return lambda *operands: b.call(primitive, *operands)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _real_sign(x: Expression) -> Expression:
+    """-1, 1, the zero itself with its sign, or NaN."""
+    return select(compare("one", x, like(0, x)), b.copysign(like(1, x), x), x)
+
+
+def _rsqrt(x: Expression) -> Expression:
+    return b.div(like(1, x), b.sqrt(x))
+
+
+def _round_half_away(x: Expression) -> Expression:
+    """The nearest integer, halves away from zero."""
+    whole = b.trunc(x)
+    away = compare("oge", b.abs_(b.sub(x, whole)), like(0.5, x))
+    size = b.abs_(whole)
+    return b.copysign(select(away, b.add(size, like(1, x)), size), x)
+
+
+def _power(x: Expression, y: Expression) -> Expression:
+    """A square is a product, wherever the exponent comes from."""
+    if is_constant(y, 2):
+        return b.mul(x, x)
+    return b.call(Primitive.POW, x, y)
+
+
+UNARY: dict[str, Function] = {
+    "stablehlo.abs": Function(b.abs_, signed=integer.absolute, exact=True),
+    "stablehlo.cbrt": Function(_function(Primitive.CBRT)),
+    "stablehlo.ceil": Function(b.ceil),
+    "stablehlo.cosine": Function(_function(Primitive.COS)),
+    "stablehlo.exponential": Function(_function(Primitive.EXP)),
+    "stablehlo.exponential_minus_one": Function(_function(Primitive.EXPM1)),
+    "stablehlo.floor": Function(b.floor),
+    "stablehlo.log": Function(_function(Primitive.LOG)),
+    "stablehlo.log_plus_one": Function(_function(Primitive.LOG1P)),
+    "stablehlo.logistic": Function(_function(Primitive.LOGISTIC)),
+    "stablehlo.negate": Function(b.neg, None, integer.negate, integer.negate, exact=True),
+    "stablehlo.not": Function(signed=b.not_, unsigned=b.not_, boolean=b.not_),
+    "stablehlo.round_nearest_afz": Function(_round_half_away),
+    "stablehlo.round_nearest_even": Function(b.rint),
+    "stablehlo.rsqrt": Function(_rsqrt),
+    "stablehlo.sign": Function(_real_sign, signed=integer.sign, exact=True),
+    "stablehlo.sine": Function(_function(Primitive.SIN)),
+    "stablehlo.sqrt": Function(b.sqrt),
+    "stablehlo.tan": Function(_function(Primitive.TAN)),
+    "stablehlo.tanh": Function(_function(Primitive.TANH)),
+}
+
+BINARY: dict[str, Function] = {
+    "stablehlo.add": Function(b.add, None, b.add, b.add, b.or_),
+    "stablehlo.and": Function(signed=b.and_, unsigned=b.and_, boolean=b.and_),
+    "stablehlo.atan2": Function(_function(Primitive.ATAN2)),
+    "stablehlo.divide": Function(b.div, None, integer.divide_signed, integer.divide_unsigned),
+    "stablehlo.maximum": Function(b.maximum, None, b.smax, b.umax, b.or_, exact=True),
+    "stablehlo.minimum": Function(b.minimum, None, b.smin, b.umin, b.and_, exact=True),
+    "stablehlo.multiply": Function(b.mul, None, b.mul, b.mul, b.and_),
+    "stablehlo.or": Function(signed=b.or_, unsigned=b.or_, boolean=b.or_),
+    "stablehlo.power": Function(_power, None, integer.power_signed, integer.power_unsigned),
+    "stablehlo.remainder": Function(b.rem, None, integer.remainder_signed, integer.remainder_unsigned),
+    "stablehlo.subtract": Function(b.sub, None, b.sub, b.sub),
+    "stablehlo.xor": Function(signed=b.xor, unsigned=b.xor, boolean=b.xor),
+}
+
+
+@rule(*UNARY)
+def unary(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    return _listed(UNARY[op.name].compute(element_of(op), operands))
+
+
+@rule(*BINARY)
+def binary(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    return _listed(BINARY[op.name].compute(element_of(op), operands))
+
+
+def _listed(element: Element | None) -> list[Element] | None:
+    return None if element is None else [element]
+
+
+#: Functions that ask for the element type, of integers alone.
+_INTEGER: dict[str, Callable[..., Expression]] = {
+    "stablehlo.count_leading_zeros": integer.count_leading_zeros,
+    "stablehlo.popcnt": integer.population_count,
+    "stablehlo.shift_left": integer.shift_left,
+    "stablehlo.shift_right_arithmetic": integer.shift_right_arithmetic,
+    "stablehlo.shift_right_logical": integer.shift_right_logical,
+}
+
+
+@rule(*_INTEGER)
+def of_integers(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    element_type = element_of(op)
+    if not element_type.is_integer:
+        return None
+    value = _INTEGER[op.name](*(operand[0] for operand in operands), element_type)
+    return [round_to((value,), element_type)]
+
+
+@rule("stablehlo.is_finite")
+def is_finite(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    value = operands[0][0]
+    return [(compare("olt", b.abs_(value), b.infinity(value.type)),)]
+
+
+# --- comparison and choice -------------------------------------------------------------------------------------------
+
+_PREDICATES = {"EQ": "eq", "NE": "ne", "GE": "ge", "GT": "gt", "LE": "le", "LT": "lt"}
+
+
+@rule("stablehlo.compare")
+def comparison(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """FLOAT compares as IEEE-754 does, TOTALORDER by its total order; SIGNED and UNSIGNED follow the element type."""
+    return [(compared(op["comparison_direction"], op["compare_type"], element_of(op), *operands),)]
+
+
+def compared(
+    direction: str, compare_type: str | None, element_type: ElementType, left: Element, right: Element
+) -> Expression:
+    """The i1 of a comparison of two elements; `direction` is EQ, NE, GE, GT, LE or LT."""
+    if element_type.is_complex:
+        parts = [_float_comparison(direction, x, y) for x, y in zip(left, right, strict=True)]
+        return b.any_of(*parts) if direction == "NE" else b.all_of(*parts)
+    x, y = left[0], right[0]
+    if element_type.is_float:
+        if compare_type != "TOTALORDER":
+            return _float_comparison(direction, x, y)
+        return _integer_comparison(direction, _order_key(x), _order_key(y), signed=True)
+    return _integer_comparison(direction, x, y, signed=element_type.is_signed or element_type.is_index)
+
+
+def _float_comparison(direction: str, x: Expression, y: Expression) -> Expression:
+    return compare("une" if direction == "NE" else "o" + _PREDICATES[direction], x, y)
+
+
+def _integer_comparison(direction: str, x: Expression, y: Expression, *, signed: bool) -> Expression:
+    predicate = _PREDICATES[direction]
+    return compare(predicate if predicate in ("eq", "ne") else ("s" if signed else "u") + predicate, x, y)
+
+
+def _order_key(x: Expression) -> Expression:
+    """The signed integer whose order is the total order of floats."""
+    bits = b.bits_of(x)
+    sign = b.shift_right(bits, bits.type.bits - 1, signed=True)
+    return b.xor(bits, b.shift_right(sign, 1))
+
+
+@rule("stablehlo.select")
+def choose(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    (chosen,), on_true, on_false = operands
+    return [tuple(select(chosen, x, y) for x, y in zip(on_true, on_false, strict=True))]
+
+
+@rule("stablehlo.clamp")
+def clamp(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """minimum(maximum(operand, min), max)."""
+    low, value, high = operands
+    element_type = element_of(op, 1)
+    raised = BINARY["stablehlo.maximum"].compute(element_type, (value, low))
+    return None if raised is None else _listed(BINARY["stablehlo.minimum"].compute(element_type, (raised, high)))
+
+
+# --- parts of complex numbers ----------------------------------------------------------------------------------------
+
+
+@rule("stablehlo.complex")
+def complex_(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    return [(operands[0][0], operands[1][0])]
+
+
+@rule("stablehlo.real")
+def real(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    return [operands[0][:1]]
+
+
+@rule("stablehlo.imag")
+def imag(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """The imaginary part; zero for a real number."""
+    return [operands[0][1:] or (like(0, operands[0][0]),)]

@@ -1,0 +1,278 @@
+"""What an elementwise op computes at one point, as data: a directed acyclic graph of scalar primitives.
+
+Expressions are immutable and hash-consed: two equal ones are one object, so that a common subexpression is found by
+identity. Every value is of a machine type; integers have no sign, the primitives say how they read them. Floating
+point is IEEE 754's, every primitive rounded to nearest even on its own: a back end may neither contract, reorder nor
+approximate.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+
+class MachineType(enum.Enum):
+    """The type of a value in a register. `bits` counts i1 as one."""
+
+    I1 = "i1"
+    I8 = "i8"
+    I16 = "i16"
+    I32 = "i32"
+    I64 = "i64"
+    F32 = "f32"
+    F64 = "f64"
+
+    bits: int
+    is_float: bool
+    __hash__ = object.__hash__  # members are single, and are looked up for every node
+
+    def __init__(self, name: str) -> None:
+        self.bits = int(name[1:])
+        self.is_float = name[0] == "f"
+
+    @property
+    def integer(self) -> MachineType:
+        """The integer of the same width."""
+        return integer_type(self.bits)
+
+
+I1, I8, I16, I32, I64, F32, F64 = MachineType
+
+
+def integer_type(bits: int) -> MachineType:
+    """The integer type of 1, 8, 16, 32 or 64 bits."""
+    return MachineType(f"i{bits}")
+
+
+class Primitive(enum.Enum):
+    """What a node computes. Operands and result have one type unless said otherwise.
+
+    The last group are functions that back ends expand or call: each has a definition over the other primitives
+    (spmd.analysis.scalar.functions).
+    """
+
+    CONSTANT = "constant"  # `attribute`: the bits, as an unsigned integer
+    PARAMETER = "parameter"  # `attribute`: its index
+
+    # integers (wrapping) and floats
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+
+    # integers
+    SDIV = "sdiv"  # towards zero; the divisor is not 0, nor -1 under the smallest dividend
+    UDIV = "udiv"
+    SREM = "srem"
+    UREM = "urem"
+    SMAX = "smax"
+    SMIN = "smin"
+    UMAX = "umax"
+    UMIN = "umin"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+    SHL = "shl"  # shifts are by less than the width
+    LSHR = "lshr"
+    ASHR = "ashr"
+    CTPOP = "ctpop"
+    CTLZ = "ctlz"  # the width for zero
+    COMPARE_INTEGER = "compare_integer"  # -> i1; `attribute`: eq ne slt sle sgt sge ult ule ugt uge
+
+    # floats
+    DIV = "div"
+    REM = "rem"  # of division towards zero, exact, with the sign of the dividend (C's fmod)
+    NEG = "neg"
+    ABS = "abs"
+    COPYSIGN = "copysign"
+    FMA = "fma"
+    SQRT = "sqrt"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    TRUNC = "trunc"
+    RINT = "rint"  # halves to even
+    MAXIMUM = "maximum"  # NaN propagates, -0 < +0 (IEEE 754-2019)
+    MINIMUM = "minimum"
+    COMPARE_FLOAT = "compare_float"  # -> i1; `attribute`: oeq olt ole ogt oge one ord, or unordered: ueq ... une uno
+
+    # of any types
+    SELECT = "select"  # (i1, x, x) -> x
+    RARELY = "rarely"  # the same, its first choice seldom taken and long: it may be skipped when no lane takes it
+    TRUNCATE = "truncate"  # to a narrower integer
+    ZERO_EXTEND = "zero_extend"
+    SIGN_EXTEND = "sign_extend"
+    FLOAT_TRUNCATE = "float_truncate"  # f64 -> f32
+    FLOAT_EXTEND = "float_extend"
+    SIGNED_TO_FLOAT = "signed_to_float"
+    UNSIGNED_TO_FLOAT = "unsigned_to_float"
+    FLOAT_TO_SIGNED = "float_to_signed"  # towards zero; the operand is within the range of the result's type
+    FLOAT_TO_UNSIGNED = "float_to_unsigned"
+    FLOAT_TO_HALF = "float_to_half"  # f32 -> i16, the bits of the nearest f16
+    HALF_TO_FLOAT = "half_to_float"
+    BITCAST = "bitcast"  # between an integer and a float of one width
+
+    # functions
+    EXP = "exp"
+    EXPM1 = "expm1"
+    LOG = "log"
+    LOG1P = "log1p"
+    LOGISTIC = "logistic"
+    TANH = "tanh"
+    SINH = "sinh"
+    COSH = "cosh"
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ASIN = "asin"
+    ACOS = "acos"
+    ATAN = "atan"
+    ATAN2 = "atan2"
+    ASINH = "asinh"
+    ACOSH = "acosh"
+    ATANH = "atanh"
+    CBRT = "cbrt"
+    POW = "pow"
+    HYPOT = "hypot"
+    ERF = "erf"
+    ERFC = "erfc"
+    ERF_INV = "erf_inv"
+    LGAMMA = "lgamma"
+    DIGAMMA = "digamma"
+    ZETA = "zeta"
+    POLYGAMMA = "polygamma"
+    BESSEL_I1E = "bessel_i1e"
+    INTEGER_POWER = "integer_power"  # (x, n): x to the power n, wrapped; n reads as unsigned
+
+    __hash__ = object.__hash__
+
+    @property
+    def is_function(self) -> bool:
+        return self in _FUNCTIONS
+
+
+_ORDER = list(Primitive)
+_FUNCTIONS = frozenset(_ORDER[_ORDER.index(Primitive.EXP) :])
+
+#: A constant's bits, a parameter's index, a comparison's predicate.
+Attribute = int | str | None
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Expression:
+    """A primitive on operands. Made by `expression`, `constant` and `parameter` alone."""
+
+    primitive: Primitive
+    type: MachineType
+    operands: tuple[Expression, ...]
+    attribute: Attribute = None
+
+    def __repr__(self) -> str:
+        return show(self)
+
+
+_KNOWN: WeakValueDictionary[tuple[object, ...], Expression] = WeakValueDictionary()
+
+
+def expression(
+    primitive: Primitive, type: MachineType, operands: Sequence[Expression] = (), attribute: Attribute = None
+) -> Expression:
+    """The one expression of these parts."""
+    parts = tuple(operands)
+    key = (primitive, type, attribute, *map(id, parts))
+    found = _KNOWN.get(key)
+    if found is None:
+        found = Expression(primitive, type, parts, attribute)
+        _KNOWN[key] = found
+    return found
+
+
+def parameter(index: int, type: MachineType) -> Expression:
+    """The `index`-th value that the expression is given."""
+    return expression(Primitive.PARAMETER, type, (), index)
+
+
+def constant(value: float | bool, type: MachineType) -> Expression:
+    """`value` in `type`: an integer wrapped to its width, or a number rounded to the nearest float."""
+    if type.is_float:
+        return constant_bits(float_bits(float(value), type), type)
+    return constant_bits(int(value) & ((1 << type.bits) - 1), type)
+
+
+def constant_bits(bits: int, type: MachineType) -> Expression:
+    """The constant that has these bits."""
+    return expression(Primitive.CONSTANT, type, (), bits)
+
+
+def float_bits(value: float, type: MachineType) -> int:
+    """The bits of `value` rounded to f32 or f64."""
+    if type is F64:
+        return int.from_bytes(struct.pack("<d", value), "little")
+    try:
+        return int.from_bytes(struct.pack("<f", value), "little")
+    except OverflowError:
+        return 0x7F800000 if value > 0 else 0xFF800000
+
+
+def constant_value(node: Expression) -> float | int:
+    """The number that a constant is; an integer reads as signed."""
+    assert node.primitive is Primitive.CONSTANT and isinstance(node.attribute, int)
+    bits, type = node.attribute, node.type
+    if type.is_float:
+        code = "<f" if type is F32 else "<d"
+        return float(struct.unpack(code, bits.to_bytes(type.bits // 8, "little"))[0])
+    return bits - (1 << type.bits) if bits >> (type.bits - 1) and type.bits > 1 else bits
+
+
+def is_constant(node: Expression, value: float | None = None) -> bool:
+    """Whether `node` is a constant, equal to `value` where that is given."""
+    return node.primitive is Primitive.CONSTANT and (value is None or constant_value(node) == value)
+
+
+def walk(
+    roots: Sequence[Expression], needed: Callable[[Expression], Sequence[Expression]] = lambda node: node.operands
+) -> list[Expression]:
+    """Every node below `roots` once, operands before what reads them; `needed` gives those to look at."""
+    order: dict[Expression, None] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if node in order:
+            continue
+        if ready:
+            order[node] = None
+        else:
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(needed(node)) if operand not in order)
+    return list(order)
+
+
+def substitute(roots: Sequence[Expression], parameters: Sequence[Expression]) -> list[Expression]:
+    """`roots` with the expression at its index in place of each parameter."""
+    made: dict[Expression, Expression] = {}
+    for node in walk(roots):
+        if node.primitive is Primitive.PARAMETER:
+            assert isinstance(node.attribute, int)
+            made[node] = parameters[node.attribute]
+        elif not node.operands:
+            made[node] = node
+        else:
+            operands = [made[operand] for operand in node.operands]
+            made[node] = expression(node.primitive, node.type, operands, node.attribute)
+    return [made[root] for root in roots]
+
+
+def show(node: Expression) -> str:
+    """`node` as text: `fma.f32(p0, 0x1p+1, p1)`."""
+    texts: dict[Expression, str] = {}
+    for each in walk([node]):
+        if each.primitive is Primitive.PARAMETER:
+            texts[each] = f"p{each.attribute}"
+        elif each.primitive is Primitive.CONSTANT:
+            texts[each] = f"{constant_value(each)}"
+        else:
+            name = each.primitive.value if each.attribute is None else f"{each.primitive.value}.{each.attribute}"
+            texts[each] = f"{name}.{each.type.value}({', '.join(texts[operand] for operand in each.operands)})"
+    return texts[node]

@@ -1,0 +1,37 @@
+"""Functions of floats, each a definition over the primitives that processors have.
+
+A definition is branch-free (but for what `rarely` tells of), so that it runs on vectors; it is within two units in
+the last place, and gives what C's functions give for NaN, infinities, zeros and subnormal numbers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter, substitute, walk
+from spmd.analysis.scalar.functions import integer_power
+from spmd.analysis.scalar.functions.table import DEFINITIONS
+
+assert integer_power  # their definitions stand in DEFINITIONS
+
+
+@cache
+def definition(function: Primitive, type: MachineType) -> Expression:
+    """The function of parameters 0, 1, ... of `type`, over primitives and other functions."""
+    made, arity = DEFINITIONS[function]
+    return made(*(parameter(index, type) for index in range(arity)))
+
+
+def expand(roots: list[Expression]) -> list[Expression]:
+    """`roots` with every function replaced by its definition."""
+    made: dict[Expression, Expression] = {}
+    for node in walk(roots):
+        operands = [made[operand] for operand in node.operands]
+        if node.primitive.is_function:
+            (body,) = expand([definition(node.primitive, node.type)])
+            (made[node],) = substitute([body], operands)
+        elif operands:
+            made[node] = expression(node.primitive, node.type, operands, node.attribute)
+        else:
+            made[node] = node
+    return [made[root] for root in roots]

@@ -1,0 +1,27 @@
+"""Which functions have definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spmd.analysis.scalar.expression import F32, Expression, Primitive
+
+Definition = Callable[..., Expression]
+
+#: A function's definition, and how many operands it takes.
+DEFINITIONS: dict[Primitive, tuple[Definition, int]] = {}
+
+
+def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Definition]:
+    """Registers the definition of `function` for every type."""
+
+    def register(made: Definition) -> Definition:
+        DEFINITIONS[function] = made, arity
+        return made
+
+    return register
+
+
+def by_width(single: Definition, double: Definition) -> Definition:
+    """`single` on f32, `double` on f64."""
+    return lambda *operands: (single if operands[0].type is F32 else double)(*operands)

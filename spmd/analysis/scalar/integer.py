@@ -1,0 +1,211 @@
+"""Integer functions at one point, with XLA's results where the specification leaves them open.
+
+Division by zero gives all ones, remainder by zero the dividend, the smallest integer divided by -1 itself. Shift
+amounts count as unsigned; past the width nothing is left but, arithmetically, the sign. Source: specification,
+"divide", "remainder", "power", "shift_left", "shift_right_arithmetic", "shift_right_logical", "popcnt",
+"count_leading_zeros"; chlo.mulhi.
+
+Processors have no vectors of integer quotients: up to 32 bits they are taken from floats, in which the nearest
+quotient, cut off, is the right one (a quotient that is no integer is further from the next one than it is rounded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spmd.analysis.scalar.build import (
+    add,
+    and_,
+    any_of,
+    ashr,
+    call,
+    compare,
+    ctlz,
+    ctpop,
+    div,
+    like,
+    lshr,
+    mask,
+    mul,
+    not_,
+    resize,
+    sdiv,
+    select,
+    shift_right,
+    shl,
+    smax,
+    srem,
+    sub,
+    to_float,
+    to_integer,
+    truncate,
+    udiv,
+    umin,
+    urem,
+    zero_extend,
+)
+from spmd.analysis.scalar.expression import F32, F64, I32, I64, Expression, Primitive, constant_value, is_constant
+from spmd.types import ElementType
+
+Shift = Callable[[Expression, Expression, ElementType], Expression]
+
+
+def negate(x: Expression) -> Expression:
+    return sub(like(0, x), x)
+
+
+def absolute(x: Expression) -> Expression:
+    """The smallest integer is its own."""
+    return smax(x, negate(x))
+
+
+def sign(x: Expression) -> Expression:
+    positive = zero_extend(compare("sgt", x, like(0, x)), x.type)
+    return add(positive, shift_right(x, x.type.bits - 1, signed=True))
+
+
+def divide_signed(x: Expression, y: Expression) -> Expression:
+    zero = _is_zero(y)
+    return select(zero, like(-1, x), _quotient(x, y, signed=True))
+
+
+def divide_unsigned(x: Expression, y: Expression) -> Expression:
+    zero = _is_zero(y)
+    return select(zero, like(-1, x), _quotient(x, y, signed=False))
+
+
+def remainder_signed(x: Expression, y: Expression) -> Expression:
+    return _remainder(x, y, signed=True)
+
+
+def remainder_unsigned(x: Expression, y: Expression) -> Expression:
+    return _remainder(x, y, signed=False)
+
+
+def _is_zero(x: Expression) -> Expression:
+    return compare("eq", x, like(0, x))
+
+
+def _quotient(x: Expression, y: Expression, *, signed: bool) -> Expression:
+    """x / y towards zero; any number where y = 0."""
+    if is_constant(y):
+        return _by_constant(x, y, signed=signed)
+    divisor = select(_is_zero(y), like(1, y), y)
+    if x.type.bits < 64:
+        wide, whole = (F64, I64) if x.type.bits == 32 else (F32, I32)
+        ratio = div(to_float(x, wide, signed=signed), to_float(divisor, wide, signed=signed))
+        return truncate(to_integer(ratio, whole), x.type)
+    if not signed:
+        return udiv(x, divisor)
+    minus = compare("eq", y, like(-1, y))
+    return select(minus, negate(x), sdiv(x, select(minus, like(1, y), divisor)))
+
+
+def _by_constant(x: Expression, y: Expression, *, signed: bool) -> Expression:
+    if is_constant(y, 0):
+        return x
+    if not signed:
+        return udiv(x, y)
+    return negate(x) if constant_value(y) == -1 else sdiv(x, y)
+
+
+def _remainder(x: Expression, y: Expression, *, signed: bool) -> Expression:
+    if x.type.bits < 64:
+        return select(_is_zero(y), x, sub(x, mul(_quotient(x, y, signed=signed), y)))
+    unit = any_of(_is_zero(y), compare("eq", y, like(-1, y))) if signed else _is_zero(y)
+    rest = (srem if signed else urem)(x, select(unit, like(1, y), y))
+    return select(_is_zero(y), x, rest)
+
+
+def power_unsigned(x: Expression, y: Expression) -> Expression:
+    """x to the power y, wrapped."""
+    if is_constant(y):
+        return power_by_squaring(x, int(constant_value(y)) & (1 << y.type.bits) - 1)
+    return call(Primitive.INTEGER_POWER, x, y)
+
+
+def power_signed(x: Expression, y: Expression) -> Expression:
+    """For negative y, 1 and -1 keep their powers, any other x gives 0."""
+    if is_constant(y) and constant_value(y) >= 0:
+        return power_unsigned(x, y)
+    negative = compare("slt", y, like(0, y))
+    unit = any_of(compare("eq", x, like(1, x)), compare("eq", x, like(-1, x)))
+    power = power_unsigned(x, select(negative, mask(y, 1), y))
+    return select(and_(negative, not_(unit)), like(0, x), power)
+
+
+def power_by_squaring(x: Expression, exponent: int) -> Expression:
+    """x to the power of a number that is known."""
+    result, square = None, x
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else mul(result, square)
+        exponent >>= 1
+        if exponent:
+            square = mul(square, square)
+    return like(1, x) if result is None else result
+
+
+def shift_left(x: Expression, y: Expression, element: ElementType) -> Expression:
+    amount = _amount(y, element)
+    return select(_within(amount), shl(x, amount), like(0, x))
+
+
+def shift_right_logical(x: Expression, y: Expression, element: ElementType) -> Expression:
+    amount = _amount(y, element)
+    return select(_within(amount), lshr(_own_bits(x, element), amount), like(0, x))
+
+
+def shift_right_arithmetic(x: Expression, y: Expression, element: ElementType) -> Expression:
+    spare = x.type.bits - element.bits
+    if spare and element.is_unsigned:
+        x = ashr(shl(x, like(spare, x)), like(spare, x))
+    return ashr(x, umin(_amount(y, element), like(x.type.bits - 1, y)))
+
+
+def _amount(y: Expression, element: ElementType) -> Expression:
+    return _own_bits(y, element)
+
+
+def _own_bits(x: Expression, element: ElementType) -> Expression:
+    """The bits of the element, none of which is an extension of its sign."""
+    return x if element.bits == x.type.bits else mask(x, 2**element.bits - 1)
+
+
+def _within(amount: Expression) -> Expression:
+    return compare("ult", amount, like(amount.type.bits, amount))
+
+
+def population_count(x: Expression, element: ElementType) -> Expression:
+    """Number of one bits, of two's complement for negative numbers."""
+    return ctpop(_own_bits(x, element))
+
+
+def count_leading_zeros(x: Expression, element: ElementType) -> Expression:
+    """Number of zero bits above the highest one bit; the width for zero."""
+    return sub(ctlz(_own_bits(x, element)), like(x.type.bits - element.bits, x))
+
+
+def high_product(x: Expression, y: Expression, element: ElementType) -> Expression:
+    """The upper half of the product of two integers of N bits, as N bits."""
+    if element.bits == 64:
+        return _high_product_64(x, y, signed=element.is_signed)
+    wide = I64 if element.bits == 32 else I32
+    product = mul(resize(x, wide, signed=element.is_signed), resize(y, wide, signed=element.is_signed))
+    return truncate(shift_right(product, element.bits, signed=element.is_signed), x.type)
+
+
+def _high_product_64(x: Expression, y: Expression, *, signed: bool) -> Expression:
+    low = 0xFFFFFFFF
+    x_low, x_high, y_low, y_high = mask(x, low), shift_right(x, 32), mask(y, low), shift_right(y, 32)
+    middle = add(mul(x_high, y_low), shift_right(mul(x_low, y_low), 32))
+    crossed = add(mul(x_low, y_high), mask(middle, low))
+    high = add(add(mul(x_high, y_high), shift_right(middle, 32)), shift_right(crossed, 32))
+    if not signed:
+        return high
+    return sub(sub(high, _if_negative(x, y)), _if_negative(y, x))
+
+
+def _if_negative(x: Expression, value: Expression) -> Expression:
+    """`value` where x < 0, else 0."""
+    return and_(shift_right(x, 63, signed=True), value)

@@ -1,0 +1,233 @@
+"""Floats of at most 16 bits: their values as f32, and rounding to them.
+
+The register form of a narrow float is an f32 that the type holds exactly. `decode_float` and `encode_float` go between
+that and the type's bits, `round_float` takes any f32 to the nearest value of the type, ties to even. Overflow and NaN
+follow ml_dtypes, which holds these types in memory. Source: the specification's "Floating-point types" and the papers
+it names; the OCP "Microscaling Formats" specification for the types that only hold finite numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from spmd.analysis.scalar.build import (
+    abs_,
+    add,
+    and_,
+    bits_of,
+    compare,
+    copysign,
+    extend,
+    float_of,
+    from_half,
+    infinity,
+    is_nan,
+    like,
+    mask,
+    mul,
+    nan,
+    neg,
+    not_,
+    or_,
+    select,
+    shift_left,
+    shift_right,
+    shorten,
+    sub,
+    to_half,
+    truncate,
+    umax,
+    zero_extend,
+)
+from spmd.analysis.scalar.expression import F32, I8, I16, I32, Expression, constant
+from spmd.types import BF16, F16, ElementType
+
+_MANTISSA = 23
+_BIAS = 127
+_SIGN = 0x80000000
+_INFINITY = 0x7F800000
+
+
+class Beyond(Enum):
+    """What stands above the largest finite number of a type."""
+
+    INFINITY = "infinity, and NaNs above it"
+    NAN = "one NaN of either sign"
+    NEGATIVE_ZERO_IS_NAN = "one NaN, in the place of -0"
+    NOTHING = "no NaN: numbers saturate"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A narrow float: sign, exponent with `bias`, `mantissa` bits, `bits` in all; `largest` is its largest number."""
+
+    bits: int
+    mantissa: int
+    bias: int
+    largest: float
+    beyond: Beyond
+
+    @property
+    def magnitude(self) -> int:
+        """The mask of all bits but the sign."""
+        return (1 << (self.bits - 1)) - 1
+
+    @property
+    def infinity(self) -> int:
+        """The bits of infinity, where the type has one: the exponent all ones."""
+        return self.magnitude >> self.mantissa << self.mantissa
+
+    @property
+    def nan(self) -> int:
+        """The bits of the one NaN."""
+        return 1 << (self.bits - 1) if self.beyond is Beyond.NEGATIVE_ZERO_IS_NAN else self.magnitude
+
+
+#: Formats by element type; f8E8M0FNU, a bare exponent, is apart.
+FORMATS: dict[str, Format] = {
+    "f4E2M1FN": Format(4, 1, 1, 6.0, Beyond.NOTHING),
+    "f6E2M3FN": Format(6, 3, 1, 7.5, Beyond.NOTHING),
+    "f6E3M2FN": Format(6, 2, 3, 28.0, Beyond.NOTHING),
+    "f8E3M4": Format(8, 4, 3, 15.5, Beyond.INFINITY),
+    "f8E4M3": Format(8, 3, 7, 240.0, Beyond.INFINITY),
+    "f8E4M3FN": Format(8, 3, 7, 448.0, Beyond.NAN),
+    "f8E4M3FNUZ": Format(8, 3, 8, 240.0, Beyond.NEGATIVE_ZERO_IS_NAN),
+    "f8E4M3B11FNUZ": Format(8, 3, 11, 30.0, Beyond.NEGATIVE_ZERO_IS_NAN),
+    "f8E5M2": Format(8, 2, 15, 57344.0, Beyond.INFINITY),
+    "f8E5M2FNUZ": Format(8, 2, 16, 57344.0, Beyond.NEGATIVE_ZERO_IS_NAN),
+}
+
+
+def has_mantissa(element_type: ElementType) -> bool:
+    """Whether the type is more than an exponent."""
+    return element_type.name != "f8E8M0FNU"
+
+
+def decode_float(code: Expression, element_type: ElementType) -> Expression:
+    """The f32 of a narrow float's bits, which lie in an i8 or i16."""
+    if element_type is F16:
+        return from_half(code)
+    if element_type is BF16:
+        return float_of(shift_left(zero_extend(code, I32), 16))
+    if not has_mantissa(element_type):
+        return _decode_exponent(code)
+    return _decode(code, FORMATS[element_type.name])
+
+
+def encode_float(value: Expression, element_type: ElementType) -> Expression:
+    """The bits, in an i8 or i16, of an f32 that the type holds exactly."""
+    if element_type is F16:
+        return to_half(value)
+    if element_type is BF16:
+        return truncate(shift_right(bits_of(value), 16), I16)
+    if not has_mantissa(element_type):
+        return truncate(shift_right(bits_of(value), _MANTISSA), I8)
+    return _encode(value, FORMATS[element_type.name])
+
+
+def round_float(value: Expression, element_type: ElementType) -> Expression:
+    """The value of a narrow type nearest to an f32."""
+    if element_type is F16:
+        return from_half(to_half(value))
+    if element_type is BF16:
+        return _round_bf16(value)
+    if not has_mantissa(element_type):
+        return _round_exponent(value)
+    return _round(value, FORMATS[element_type.name])
+
+
+def odd_single(value: Expression) -> Expression:
+    """f64 in f32, rounded to odd: what is rounded from it to a narrower type is rounded once.
+
+    An inexact result is the neighbour whose last bit is one, so that it is no tie, nor a number, of a type with at
+    least two bits less. Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums" (2008).
+    """
+    nearest = shorten(value)
+    back = extend(nearest)
+    bits = bits_of(nearest)
+    inexact = compare("one", back, value)
+    above = compare("ogt", abs_(back), abs_(value))
+    truncated = sub(bits, zero_extend(above, I32))
+    return float_of(or_(truncated, zero_extend(inexact, I32)))
+
+
+def _round_bf16(value: Expression) -> Expression:
+    bits = bits_of(value)
+    even = mask(shift_right(bits, 16), 1)
+    rounded = add(bits, add(even, like(0x7FFF, bits)))
+    return float_of(mask(select(is_nan(value), bits_of(_quiet(value)), rounded), 0xFFFF0000))
+
+
+def _quiet(value: Expression) -> Expression:
+    """A NaN, quiet: what it carries at the top is not nothing."""
+    bits = bits_of(value)
+    return float_of(or_(bits, like(0x400000, bits)))
+
+
+def _decode(code: Expression, form: Format) -> Expression:
+    wide = zero_extend(code, I32)
+    magnitude = mask(wide, form.magnitude)
+    # as an f32 the bits have the wrong bias, subnormal ones included, which one exact product mends
+    value = mul(float_of(shift_left(magnitude, _MANTISSA - form.mantissa)), constant(2.0 ** (_BIAS - form.bias), F32))
+    sign = mask(shift_left(wide, 32 - form.bits), _SIGN)
+    if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
+        value = select(compare("eq", mask(wide, 2 * form.magnitude + 1), like(form.nan, wide)), nan(F32), value)
+    elif form.beyond is Beyond.NAN:
+        value = select(compare("eq", magnitude, like(form.nan, wide)), nan(F32), value)
+    elif form.beyond is Beyond.INFINITY:
+        largest_exponent = or_(shift_left(magnitude, _MANTISSA - form.mantissa), like(_INFINITY, wide))
+        value = select(compare("uge", magnitude, like(form.infinity, wide)), float_of(largest_exponent), value)
+    return float_of(or_(bits_of(value), sign))
+
+
+def _encode(value: Expression, form: Format) -> Expression:
+    size = abs_(value)
+    spare = _MANTISSA - form.mantissa
+    code = shift_right(bits_of(mul(size, constant(2.0 ** (form.bias - _BIAS), F32))), spare)
+    if form.beyond is Beyond.INFINITY:
+        own = bits_of(size)  # infinity, and NaNs with what they carry
+        code = select(compare("uge", own, like(_INFINITY, own)), mask(shift_right(own, spare), form.magnitude), code)
+    elif form.beyond is not Beyond.NOTHING:
+        code = select(is_nan(value), like(form.nan, code), code)
+    sign = mask(shift_right(bits_of(value), 32 - form.bits), 1 << (form.bits - 1))
+    return truncate(or_(code, sign), I8)
+
+
+def _round(value: Expression, form: Format) -> Expression:
+    size = abs_(value)
+    limit = constant(2 * form.largest, F32)
+    limited = select(compare("olt", size, limit), size, limit)
+    # the distance of the type's numbers about here, and a sum that has no bits below it
+    smallest_exponent = (_BIAS + 1 - form.bias) << _MANTISSA
+    exponent = umax(mask(bits_of(limited), _INFINITY), constant(smallest_exponent, I32))
+    anchor = float_of(add(exponent, constant(((_MANTISSA - form.mantissa) << _MANTISSA) | 1 << 22, I32)))
+    rounded = sub(add(limited, anchor), anchor)
+    largest = constant(form.largest, F32)
+    above = {Beyond.INFINITY: infinity(F32), Beyond.NOTHING: largest}.get(form.beyond, nan(F32))
+    rounded = copysign(select(compare("ogt", rounded, largest), above, rounded), value)
+    if form.beyond is Beyond.NOTHING:
+        return select(is_nan(value), copysign(constant(0, F32), neg(value)), rounded)
+    if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
+        rounded = add(rounded, constant(0.0, F32))  # the only zero is +0
+    return select(is_nan(value), _quiet(value), rounded)
+
+
+# --- f8E8M0FNU: the powers of two from 2^-127 to 2^127, and NaN -------------------------------------------------------
+
+
+def _decode_exponent(code: Expression) -> Expression:
+    wide = zero_extend(code, I32)
+    value = select(compare("eq", wide, like(0, wide)), like(0x400000, wide), shift_left(wide, _MANTISSA))
+    return float_of(select(compare("eq", wide, like(255, wide)), like(0x7FC00000, wide), value))
+
+
+def _round_exponent(value: Expression) -> Expression:
+    """Halves go up; what is not positive is NaN. Subnormal numbers go to 2^-127 or 2^-126 as ml_dtypes has them."""
+    bits = bits_of(value)
+    normal = zero_extend(compare("uge", bits, like(1 << _MANTISSA, bits)), I32)
+    exponent = mask(add(bits, add(like(0x3FFFFF, bits), normal)), _INFINITY)
+    power = select(compare("eq", exponent, like(0, bits)), like(0x400000, bits), exponent)
+    positive = compare("ogt", value, like(0, value))
+    overflow = compare("eq", exponent, like(_INFINITY, bits))
+    return select(and_(positive, not_(overflow)), float_of(power), nan(F32))

@@ -1,0 +1,86 @@
+"""Functions of floats out of line: one piece of code for each function, type and number of lanes.
+
+A loop that needs exp calls it: LLVM then optimizes the polynomial once for all programs, not once for each place
+where one stands. The code is made when it is first needed, and kept for the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spmd.analysis.scalar.expression import Expression, Primitive
+from spmd.analysis.scalar.functions import definition, expand
+from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.scalars import Renderer
+from spmd.backends.llvm.writer import Callee, Writer, llvm_type
+
+_LOCK = threading.Lock()
+_LIBRARIES: dict[Callee, Library] = {}
+
+
+@dataclass(frozen=True)
+class Linked:
+    """What a module that calls functions is loaded with: their addresses, and the libraries to be kept with it."""
+
+    symbols: dict[str, int]
+    libraries: tuple[Library, ...]
+
+
+def link(callees: Iterable[Callee]) -> Linked:
+    """The code of `callees`, loaded."""
+    libraries = {callee: _library(callee) for callee in callees}
+    symbols = {callee.name: library.address(callee.name) for callee, library in libraries.items()}
+    return Linked(symbols, tuple(libraries.values()))
+
+
+def _library(callee: Callee) -> Library:
+    with _LOCK:
+        if callee not in _LIBRARIES:
+            _LIBRARIES[callee] = compile_ir(function_text(callee), {})
+        return _LIBRARIES[callee]
+
+
+def function_text(callee: Callee, *, linkage: str = "") -> str:
+    """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
+    writer = Writer()
+    writer.label("entry")
+    renderer = _BodyRenderer(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
+    (result,) = renderer.render(expand([definition(callee.function, callee.type)]))
+    name = llvm_type(callee.type, callee.width)
+    writer.do(f"ret {name} {result}")
+    parameters = ", ".join(f"{name} %p{index}" for index in range(callee.arity))
+    body = "\n".join(writer.lines)
+    return f"define {linkage} {name} @{callee.name}({parameters}) memory(none) nounwind willreturn {{\n{body}\n}}\n"
+
+
+class _BodyRenderer(Renderer):
+    """A renderer that may write blocks: what lanes rarely choose is jumped over when none does."""
+
+    def _needed(self, node: Expression) -> Sequence[Expression]:
+        if node.primitive is Primitive.RARELY:
+            return node.operands[0], node.operands[2]
+        return node.operands
+
+    def _write(self, node: Expression) -> str:
+        if node.primitive is not Primitive.RARELY:
+            return super()._write(node)
+        chosen, rare, common = node.operands
+        writer, lanes = self.writer, llvm_type("i1", self.width)
+        condition, usual = self._names[chosen], self._names[common]
+        some = condition
+        if self.width > 1:
+            some = writer.emit(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({lanes} {condition})")
+        before, apart, joined = writer.block, writer.fresh("rare")[1:], writer.fresh("join")[1:]
+        writer.do(f"br i1 {some}, label %{apart}, label %{joined}")
+        writer.label(apart)
+        outside = dict(self._names)  # what is written here is not there for who comes later
+        (value,) = self.render([rare])
+        type = llvm_type(node.type, self.width)
+        picked = writer.emit(f"select {lanes} {condition}, {type} {value}, {type} {usual}")
+        after = writer.block
+        self._names = outside
+        writer.do(f"br label %{joined}")
+        writer.label(joined)
+        return writer.emit(f"phi {type} [{usual}, %{before}], [{picked}, %{after}]")

@@ -1,0 +1,127 @@
+"""Every elementwise op on every element type, native beside the NumPy back end's kernel: the same bits."""
+
+import numpy as np
+import pytest
+
+from spmd.analysis.scalar.elements import register_types
+from spmd.analysis.scalar.expression import parameter, walk
+from spmd.backends.numpy import elementwise
+from spmd.backends.numpy.core import make_kernel
+from spmd.ir import Op
+from spmd.types import ELEMENT_TYPES, I1, ElementType
+from tests.backends.llvm.harness import Array, Loop, make_op, op_loop, same, scalar_form, values_of
+
+ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
+FLOATS = [element for element in ELEMENTS if element.is_float]
+#: Types of every way to be held in registers, for what is checked at several widths.
+FEW = [
+    ELEMENT_TYPES[name]
+    for name in ("i1", "i4", "ui8", "i32", "i64", "f8E4M3FN", "bf16", "f16", "f32", "f64", "complex<f32>")
+]
+CASES = [*((element, 16) for element in ELEMENTS), *((element, 1) for element in FEW)]
+
+
+def check(op: Op, width: int, operands: list[Array] | None = None) -> None:
+    rng = np.random.default_rng(3)
+    operands = operands or [values_of(operand.tensor.element_type, rng) for operand in op.operands]
+    with np.errstate(all="ignore"):
+        expected = np.asarray(make_kernel(op, None).call(*operands))  # type: ignore[arg-type]
+    (got,) = op_loop(op, width)(*operands)
+    wrong = np.nonzero(~same(got, expected))[0]
+    shown = [(*(str(x[at]) for x in operands), str(got[at]), str(expected[at])) for at in wrong[:5]]
+    assert not shown, f"{op.name} {op.operands} at {width} lanes, {len(wrong)} differ: operands, native, NumPy: {shown}"
+
+
+def is_exact(op: Op) -> bool:
+    """Whether the op has a scalar form that calls no function, whose last bits are its own."""
+    form = scalar_form(op)
+    return form is not None and not any(node.primitive.is_function for node in walk(form))
+
+
+@pytest.mark.parametrize("name", [*elementwise.UNARY, "stablehlo.popcnt", "stablehlo.count_leading_zeros"])
+def test_unary(name: str) -> None:
+    for element, width in CASES:
+        op = make_op(name, [element], element.real if name == "stablehlo.abs" else element)
+        if is_exact(op):
+            check(op, width)
+
+
+@pytest.mark.parametrize(
+    "name", [*elementwise.BINARY, *(f"stablehlo.shift_{way}" for way in ("left", "right_logical", "right_arithmetic"))]
+)
+def test_binary(name: str) -> None:
+    for element, width in CASES:
+        op = make_op(name, [element] * 2, element)
+        if is_exact(op):
+            check(op, width)
+
+
+@pytest.mark.parametrize("source", ELEMENTS, ids=str)
+def test_convert(source: ElementType) -> None:
+    for target, width in CASES:
+        check(make_op("stablehlo.convert", [source], target), width)
+
+
+def test_compare() -> None:
+    for element, width in CASES:
+        for direction in ("EQ", "NE", *(() if element.is_complex else ("LT", "GE"))):
+            check(make_op("stablehlo.compare", [element] * 2, I1, comparison_direction=direction), width)
+
+
+def test_total_order() -> None:
+    for element, width in CASES:
+        if element.is_float:
+            attributes = {"comparison_direction": "LT", "compare_type": "TOTALORDER"}
+            check(make_op("stablehlo.compare", [element] * 2, I1, **attributes), width)
+
+
+def test_select_and_clamp() -> None:
+    for element, width in CASES:
+        check(make_op("stablehlo.select", [I1, element, element], element), width)
+        if not element.is_complex:
+            check(make_op("stablehlo.clamp", [element] * 3, element), width)
+
+
+def test_is_finite() -> None:
+    for element, width in CASES:
+        if element.is_float:
+            check(make_op("stablehlo.is_finite", [element], I1), width)
+
+
+def test_reduce_precision() -> None:
+    for element in FLOATS:
+        for exponent_bits, mantissa_bits in ((5, 10), (8, 7), (2, 0), (11, 52)):
+            attributes = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}
+            check(make_op("stablehlo.reduce_precision", [element], element, **attributes), 16)
+
+
+def test_bitcast_convert() -> None:
+    for source in ELEMENTS:
+        for target in ELEMENTS:
+            if source.bits == target.bits and source.is_complex == target.is_complex:
+                check(make_op("stablehlo.bitcast_convert", [source], target), 16)
+
+
+@pytest.mark.parametrize("width", [1, 16])
+def test_complex_parts(width: int) -> None:
+    for element in (ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]):
+        check(make_op("stablehlo.complex", [element] * 2, element.complex), width)
+        for part in ("real", "imag"):
+            for source in (element, element.complex):
+                check(make_op(f"stablehlo.{part}", [source], element), width)
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_strides_and_sizes(element: ElementType) -> None:
+    """Lanes apart are read and written as lanes in a row are; what lies between and behind is not touched."""
+    identity = [parameter(at, type) for at, type in enumerate(register_types(element))]
+    for width in (1, 16):
+        for strides in ((1, 1), (3, 1), (1, 2), (0, 1)):
+            loop = Loop(identity, [element], [element], width, strides)
+            for size in (0, 1, 15, 16, 17, 100):
+                array = values_of(element, np.random.default_rng(size), max(1, size * strides[0]))
+                (got,) = loop(array, size=size)
+                read = array[:: strides[0]] if strides[0] else np.repeat(array, size)
+                expected = np.zeros(size * strides[1], element.dtype)
+                expected[:: strides[1]] = read[:size]
+                assert same(got, expected).all(), (width, strides, size)
