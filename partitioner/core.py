@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from partitioner.processes import Processes
 from partitioner.sharding import Layout
 from spmd.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir import Block, Function, Module, Op, Region, new_op
@@ -33,11 +34,13 @@ def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
     return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
 
 
-def local_module(module: Module, function: Function, others: Iterable[Op], partitions: int) -> Module:
+def local_module(module: Module, function: Function, others: Iterable[Op], processes: Processes) -> Module:
     """A module of one process: `function` and what else of `module` it needs."""
     kept = [op for op in others if op.name != "sdy.mesh"]
     discardable = strip(module.discardable)
-    discardable["mhlo.num_partitions"] = IntegerAttr(partitions, I32)
+    discardable["mhlo.num_partitions"] = IntegerAttr(processes.grid.num_partitions, I32)
+    if processes.by_replica:
+        discardable["mhlo.num_replicas"] = IntegerAttr(processes.devices, I32)
     discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
     made = new_op(
         module.name,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partitioner.mesh import Axes, DeviceMesh
-from spmd.dialects.structs import ChannelHandle
+from partitioner.processes import Processes
+from spmd.attributes import ArrayAttr
+from spmd.dialects.structs import AxisRef, ChannelHandle, Mesh, MeshAxis, ReplicaGroupMeshAxes, SubAxisInfo
 from spmd.dialects.writer import Writer
 from spmd.ir import Op, Value
 from spmd.types import I32, UI32, TensorType
@@ -20,97 +24,107 @@ Padding = Sequence[tuple[int, int]]
 class Emitter(Writer):
     """A writer of one process's program; `prologue` is its start."""
 
-    def __init__(self, mesh: DeviceMesh, replicas: int = 1) -> None:
+    def __init__(self, mesh: DeviceMesh, processes: Processes) -> None:
         super().__init__()
         self.mesh = mesh
-        self.replicas = replicas
+        self.processes = processes
         self.prologue: list[Op] = []
         self._channels = 0
-        self._coordinates: dict[tuple[int, ...], Value] = {}
-        self._partition: Value | None = None
+        self._tables: dict[bytes, Value] = {}
+        self._device: Value | None = None
 
     # --- where this process is
 
     def table(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
         """The entry of this process in a table with one entry a device: a scalar of type i32, made once."""
-        key = tuple(int(entry) for entry in entries)
-        if len(set(key)) == 1:
-            return self.index(key[0])
-        if key not in self._coordinates:
+        table = np.asarray(entries, np.int64)
+        if (table == table[0]).all():
+            return self.index(int(table[0]))
+        key = table.tobytes()
+        if key not in self._tables:
             ops, self.ops = self.ops, self.prologue
-            constant = self.constant(np.array(key, np.int32))
-            one = self.one("dynamic_slice", [constant, self._partition_id()], TensorType((1,), I32), slice_sizes=(1,))
-            self._coordinates[key] = self.reshape(one, ())
+            steps = _steps(self.mesh, table) if self.mesh.size > _LARGE else None
+            self._tables[key] = self._looked_up(table) if steps is None else self._counted(int(table[0]), steps)
             self.ops = ops
-        return self._coordinates[key]
+        return self._tables[key]
 
-    def _partition_id(self) -> Value:
-        if self._partition is None:
-            self._partition = self.one("partition_id", (), TensorType((), UI32))
-        return self._partition
+    def _looked_up(self, table: NDArray[np.int64]) -> Value:
+        constant = self.constant(table.astype(np.int32))
+        one = self.one("dynamic_slice", [constant, self._device_id()], TensorType((1,), I32), slice_sizes=(1,))
+        return self.reshape(one, ())
+
+    def _counted(self, first: int, steps: list[_Step]) -> Value:
+        """`first` and, for each step, its factor times the coordinate of this process."""
+        device = self.convert(self._device_id(), TensorType((), I32))
+        total = self.index(first)
+        for step in steps:
+            place = device if step.stride == 1 else self.binary("divide", device, self.index(step.stride))
+            if step.stride * step.size < self.mesh.size:
+                place = self.binary("remainder", place, self.index(step.size))
+            term = place if step.factor == 1 else self.binary("multiply", place, self.index(step.factor))
+            total = self.binary("add", total, term)
+        return total
+
+    def _device_id(self) -> Value:
+        if self._device is None:
+            name = "replica_id" if self.processes.by_replica else "partition_id"
+            self._device = self.one(name, (), TensorType((), UI32))
+        return self._device
 
     def coordinate(self, axes: Axes) -> Value:
         """The block index of this process along `axes`."""
         return self.table(self.mesh.block_index(axes))
 
-    def flag(self, devices: Sequence[bool] | NDArray[np.bool_]) -> Value:
-        """Whether this process is among `devices`: a scalar of type i1."""
-        entry = self.table([int(device) for device in devices])
-        return self.compare(entry, self.index(0), "NE")
+    def is_first(self, axes: Axes) -> Value:
+        """Whether this process is the first along `axes`: a scalar of type i1."""
+        return self.compare(self.coordinate(axes), self.index(0), "EQ")
 
     # --- collectives
 
-    def _groups(self, axes: Axes) -> NDArray[np.int64]:
+    def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxes:
+        """The groups of devices that differ along `axes`, in each of `replicas` copies of the mesh."""
+        if self.mesh.size > _LARGE and self.mesh.order is None:
+            return _mesh_groups(self.mesh, axes, replicas)
         groups = self.mesh.groups(axes)
-        return np.concatenate([groups + replica * self.mesh.size for replica in range(self.replicas)])
+        return np.concatenate([groups + replica * self.mesh.size for replica in range(replicas)])
 
     def _channel(self) -> ChannelHandle:
         self._channels += 1
         return ChannelHandle(self._channels, 1)
 
+    def _among_all(self, axes: Axes) -> dict[str, Any]:
+        """The attributes of a collective along `axes` whose groups are of all processes."""
+        groups = self._groups(axes, self.processes.replicas)
+        return {"replica_groups": groups, "channel_handle": self._channel(), "use_global_device_ids": True}
+
+    def _among_devices(self) -> dict[str, Any]:
+        """The attributes of a collective whose groups are of devices: a channel where those are partitions."""
+        return {} if self.processes.by_replica else {"channel_handle": self._channel()}
+
     def all_gather(self, value: Value, dimension: int, axes: Axes) -> Value:
         shape = list(value.tensor.static_shape)
         shape[dimension] *= self.mesh.count(axes)
-        return self.op(
-            "stablehlo.all_gather",
-            [value],
-            [value.tensor.with_shape(tuple(shape))],
-            {
-                "all_gather_dim": dimension,
-                "replica_groups": self._groups(axes),
-                "channel_handle": self._channel(),
-                "use_global_device_ids": True,
-            },
-        ).results[0]
+        type = value.tensor.with_shape(tuple(shape))
+        if type.size == 0:
+            return self.splat(0, type)
+        attributes = {"all_gather_dim": dimension, **self._among_all(axes)}
+        return self.op("stablehlo.all_gather", [value], [type], attributes).results[0]
 
     def all_reduce(self, value: Value, axes: Axes, name: str) -> Value:
-        return self.op(
-            "stablehlo.all_reduce",
-            [value],
-            [value.type],
-            {
-                "replica_groups": self._groups(axes),
-                "channel_handle": self._channel(),
-                "use_global_device_ids": True,
-            },
-            [self.fold(name, value.tensor)],
-        ).results[0]
+        if value.tensor.size == 0:
+            return value
+        region = self.fold(name, value.tensor)
+        return self.op("stablehlo.all_reduce", [value], [value.type], self._among_all(axes), [region]).results[0]
 
     def reduce_scatter(self, value: Value, dimension: int, axes: Axes, name: str) -> Value:
         shape = list(value.tensor.static_shape)
         shape[dimension] //= self.mesh.count(axes)
-        return self.op(
-            "stablehlo.reduce_scatter",
-            [value],
-            [value.tensor.with_shape(tuple(shape))],
-            {
-                "scatter_dimension": dimension,
-                "replica_groups": self._groups(axes),
-                "channel_handle": self._channel(),
-                "use_global_device_ids": True,
-            },
-            [self.fold(name, value.tensor)],
-        ).results[0]
+        type = value.tensor.with_shape(tuple(shape))
+        if value.tensor.size == 0:
+            return self.splat(0, type)
+        attributes = {"scatter_dimension": dimension, **self._among_all(axes)}
+        region = self.fold(name, value.tensor)
+        return self.op("stablehlo.reduce_scatter", [value], [type], attributes, [region]).results[0]
 
     def all_to_all(self, value: Value, split: int, concat: int, axes: Axes) -> Value:
         """Cuts `split` into blocks for the processes along `axes` and joins what comes along `concat`."""
@@ -118,25 +132,73 @@ class Emitter(Writer):
         shape = list(value.tensor.static_shape)
         shape[split] //= count
         shape[concat] *= count
-        return self.op(
-            "stablehlo.all_to_all",
-            [value],
-            [value.tensor.with_shape(tuple(shape))],
-            {
-                "split_dimension": split,
-                "concat_dimension": concat,
-                "split_count": count,
-                "replica_groups": self.mesh.groups(axes),
-                "channel_handle": self._channel(),
-            },
-        ).results[0]
+        type = value.tensor.with_shape(tuple(shape))
+        if type.size == 0:
+            return self.splat(0, type)
+        attributes = {
+            "split_dimension": split,
+            "concat_dimension": concat,
+            "split_count": count,
+            "replica_groups": self._groups(axes, 1),
+            **self._among_devices(),
+        }
+        return self.op("stablehlo.all_to_all", [value], [type], attributes).results[0]
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
         """Sends `value` from the first to the second device of each pair; others get zeros."""
         table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-        return self.op(
-            "stablehlo.collective_permute",
-            [value],
-            [value.type],
-            {"source_target_pairs": table, "channel_handle": self._channel()},
-        ).results[0]
+        if value.tensor.size == 0:
+            return value
+        attributes = {"source_target_pairs": table, **self._among_devices()}
+        return self.op("stablehlo.collective_permute", [value], [value.type], attributes).results[0]
+
+
+#: Of meshes with more devices than these, nothing is written that has an entry for each of them.
+_LARGE = 64
+
+
+@dataclass(frozen=True)
+class _Step:
+    """`factor` for each step along a run of atoms: of `size` steps, between devices that are `stride` apart."""
+
+    stride: int
+    size: int
+    factor: int
+
+
+def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
+    """The steps that the entries of a table are sums of, device ids being positions; None where they are not."""
+    if mesh.order is not None:
+        return None
+    cube = table.reshape(mesh.sizes)
+    origin = (0,) * cube.ndim
+    found: list[_Step] = []
+    expected = np.full(mesh.sizes, cube[origin])
+    for axis, size in enumerate(mesh.sizes):
+        factor = int(cube[(*origin[:axis], 1, *origin[axis + 1 :])] - cube[origin])
+        expected += (np.arange(size) * factor).reshape(-1, *(1,) * (cube.ndim - axis - 1))
+        last = found[-1] if found else None
+        if factor and last is not None and last.factor == factor * size and last.stride == mesh.stride(axis) * size:
+            found[-1] = _Step(mesh.stride(axis), last.size * size, factor)
+        elif factor:
+            found.append(_Step(mesh.stride(axis), size, factor))
+    return found if np.array_equal(expected, cube) else None
+
+
+def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxes:
+    """The groups along `axes` as axes of the mesh, the replicas a major axis of their own."""
+    outer = [MeshAxis(_unused(mesh), replicas)] if replicas > 1 else []
+    named = (*outer, *(MeshAxis(name, size) for name, size in mesh.axes.items()))
+    refs = tuple(
+        AxisRef(run.name, None if run.size == run.full_size else SubAxisInfo(run.pre_size, run.size))
+        for run in mesh.runs(axes)
+    )
+    return ReplicaGroupMeshAxes(Mesh(named), ArrayAttr(refs))
+
+
+def _unused(mesh: DeviceMesh) -> str:
+    """A name for the axis of replicas that no axis of the mesh has."""
+    name = "replica"
+    while name in mesh.axes:
+        name += "_"
+    return name

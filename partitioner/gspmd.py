@@ -8,27 +8,28 @@ tuples, and what may follow (metadata, shard_as, shard_like). Source: XLA's HloS
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
-from math import prod
+from functools import cached_property
+from math import gcd, prod
 
 import numpy as np
 
-from partitioner.mesh import Axes, Grid, MeshError, primes
+from partitioner.mesh import MOST_DEVICES, Axes, Grid, MeshError
 
 
 @dataclass(frozen=True)
 class TileSharding:
     """One string, read. `kind`: tiled, replicated, maximal, manual or unknown.
 
-    Tiled: `tiles` counts the blocks of each dimension, then one entry for each of `subgroups` (replicated, manual);
-    `devices` in row-major order of the tiles.
+    Tiled: `tiles` counts the blocks of each dimension, then one entry for each of `subgroups` (replicated, manual).
+    `steps`: (size, step) of each part that the devices' array is made of in row-major order of the tiles, device ids
+    being sums of steps; `devices`: the ids where they are no such sums.
     """
 
     kind: str
     tiles: tuple[int, ...] = ()
     subgroups: tuple[str, ...] = ()
+    steps: tuple[tuple[int, int], ...] = ()
     devices: tuple[int, ...] = ()
     device: int = 0
     is_open: bool = False
@@ -37,56 +38,78 @@ class TileSharding:
     def rank(self) -> int:
         return len(self.tiles) - len(self.subgroups)
 
+    @cached_property
+    def _parts(self) -> tuple[Grid, list[list[int]]]:
+        split = None if self.devices else _split_tiles(self.tiles, self.steps)
+        if split is None:
+            axes = tuple((f"axis_{index}", size) for index, size in enumerate(self.tiles))
+            return Grid(axes, self.devices or _listed(self.steps)), [[index] for index in range(len(self.tiles))]
+        flat = [part for parts in split for part in parts]
+        order = sorted(range(len(flat)), key=lambda index: -flat[index][1])
+        place = {index: at for at, index in enumerate(order)}
+        axes = tuple((f"axis_{at}", flat[index][0]) for at, index in enumerate(order))
+        numbers = iter(range(len(flat)))
+        return Grid(axes), [[place[next(numbers)] for _ in parts] for parts in split]
+
     def grid(self) -> Grid:
-        """The named array of devices that this sharding speaks of: its tiles in prime parts, put in device order."""
-        return self._parts()[0]
+        """The named array of devices that this sharding speaks of: the parts of its tiles, put in device order."""
+        return self._parts[0]
 
     def tile_parts(self) -> list[list[int]]:
         """Which axes of `grid` make up each tile dimension, major first."""
-        return self._parts()[1]
-
-    def _parts(self) -> tuple[Grid, list[list[int]]]:
-        for sizes in _splits(self.tiles):
-            flat = [size for parts in sizes for size in parts]
-            steps = _steps(np.array(self.devices).reshape(flat))
-            if steps is None:
-                continue
-            order = sorted(range(len(flat)), key=lambda index: -steps[index])
-            if [steps[index] for index in order] != [
-                prod(flat[i] for i in order[at + 1 :]) for at in range(len(order))
-            ]:
-                continue
-            axes = tuple((f"axis_{at}", flat[index]) for at, index in enumerate(order))
-            place = {index: at for at, index in enumerate(order)}
-            numbers = iter(range(len(flat)))
-            return Grid(axes, tuple(range(prod(flat)))), [[place[next(numbers)] for _ in parts] for parts in sizes]
-        axes = tuple((f"axis_{index}", size) for index, size in enumerate(self.tiles))
-        return Grid(axes, self.devices), [[index] for index in range(len(self.tiles))]
+        return self._parts[1]
 
 
-def _splits(tiles: tuple[int, ...]) -> Iterator[list[tuple[int, ...]]]:
-    """Every way to write the tile counts as products of primes, the order of the primes counting."""
-    if not tiles:
-        yield []
-        return
-    for rest in _splits(tiles[1:]):
-        for first in sorted(set(permutations(primes(tiles[0])))):
-            yield [first, *rest]
+def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> list[list[tuple[int, int]]] | None:
+    """The parts of each tile dimension; None where one begins inside of a part that it does not divide."""
+    left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major part last
+    found: list[list[tuple[int, int]]] = []
+    for tile in tiles:
+        parts: list[tuple[int, int]] = []
+        while tile > 1:
+            size, step = left.pop()
+            common = gcd(size, tile)
+            if common == 1 or (common < size and common < tile):
+                return None
+            parts.append((common, step * (size // common)))
+            tile //= common
+            if common < size:
+                left.append((size // common, step))
+        found.append(parts)
+    return found
 
 
-def _steps(devices: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> list[int] | None:
-    """The step in device ids along each dimension; None when the ids are not linear in the coordinates."""
-    steps = []
-    for axis in range(devices.ndim):
-        index = [0] * devices.ndim
-        index[axis] = 1
-        steps.append(int(devices[tuple(index)] - devices.flat[0]))
-    indices = np.indices(devices.shape)
-    linear = sum((indices[axis] * step for axis, step in enumerate(steps)), np.zeros(devices.shape, np.int64))
-    return steps if np.array_equal(linear, devices) else None
+def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """The device ids that `steps` stand for, in row-major order."""
+    ids = np.zeros(1, np.int64)
+    for size, step in steps:
+        ids = (ids[:, None] + np.arange(size) * step).ravel()
+    return tuple(ids.tolist())
+
+
+def _steps(devices: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
+    """The sizes and steps of which device ids are sums, the fewest there are; None when they are not."""
+    found: list[tuple[int, int]] = []
+    span, count = 1, len(devices)
+    if devices[:1] != (0,):
+        return None
+    while span < count:
+        step = devices[span]
+        size = 2
+        while (size + 1) * span <= count and devices[size * span] == size * step:
+            size += 1
+        while count % (size * span):
+            size -= 1
+        if size < 2:
+            return None
+        found.append((size, step))
+        span *= size
+    steps = tuple(reversed(found))
+    return steps if _listed(steps) == devices else None
 
 
 _NUMBERS = r"\[([\d,\s]*)\]"
+_MOST_DIGITS = 18
 _TILED = re.compile(rf"devices={_NUMBERS}(?:<={_NUMBERS}(?:T\(([\d,\s]*)\))?|([\d,\s]+))")
 
 
@@ -122,23 +145,48 @@ def _parse_one(text: str, whole: str) -> TileSharding:
         if body == kind or body.startswith(kind + " ") or body.startswith(kind + ","):
             return TileSharding(kind, is_open=is_open or kind == "unknown")
     if body.startswith("maximal"):
-        found = re.search(r"device=(\d+)", body)
+        found = re.search(r"device=(\d{1,18})\b", body)
         return TileSharding("maximal", device=int(found.group(1)) if found else 0)
     found = _TILED.search(body)
     if found is None:
         raise MeshError(f"not a sharding: {whole!r}")
-    tiles = _integers(found.group(1))
+    tiles = _integers(found.group(1), whole)
+    if any(tile < 1 for tile in tiles):
+        raise MeshError(f"tiles count from 1: {whole!r}")
+    subgroups = _subgroups(body)
     if found.group(4) is not None:
-        devices = _integers(found.group(4))
-    else:
-        sizes = _integers(found.group(2))
-        order = _integers(found.group(3)) if found.group(3) is not None else tuple(range(len(sizes)))
-        if sorted(order) != list(range(len(sizes))):
-            raise MeshError(f"T{order} does not order {len(sizes)} dimensions: {whole!r}")
-        devices = tuple(np.arange(prod(sizes)).reshape(sizes).transpose(order).ravel().tolist())
-    if len(devices) != prod(tiles):
-        raise MeshError(f"{prod(tiles)} tiles for {len(devices)} devices: {whole!r}")
-    return TileSharding("tiled", tiles, _subgroups(body), devices, is_open=is_open)
+        devices = _integers(found.group(4), whole)
+        _check_count(prod(tiles), len(devices), whole)
+        if sorted(devices) != list(range(len(devices))):
+            raise MeshError(f"the devices are not 0 to {len(devices) - 1}, each once: {whole!r}")
+        steps = _steps(devices)
+        if steps is None:
+            return TileSharding("tiled", tiles, subgroups, devices=devices, is_open=is_open)
+        return TileSharding("tiled", tiles, subgroups, steps, is_open=is_open)
+    sizes = _integers(found.group(2), whole)
+    order = _integers(found.group(3), whole) if found.group(3) is not None else tuple(range(len(sizes)))
+    if sorted(order) != list(range(len(sizes))):
+        raise MeshError(f"T{order} does not order {len(sizes)} dimensions: {whole!r}")
+    _check_count(prod(tiles), prod(sizes), whole)
+    steps = tuple((sizes[axis], prod(sizes[axis + 1 :])) for axis in order)
+    return TileSharding("tiled", tiles, subgroups, _merged(steps), is_open=is_open)
+
+
+def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The same with neighbours joined that make one part."""
+    found: list[tuple[int, int]] = []
+    for size, step in steps:
+        if found and found[-1][1] == size * step:
+            size *= found.pop()[0]
+        found.append((size, step))
+    return tuple(found)
+
+
+def _check_count(tiles: int, devices: int, whole: str) -> None:
+    if tiles != devices:
+        raise MeshError(f"{tiles} tiles for {devices} devices: {whole!r}")
+    if devices > MOST_DEVICES:
+        raise MeshError(f"{devices:,} devices; there may be {MOST_DEVICES:,}: {whole!r}")
 
 
 def _subgroups(body: str) -> tuple[str, ...]:
@@ -148,14 +196,17 @@ def _subgroups(body: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in found.group(1).split(",")) if found else ()
 
 
-def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part.strip())
+def _integers(text: str, whole: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if any(len(part) > _MOST_DIGITS for part in parts):
+        raise MeshError(f"a number of more than {_MOST_DIGITS} digits: {whole!r}")
+    return tuple(map(int, parts))
 
 
 def merged_grid(shardings: list[TileSharding], devices: int) -> list[Grid]:
     """The grids that all tiled `shardings` speak of; a line of `devices` when there is none."""
     grids = list(dict.fromkeys(s.grid() for s in shardings if s.kind == "tiled"))
-    return grids or [Grid((("devices", devices),), tuple(range(devices)))]
+    return grids or [Grid((("devices", devices),))]
 
 
 def tile_axes(sharding: TileSharding, axes: list[Axes]) -> tuple[tuple[Axes, ...], frozenset[int]]:

@@ -8,6 +8,7 @@ Source: Shardy's dialect documentation, sdy.manual_computation.
 from __future__ import annotations
 
 from partitioner.core import Partitioned, called_functions, local_function, local_module
+from partitioner.processes import Processes
 from partitioner.reading import Reader
 from partitioner.sharding import Layout, replicated
 from spmd.dialects.making import make_op
@@ -62,7 +63,7 @@ def layouts(given: ShardingPerValue, types: list[Type], reader: Reader) -> list[
     return found
 
 
-def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Partitioned:
+def take_out(module: Module, function: Function, op: Op, reader: Reader, processes: Processes) -> Partitioned:
     """The program of one process that the manual computation `op` of `function` stands for."""
     inner = op.region("body").block
     asked = dict(zip(op.operands, layouts(op["in_shardings"], [v.type for v in op.operands], reader), strict=True))
@@ -80,7 +81,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader) -> Part
     made_function = local_function(function, block)
     others = [local_callee(other) for other in called_functions(module, [made_function])]
     return Partitioned(
-        local_module(module, made_function, others, reader.mesh.size),
+        local_module(module, made_function, others, processes),
         function.symbol,
         tuple(in_shardings),
         tuple(layouts(op["out_shardings"], op.result_types, reader)),
@@ -94,7 +95,7 @@ def is_undivided(module: Module, reader: Reader) -> bool:
     )
 
 
-def take_whole(module: Module, function: Function, reader: Reader) -> Partitioned:
+def take_whole(module: Module, function: Function, reader: Reader, processes: Processes) -> Partitioned:
     """The program of the one device that the mesh of `module` is: `function` without its hints."""
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
@@ -102,7 +103,7 @@ def take_whole(module: Module, function: Function, reader: Reader) -> Partitione
     made_function = local_function(function, block)
     others = [local_callee(other) for other in called_functions(module, [made_function])]
     return Partitioned(
-        local_module(module, made_function, others, reader.mesh.size),
+        local_module(module, made_function, others, processes),
         function.symbol,
         tuple(_everywhere(argument.type, reader) for argument in function.arguments),
         tuple(_everywhere(value.type, reader) for value in function.body.terminator.operands),

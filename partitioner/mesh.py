@@ -8,8 +8,8 @@ representation" (axes, sub-axes, device order).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -37,29 +37,43 @@ class MeshError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DeviceMesh:
-    """Atoms, and the device (partition id) at each position of the array that they span.
+    """Atoms, and the device (partition id) at each position of the array that they span; None: the position itself.
 
     Position p has coordinate `p // stride % size` along an atom, the last atom being minor.
     """
 
     atoms: tuple[Atom, ...]
-    device_ids: tuple[int, ...]
+    order: tuple[int, ...] | None = None
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of devices."""
-        return len(self.device_ids)
+        return prod(self.sizes)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         return tuple(atom.size for atom in self.atoms)
 
     @cached_property
+    def devices(self) -> NDArray[np.int64]:
+        """The device at each position: int64 of shape (devices,)."""
+        return np.arange(self.size) if self.order is None else np.array(self.order, np.int64)
+
+    @cached_property
+    def axes(self) -> dict[str, int]:
+        """The size of each named axis, major first."""
+        return {atom.name: atom.full_size for atom in self.atoms}
+
+    def stride(self, axis: int) -> int:
+        """How many positions lie between neighbours along an atom."""
+        return prod(self.sizes[axis + 1 :])
+
+    @cached_property
     def coordinates(self) -> NDArray[np.int64]:
         """Coordinate of each device along each atom: an array of shape (devices, atoms)."""
         table = np.empty((self.size, len(self.atoms)), np.int64)
         positions = np.indices(self.sizes or (1,)).reshape(max(1, len(self.sizes)), -1).T
-        table[np.array(self.device_ids, np.int64)] = positions[:, : len(self.atoms)]
+        table[self.devices] = positions[:, : len(self.atoms)]
         return table
 
     def count(self, axes: Iterable[int]) -> int:
@@ -79,28 +93,30 @@ class DeviceMesh:
         order = np.lexsort((self.block_index(axes), self.block_index(rest)))
         return order.reshape(-1, self.count(axes)).astype(np.int64)
 
-    def format(self, axes: Sequence[int]) -> str:
-        """`axes` as Shardy writes them: neighbouring parts of one axis joined."""
-        parts: list[list[Atom]] = []
+    def runs(self, axes: Sequence[int]) -> list[Atom]:
+        """`axes` with neighbouring parts of one axis joined, major first."""
+        found: list[Atom] = []
         for axis in axes:
             atom = self.atoms[axis]
-            last = parts[-1][-1] if parts else None
+            last = found[-1] if found else None
             if last is not None and last.name == atom.name and last.pre_size * last.size == atom.pre_size:
-                parts[-1].append(atom)
+                found[-1] = replace(last, size=last.size * atom.size)
             else:
-                parts.append([atom])
-        return ", ".join(_format_run(run) for run in parts)
+                found.append(atom)
+        return found
+
+    def format(self, axes: Sequence[int]) -> str:
+        """`axes` as Shardy writes them: neighbouring parts of one axis joined."""
+        return ", ".join(map(_format_run, self.runs(axes)))
 
     @property
     def text(self) -> str:
         """`"x"=4, "y"=2`."""
-        names: dict[str, int] = {atom.name: atom.full_size for atom in self.atoms}
-        return ", ".join(f'"{name}"={size}' for name, size in names.items())
+        return ", ".join(f'"{name}"={size}' for name, size in self.axes.items())
 
 
-def _format_run(run: list[Atom]) -> str:
-    first, size = run[0], prod(atom.size for atom in run)
-    return f'"{first.name}"' if size == first.full_size else f'"{first.name}":({first.pre_size}){size}'
+def _format_run(run: Atom) -> str:
+    return f'"{run.name}"' if run.size == run.full_size else f'"{run.name}":({run.pre_size}){run.size}'
 
 
 def primes(number: int) -> list[int]:
@@ -116,48 +132,72 @@ def primes(number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Grid:
-    """A named array of devices: (name, size) of each axis, and the devices in row-major order of the axes."""
+    """A named array of devices: (name, size) of each axis, and the devices in row-major order of the axes.
+
+    `order` None: device p stands at position p.
+    """
 
     axes: tuple[tuple[str, int], ...]
-    device_ids: tuple[int, ...]
+    order: tuple[int, ...] | None = None
 
     @property
-    def is_iota(self) -> bool:
-        return self.device_ids == tuple(range(len(self.device_ids)))
+    def size(self) -> int:
+        return prod(size for _, size in self.axes)
+
+
+#: More devices than these no program is cut for.
+MOST_DEVICES = 1 << 24
 
 
 class MeshBuilder:
-    """Finds the atoms that all grids of a module are made of, and each grid's axes in terms of them."""
+    """Finds the atoms that all grids of a module are made of, and each grid's axes in terms of them.
 
-    def __init__(self, grids: Sequence[Grid], cuts: Iterable[int] = ()) -> None:
-        """`grids`: at least one. `cuts`: pre-sizes at which sub-axes of the first grid's axes begin, as strides."""
-        first = max(grids, key=lambda grid: (len(grid.axes) > 0, -grids.index(grid)))
-        self._base = first if any(_strides(grid) is None for grid in grids) else None
-        count = len(first.device_ids)
-        points = {1, count, *cuts}
-        for grid in grids:
-            if len(grid.device_ids) != count:
-                raise MeshError(f"meshes of {count} and of {len(grid.device_ids)} devices in one program")
-            strides = _strides(grid) if self._base is None else _row_major(grid)
-            assert strides is not None
-            for (_, size), stride in zip(grid.axes, strides, strict=True):
-                points.update((stride, stride * size))
-        self.mesh = self._build(first, sorted(points, reverse=True))
+    Grids whose devices lie at regular steps share one order of devices with the first one of them; any other grid has
+    the same atoms over an order of its own. `mesh` is that of the first grid.
+    """
 
-    def _build(self, named: Grid, points: list[int]) -> DeviceMesh:
+    def __init__(self, grids: Sequence[Grid], cuts: Mapping[Grid, Iterable[tuple[str, int]]] | None = None) -> None:
+        """`grids`: at least one. `cuts`: (axis, pre-size) where sub-axes of a grid begin or end."""
+        first = next((grid for grid in grids if grid.axes), grids[0])
+        count = first.size
+        if count > MOST_DEVICES:
+            raise MeshError(f"a mesh of {count:,} devices; there may be {MOST_DEVICES:,}")
+        self._strides: dict[Grid, list[int] | None] = {}
+        points = {1, count}
+        for grid in dict.fromkeys((first, *grids)):
+            if grid.size != count:
+                raise MeshError(f"meshes of {count} and of {grid.size} devices in one program")
+            self._strides[grid] = strides = _strides(grid)
+            places = dict(zip((name for name, _ in grid.axes), strides or _row_major(grid), strict=True))
+            sizes = dict(grid.axes)
+            for name, size in grid.axes:
+                points.update((places[name], places[name] * size))
+            points.update(places[name] * (sizes[name] // before) for name, before in (cuts or {}).get(grid, ()))
+        atoms = self._atoms(first, sorted(points, reverse=True))
+        self._meshes: dict[tuple[int, ...] | None, DeviceMesh] = {}
+        self._made = atoms
+        self.mesh = self.mesh_of(first)
+
+    def mesh_of(self, grid: Grid) -> DeviceMesh:
+        """The atoms over the devices of `grid` in its order."""
+        order = None if self._strides_of(grid) is not None else grid.order
+        if order not in self._meshes:
+            self._meshes[order] = DeviceMesh(self._made, order)
+        return self._meshes[order]
+
+    def _strides_of(self, grid: Grid) -> list[int] | None:
+        if grid not in self._strides:
+            self._strides[grid] = _strides(grid)
+        return self._strides[grid]
+
+    def _atoms(self, named: Grid, points: list[int]) -> tuple[Atom, ...]:
         sizes: list[int] = []
         for larger, smaller in pairwise(points):
             if larger % smaller:
                 raise MeshError(f"axes that begin at strides {larger} and {smaller} have no common parts")
             sizes.extend(primes(larger // smaller))
         strides = [prod(sizes[index + 1 :]) for index in range(len(sizes))]
-        names = self._names(named, sizes, strides)
-        devices = self._base.device_ids if self._base is not None else tuple(range(points[0]))
-        return DeviceMesh(names, devices)
-
-    def _names(self, named: Grid, sizes: list[int], strides: list[int]) -> tuple[Atom, ...]:
-        starts = _strides(named) if self._base is None else _row_major(named)
-        assert starts is not None
+        starts = self._strides[named] or _row_major(named)
         atoms = []
         for size, stride in zip(sizes, strides, strict=True):
             for (name, full), start in zip(named.axes, starts, strict=True):
@@ -170,22 +210,14 @@ class MeshBuilder:
 
     def axes(self, grid: Grid) -> list[Axes]:
         """The atoms of each axis of `grid`, major first."""
-        if self._base is not None and grid.device_ids != self._base.device_ids:
-            raise MeshError("meshes with different orders of devices in one program have no common axes")
-        strides = _strides(grid) if self._base is None else _row_major(grid)
-        assert strides is not None
+        strides = self._strides_of(grid) or _row_major(grid)
         return [self._span(size, stride) for (_, size), stride in zip(grid.axes, strides, strict=True)]
 
     def _span(self, size: int, stride: int) -> Axes:
-        sizes = self.mesh.sizes
-        found = []
-        for index in range(len(sizes)):
-            here = prod(sizes[index + 1 :])
-            if stride <= here < stride * size:
-                found.append(index)
+        found = tuple(axis for axis in range(len(self._made)) if stride <= self.mesh.stride(axis) < stride * size)
         if self.mesh.count(found) != size:
             raise MeshError(f"an axis of size {size} at stride {stride} is no run of the mesh's parts")
-        return tuple(found)
+        return found
 
 
 def _row_major(grid: Grid) -> list[int]:
@@ -195,8 +227,10 @@ def _row_major(grid: Grid) -> list[int]:
 
 def _strides(grid: Grid) -> list[int] | None:
     """The step in device ids along each axis, when the ids are linear in the coordinates; else None."""
+    if grid.order is None:
+        return _row_major(grid)
     sizes = [size for _, size in grid.axes]
-    devices = np.array(grid.device_ids, np.int64).reshape(sizes)
+    devices = np.array(grid.order, np.int64).reshape(sizes)
     strides = []
     for axis, size in enumerate(sizes):
         index = [0] * len(sizes)

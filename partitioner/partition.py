@@ -8,6 +8,7 @@ from collectives.grid import ProcessGrid
 from partitioner.core import Partitioned
 from partitioner.lowering.assembly import assemble
 from partitioner.manual import find_computation, is_undivided, take_out, take_whole
+from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import Reader
@@ -23,30 +24,34 @@ def partition(
     *,
     axis_priority: Sequence[str] = (),
     propagate_layouts: bool = True,
+    whole_boundary: bool = False,
 ) -> Partitioned:
-    """The program of one process of `module`'s `function`, whose shardings span the partitions of `grid`.
+    """The program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
 
+    The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
     `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
-    program does not annotate is replicated. VerificationError for shardings that break a constraint, CompileError for
-    a mesh that does not fit the grid.
+    program does not annotate is replicated; with `whole_boundary`, arguments and results that it does not annotate
+    are. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the grid.
     """
     faults = list(verify_shardings(module))
     if faults:
         raise VerificationError(faults)
     entry = _function(module, function)
-    reader = Reader(module)
-    if grid is not None and reader.mesh.size != grid.num_partitions:
+    reader = Reader(module, entry, devices_of(module, grid))
+    processes = processes_of(module, grid, reader.mesh.size)
+    if processes is None:
+        assert grid is not None
         where = next((op for op in module.body.ops if op.name == "sdy.mesh"), module)
         text = f"the program's mesh has {reader.mesh.size} devices, the grid {grid.num_partitions} partitions"
         raise CompileError(Diagnostic(where.location, text, where.name))
     computation = find_computation(entry, reader)
     if computation is not None:
-        return take_out(module, entry, computation, reader)
+        return take_out(module, entry, computation, reader, processes)
     if is_undivided(module, reader):
-        return take_whole(module, entry, reader)
-    program = import_program(module, entry, reader)
+        return take_whole(module, entry, reader, processes)
+    program = import_program(module, entry, reader, whole_boundary=whole_boundary)
     layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
-    return assemble(module, program, reader, layouts, 1 if grid is None else grid.num_replicas)
+    return assemble(module, program, reader, layouts, processes)
 
 
 def _function(module: Module, name: str) -> Function:

@@ -44,14 +44,21 @@ class Program:
     groups: dict[int, list[Value]] = field(default_factory=dict)
 
 
-def import_program(module: Module, function: Function, reader: Reader) -> Program:
-    """The program of `function`, annotated."""
-    importer = _Importer(module, reader)
+def import_program(
+    module: Module, function: Function, reader: Reader, *, as_written: bool = False, whole_boundary: bool = False
+) -> Program:
+    """The program of `function`, annotated.
+
+    `as_written`: ops keep their form, and those that nobody uses stay. `whole_boundary`: arguments and results without
+    an annotation are asked to be whole on every process.
+    """
+    importer = _Importer(module, reader, as_written)
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     program = Program(function, block, importer.asked, importer.groups)
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
-        importer.ask(argument, reader.of_attributes(dict(entry), [argument.type], function)[0])
+        asked = reader.of_attributes(dict(entry), [argument.type], function)[0]
+        importer.ask(argument, reader.whole(argument.type) if asked is None and whole_boundary else asked)
     with importer.calls.inside(function):
         importer.append(function.body.ops[:-1], values, block)
     terminator = function.body.terminator
@@ -59,10 +66,12 @@ def import_program(module: Module, function: Function, reader: Reader) -> Progra
     _refuse_dynamic(block, function)
     for value, entry in zip(terminator.operands, function.result_attributes, strict=True):
         asked = reader.of_attributes(dict(entry), [value.type], function)[0]
+        asked = reader.whole(value.type) if asked is None and whole_boundary else asked
         mapped = importer.use(value, values, block)
         returned.append(mapped if asked is None else importer.constrain(mapped, asked, block, terminator))
     block.ops.append(make_op("func.return", returned, location=terminator.location))
-    remove_dead(block)
+    if not as_written:
+        remove_dead(block)
     return program
 
 
@@ -77,9 +86,10 @@ def _refuse_dynamic(block: Block, function: Function) -> None:
 
 
 class _Importer:
-    def __init__(self, module: Module, reader: Reader) -> None:
+    def __init__(self, module: Module, reader: Reader, as_written: bool) -> None:
         self.calls = Calls(module)
         self.reader = reader
+        self.as_written = as_written
         self.asked: dict[Value, Annotation] = {}
         self.groups: dict[int, list[Value]] = {}
         self._constants: dict[Value, Block] = {}
@@ -133,10 +143,12 @@ class _Importer:
             regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
         else:
             regions = list(copy_local(op, values).regions)
-        if op.name in _RESHARDINGS or _is_sharding_call(op):
+        if self.as_written and op.name in _RESHARDINGS:
+            made = op.clone(operands)
+        elif op.name in _RESHARDINGS or _is_sharding_call(op):
             made = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
             made.discardable = op.discardable
-        elif _only_adds_units(op):
+        elif _only_adds_units(op) and not self.as_written:
             # As a reshape it hands shardings on early: JAX writes x[:, None] so.
             name = "stablehlo.reshape"
             made = make_op(name, operands, op.result_types, location=op.location)
@@ -144,7 +156,7 @@ class _Importer:
         else:
             made = op.clone(operands, regions=regions)
         values.update(zip(op.results, made.results, strict=True))
-        if made.name == "stablehlo.while":
+        if made.name == "stablehlo.while" and not self.as_written:
             made = self._without_invariants(op, made, values)
         block.ops.append(made)
         self._annotate(op, made)

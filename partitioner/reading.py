@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from partitioner.core import called_functions
 from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_axes
 from partitioner.mesh import Axes, DeviceMesh, Grid, MeshBuilder, MeshError
 from partitioner.sharding import Annotation, Sharding
@@ -39,21 +40,28 @@ def _speaks_of_shardings(op: Op) -> bool:
 
 
 class Reader:
-    """Reads the shardings of one module in terms of one `DeviceMesh`."""
+    """Reads the shardings of one program in terms of the atoms of one `DeviceMesh`.
 
-    def __init__(self, module: Module) -> None:
-        self._sdy = {op["sym_name"]: op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"}
-        tiles = [tile for text in _strings(module) for tile in _parse(text, module)]
-        inline = list(_inline_meshes(module))
-        grids = [_grid(mesh) for mesh in (*self._sdy.values(), *inline) if mesh.axes]
-        named = next((mesh for mesh in (*self._sdy.values(), *inline) if mesh.axes), None)
+    Meshes that the program does not speak of are left alone. `devices` says how many there are where it speaks of
+    none, or of single devices only.
+    """
+
+    def __init__(self, module: Module, function: Function | None = None, devices: int | None = None) -> None:
+        roots = [module] if function is None else [function, *called_functions(module, [function])]
+        self._sdy: dict[str, sdy.Mesh] = {op["sym_name"]: op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"}
+        used = list(_used_meshes(roots, self._sdy))
+        tiles = [tile for text in _strings(roots) for tile in _parse(text, module)]
+        grids = [_grid(mesh) for _, mesh in used]
         if any(tile.kind == "tiled" for tile in tiles) or not grids:
-            grids += merged_grid(tiles, _partitions(module))
+            grids += merged_grid(tiles, devices or _partitions(module))
         try:
-            self._builder = MeshBuilder(grids, _cuts(module, named) if named is not None and grids[0].is_iota else ())
+            self._builder = MeshBuilder(grids, _cuts(roots, self._sdy))
         except MeshError as error:
             raise CompileError(Diagnostic(module.location, str(error), module.name)) from None
+        #: The mesh that propagation and lowering work with: that of the first mesh the program speaks of.
         self.mesh: DeviceMesh = self._builder.mesh
+        #: The name that this mesh has in the program, or may be given.
+        self.mesh_name = next((name for name, _ in used if name is not None), "mesh")
         self._axes: dict[Grid, list[Axes]] = {}
 
     def _grid_axes(self, grid: Grid) -> list[Axes]:
@@ -84,20 +92,25 @@ class Reader:
             found += picked
         return tuple(found)
 
+    def whole(self, type: Type) -> Annotation | None:
+        """That every process holds all of a tensor; None for what is no tensor."""
+        if not isinstance(type, TensorType):
+            return None
+        return Annotation(Sharding(self.mesh, ((),) * type.rank), (True,) * type.rank, (0,) * type.rank)
+
     def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
         """An sdy sharding; None where it says nothing (a token, a maximal or an empty mesh)."""
         mesh = self.mesh_of(sharding.mesh)
         if not isinstance(type, TensorType):
             return None
         if mesh.is_maximal:
-            whole = Sharding(self.mesh, ((),) * type.rank)
-            return Annotation(whole, (True,) * type.rank, (0,) * type.rank)
+            return self.whole(type)
         if not mesh.axes:
             closed = tuple(dimension.is_closed for dimension in sharding.dimensions)
             return Annotation(Sharding(self.mesh, ((),) * type.rank), closed, (0,) * type.rank)
         return Annotation(
             Sharding(
-                self.mesh,
+                self._builder.mesh_of(_grid(mesh)),
                 tuple(self.axes(dimension.axes, mesh) for dimension in sharding.dimensions),
                 tuple(sorted(self.axes(sharding.unreduced, mesh))),
                 {"sum": "stablehlo.add", "max": "stablehlo.maximum", "min": "stablehlo.minimum"}[sharding.reduction_op],
@@ -134,7 +147,7 @@ class Reader:
         if tile.rank != rank:
             raise MeshError(f"a sharding of rank {tile.rank} on a tensor of rank {rank}")
         dimensions, manual = tile_axes(tile, self._grid_axes(tile.grid()))
-        return Annotation(Sharding(self.mesh, dimensions), closed, (0,) * rank), manual
+        return Annotation(Sharding(self._builder.mesh_of(tile.grid()), dimensions), closed, (0,) * rank), manual
 
     def manual_call(self, op: Op) -> frozenset[int]:
         """The atoms over which the value inside of a call into or out of manual code is manual."""
@@ -178,7 +191,7 @@ def _parse(text: str, op: Op) -> tuple[TileSharding, ...]:
 
 
 def _grid(mesh: sdy.Mesh) -> Grid:
-    return Grid(tuple((axis.name, axis.size) for axis in mesh.axes), mesh.device_ids or tuple(range(mesh.size)))
+    return Grid(tuple((axis.name, axis.size) for axis in mesh.axes), mesh.device_ids or None)
 
 
 def _partitions(module: Module) -> int:
@@ -186,8 +199,8 @@ def _partitions(module: Module) -> int:
     return count.value if isinstance(count, IntegerAttr) else 1
 
 
-def _strings(module: Module) -> Iterator[str]:
-    for op in module.walk():
+def _strings(roots: Sequence[Op]) -> Iterator[str]:
+    for op in _walked(roots):
         entries = [op.discardable]
         if isinstance(op, Function):
             entries += [*op.argument_attributes, *op.result_attributes]
@@ -197,14 +210,23 @@ def _strings(module: Module) -> Iterator[str]:
                 yield text.value
 
 
-def _inline_meshes(module: Module) -> Iterator[sdy.Mesh]:
-    for sharding in _shardings(module):
-        if isinstance(sharding.mesh, sdy.Mesh):
-            yield sharding.mesh
+def _walked(roots: Sequence[Op]) -> Iterator[Op]:
+    for root in roots:
+        yield from root.walk()
 
 
-def _shardings(module: Module) -> Iterator[sdy.TensorSharding]:
-    for op in module.walk():
+def _used_meshes(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> Iterator[tuple[str | None, sdy.Mesh]]:
+    """(name, mesh) of the meshes with axes that shardings speak of, the module's own first, in its order."""
+    found = list(dict.fromkeys(sharding.mesh for sharding in _shardings(roots)))
+    names = {mesh.root for mesh in found if isinstance(mesh, SymbolRefAttr)}
+    for name, mesh in known.items():
+        if name in names and mesh.axes:
+            yield name, mesh
+    yield from ((None, inline) for inline in found if isinstance(inline, sdy.Mesh) and inline.axes)
+
+
+def _shardings(roots: Sequence[Op]) -> Iterator[sdy.TensorSharding]:
+    for op in _walked(roots):
         given: list[object] = list(op.discardable.values())
         if op.name.startswith("sdy."):
             given += op.attributes.values()
@@ -217,19 +239,14 @@ def _shardings(module: Module) -> Iterator[sdy.TensorSharding]:
                 yield from value.shardings
 
 
-def _cuts(module: Module, mesh: sdy.Mesh) -> set[int]:
-    """Strides at which sub-axes of `mesh`'s axes begin and end."""
-    found: set[int] = set()
-    strides = {}
-    stride = 1
-    for axis in reversed(mesh.axes):
-        strides[axis.name] = stride
-        stride *= axis.size
-    for sharding in _shardings(module):
+def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[tuple[str, int]]]:
+    """(axis, pre-size) where sub-axes of each mesh begin and end."""
+    found: dict[Grid, set[tuple[str, int]]] = {}
+    for sharding in _shardings(roots):
         refs = [ref for dimension in sharding.dimensions for ref in dimension.axes]
         for ref in (*refs, *sharding.replicated, *sharding.unreduced):
-            size = mesh.axis_size(ref.name)
-            if ref.sub_axis_info is not None and size is not None:
-                start, stop = ref.interval(size)
-                found.update((strides[ref.name] * (size // start), strides[ref.name] * (size // stop)))
+            if ref.sub_axis_info is not None:
+                mesh = sharding.mesh if isinstance(sharding.mesh, sdy.Mesh) else known[sharding.mesh.root]
+                start, stop = ref.interval(mesh.axis_size(ref.name) or 1)
+                found.setdefault(_grid(mesh), set()).update(((ref.name, start), (ref.name, stop)))
     return found

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from partitioner.emit import Emitter
-from partitioner.mesh import Axes, DeviceMesh
+from partitioner.mesh import Atom, Axes, DeviceMesh
 from partitioner.sharding import Sharding
 from spmd.ir import Value
 from spmd.types import TensorType
@@ -57,6 +57,75 @@ def _plan(
 ) -> tuple[float, tuple[Move, ...]]:
     if source.dimensions == target.dimensions and source.partial == target.partial:
         return 0.0, ()
+    if len(source.used | target.used) <= _MOST_ATOMS:
+        return _search(shape, itemsize, source, target)
+    spans = _spans(source, target)
+    coarse = DeviceMesh(tuple(Atom("", 1, mesh.count(span), mesh.count(span)) for span in spans))
+    spent, moves = _search(shape, itemsize, _in_spans(source, coarse, spans), _in_spans(target, coarse, spans))
+    return spent, tuple(
+        replace(move, axes=_in_atoms(move.axes, spans), result=_refined(move.result, mesh, spans)) for move in moves
+    )
+
+
+#: Layouts that cut along more atoms than these are searched by spans of atoms: states grow with all their orders.
+_MOST_ATOMS = 8
+
+
+def _spans(source: Sharding, target: Sharding) -> list[Axes]:
+    """The atoms in use, those in one span that stand side by side wherever they stand."""
+    lists = [*source.dimensions, source.partial, *target.dimensions, target.partial]
+    follower: dict[int, set[int | None]] = {}
+    leader: dict[int, set[int | None]] = {}
+    for axes in lists:
+        for before, after in zip((None, *axes), (*axes, None), strict=True):
+            if before is not None:
+                follower.setdefault(before, set()).add(after)
+            if after is not None:
+                leader.setdefault(after, set()).add(before)
+    found: list[Axes] = []
+    joined: set[int] = set()
+    for first in sorted(follower):
+        if first in joined:
+            continue
+        (before, *others) = leader[first]
+        if not others and before is not None and follower[before] == {first}:
+            continue  # in the middle of a span
+        span = [first]
+        while len(follower[span[-1]]) == 1 and (after := next(iter(follower[span[-1]]))) is not None:
+            if leader[after] != {span[-1]} or after in span:
+                break
+            span.append(after)
+        joined.update(span)
+        found.append(tuple(span))
+    return found
+
+
+def _in_spans(layout: Sharding, mesh: DeviceMesh, spans: list[Axes]) -> Sharding:
+    """`layout` in terms of spans, an atom of `mesh` each."""
+    place = {span[0]: index for index, span in enumerate(spans)}
+
+    def named(axes: Axes) -> Axes:
+        return tuple(place[axis] for axis in axes if axis in place)
+
+    partial = tuple(sorted(named(layout.partial)))
+    return Sharding(mesh, tuple(map(named, layout.dimensions)), partial, layout.reduction)
+
+
+def _in_atoms(axes: Axes, spans: list[Axes]) -> Axes:
+    return tuple(atom for axis in axes for atom in spans[axis])
+
+
+def _refined(layout: Sharding | None, mesh: DeviceMesh, spans: list[Axes]) -> Sharding | None:
+    if layout is None:
+        return None
+    partial = tuple(sorted(_in_atoms(layout.partial, spans)))
+    return Sharding(mesh, tuple(_in_atoms(axes, spans) for axes in layout.dimensions), partial, layout.reduction)
+
+
+def _search(
+    shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding
+) -> tuple[float, tuple[Move, ...]]:
+    """Dijkstra's search from `source` to `target`."""
     start = replace(source, reduction=source.reduction)
     goal = (target.dimensions, target.partial)
     best: dict[object, float] = {(start.dimensions, start.partial): 0.0}

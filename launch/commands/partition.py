@@ -1,4 +1,7 @@
-"""``spmd partition``: the program of one process, and a table of what it sends."""
+"""``spmd partition``: the program of one process, and a table of what it sends.
+
+Or the global program as Shardy prints it: with each op's factor rule, or with every propagated sharding.
+"""
 
 import argparse
 import sys
@@ -16,18 +19,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mesh axes in the order in which they are propagated, such as data,model; the others come last",
     )
     parser.add_argument("--no-propagate", action="store_true", help="what the program does not lay out is replicated")
-    parser.add_argument("--table", action="store_true", help="the table alone, without the program")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--table", action="store_true", help="the table alone, without the program")
+    shown.add_argument(
+        "--rules", action="store_true", help="the global program, each op with its factor rule (sdy.sharding_rule)"
+    )
+    shown.add_argument(
+        "--propagate", action="store_true", help="the global program with every propagated sharding (sdy.sharding)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     import partitioner
     import spmd
+    from partitioner.publish import with_propagated, with_rules
     from partitioner.report import format_table
 
     module = spmd.load(args.program)
+    if args.rules:
+        sys.stdout.write(str(with_rules(module)).rstrip("\n") + "\n")
+        return 0
     if not partitioner.is_sharded(module):
         raise spmd.CompileError(f"{args.program} has no shardings: it is the program of one process already")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
+    if args.propagate:
+        sys.stdout.write(str(with_propagated(module, args.function, axes)).rstrip("\n") + "\n")
+        return 0
     parts = partitioner.partition(
         module, None, args.function, axis_priority=axes, propagate_layouts=not args.no_propagate
     )

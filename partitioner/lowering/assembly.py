@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from partitioner.core import Partitioned, called_functions, local_function, local_module
 from partitioner.emit import Emitter
 from partitioner.lowering.core import Lowering
 from partitioner.manual import local_callee
+from partitioner.processes import Processes
 from partitioner.program import Program
 from partitioner.reading import Reader
 from partitioner.sharding import Layout, Sharding
@@ -15,17 +18,18 @@ from spmd.types import TensorType
 
 
 def assemble(
-    module: Module, program: Program, reader: Reader, layouts: dict[Value, Sharding], replicas: int
+    module: Module, program: Program, reader: Reader, layouts: dict[Value, Sharding], processes: Processes
 ) -> Partitioned:
     """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
-    emitter = Emitter(reader.mesh, replicas)
+    emitter = Emitter(reader.mesh, processes)
     lowering = Lowering(program, reader, layouts, emitter)
     source = program.block
     wanted = [lowering.wanted(value).whole() if _is_tensor(value) else None for value in source.arguments]
-    block = lowering.block(source, wanted, is_loop=False)
+    given = [_in_order_asked(program, value, layout) for value, layout in zip(source.arguments, wanted, strict=True)]
+    block = lowering.block(source, given, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
-        layout = _result_layout(lowering, value)
+        layout = _in_order_asked(program, value, _result_layout(lowering, value))
         out_layouts.append(Layout(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
@@ -33,14 +37,20 @@ def assemble(
     remove_unused(block)
     function = local_function(program.function, block)
     others = [local_callee(other) for other in called_functions(module, [function])]
-    in_layouts = tuple(Layout(value.type, layout) for value, layout in zip(source.arguments, wanted, strict=True))
+    in_layouts = tuple(Layout(value.type, layout) for value, layout in zip(source.arguments, given, strict=True))
     return Partitioned(
-        local_module(module, function, others, reader.mesh.size),
+        local_module(module, function, others, processes),
         program.function.symbol,
         in_layouts,
         tuple(out_layouts),
         tuple(lowering.notes),
     )
+
+
+def _in_order_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:
+    """`layout` over the devices in the order of the mesh that the program names for `value`."""
+    asked = program.asked.get(value)
+    return layout if layout is None or asked is None else replace(layout, mesh=asked.sharding.mesh)
 
 
 def _is_tensor(value: Value) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from partitioner.lowering.assign import Assignment, repair, sharding_of
 from partitioner.lowering.core import Lowering
 from partitioner.lowering.partial import kept_partial
-from partitioner.rules.core import PASS, Rule, is_known, rule_of
+from partitioner.rules.core import PASS, Rule, is_known, local_rule
 from partitioner.rules.elementwise import is_elementwise
 from spmd.dialects.sdy_attributes import RULE_NAME
 from spmd.ir import Op, Value
@@ -19,7 +19,7 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     """The local form of an op that does to blocks what it does to whole arrays."""
     if _agreed(lowering, op):
         return
-    rule = rule_of(op)
+    rule = local_rule(op)
     pending = kept_partial(lowering, op)
     if pending is not None:
         _through(lowering, op, rule, pending)

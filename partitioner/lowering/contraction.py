@@ -12,7 +12,7 @@ from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.reduction import spatial_window
-from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, rule_of
+from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import Window, straight
 from spmd.ir import Op, Value
@@ -32,7 +32,7 @@ def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
 
 @lowers("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum", "stablehlo.unary_einsum")
 def dot(lowering: Lowering, op: Op) -> None:
-    rule = rule_of(op)
+    rule = local_rule(op)
     if any(isinstance(value.tensor.element_type, QuantizedType) for value in op.operands):
         rule = replace(rule, kinds=tuple(REPLICATE if kind == REDUCE else kind for kind in rule.kinds))
     assignment = lowering.choose(op, rule, None, lambda found: _work(lowering, rule, found))

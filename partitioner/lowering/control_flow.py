@@ -135,12 +135,19 @@ def custom_call(lowering: Lowering, op: Op) -> None:
     manual = lowering.reader.manual_call(op)
     if target == TO_SHARD_CALL:
         free = lowering.wanted(op.result)
-        layout = _with_manual(lowering.wanted(op.operands[0]), free, manual)
+        layout = _with_manual(_asked(lowering, op.operands[0]), free, manual)
         lowering.set(op.result, lowering.get(op.operands[0], layout), free)
     else:
         free = lowering.wanted(op.operands[0]).whole()
-        layout = _with_manual(lowering.wanted(op.result), free, manual)
+        layout = _with_manual(_asked(lowering, op.result), free, manual)
         lowering.set(op.result, lowering.get(op.operands[0], free), layout)
+
+
+def _asked(lowering: Lowering, value: Value) -> Sharding:
+    """The layout of a value, over devices in the order of the mesh that the program names for it."""
+    asked = lowering.program.asked.get(value)
+    wanted = lowering.wanted(value)
+    return wanted if asked is None else replace(wanted, mesh=asked.sharding.mesh)
 
 
 def _with_manual(asked: Sharding, free: Sharding, manual: frozenset[int]) -> Sharding:

@@ -132,8 +132,17 @@ class Lowering:
         return self._locals[value]
 
     def set(self, value: Value, local: Value, sharding: Sharding | None) -> None:
-        """Says that `local` is `value` in layout `sharding` (None: not a tensor)."""
+        """Says that `local` is `value` in layout `sharding` (None: not a tensor), over devices in any order."""
+        if sharding is not None and sharding.mesh is not self.mesh:
+            local = self._reordered(local, sharding, self.mesh)
+            sharding = replace(sharding, mesh=self.mesh)
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
+
+    def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
+        """The block that this process holds when the devices stand as in `order`."""
+        if not sharding.used:
+            return local
+        return self.emitter.permute(local, zip(sharding.mesh.devices.tolist(), order.devices.tolist(), strict=True))
 
     def _add(self, value: Value, local: Value, sharding: Sharding, depth: int) -> None:
         entry = Local(local, sharding, depth)
@@ -160,6 +169,9 @@ class Lowering:
         entries = self._entries(value)
         if not isinstance(value.type, TensorType):
             return entries[0].value
+        if sharding.mesh is not self.mesh:
+            here = replace(sharding, mesh=self.mesh)
+            return self._reordered(self.get(value, here), here, sharding.mesh)
         for entry in entries:
             if entry.sharding.dimensions == sharding.dimensions and entry.sharding.partial == sharding.partial:
                 return entry.value
@@ -190,7 +202,7 @@ class Lowering:
 
     def _unreduced(self, local: Value, axes: tuple[int, ...]) -> Value:
         """A value whose sum over `axes` is `local`: zero on all but one device."""
-        first = self.emitter.flag(self.mesh.block_index(axes) == 0)
+        first = self.emitter.is_first(axes)
         return self.emitter.select(
             self.emitter.broadcast(first, local.tensor.shape), local, self.emitter.splat(0, local.tensor)
         )

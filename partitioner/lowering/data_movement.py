@@ -13,7 +13,7 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import by_rule, emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
-from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, rule_of
+from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import Run, Window, straight
 from spmd.attributes import DenseAttr, is_splat
@@ -71,7 +71,7 @@ def broadcast_in_dim(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.broadcast")
 def broadcast(lowering: Lowering, op: Op) -> None:
-    rule = rule_of(op)
+    rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     shape = sharding_of(lowering.mesh, rule.results[0], assignment).local_shape(op.result.tensor.static_shape)
     sizes = shape[: len(op["broadcast_sizes"])]
@@ -84,7 +84,7 @@ Windows = Callable[[int, int, int], Window]
 
 def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
     """An assignment of a one-operand op that may cut the dimensions whose elements move, and its price."""
-    rule = rule_of(op)
+    rule = local_rule(op)
     (value,) = op.operands[:1]
 
     def extra(assignment: Assignment) -> float:
@@ -285,7 +285,7 @@ def pad(lowering: Lowering, op: Op) -> None:
 def concatenate(lowering: Lowering, op: Op) -> None:
     """On a cut dimension each process takes its part of the result from the inputs, or from what they are slices of."""
     joined = op["dimension"]
-    rule = rule_of(op)
+    rule = local_rule(op)
     wanted = lowering.wanted(op.result).whole()
     partial = _all_partial(lowering, op)
     if partial is not None:

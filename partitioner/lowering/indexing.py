@@ -17,7 +17,7 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.data_movement import sum_rule
 from partitioner.lowering.reduction import folding
 from partitioner.mesh import Axes
-from partitioner.rules.core import PASS, REDUCE, Rule, rule_of
+from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
 from spmd.types import I1, I32, ElementType, TensorType
@@ -122,7 +122,7 @@ def _inside(
 @lowers("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
     """The update is at hand whole along cut dimensions; each process writes what of it falls into its block."""
-    rule = rule_of(op)
+    rule = local_rule(op)
     assignment = lowering.choose(op, rule)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     other = sharding_of(lowering.mesh, rule.operands[1], assignment)
@@ -154,7 +154,7 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
 @lowers("stablehlo.gather")
 def gather(lowering: Lowering, op: Op) -> None:
     """Indices outside of a process's block of a cut indexed dimension read zeros."""
-    rule = rule_of(op)
+    rule = local_rule(op)
     value = op.operands[0]
     numbers = op["dimension_numbers"]
     mapped = set(numbers.start_index_map)
@@ -242,7 +242,7 @@ def _own_indices(
 @lowers("stablehlo.scatter")
 def scatter(lowering: Lowering, op: Op) -> None:
     """Updates whose place is not in a process's block are sent out of range, where a scatter drops them."""
-    rule = rule_of(op)
+    rule = local_rule(op)
     count = len(op.operand_group("inputs"))
     numbers = op["scatter_dimension_numbers"]
     name, zero = folding(op.region("update_computation"), op.operands[0]) if count == 1 else (None, None)
@@ -275,7 +275,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
     partial = reduced(rule, assignment)
     if partial:
         assert name is not None and zero is not None
-        first = emitter.flag(lowering.mesh.block_index(partial) == 0)
+        first = emitter.is_first(partial)
         inputs = [
             emitter.select(emitter.broadcast(first, v.tensor.shape), v, emitter.splat(zero, v.tensor)) for v in inputs
         ]

@@ -17,7 +17,7 @@ def rng(lowering: Lowering, op: Op) -> None:
         if op.name == "stablehlo.rng" and isinstance(value.type, TensorType):
             axes = tuple(range(len(lowering.mesh.atoms)))
             emitter = lowering.emitter
-            first = emitter.flag(lowering.mesh.block_index(axes) == 0)
+            first = emitter.is_first(axes)
             zero = emitter.splat(0, local.tensor)
             local = emitter.select(emitter.broadcast(first, local.tensor.shape), local, zero)
             name = "stablehlo.or" if str(local.tensor.element_type) == "i1" else "stablehlo.add"

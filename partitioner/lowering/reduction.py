@@ -13,7 +13,7 @@ from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.reshard import LATENCY
-from partitioner.rules.core import PASS, PERMUTE, Rule, rule_of
+from partitioner.rules.core import PASS, PERMUTE, Rule, local_rule
 from partitioner.rules.reduction import is_window_whole
 from partitioner.sharding import Sharding
 from partitioner.window import Window, straight
@@ -47,7 +47,7 @@ def folding(region: Region, operand: Value) -> tuple[str | None, np.ndarray[Any,
 def reduce(lowering: Lowering, op: Op) -> None:
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
-    rule = rule_of(op)
+    rule = local_rule(op)
     if name is None or zero is None:
         _reduce_candidates(lowering, op, rule, count)
         return
@@ -123,7 +123,7 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
 
 @lowers("stablehlo.reduce_window")
 def reduce_window(lowering: Lowering, op: Op) -> None:
-    rule = rule_of(op)
+    rule = local_rule(op)
     scan = _scanned(op)
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
@@ -297,7 +297,7 @@ def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut
 @lowers("stablehlo.select_and_scatter")
 def select_and_scatter(lowering: Lowering, op: Op) -> None:
     """Windows that lie in one block each are a block's own; anything else on a cut dimension is done whole."""
-    rule = rule_of(op)
+    rule = local_rule(op)
     operand, source = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     strides = op["window_strides"] or (1,) * len(operand)
     extents = op["window_dimensions"] or (1,) * len(operand)

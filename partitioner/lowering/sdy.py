@@ -5,6 +5,7 @@ from __future__ import annotations
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.sharding import Sharding, replicated
+from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -36,6 +37,9 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
             continue
         free = lowering.wanted(argument)
         layout = _with_manual(lowering, given, value, manual, free)
+        if layout.mesh is not lowering.mesh and len(manual) < len(lowering.mesh.atoms):
+            text = "a computation manual over some axes alone has devices in the order of the program's first mesh"
+            raise CompileError(Diagnostic(op.location, text, op.name))
         lowering.set(argument, lowering.get(value, layout), free)
     lowering.ops(body.ops[:-1])
     returned = body.terminator.operands
@@ -56,4 +60,4 @@ def _with_manual(lowering: Lowering, given: object, value: Value, manual: frozen
     dimensions: list[Axes] = []
     for axes, rest in zip(asked.sharding.dimensions, free.dimensions, strict=True):
         dimensions.append(tuple(axis for axis in axes if axis in manual) + rest)
-    return Sharding(lowering.mesh, tuple(dimensions))
+    return Sharding(asked.sharding.mesh, tuple(dimensions))

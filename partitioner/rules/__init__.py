@@ -1,11 +1,34 @@
 """One factor rule an op: which dimension of which operand and result is which factor.
 
-Files are named by family, as in spmd/dialects. `rule_of(op)` gives an op's rule; `register(name)` adds one for a custom
-call, or replaces one.
+Files are named by family, as in spmd/dialects. `rule_of(op)` gives an op's rule as Shardy has it, by which shardings
+propagate; `local_rule(op)` gives the same factors, their kinds as they hold for blocks: what lowering and stacking go
+by. `register(name)` adds a rule for a custom call, or replaces one. Nothing here knows of meshes or of shardings.
 """
 
 from __future__ import annotations
 
-from partitioner.rules.core import PASS, PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, register, rule_of
+from partitioner.rules.core import (
+    PASS,
+    PERMUTE,
+    REDUCE,
+    REPLICATE,
+    Rule,
+    RuleBuilder,
+    local_rule,
+    published_rule,
+    register,
+    rule_of,
+)
 
-__all__ = ["PASS", "PERMUTE", "REDUCE", "REPLICATE", "Rule", "RuleBuilder", "register", "rule_of"]
+__all__ = [
+    "PASS",
+    "PERMUTE",
+    "REDUCE",
+    "REPLICATE",
+    "Rule",
+    "RuleBuilder",
+    "local_rule",
+    "published_rule",
+    "register",
+    "rule_of",
+]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from partitioner.rules.core import REPLICATE, Rule, RuleBuilder, replicated_rule, rule, shape_of
+from partitioner.rules.core import Rule, replicated_rule, rule, shape_of
+from partitioner.rules.custom_call import top_k
 from partitioner.rules.elementwise import pointwise
 from spmd.ir import Op
 
@@ -59,23 +60,11 @@ _BROADCAST = [
 ]
 
 
-@rule(*("chlo." + name for name in (*_POINTWISE, *_BROADCAST)))
+@rule(*("chlo." + name for name in (*_POINTWISE, *_BROADCAST)), published=False)
 def broadcasting(op: Op) -> Rule:
     """Elementwise where all shapes agree; anything that broadcasts is left whole."""
     shapes = {shape for value in (*op.operands, *op.results) if (shape := shape_of(value.type)) != ()}
     return pointwise(op) if len(shapes) <= 1 else replicated_rule(op)
 
 
-@rule("chlo.top_k")
-def top_k(op: Op) -> Rule:
-    """Batch dimensions pass; the last one, of which the largest are taken, stays whole."""
-    builder = RuleBuilder(op)
-    shape = builder.operand_shapes[0]
-    last = len(shape) - 1
-    for dimension, size in enumerate(shape[:-1]):
-        builder.factor([dimension], [dimension, dimension], size)
-    taken = builder.result_shapes[0][last]
-    if taken == shape[last]:
-        return builder.factor([last], [last, last], shape[last], REPLICATE, blocked=True).build()
-    builder.factor([last], [None, None], shape[last], REPLICATE, blocked=True)
-    return builder.factor([None], [last, last], taken, REPLICATE, blocked=True).build()
+rule("chlo.top_k", published=False)(top_k)

@@ -1,38 +1,34 @@
-"""Rules of collectives, which stand in manual computations: what the free axes may do there."""
+"""Rules of collectives, which stand in manual computations: what the free axes may do there.
+
+All operands have one set of factors.
+"""
 
 from __future__ import annotations
 
 from partitioner.rules.core import REPLICATE, Rule, RuleBuilder, rule
+from partitioner.rules.elementwise import pointwise
 from spmd.ir import Op
 
-
-@rule(
+rule(
     "stablehlo.all_reduce",
     "stablehlo.collective_broadcast",
     "stablehlo.collective_permute",
-    "stablehlo.collective_reduce",
     "stablehlo.cross-replica-sum",
-)
-def same_shape(op: Op) -> Rule:
-    """Every operand and its result, dimension by dimension."""
-    return RuleBuilder(op).one_by_one().build()
+)(pointwise)
+rule("stablehlo.collective_reduce", published=False)(pointwise)
 
 
 @rule("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.reduce_scatter")
 def resized(op: Op) -> Rule:
-    """Dimensions that the collective changes stay whole."""
+    """Dimensions that the collective changes stay whole: the others' factors, then two for each of those."""
     builder = RuleBuilder(op)
-    changed = {
-        op[name]
-        for name in ("all_gather_dim", "split_dimension", "concat_dimension", "scatter_dimension")
-        if op.definition is not None and name in op.definition.attribute_table
-    }
-    for index, shape in enumerate(builder.operand_shapes):
-        for dimension, size in enumerate(shape):
-            places = [None] * index + [dimension]
-            if dimension in changed:
-                builder.factor(places, [], size, REPLICATE)
-                builder.factor([], places, builder.result_shapes[index][dimension], REPLICATE)
-            else:
-                builder.factor(places, places, size)
+    names = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
+    changed = list(dict.fromkeys(op[name] for name in names if op.has(name)))
+    operand, result = builder.operand_shapes[0], builder.result_shapes[0]
+    for dimension, size in enumerate(operand):
+        if dimension not in changed:
+            builder.everywhere(dimension, size)
+    for dimension in changed:
+        builder.of_all_operands(dimension, operand[dimension], REPLICATE)
+        builder.of_all_results(dimension, result[dimension], REPLICATE)
     return builder.build()

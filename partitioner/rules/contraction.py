@@ -42,7 +42,7 @@ def dot(op: Op) -> Rule:
     return builder.factor([len(lhs) - 1, 0], [None], rhs[0], REDUCE).build()
 
 
-@rule("stablehlo.einsum", "stablehlo.unary_einsum")
+@rule("stablehlo.einsum", "stablehlo.unary_einsum", published=False)
 def einsum(op: Op) -> Rule:
     """The config's own letters; an ellipsis stands for leading dimensions."""
     builder = RuleBuilder(op)

@@ -2,13 +2,17 @@
 
 A factor is a dimension of the computation, as the letters of an einsum are. A dimension of an operand or result is one
 factor, or several for a reshape (major first). Source: Shardy's documentation, "Propagation" (operation sharding rule,
-compound factors) and OpShardingRuleAttr (factor types).
+compound factors) and OpShardingRuleAttr (factor types); the rules of ops are those of its registry, factor by factor.
+
+`rule_of` is the rule that shardings propagate by and that Shardy prints; `local_rule` has the same factors with the
+kinds that hold for a process's blocks, where those differ. `published_rule` leaves out the ops that only we have a
+rule for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
 
@@ -27,7 +31,10 @@ Mapping = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Rule:
-    """The factors of one op. `blocked`: factors along which shardings do not propagate."""
+    """The factors of one op. `blocked`: factors along which shardings do not propagate.
+
+    `local`: (factor, kind) where what a process may do with its blocks is not what Shardy's rule says.
+    """
 
     sizes: tuple[int, ...]
     operands: tuple[Mapping, ...]
@@ -35,6 +42,7 @@ class Rule:
     kinds: tuple[str, ...]
     blocked: frozenset[int] = frozenset()
     is_custom: bool = False
+    local: tuple[tuple[int, str], ...] = ()
 
     @cached_property
     def tensors(self) -> tuple[Mapping, ...]:
@@ -102,12 +110,17 @@ def shape_of(value_type: object) -> tuple[int, ...]:
 
 @dataclass
 class RuleBuilder:
-    """Builds the rule of `op` factor by factor. Dimensions left out get a factor of their own, never to be cut."""
+    """Builds the rule of `op` factor by factor.
+
+    Dimensions left out get a factor of size 1 of their own, which nothing cuts. A factor of size 1 is not added to a
+    dimension that has factors already.
+    """
 
     op: Op
     sizes: list[int] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     blocked: set[int] = field(default_factory=set)
+    local: list[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.operand_shapes = [shape_of(type) for type in self.op.operand_types]
@@ -123,48 +136,66 @@ class RuleBuilder:
         kind: str = PASS,
         *,
         blocked: bool = False,
+        local: str | None = None,
     ) -> RuleBuilder:
-        """Adds a factor that is dimension `operands[i]` of operand i (None: not in it), and so for results."""
+        """Adds a factor that is dimension `operands[i]` of operand i (None: not in it), and so for results.
+
+        `local`: the kind that holds for a process's blocks, where it is another.
+        """
         index = len(self.sizes)
         self.sizes.append(size)
         self.kinds.append(kind)
         if blocked:
             self.blocked.add(index)
+        if local is not None and local != kind:
+            self.local.append((index, local))
         for tensors, places in ((self._operands, operands), (self._results, results)):
             for tensor, dimension in zip(tensors, places, strict=False):
-                if dimension is not None:
+                if dimension is not None and not (size == 1 and tensor[dimension]):
                     tensor[dimension].append(index)
         return self
 
-    def everywhere(self, dimension: int, size: int, kind: str = PASS, *, blocked: bool = False) -> RuleBuilder:
-        """Adds a factor that is `dimension` of every operand of that rank or more, and of every result."""
-        rank = max((len(shape) for shape in (*self.operand_shapes, *self.result_shapes)), default=0)
-        operands = [dimension if len(shape) == rank else None for shape in self.operand_shapes]
-        results = [dimension if len(shape) == rank else None for shape in self.result_shapes]
-        return self.factor(operands, results, size, kind, blocked=blocked)
+    def everywhere(
+        self, dimension: int, size: int, kind: str = PASS, *, blocked: bool = False, local: str | None = None
+    ) -> RuleBuilder:
+        """Adds a factor that is `dimension` of every operand and result but scalars."""
+        operands, results = (
+            [dimension if shape else None for shape in shapes] for shapes in (self.operand_shapes, self.result_shapes)
+        )
+        return self.factor(operands, results, size, kind, blocked=blocked, local=local)
 
-    def one_by_one(self) -> RuleBuilder:
-        """Adds a factor for each dimension of each operand, which it shares with the result in the same place."""
-        for index, shape in enumerate(self.operand_shapes):
-            for dimension, size in enumerate(shape):
-                places = [None] * index + [dimension]
-                self.factor(places, places, size)
+    def of_all_operands(self, dimension: int, size: int, kind: str) -> RuleBuilder:
+        """Adds a factor that is `dimension` of every operand."""
+        return self.factor([dimension if shape else None for shape in self.operand_shapes], [], size, kind)
+
+    def of_all_results(self, dimension: int, size: int, kind: str) -> RuleBuilder:
+        """Adds a factor that is `dimension` of every result."""
+        return self.factor([], [dimension if shape else None for shape in self.result_shapes], size, kind)
+
+    def matching(self, kind: str, *, blocked: bool = False, local: str | None = None) -> RuleBuilder:
+        """Adds a factor a dimension of the first operand; where the first result's size differs it is of `kind`."""
+        for dimension, (size, made) in enumerate(zip(self.operand_shapes[0], self.result_shapes[0], strict=True)):
+            if size == made:
+                self.everywhere(dimension, size, local=local)
+            else:
+                self.everywhere(dimension, size, kind, blocked=blocked, local=local)
         return self
 
     def build(self) -> Rule:
-        for tensors, shapes in ((self._operands, self.operand_shapes), (self._results, self.result_shapes)):
-            for tensor, shape in zip(tensors, shapes, strict=True):
-                for factors, size in zip(tensor, shape, strict=True):
+        for tensors in (self._operands, self._results):
+            for tensor in tensors:
+                for factors in tensor:
                     if not factors:
                         factors.append(len(self.sizes))
-                        self.sizes.append(size)
-                        self.kinds.append(REPLICATE)
+                        self.sizes.append(1)
+                        self.kinds.append(PASS)
         return Rule(
             tuple(self.sizes),
             tuple(tuple(map(tuple, tensor)) for tensor in self._operands),
             tuple(tuple(map(tuple, tensor)) for tensor in self._results),
             tuple(self.kinds),
             frozenset(self.blocked),
+            local=tuple(self.local),
         )
 
 
@@ -173,12 +204,15 @@ Maker = Callable[[Op], Rule]
 
 _RULES: dict[str, Maker] = {}
 _CUSTOM_CALLS: dict[str, Maker] = {}
+#: Ops that Shardy has no rule for.
+_OURS: set[str] = set()
 _FAMILIES = (
     "chlo",
     "collective",
     "communication",
     "contraction",
     "control_flow",
+    "custom_call",
     "data_movement",
     "elementwise",
     "indexing",
@@ -189,14 +223,16 @@ _FAMILIES = (
 )
 
 
-def rule(*names: str) -> Callable[[Maker], Maker]:
-    """Decorator: files a rule under the names of the ops it serves."""
+def rule(*names: str, published: bool = True) -> Callable[[Maker], Maker]:
+    """Decorator: files a rule under the names of the ops it serves; `published` off: Shardy has none for them."""
 
     def add(maker: Maker) -> Maker:
         for name in names:
             if name in _RULES:
                 raise ValueError(f"{name} has two rules")
             _RULES[name] = maker
+            if not published:
+                _OURS.add(name)
         return maker
 
     return add
@@ -232,21 +268,57 @@ def _load() -> None:
         import_module(f"partitioner.rules.{family}")
 
 
-def custom_call_rule(op: Op) -> Rule:
-    maker = _CUSTOM_CALLS.get(op["call_target_name"])
-    return replicated_rule(op) if maker is None else maker(op)
-
-
 def rule_of(op: Op) -> Rule:
     """The rule of `op`: the one it carries, else the one registered for it, else nothing may be cut."""
     given = op.discardable.get(RULE_NAME)
-    if isinstance(given, sdy.OpShardingRule):
-        return from_attribute(given)
-    types = (*op.operand_types, *op.result_types)
-    if any(isinstance(type, TensorType) and not type.is_static for type in types):
+    return from_attribute(given) if isinstance(given, sdy.OpShardingRule) else _own_rule(op)
+
+
+def local_rule(op: Op) -> Rule:
+    """How a process may cut `op`: kinds as they hold for its blocks. A rule that a custom call carries is believed."""
+    given = op.discardable.get(RULE_NAME) if op.name == _CALL else None
+    found = from_attribute(given) if isinstance(given, sdy.OpShardingRule) else _own_rule(op)
+    if not found.local:
+        return found
+    kinds = list(found.kinds)
+    for factor, kind in found.local:
+        kinds[factor] = kind
+    return replace(found, kinds=tuple(kinds), local=())
+
+
+def published_rule(op: Op, users: Iterable[Op] = ()) -> Rule | None:
+    """The rule that Shardy has for `op`; None for an op that it hands shardings on in another way, or not at all.
+
+    `users`: the ops that take the results of `op`.
+    """
+    if RULE_NAME in op.discardable:
+        return rule_of(op)
+    if not is_known(op) or op.name in _OURS or not _is_static(op) or not op.results:
+        return None
+    if op.name == _CALL and op["call_target_name"] == "X64Combine" and any(user.name == _RANDOM for user in users):
+        return _state_rule(op)
+    is_empty = op.name == "stablehlo.reshape" and 0 in op.result.tensor.static_shape
+    return rule_of(op) if not is_empty and isinstance(op.results[0].type, TensorType) else None
+
+
+_CALL, _RANDOM = "stablehlo.custom_call", "stablehlo.rng_bit_generator"
+
+
+def _state_rule(op: Op) -> Rule:
+    """The state of a random number generator, put together of halves: it stays whole."""
+    builder = RuleBuilder(op)
+    return builder.everywhere(0, builder.result_shapes[0][0], REPLICATE, blocked=True).build()
+
+
+def _is_static(op: Op) -> bool:
+    return all(type.is_static for type in (*op.operand_types, *op.result_types) if isinstance(type, TensorType))
+
+
+def _own_rule(op: Op) -> Rule:
+    if not _is_static(op):
         raise ValueError(f"{op.name} has dynamic shapes, which cannot be cut")
     table = rules()
-    maker = custom_call_rule if op.name == "stablehlo.custom_call" else table.get(op.name)
+    maker = _CUSTOM_CALLS.get(op["call_target_name"]) if op.name == _CALL else table.get(op.name)
     return replicated_rule(op) if maker is None else maker(op)
 
 
@@ -254,6 +326,5 @@ def is_known(op: Op) -> bool:
     """Whether somebody gave `op` a rule."""
     if RULE_NAME in op.discardable:
         return True
-    if op.name == "stablehlo.custom_call":
-        return op["call_target_name"] in _CUSTOM_CALLS
-    return op.name in rules()
+    table = rules()
+    return op["call_target_name"] in _CUSTOM_CALLS if op.name == _CALL else op.name in table

@@ -8,7 +8,7 @@ from partitioner.rules.core import PASS, PERMUTE, REPLICATE, Rule, RuleBuilder, 
 from spmd.ir import Op, Value
 
 
-@rule("stablehlo.constant", "stablehlo.create_token", "stablehlo.iota")
+@rule("stablehlo.constant", "stablehlo.create_token", "stablehlo.iota", published=False)
 def source(op: Op) -> Rule:
     """A value made from nothing may be cut anywhere."""
     builder = RuleBuilder(op)
@@ -24,7 +24,7 @@ def broadcast_in_dim(op: Op) -> Rule:
     return _broadcast(op, op["broadcast_dimensions"])
 
 
-@rule("stablehlo.broadcast")
+@rule("stablehlo.broadcast", published=False)
 def broadcast(op: Op) -> Rule:
     """New major dimensions, then the operand's."""
     new = len(op["broadcast_sizes"])
@@ -74,19 +74,19 @@ def reshape(op: Op) -> Rule:
         left_in = inner[i] if left_in == 1 and i < len(inner) else left_in
         left_out = outer[o] if left_out == 1 and o < len(outer) else left_out
         common = gcd(left_in, left_out)
+        take_in = take_out = 1
         if done_in == done_out and common > 1:
             builder.factor([i], [o], common)
-            done_in, done_out = done_in * common, done_out * common
-            left_in, left_out = left_in // common, left_out // common
+            take_in = take_out = common
         else:
-            take_in = _diverged(left_in, common, done_in, done_out) if done_in <= done_out else 1
-            take_out = _diverged(left_out, common, done_out, done_in) if done_out <= done_in else 1
-            if take_in > 1:
+            if done_in <= done_out:
+                take_in = _diverged(left_in, common, done_in, done_out)
                 builder.factor([i], [None], take_in)
-            if take_out > 1:
+            if done_out <= done_in:
+                take_out = _diverged(left_out, common, done_out, done_in)
                 builder.factor([None], [o], take_out)
-            done_in, done_out = done_in * take_in, done_out * take_out
-            left_in, left_out = left_in // take_in, left_out // take_out
+        done_in, done_out = done_in * take_in, done_out * take_out
+        left_in, left_out = left_in // take_in, left_out // take_out
         i += left_in == 1 and i < len(inner)
         o += left_out == 1 and o < len(outer)
     return builder.build()
@@ -103,10 +103,14 @@ def _diverged(left: int, common: int, behind: int, ahead: int) -> int:
 
 @rule("stablehlo.slice", "stablehlo.pad")
 def windowed(op: Op) -> Rule:
-    """A dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours."""
+    """A dimension of unchanged extent passes; a sliced or padded one exchanges elements with its neighbours.
+
+    So does one that is padded at one end by as much as it loses at the other, which the rule does not tell.
+    """
     builder = RuleBuilder(op)
-    for dimension, size in enumerate(builder.operand_shapes[0]):
-        builder.factor([dimension], [dimension], size, PASS if is_untouched(op, dimension) else PERMUTE)
+    for dimension, (size, made) in enumerate(zip(builder.operand_shapes[0], builder.result_shapes[0], strict=True)):
+        local = PASS if is_untouched(op, dimension) else PERMUTE
+        builder.everywhere(dimension, size, PASS if size == made else PERMUTE, local=local)
     return builder.build()
 
 

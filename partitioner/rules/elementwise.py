@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partitioner.rules.core import Rule, RuleBuilder, rule, shape_of
+from partitioner.rules.core import REPLICATE, Rule, RuleBuilder, rule, shape_of
 from spmd.ir import Op
 from spmd.types import TensorType
 
@@ -63,13 +63,26 @@ ELEMENTWISE = frozenset(
 )
 
 
-@rule(*ELEMENTWISE)
+#: Of those, the ones that Shardy has no rule for.
+_OURS = frozenset("stablehlo." + name for name in ("map", "uniform_dequantize", "uniform_quantize"))
+
+
 def pointwise(op: Op) -> Rule:
-    """Every dimension is one factor of all operands of that rank; scalars have none."""
+    """Every dimension is one factor of all operands and results; scalars have none."""
+    return whole_inside(op, 0)
+
+
+def whole_inside(op: Op, inner: int) -> Rule:
+    """As `pointwise`, but a process needs the last `inner` dimensions whole."""
     builder = RuleBuilder(op)
-    for dimension, size in enumerate(shape_of(op.results[0].type)):
-        builder.everywhere(dimension, size)
+    shape = shape_of(op.results[0].type)
+    for dimension, size in enumerate(shape):
+        builder.everywhere(dimension, size, local=REPLICATE if dimension >= len(shape) - inner else None)
     return builder.build()
+
+
+rule(*(ELEMENTWISE - _OURS))(pointwise)
+rule(*_OURS, published=False)(pointwise)
 
 
 @rule("stablehlo.bitcast_convert")
@@ -79,6 +92,10 @@ def bitcast_convert(op: Op) -> Rule:
     inner, outer = builder.operand_shapes[0], builder.result_shapes[0]
     for dimension, size in enumerate(inner if len(inner) < len(outer) else outer):
         builder.factor([dimension], [dimension], size)
+    if len(inner) < len(outer):
+        builder.factor([None], [len(inner)], outer[-1], REPLICATE)
+    elif len(inner) > len(outer):
+        builder.factor([len(outer)], [None], inner[-1], REPLICATE)
     return builder.build()
 
 

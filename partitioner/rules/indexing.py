@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from partitioner.rules.core import PASS, REDUCE, REPLICATE, Rule, RuleBuilder, rule
-from spmd.analysis.reducers import monoid_of
-from spmd.ir import Op
+from spmd.analysis.reducers import monoids_of
+from spmd.ir import Op, Region
 
 #: Adds a factor: operand dimension, indices dimension, slices dimension, size, kind, blocked.
 _Add = Callable[[int | None, int | None, int | None, int, str, bool], object]
@@ -18,23 +18,25 @@ _Add = Callable[[int | None, int | None, int | None, int, str, bool], object]
 @rule("stablehlo.dynamic_slice")
 def dynamic_slice(op: Op) -> Rule:
     """A dimension taken whole passes; one that is cut at a run-time place stays whole."""
-    builder = RuleBuilder(op)
-    for dimension, size in enumerate(builder.operand_shapes[0]):
-        whole = builder.result_shapes[0][dimension] == size
-        builder.factor([dimension], [dimension], size, PASS if whole else REPLICATE, blocked=not whole)
-    return builder.build()
+    return RuleBuilder(op).matching(REPLICATE, blocked=True).build()
 
 
 @rule("stablehlo.dynamic_update_slice")
 def dynamic_update_slice(op: Op) -> Rule:
-    """A dimension updated whole is one factor of all; else the operand's passes and the update's stays whole."""
+    """A dimension updated whole is one factor of all; else the operand's passes and the update's stays whole.
+
+    With constant places the update's may be sharded, says Shardy; a process still needs it whole.
+    """
     builder = RuleBuilder(op)
+    makers = [value.defining_op for value in op.operands[2:]]
+    is_constant = all(maker is not None and maker.name in ("stablehlo.constant", "sdy.constant") for maker in makers)
     for dimension, (size, updated) in enumerate(zip(builder.operand_shapes[0], builder.operand_shapes[1], strict=True)):
         if size == updated:
-            builder.factor([dimension, dimension], [dimension], size)
+            builder.everywhere(dimension, size)
         else:
             builder.factor([dimension, None], [dimension], size)
-            builder.factor([None, dimension], [None], updated, REPLICATE)
+            kind = PASS if is_constant else REPLICATE
+            builder.factor([None, dimension], [None], updated, kind, local=REPLICATE)
     return builder.build()
 
 
@@ -68,7 +70,6 @@ def scatter(op: Op) -> Rule:
     builder = RuleBuilder(op)
     numbers = op["scatter_dimension_numbers"]
     count = len(op.operand_group("inputs"))
-    folds = monoid_of(op.region("update_computation")) is not None if count == 1 else False
 
     def add(operand: int | None, indices: int | None, slices: int | None, size: int, kind: str, blocked: bool) -> None:
         builder.factor([operand] * count + [indices] + [slices] * count, [operand] * count, size, kind, blocked=blocked)
@@ -82,10 +83,19 @@ def scatter(op: Op) -> Rule:
         numbers.inserted_window_dims,
         numbers.input_batching_dims,
         numbers.scatter_indices_batching_dims,
-        REDUCE if folds else REPLICATE,
+        REDUCE if _folds_alike(op.region("update_computation")) else REPLICATE,
         add,
     )
     return builder.build()
+
+
+def _folds_alike(region: Region) -> bool:
+    """Whether an update computation folds every input with its update by one op, so that partial results can be."""
+    monoids = monoids_of(region)
+    if not monoids or len({monoid.kind for monoid in monoids}) > 1:
+        return False
+    known = ("add", "multiply", "maximum", "minimum")
+    return all(monoid.kind in known or (monoid.element.is_boolean and monoid.kind != "xor") for monoid in monoids)
 
 
 def _indexed_factors(
@@ -134,7 +144,7 @@ def _window_factor(source: int, dimension: int, size: int, taken: int, is_scatte
         add(source, None, dimension, size, REPLICATE, True)
 
 
-@rule("stablehlo.torch_index_select")
+@rule("stablehlo.torch_index_select", published=False)
 def torch_index_select(op: Op) -> Rule:
     """Batch dimensions are shared, the selected one stays whole, the others pass."""
     builder = RuleBuilder(op)

@@ -17,17 +17,26 @@ def cholesky(op: Op) -> Rule:
 
 @rule("stablehlo.triangular_solve")
 def triangular_solve(op: Op) -> Rule:
-    """Batch dimensions pass, and so do the right-hand sides; the matrix stays whole."""
+    """Batch dimensions pass; all else stays whole, but a process may solve for some of the right-hand sides alone."""
     builder = RuleBuilder(op)
     matrix, sides = builder.operand_shapes
-    rank = len(matrix)
-    for dimension in range(rank - 2):
-        builder.factor([dimension, dimension], [dimension], matrix[dimension])
-    solved, free = (rank - 2, rank - 1) if op["left_side"] else (rank - 1, rank - 2)
-    builder.factor([None, free], [free], sides[free])
-    builder.factor([rank - 2, None], [None], matrix[-2], REPLICATE)
-    builder.factor([rank - 1, solved], [solved], matrix[-1], REPLICATE)
-    return builder.build()
+    rows, columns = len(matrix) - 2, len(matrix) - 1
+    for dimension, size in enumerate(matrix[:-2]):
+        builder.everywhere(dimension, size)
+    is_transposed = op["transpose_a"] != "NO_TRANSPOSE"
+    solved, free = (rows, columns) if op["left_side"] else (columns, rows)
+    contracted = columns if op["left_side"] != is_transposed else rows
+    kept = rows + columns - contracted
+
+    def of_matrix() -> None:
+        builder.factor([kept, solved], [None], matrix[kept], REPLICATE)
+
+    def of_sides() -> None:
+        builder.factor([None, free], [free], sides[free], REPLICATE, local=PASS)
+
+    for add in (of_matrix, of_sides) if op["left_side"] else (of_sides, of_matrix):
+        add()
+    return builder.factor([contracted, None], [solved], matrix[contracted], REPLICATE).build()
 
 
 @rule("stablehlo.fft")
@@ -50,7 +59,7 @@ def batch_norm_inference(op: Op) -> Rule:
     return builder.build()
 
 
-@rule("stablehlo.batch_norm_training", "stablehlo.batch_norm_grad")
+@rule("stablehlo.batch_norm_training", "stablehlo.batch_norm_grad", published=False)
 def batch_norm(op: Op) -> Rule:
     """Features pass; all else is folded into the statistics, and so stays whole."""
     builder = RuleBuilder(op)

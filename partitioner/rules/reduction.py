@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, rule
 from spmd.ir import Op
 
@@ -23,25 +25,28 @@ def reduce(op: Op) -> Rule:
 
 def is_window_whole(op: Op, dimension: int) -> bool:
     """Whether the windows of `op` do nothing along `dimension`: extent 1, step 1, no padding, no dilation."""
+    is_dilated = op.name == "stablehlo.reduce_window" and _entry(op["base_dilations"], dimension) != 1
+    return not is_dilated and _is_passed_through(op, dimension)
+
+
+def _is_passed_through(op: Op, dimension: int) -> bool:
+    """As `is_window_whole`, without a look at dilations, as Shardy has it."""
     padding = op["padding"]
-    strides = op["window_strides"]
-    extent = op["window_dimensions"]
     if padding is not None and padding[dimension].any():
         return False
-    if op.name == "stablehlo.reduce_window":
-        base = op["base_dilations"]
-        if base is not None and base[dimension] != 1:
-            return False
-    return (strides is None or strides[dimension] == 1) and (extent is None or extent[dimension] == 1)
+    return _entry(op["window_strides"], dimension) == _entry(op["window_dimensions"], dimension) == 1
+
+
+def _entry(values: Sequence[int] | None, dimension: int) -> int:
+    return 1 if values is None else values[dimension]
 
 
 @rule("stablehlo.reduce_window")
 def reduce_window(op: Op) -> Rule:
     builder = RuleBuilder(op)
-    count = len(op.operands) // 2
     for dimension, size in enumerate(builder.result_shapes[0]):
-        kind = PASS if is_window_whole(op, dimension) else PERMUTE
-        builder.factor([dimension] * count, [dimension] * count, size, kind)
+        kind = PASS if _is_passed_through(op, dimension) else PERMUTE
+        builder.everywhere(dimension, size, kind, local=PASS if is_window_whole(op, dimension) else PERMUTE)
     return builder.build()
 
 
@@ -52,7 +57,7 @@ def select_and_scatter(op: Op) -> Rule:
     operand, source = builder.operand_shapes[:2]
     for dimension, size in enumerate(operand):
         if is_window_whole(op, dimension):
-            builder.factor([dimension, dimension], [dimension], size)
+            builder.everywhere(dimension, size)
         else:
             builder.factor([None, dimension], [None], source[dimension], REPLICATE)
             builder.factor([dimension, None], [dimension], size, PERMUTE)

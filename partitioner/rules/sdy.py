@@ -5,6 +5,6 @@ from __future__ import annotations
 from partitioner.rules.core import rule
 from partitioner.rules.elementwise import pointwise
 
-rule(
-    "sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier", "sdy.data_flow_edge", "sdy.func_data_flow_edge"
-)(pointwise)
+rule("sdy.sharding_constraint")(pointwise)
+rule("sdy.reshard", "sdy.propagation_barrier", published=False)(pointwise)
+rule("sdy.data_flow_edge", "sdy.func_data_flow_edge", published=False)(pointwise)

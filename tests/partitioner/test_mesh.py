@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from partitioner.mesh import Grid, MeshBuilder, MeshError, primes
 
 
 def _grid(*axes: tuple[str, int], devices: tuple[int, ...] | None = None) -> Grid:
-    count = int(np.prod([size for _, size in axes]))
-    return Grid(axes, devices or tuple(range(count)))
+    return Grid(axes, devices)
 
 
 def test_axes_are_runs_of_prime_atoms() -> None:

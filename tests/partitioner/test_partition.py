@@ -175,7 +175,7 @@ def test_values_made_unreduced_keep_their_sum() -> None:
     text = (
         _MESH
         + """
-    func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    func.func @main(%a: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>}) -> tensor<4x8xf32> {
       %u = sdy.replicated_to_unreduced {"x"} %a out_sharding=<@mesh, [{}, {}], unreduced={"x"}> : tensor<4x8xf32>
       %r = sdy.all_reduce {"x"} %u out_sharding=<@mesh, [{}, {}]> : tensor<4x8xf32>
       return %r : tensor<4x8xf32>

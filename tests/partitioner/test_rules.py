@@ -1,8 +1,7 @@
 """The factor rule of each op, as Shardy writes it.
 
-The expected rules are those of Shardy's documentation and dialect: einsum letters in the order batch, left, right,
-contracted for dots; compound factors for reshapes; reduction, need_replication and permutation marked. Where ours
-allows more than the published rule (right-hand sides of a triangular solve) the table says so.
+The expected rules are those of Shardy's documentation and registry: einsum letters in the order batch, left, right,
+contracted for dots; compound factors for reshapes; reduction, need_replication and permutation marked.
 """
 
 from __future__ import annotations
@@ -10,7 +9,16 @@ from __future__ import annotations
 import pytest
 
 import spmd
-from partitioner.rules import RuleBuilder, register, rule_of
+from partitioner.rules import (
+    PASS,
+    PERMUTE,
+    REPLICATE,
+    RuleBuilder,
+    local_rule,
+    published_rule,
+    register,
+    rule_of,
+)
 from partitioner.rules.core import Rule, replicated_rule, rules
 from spmd.dialects.core import OPS
 from spmd.ir import Op
@@ -153,8 +161,7 @@ _TABLE = {
         " {batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
         " : (tensor<8x16x4xf32>, tensor<4x4x32xf32>) -> tensor<8x13x32xf32>",
         ("tensor<8x16x4xf32>", "tensor<4x4x32xf32>"),
-        "([i, j, k], [m, k, l])->([i, j, l]) {i=8, j=13, k=4, l=32, m=4} reduction={k} need_replication={m}"
-        " permutation={j}",
+        "([i, j, k], [m, k, l])->([i, j, l]) {i=8, j=13, k=4, l=32, m=1} reduction={k} permutation={j}",
     ),
     "cholesky": (
         "%0 = stablehlo.cholesky %arg0 : tensor<2x4x4xf32>",
@@ -172,10 +179,124 @@ _TABLE = {
         ("tensor<4x2xui64>",),
         "([i, j])->([i, j, k]) {i=4, j=2, k=2} need_replication={k}",
     ),
+    "all_reduce of two": (
+        f'%0:2 = "stablehlo.all_reduce"(%arg0, %arg1) <{{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> {_ADD}'
+        " : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)",
+        ("tensor<8x4xf32>", "tensor<8x4xf32>"),
+        "([i, j], [i, j])->([i, j], [i, j]) {i=8, j=4}",
+    ),
+    "all_gather of two": (
+        '%0:2 = "stablehlo.all_gather"(%arg0, %arg1) <{all_gather_dim = 1 : i64, replica_groups = dense<[[0, 1]]>'
+        " : tensor<1x2xi64>}> : (tensor<8x4xf32>, tensor<8x4xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>)",
+        ("tensor<8x4xf32>", "tensor<8x4xf32>"),
+        "([i, j], [i, j])->([i, k], [i, k]) {i=8, j=4, k=8} need_replication={j, k}",
+    ),
+    "all_to_all": (
+        '%0 = "stablehlo.all_to_all"(%arg0) <{split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 2'
+        " : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<8x4x3xf32>) -> tensor<16x2x3xf32>",
+        ("tensor<8x4x3xf32>",),
+        "([l, j, i])->([m, k, i]) {i=3, j=4, k=2, l=8, m=16} need_replication={j, k, l, m}",
+    ),
+    "all_to_all along one dimension": (
+        '%0 = "stablehlo.all_to_all"(%arg0) <{split_dimension = 0 : i64, concat_dimension = 0 : i64, split_count = 2'
+        " : i64, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}> : (tensor<8x4xf32>) -> tensor<8x4xf32>",
+        ("tensor<8x4xf32>",),
+        "([j, i])->([k, i]) {i=4, j=8, k=8} need_replication={j, k}",
+    ),
+    "reduce_scatter": (
+        '%0 = "stablehlo.reduce_scatter"(%arg0) <{scatter_dimension = 0 : i64, replica_groups = dense<[[0, 1]]>'
+        f" : tensor<1x2xi64>}}> {_ADD} : (tensor<8x4xf32>) -> tensor<4x4xf32>",
+        ("tensor<8x4xf32>",),
+        "([j, i])->([k, i]) {i=4, j=8, k=4} need_replication={j, k}",
+    ),
+    "a pad that shifts": (
+        "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%0 = stablehlo.pad %arg0, %c, low = [1], high = [-1],"
+        " interior = [0] : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>",
+        ("tensor<8xf32>",),
+        "([i], [])->([i]) {i=8}",
+    ),
+    "dynamic_update_slice at constant places": (
+        "%c = stablehlo.constant dense<0> : tensor<i32>\n%0 = stablehlo.dynamic_update_slice %arg0, %arg1, %c, %c"
+        " : (tensor<32x4xf32>, tensor<32x1xf32>, tensor<i32>, tensor<i32>) -> tensor<32x4xf32>",
+        ("tensor<32x4xf32>", "tensor<32x1xf32>"),
+        "([i, j], [i, k], [], [])->([i, j]) {i=32, j=4, k=1}",
+    ),
+    "convolution of batch groups of size one": (
+        "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}"
+        " {batch_group_count = 8 : i64, feature_group_count = 1 : i64}"
+        " : (tensor<8x16x4xf32>, tensor<16x4x8xf32>) -> tensor<1x1x8xf32>",
+        ("tensor<8x16x4xf32>", "tensor<16x4x8xf32>"),
+        "([i, k, l], [k, l, i])->([j, m, i]) {i=8, j=1, k=16, l=4, m=1} reduction={k, l}",
+    ),
+    "convolution of feature groups of size one": (
+        "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}"
+        " {batch_group_count = 1 : i64, feature_group_count = 4 : i64}"
+        " : (tensor<8x16x4xf32>, tensor<4x1x4xf32>) -> tensor<8x13x4xf32>",
+        ("tensor<8x16x4xf32>", "tensor<4x1x4xf32>"),
+        "([i, j, k], [m, l, k])->([i, j, k]) {i=8, j=13, k=4, l=1, m=1} reduction={l} permutation={j}",
+    ),
+    "triangular_solve from the left": (
+        '%0 = "stablehlo.triangular_solve"(%arg0, %arg1) <{left_side = true, lower = true, unit_diagonal = false,'
+        " transpose_a = #stablehlo<transpose NO_TRANSPOSE>}>"
+        " : (tensor<2x4x4xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>",
+        ("tensor<2x4x4xf32>", "tensor<2x4x8xf32>"),
+        "([i, j, l], [i, j, k])->([i, l, k]) {i=2, j=4, k=8, l=4} need_replication={j, k, l}",
+    ),
+    "triangular_solve from the right, transposed": (
+        '%0 = "stablehlo.triangular_solve"(%arg0, %arg1) <{left_side = false, lower = true, unit_diagonal = false,'
+        " transpose_a = #stablehlo<transpose ADJOINT>}>"
+        " : (tensor<2x4x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x4xf32>",
+        ("tensor<2x4x4xf32>", "tensor<2x8x4xf32>"),
+        "([i, k, l], [i, j, k])->([i, j, l]) {i=2, j=8, k=4, l=4} need_replication={j, k, l}",
+    ),
+    "scatter of two by one op": (
+        '%0:2 = "stablehlo.scatter"(%arg0, %arg0, %arg1, %arg2, %arg2) <{scatter_dimension_numbers ='
+        " #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({"
+        "\n^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>, %d: tensor<f32>):\n"
+        "%x = stablehlo.maximum %c, %a : tensor<f32>\n%y = stablehlo.maximum %b, %d : tensor<f32>\n"
+        "stablehlo.return %x, %y : tensor<f32>, tensor<f32>\n})"
+        " : (tensor<64xf32>, tensor<64xf32>, tensor<8x1xi32>, tensor<8xf32>, tensor<8xf32>)"
+        " -> (tensor<64xf32>, tensor<64xf32>)",
+        ("tensor<64xf32>", "tensor<8x1xi32>", "tensor<8xf32>"),
+        "([j], [j], [i, k], [i], [i])->([j], [j]) {i=8, j=64, k=1} reduction={i} need_replication={k}",
+    ),
+    "top-k": (
+        "%0:2 = stablehlo.custom_call @mhlo.topk(%arg0) : (tensor<16x8xf32>) -> (tensor<16x2xf32>, tensor<16x2xi32>)",
+        ("tensor<16x8xf32>",),
+        "([i, j])->([i, j], [i, j]) {i=16, j=8} need_replication={j} blocked_propagation={j}",
+    ),
+    "Eigh": (
+        "%0:2 = stablehlo.custom_call @Eigh(%arg0) : (tensor<8x4x4xf32>) -> (tensor<8x4x4xf32>, tensor<8x4xf32>)",
+        ("tensor<8x4x4xf32>",),
+        "([i, j, k])->([i, j, k], [i, k]) {i=8, j=4, k=4}",
+    ),
+    "Qr": (
+        "%0:2 = stablehlo.custom_call @Qr(%arg0) : (tensor<8x5x3xf32>) -> (tensor<8x5x3xf32>, tensor<8x3xf32>)",
+        ("tensor<8x5x3xf32>",),
+        "([i, j, k])->([i, j, k], [i, l]) {i=8, j=5, k=3, l=3} need_replication={j, k, l}",
+    ),
+    "householder product": (
+        "%0 = stablehlo.custom_call @ProductOfElementaryHouseholderReflectors(%arg0, %arg1)"
+        " : (tensor<8x12x16xf32>, tensor<8x5xf32>) -> tensor<8x12x16xf32>",
+        ("tensor<8x12x16xf32>", "tensor<8x5xf32>"),
+        "([i, j, k], [i, l])->([i, j, k]) {i=8, j=12, k=16, l=5} need_replication={j, k, l}",
+    ),
+    "ApproxTopK": (
+        "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%d = stablehlo.constant dense<0> : tensor<i32>\n"
+        "%0:2 = stablehlo.custom_call @ApproxTopK(%arg0, %arg1, %c, %d)"
+        " : (tensor<16x4xf32>, tensor<16x4xi32>, tensor<f32>, tensor<i32>) -> (tensor<16x2xf32>, tensor<16x2xi32>)",
+        ("tensor<16x4xf32>", "tensor<16x4xi32>"),
+        "([i, j], [i, j], [], [])->([i, k], [i, k]) {i=16, j=4, k=2} need_replication={k} blocked_propagation={k}",
+    ),
+    "an annotation": (
+        "%0 = stablehlo.custom_call @annotate_device_placement(%arg0) : (tensor<4x2xf32>) -> tensor<4x2xf32>",
+        ("tensor<4x2xf32>",),
+        "([i, j])->([i, j]) {i=4, j=2}",
+    ),
     "unknown custom call": (
         "%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4x2xf32>) -> tensor<4x2xf32>",
         ("tensor<4x2xf32>",),
-        "([i, j])->([k, l]) {i=4, j=2, k=4, l=2} need_replication={i, j, k, l}",
+        "([i, j])->([k, l]) {i=1, j=1, k=1, l=1}",
     ),
 }
 
@@ -184,6 +305,53 @@ _TABLE = {
 def test_published_rules(name: str) -> None:
     text, arguments, expected = _TABLE[name]
     assert str(rule_of(_op(text, *arguments))) == expected
+
+
+def test_what_a_process_may_do_is_told_beside_the_rule() -> None:
+    shift = _op(*_flat("a pad that shifts"))
+    assert (rule_of(shift).kinds, local_rule(shift).kinds) == ((PASS,), (PERMUTE,))
+    solve = _op(*_flat("triangular_solve from the left"))
+    assert local_rule(solve).kinds == (PASS, REPLICATE, PASS, REPLICATE)
+    update = _op(*_flat("dynamic_update_slice at constant places"))
+    assert local_rule(update).kinds == (PASS, PASS, REPLICATE)
+    assert local_rule(_op(*_flat("Eigh"))).kinds == (PASS, REPLICATE, REPLICATE)
+
+
+def _flat(name: str) -> tuple[str, ...]:
+    text, arguments, _ = _TABLE[name]
+    return (text, *arguments)
+
+
+def test_the_state_of_a_generator_stays_whole() -> None:
+    op = _op(
+        "%0 = stablehlo.custom_call @X64Combine(%arg0, %arg1) : (tensor<2xui32>, tensor<2xui32>) -> tensor<2xui64>\n"
+        "%1:2 = stablehlo.rng_bit_generator %0, algorithm = THREE_FRY : (tensor<2xui64>) -> (tensor<2xui64>,"
+        " tensor<4xui64>)",
+        "tensor<2xui32>",
+        "tensor<2xui32>",
+    )
+    combine = op.operands[0].defining_op
+    assert combine is not None
+    assert str(published_rule(combine)) == "([i], [i])->([i]) {i=2}"
+    assert str(published_rule(combine, [op])) == "([i], [i])->([i]) {i=2} need_replication={i} blocked_propagation={i}"
+
+
+@pytest.mark.parametrize(
+    ("text", "argument"),
+    [
+        ("%0 = stablehlo.constant dense<1.0> : tensor<4xf32>", "tensor<f32>"),
+        ("%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4xf32>) -> tensor<4xf32>", "tensor<4xf32>"),
+        (
+            "%0 = stablehlo.custom_call @xla_python_cpu_callback(%arg0) : (tensor<4xf32>) -> tensor<4xf32>",
+            "tensor<4xf32>",
+        ),
+        ("%0 = stablehlo.reshape %arg0 : (tensor<4x0xf32>) -> tensor<0x3xf32>", "tensor<4x0xf32>"),
+        ("%0 = stablehlo.optimization_barrier %arg0 : tensor<4xf32>", "tensor<4xf32>"),
+        ("%0 = stablehlo.sine %arg0 : tensor<?xf32>", "tensor<?xf32>"),
+    ],
+)
+def test_ops_that_shardy_has_no_rule_for(text: str, argument: str) -> None:
+    assert published_rule(_op(text, argument)) is None
 
 
 def test_a_rule_on_the_op_comes_first() -> None:
@@ -247,6 +415,6 @@ def test_every_stablehlo_op_has_a_rule() -> None:
     assert names - set(rules()) == _WITHOUT & names
 
 
-def test_dimensions_nobody_maps_stay_whole() -> None:
+def test_dimensions_nobody_maps_have_a_factor_that_nothing_cuts() -> None:
     op = _op("%0 = stablehlo.custom_call @nobody(%arg0) : (tensor<4xf32>) -> tensor<2xf32>", "tensor<4xf32>")
-    assert replicated_rule(op).kinds == ("replicate", "replicate")
+    assert replicated_rule(op).sizes == (1, 1)

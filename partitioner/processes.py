@@ -1,0 +1,47 @@
+"""Which processes of a grid the devices of a mesh are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectives.grid import ProcessGrid
+from spmd.attributes import IntegerAttr
+from spmd.ir import Module
+
+
+@dataclass(frozen=True)
+class Processes:
+    """`devices` processes: the partitions of each of `replicas` replicas, or (`by_replica`) replicas themselves."""
+
+    devices: int
+    replicas: int = 1
+    by_replica: bool = False
+
+    @property
+    def grid(self) -> ProcessGrid:
+        return ProcessGrid(self.devices, 1) if self.by_replica else ProcessGrid(self.replicas, self.devices)
+
+
+def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> Processes | None:
+    """The processes that a mesh of `devices` is on `grid`, or on the module's own; None when it does not fit."""
+    if grid is None:
+        replicas, partitions = (_count(module, name) for name in ("mhlo.num_replicas", "mhlo.num_partitions"))
+        by_replica = partitions == 1 and replicas == devices > 1
+        return Processes(devices, by_replica=by_replica)
+    if grid.num_partitions == devices:
+        return Processes(devices, grid.num_replicas)
+    if grid.num_partitions == 1 and grid.num_replicas == devices:
+        return Processes(devices, by_replica=True)
+    return None
+
+
+def devices_of(module: Module, grid: ProcessGrid | None) -> int:
+    """How many devices a program has that speaks of no mesh."""
+    if grid is not None:
+        return grid.num_partitions if grid.num_partitions > 1 else grid.num_replicas
+    return _count(module, "mhlo.num_partitions")
+
+
+def _count(module: Module, name: str) -> int:
+    count = module.discardable.get(name)
+    return count.value if isinstance(count, IntegerAttr) else 1

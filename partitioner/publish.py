@@ -1,0 +1,169 @@
+"""The global program with what propagation goes by, or came to, written on it as Shardy writes it.
+
+Source: Shardy's documentation of its passes, "sdy-populate-op-sharding-rules" and the propagation pipeline, whose
+export closes all dimensions and turns constraints into reshards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from partitioner.core import local_function
+from partitioner.mesh import Axes, DeviceMesh
+from partitioner.program import CONSTRAINT, Program, import_program
+from partitioner.propagation import propagate
+from partitioner.reading import Reader
+from partitioner.rules.core import published_rule
+from partitioner.sharding import Sharding
+from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
+from spmd.dialects import sdy_attributes as sdy
+from spmd.dialects.making import make_op
+from spmd.dialects.sdy_attributes import RULE_NAME, SHARDING_NAME
+from spmd.ir import Block, Function, Module, Op, Region, Value, copy_op, new_op
+from spmd.types import TensorType
+
+
+def with_rules(module: Module) -> Module:
+    """A copy of `module` in which every op that Shardy has a factor rule for carries it as `sdy.sharding_rule`."""
+    made = copy_op(module, {})
+    users: dict[Value, list[Op]] = {}
+    for op in made.walk():
+        for operand in op.operands:
+            users.setdefault(operand, []).append(op)
+    for op in made.walk():
+        rule = published_rule(op, [user for result in op.results for user in users.get(result, ())])
+        if rule is not None:
+            op.discardable = {**op.discardable, RULE_NAME: rule.attribute()}
+    assert isinstance(made, Module)
+    return made
+
+
+def with_propagated(module: Module, function: str = "main", axis_priority: Sequence[str] = ()) -> Module:
+    """The global program of `function`, its calls inlined, with the sharding that every value came to.
+
+    Arguments, results and ops that are cut, or were asked to be whole, carry `sdy.sharding`, all dimensions closed.
+    """
+    entry = module.function(function)
+    reader = Reader(module, entry)
+    program = import_program(module, entry, reader, as_written=True)
+    writer = _Writer(program, reader, propagate(program, reader, axis_priority))
+    meshes = [op for op in module.body.ops if op.name == "sdy.mesh"] or [writer.mesh_op()]
+    ops = [*(copy_op(op, {}) for op in meshes), writer.function()]
+    made = new_op(
+        module.name,
+        (),
+        (),
+        dict(module.attributes),
+        [Region([Block((), ops)])],
+        definition=module.definition,
+        discardable=dict(module.discardable),
+        location=module.location,
+    )
+    assert isinstance(made, Module)
+    return made
+
+
+class _Writer:
+    def __init__(self, program: Program, reader: Reader, layouts: dict[Value, Sharding]) -> None:
+        self.program = program
+        self.reader = reader
+        self.layouts = layouts
+        self.mesh: DeviceMesh = reader.mesh
+        self.symbol = SymbolRefAttr((reader.mesh_name,))
+
+    def mesh_op(self) -> Op:
+        """The mesh of a program that names none."""
+        axes = tuple(sdy.MeshAxis(name, size) for name, size in self.mesh.axes.items())
+        return make_op("sdy.mesh", (), (), {"sym_name": self.reader.mesh_name, "mesh": sdy.Mesh(axes)})
+
+    def function(self) -> Function:
+        block = self.program.block
+        self._block(block)
+        made = local_function(self.program.function, block)
+        for name, values, entries in (
+            ("arg_attrs", block.arguments, self.program.function.argument_attributes),
+            ("res_attrs", block.terminator.operands, self.program.function.result_attributes),
+        ):
+            told = tuple(
+                DictAttr({**_without_shardings(entry), **self._entry(value)})
+                for value, entry in zip(values, entries, strict=True)
+            )
+            made.attributes = {**made.attributes, name: told}
+        return made
+
+    def _entry(self, value: Value) -> dict[str, Attribute]:
+        return {SHARDING_NAME: self._sharding(value)} if self._is_told(value) else {}
+
+    def _is_told(self, value: Value) -> bool:
+        layout = self.layouts.get(value)
+        return layout is not None and (value in self.program.asked or bool(layout.used))
+
+    def _refs(self, axes: Axes) -> tuple[sdy.AxisRef, ...]:
+        return tuple(
+            sdy.AxisRef(run.name, None if run.size == run.full_size else sdy.SubAxisInfo(run.pre_size, run.size))
+            for run in self.mesh.runs(axes)
+        )
+
+    def _sharding(self, value: Value) -> sdy.TensorSharding:
+        layout = self.layouts.get(value)
+        if layout is None or not isinstance(value.type, TensorType):
+            return sdy.TensorSharding(self.symbol)
+        dimensions = tuple(sdy.DimensionSharding(self._refs(axes)) for axes in layout.dimensions)
+        kind = {"stablehlo.maximum": "max", "stablehlo.minimum": "min"}.get(layout.reduction, "sum")
+        return sdy.TensorSharding(self.symbol, dimensions, (), self._refs(layout.partial), kind)
+
+    def _block(self, block: Block) -> None:
+        renamed: dict[Value, Value] = {}
+        for index, op in enumerate(block.ops):
+            if op.name == CONSTRAINT:
+                attributes = {"sharding": self._sharding(op.result)}
+                block.ops[index] = made = make_op(
+                    "sdy.reshard", op.operands, op.result_types, attributes, location=op.location
+                )
+                made.name_hint = op.name_hint
+                renamed[op.result] = made.result
+                self._stand_for(op.result, made.result)
+            elif op.name == "sdy.manual_computation":
+                self._manual(op)
+            elif "sdy." not in op.name and any(map(self._is_told, op.results)):
+                given = sdy.ShardingPerValue(tuple(map(self._sharding, op.results)))
+                op.discardable = {**_without_shardings(op.discardable), SHARDING_NAME: given}
+            for inner in _blocks(op):
+                self._block(inner)
+        if renamed:
+            for op in block.ops:
+                for inner_op in op.walk():
+                    inner_op.read_instead(renamed)
+
+    def _stand_for(self, old: Value, new: Value) -> None:
+        self.layouts[new] = self.layouts[old]
+        if old in self.program.asked:
+            self.program.asked[new] = self.program.asked[old]
+
+    def _manual(self, op: Op) -> None:
+        """What is asked on the way in and out, the free axes of each dimension as they came to be."""
+        body = op.region("body").block
+        names = frozenset(op["manual_axes"].axes)
+        for name, values in (("in_shardings", body.arguments), ("out_shardings", body.terminator.operands)):
+            shardings = []
+            for given, value in zip(op[name].shardings, values, strict=True):
+                free = self._sharding(value)
+                if not given.dimensions or not isinstance(value.type, TensorType):
+                    shardings.append(given)
+                    continue
+                dimensions = tuple(
+                    sdy.DimensionSharding(tuple(axis for axis in old.axes if axis.name in names) + new.axes)
+                    for old, new in zip(given.dimensions, free.dimensions, strict=True)
+                )
+                shardings.append(replace(given, dimensions=dimensions, replicated=()))
+            op.attributes = {**op.attributes, name: sdy.ShardingPerValue(tuple(shardings))}
+
+
+def _blocks(op: Op) -> Iterator[Block]:
+    for region in op.regions:
+        yield from region.blocks
+
+
+def _without_shardings(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    return {name: value for name, value in entries.items() if name not in (SHARDING_NAME, "mhlo.sharding")}
