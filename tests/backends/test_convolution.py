@@ -79,10 +79,8 @@ def defined(c: Convolution, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return result.transpose([["b", *spatial, "f"].index(name) for name in c.result])
 
 
-@given(st.data())
-@settings(max_examples=200, deadline=None)
-def test_any_geometry(data: st.DataObject) -> None:
-    """Layouts, strides, paddings (negative ones too), dilations, reversal and groups, in small integers: exactly."""
+def draw_convolution(data: st.DataObject) -> tuple[Convolution, np.ndarray, np.ndarray]:
+    """Layouts, strides, paddings (negative ones too), dilations, reversal and groups, of small integers."""
     rank = data.draw(st.integers(0, 3))
     spatial = list(range(rank))
     lhs, rhs, result = (data.draw(st.permutations([*pair, *spatial])) for pair in (("b", "f"), ("i", "o"), ("b", "f")))
@@ -107,6 +105,14 @@ def test_any_geometry(data: st.DataObject) -> None:
     }  # fmt: skip
     x = rng.integers(-3, 4, [extents[k] if k in extents else sizes[k] for k in lhs]).astype(np.float32)
     w = rng.integers(-3, 4, [extents[k] if k in extents else windows[k] for k in rhs]).astype(np.float32)
+    return c, x, w
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_geometry(data: st.DataObject) -> None:
+    """Exactly what the definition gives."""
+    c, x, w = draw_convolution(data)
     want = defined(c, x, w)
     np.testing.assert_array_equal(c.run(x, w, ("f32", want.shape)), want)
 

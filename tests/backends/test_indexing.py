@@ -57,16 +57,19 @@ def draw_numbers(data: st.DataObject) -> Numbers:
     return Numbers(shape, sizes, indices, vector_dim, mapped, dropped, batching, index_batching, offset_dims, table)
 
 
+def gather_text(n: Numbers) -> str:
+    return f""""stablehlo.gather"(%0, %1) {{dimension_numbers = #stablehlo.gather<offset_dims = {n.offset_dims},
+        collapsed_slice_dims = {n.dropped}, operand_batching_dims = {n.batching},
+        start_indices_batching_dims = {n.index_batching}, start_index_map = {n.mapped},
+        index_vector_dim = {n.vector_dim}>, slice_sizes = {ints(n.sizes)}, indices_are_sorted = false}}"""
+
+
 @given(st.data())
 @SOME
 def test_gather(data: st.DataObject) -> None:
     n = draw_numbers(data)
     x = np.arange(int(np.prod(n.shape)), dtype=np.float32).reshape(n.shape)
-    text = f""""stablehlo.gather"(%0, %1) {{dimension_numbers = #stablehlo.gather<offset_dims = {n.offset_dims},
-        collapsed_slice_dims = {n.dropped}, operand_batching_dims = {n.batching},
-        start_indices_batching_dims = {n.index_batching}, start_index_map = {n.mapped},
-        index_vector_dim = {n.vector_dim}>, slice_sizes = {ints(n.sizes)}, indices_are_sorted = false}}"""
-    assert_as_reference(op(text, [x, n.indices], ("f32", n.table)), x, n.indices)
+    assert_as_reference(op(gather_text(n), [x, n.indices], ("f32", n.table)), x, n.indices)
 
 
 def scatter_text(n: Numbers, body: str, inputs: int = 1) -> str:

@@ -126,6 +126,7 @@ class Stacker(Writer):
         #: Ops that are run process by process, each once.
         self.serial: dict[Op, None] = {}
         self._rules = rules()
+        self._name = ""
 
     # --- what has become of values
 
@@ -152,10 +153,13 @@ class Stacker(Writer):
         if isinstance(type, TupleType):
             return TupleType(tuple(map(self.type_of, type.types)))
         if not isinstance(type, TensorType):
-            raise CompileError(Diagnostic(self.location, f"cannot be stacked: a value of type {type}"))
+            raise self._refusal(f"a value of type {type}")
         if not type.is_static:
-            raise CompileError(Diagnostic(self.location, f"cannot be stacked: the shape of {type} is dynamic"))
+            raise self._refusal(f"the shape of {type} is dynamic")
         return TensorType((self.size, *type.static_shape), _moved(type.element_type))
+
+    def _refusal(self, why: str) -> CompileError:
+        return CompileError(Diagnostic(self.location, f"cannot be stacked: {why}", self._name))
 
     def tensor_of(self, type: Type) -> TensorType:
         found = self.type_of(type)
@@ -196,7 +200,7 @@ class Stacker(Writer):
         return [self.trees[value] for value in block.terminator.operands]
 
     def apply(self, op: Op) -> None:
-        self.location = op.location
+        self.location, self._name = op.location, op.name
         self.trees.update(zip(op.results, self._results(op), strict=True))
 
     def _results(self, op: Op) -> Sequence[Tree]:
@@ -237,7 +241,7 @@ class Stacker(Writer):
     def unpacked(self, value: Value, *, stacked: bool = False) -> Tree:
         """A value as a tree."""
         if isinstance(value.type, FutureType):
-            raise CompileError(Diagnostic(self.location, "cannot be stacked: a future that nobody started"))
+            raise self._refusal("a future that nobody started")
         if not isinstance(value.type, TupleType):
             return Leaf(value, stacked and isinstance(value.type, TensorType))
         parts = [self.one("get_tuple_element", [value], type, index=i) for i, type in enumerate(value.type.types)]
