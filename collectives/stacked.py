@@ -72,7 +72,8 @@ def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
             if name in _EXTREMES:
                 return _extreme(contiguous, name)
             if slabs[0].size > 1:
-                return np.asarray(_SUMS[name].reduce(contiguous, axis=0))
+                first = dtype.type(-0.0 if name == "add" else 1.0)  # NumPy's own 0.0 would make 0.0 of -0.0
+                return np.asarray(_SUMS[name].reduce(contiguous, axis=0, initial=first))
             return np.asarray(_SUMS[name].accumulate(contiguous, axis=0)[-1])
     return arithmetic.fold([slabs[place, ...] for place in range(len(slabs))])
 

@@ -28,6 +28,11 @@ def whole(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).integers(-3, 4, shape).astype(np.float32)
 
 
+def ordering(compare: str) -> str:
+    """A region that compares its two arguments."""
+    return region(2, "f32", f"%c = stablehlo.compare {compare} : (tensor<f32>, tensor<f32>) -> tensor<i1>", "%c", "i1")
+
+
 ADD = monoid("add", "f32")
 #: Op without its types, its arguments, its results.
 OPS = {
@@ -57,7 +62,9 @@ OPS = {
         '"stablehlo.broadcast_in_dim"(%0) {broadcast_dimensions = array<i64>}', [scalar(2)], [("f32", (3, 2))],
     ),
     "broadcast": ('"stablehlo.broadcast"(%0) {broadcast_sizes = array<i64: 2, 1>}', [normal(3)], [("f32", (2, 1, 3))]),
-    "transpose": ('"stablehlo.transpose"(%0) {permutation = array<i64: 2, 0, 1>}', [normal(2, 3, 4)], [("f32", (4, 2, 3))]),
+    "transpose": (
+        '"stablehlo.transpose"(%0) {permutation = array<i64: 2, 0, 1>}', [normal(2, 3, 4)], [("f32", (4, 2, 3))],
+    ),
     "reshape": ('"stablehlo.reshape"(%0)', [normal(2, 6)], [("f32", (3, 4))]),
     "reshape to a scalar": ('"stablehlo.reshape"(%0)', [normal(1, 1)], [("f32", ())]),
     "reverse": ('"stablehlo.reverse"(%0) {dimensions = array<i64: 1>}', [normal(2, 3)], [("f32", (2, 3))]),
@@ -69,12 +76,17 @@ OPS = {
         '"stablehlo.slice"(%0) {start_indices = array<i64: 2>, limit_indices = array<i64: 2>, '
         "strides = array<i64: 1>}", [normal(3)], [("f32", (0,))],
     ),
-    "concatenate": ('"stablehlo.concatenate"(%0, %1) {dimension = 1 : i64}', [normal(2, 3), normal(2, 1)], [("f32", (2, 4))]),
+    "concatenate": (
+        '"stablehlo.concatenate"(%0, %1) {dimension = 1 : i64}', [normal(2, 3), normal(2, 1)], [("f32", (2, 4))],
+    ),
     "pad": (
         '"stablehlo.pad"(%0, %1) {edge_padding_low = array<i64: 1, -1>, edge_padding_high = array<i64: 0, 2>, '
         "interior_padding = array<i64: 2, 0>}", [normal(2, 3), scalar(9)], [("f32", (5, 4))],
     ),
-    "reduce": ('"stablehlo.reduce"(%0, %1) ' + ADD + " {dimensions = array<i64: 1>}", [normal(2, 5), scalar(0)], [("f32", (2,))]),
+    "reduce": (
+        '"stablehlo.reduce"(%0, %1) ' + ADD + " {dimensions = array<i64: 1>}", [normal(2, 5), scalar(0)],
+        [("f32", (2,))],
+    ),
     "reduce to a scalar": (
         '"stablehlo.reduce"(%0, %1) ' + monoid("maximum", "f32") + " {dimensions = array<i64: 0>}",
         [HURTING, scalar(-3)], [("f32", ())],
@@ -87,12 +99,11 @@ OPS = {
     "select_and_scatter": (
         '"stablehlo.select_and_scatter"(%0, %1, %2) <{window_dimensions = array<i64: 2>, '
         f"window_strides = array<i64: 2>, padding = {dense([(0, 0)])}}}> ("
-        + region(2, "f32", "%c = stablehlo.compare GE, %a0, %a1 : (tensor<f32>, tensor<f32>) -> tensor<i1>", "%c", "i1")[1:-1]
-        + ", " + ADD[1:-1] + ")", [normal(6), normal(3), scalar(0)], [("f32", (6,))],
+        + ordering("GE, %a0, %a1")[1:-1] + ", " + ADD[1:-1] + ")", [normal(6), normal(3), scalar(0)], [("f32", (6,))],
     ),
     "sort": (
         '"stablehlo.sort"(%0) '
-        + region(2, "f32", "%c = stablehlo.compare LT, %a0, %a1, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>", "%c", "i1")
+        + ordering("LT, %a0, %a1, TOTALORDER")
         + " {dimension = 0 : i64, is_stable = true}", [HURTING], [("f32", (12,))],
     ),
     "get_dimension_size": ('"stablehlo.get_dimension_size"(%0) {dimension = 1 : i64}', [normal(2, 3)], [("i32", ())]),
@@ -139,7 +150,8 @@ OPS = {
     "chlo.erf": ('"chlo.erf"(%0)', [HURTING], [("f32", (12,))]),
     "chlo.broadcast_add": ('"chlo.broadcast_add"(%0, %1)', [normal(2, 1), normal(3)], [("f32", (2, 3))]),
     "chlo.broadcast_add along": (
-        '"chlo.broadcast_add"(%0, %1) {broadcast_dimensions = array<i64: 0>}', [normal(2, 3), normal(2)], [("f32", (2, 3))],
+        '"chlo.broadcast_add"(%0, %1) {broadcast_dimensions = array<i64: 0>}', [normal(2, 3), normal(2)],
+        [("f32", (2, 3))],
     ),
     "chlo.top_k": ('"chlo.top_k"(%0) {k = 2 : i64}', [normal(2, 5)], [("f32", (2, 2)), ("i32", (2, 2))]),
     "rng_bit_generator": (
