@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 _iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
@@ -43,6 +44,15 @@ def bit_width(dtype: np.dtype[Any]) -> int:
         return dtype.itemsize * 8
     info = _iinfo if is_integer(dtype) else ml_dtypes.finfo
     return int(info(dtype).bits)
+
+
+def element(dtype: np.dtype[Any], value: int) -> npt.NDArray[Any]:
+    """``value`` in ``dtype``, an array of rank 0.
+
+    Zero is the element without bits, so that it is the same wherever it is made: f8E8M0FNU, which has no zero, has
+    its least value there.
+    """
+    return np.full((), value, dtype) if value else np.zeros((), dtype)
 
 
 def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout, mpi_calls
+from collectives import mpi_calls
 from collectives.activity import Activity, Waiting
 from collectives.communicator import Call, Communicator, Start
-from collectives.errors import CollectiveError, GroupError
+from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
+from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_request import MpiRequest
@@ -39,7 +40,6 @@ from collectives.operations import (
 Array = npt.NDArray[Any]
 
 _worlds: dict[int, MpiCommunicator] = {}
-_FIRST_CHANNEL_TAG = mpi_calls.PERMUTE_TAG + 1
 
 
 class MpiCommunicator(Communicator):
@@ -50,6 +50,7 @@ class MpiCommunicator(Communicator):
         self.rank = comm.rank
         self.size = comm.size
         self.members = tuple(members)
+        self.channels = MpiChannels(comm, self.members)
         self._root = root or self
         self._groups: dict[tuple[int, ...], MpiCommunicator] = {}
         self.activity: Activity = root.activity if root else Activity()
@@ -165,41 +166,10 @@ class MpiCommunicator(Communicator):
         return start
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
-        data = array.copy().view(layout.wire_dtype(array.dtype))
-        text = f"process {self.members[self.rank]} sends {_extent(array.shape, array.dtype)}"
-        text += (f" at {where}" if where else "") + f" to process {self.members[target]}, which does not receive it"
-        # Synchronous: it is complete when it has been received, so that one that nobody receives is noticed.
-        MpiRequest.detach(self.comm.Issend(data, target, _FIRST_CHANNEL_TAG + tag), data, text)
+        self.channels.send(array, target, tag, where)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
-        return self.receive_by(self.wait_for, shape, dtype, source, tag, where)
-
-    def receive_by(
-        self,
-        wait: Callable[[Callable[[], bool], Waiting], None],
-        shape: Shape,
-        dtype: npt.DTypeLike,
-        source: int,
-        tag: int,
-        where: str,
-    ) -> Array:
-        """``receive``, waiting step by step in ``wait(done, waiting)``."""
-        out = np.empty(shape, dtype)
-        peer, status, found = self.members[source], MPI.Status(), []
-        label = f"receive of {_extent(shape, out.dtype)} from process {peer}" + (f" at {where}" if where else "")
-
-        def arrived() -> bool:
-            message = self.comm.Improbe(source, _FIRST_CHANNEL_TAG + tag, status)
-            if message is not None:
-                found.append(message)
-            return bool(found)
-
-        wait(arrived, Waiting(label, (peer,)))
-        if status.Get_count(MPI.BYTE) != out.nbytes:
-            text = f"process {peer} sent {status.Get_count(MPI.BYTE)} bytes where {out.nbytes} are received"
-            raise CollectiveError(f"{where}: {text}" if where else text)
-        found[0].Recv([out.view(layout.wire_dtype(out.dtype)), MPI.BYTE])
-        return out
+        return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def exchange(self, value: object) -> list[Any]:
         activity = self.activity
@@ -251,7 +221,3 @@ def _local(operation: Operation, shape: Shape) -> Call:
         return result.copy() if np.may_share_memory(result, array) else result
 
     return call
-
-
-def _extent(shape: Shape, dtype: np.dtype[Any]) -> str:
-    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"

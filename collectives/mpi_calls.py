@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import layout
+from collectives.element_types import element
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message, as_is, mpi_reduction
@@ -83,7 +84,7 @@ def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
         receive_into: Callable[[Array], Message] = _anew(operation.shape, rule.accumulator) if widened else message
         decode: Callable[[Message, Array], None] | None = _narrow if widened else None
     else:
-        receive_into, decode = _nothing, _filler(operation.fill)
+        receive_into, decode = _nothing, _filler(operation)
     return Transfer(
         encode,
         receive_into,
@@ -120,14 +121,13 @@ def _all_to_all(comm: MPI.Intracomm, operation: AllToAll) -> Transfer:
 
 
 def _permute(comm: MPI.Intracomm, operation: CollectivePermute) -> Transfer:
-    fill = operation.fill
     source, target = operation.source(comm.rank), operation.target(comm.rank)
     wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
     if source == comm.rank:
         return Transfer(_pass, _pass, _copy, _copied)
     to = MPI.PROC_NULL if target is None else target
     if source is None:
-        filler = _filler(fill)
+        filler = _filler(operation)
         if target is None:
             return Transfer(_pass, _nothing, lambda s, r: None, lambda s, r: [], filler)
         return Transfer(
@@ -297,5 +297,6 @@ def _narrow(received: Array, out: Array) -> None:
         np.copyto(out, received, casting="unsafe")
 
 
-def _filler(fill: int) -> Callable[[Message, Array], None]:
-    return lambda received, out: out.fill(fill)
+def _filler(operation: CollectivePermute | CollectiveReduce) -> Callable[[Message, Array], None]:
+    value = element(operation.dtype, operation.fill)
+    return lambda received, out: np.copyto(out, value)

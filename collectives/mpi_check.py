@@ -99,7 +99,7 @@ class CheckedCommunicator(Communicator):
         self._plain().send(array, target, tag, where)
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
-        return self._plain().receive_by(self.wait, shape, dtype, source, tag, where)
+        return self._plain().channels.receive(self.wait, shape, dtype, source, tag, where)
 
     def exchange(self, value: object) -> list[Any]:
         return self._plain().exchange(value)

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from collectives import layout, mpi_large
 from collectives.communicator import Call
+from collectives.element_types import element
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter, Shape
 
 Array = npt.NDArray[Any]
@@ -37,7 +38,9 @@ def bind_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | Collec
             steps = _gathered(comm, operation)
         case _:
             steps = _by_parts(comm, operation)
-    fill = operation.fill if isinstance(operation, CollectiveReduce) and operation.root != comm.rank else None
+    fill = None
+    if isinstance(operation, CollectiveReduce) and operation.root != comm.rank:
+        fill = element(operation.dtype, operation.fill)
 
     def call(array: Array, out: Array | None = None) -> Array:
         total = steps(layout.contiguous(array))
@@ -46,7 +49,7 @@ def bind_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | Collec
         if fill is None:
             np.copyto(out, total.reshape(shape))
         else:
-            out.fill(fill)
+            np.copyto(out, fill)
         return out
 
     return call

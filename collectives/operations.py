@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from collectives.element_types import element
 from collectives.errors import CollectiveError
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.stacked import ARRAYS, Stacks
@@ -291,7 +292,7 @@ def filled(operation: CollectivePermute | CollectiveReduce) -> Array:
     """What a process gets to which nothing comes: zeros, or the zero point of a quantized type."""
     if operation.fill == 0:
         return np.zeros(operation.shape, operation.dtype)
-    return np.full(operation.shape, operation.fill, operation.dtype)
+    return np.full(operation.shape, element(operation.dtype, operation.fill))
 
 
 def check_root(root: int, size: int) -> None:

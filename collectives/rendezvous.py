@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from collectives.operations import Operation
-from collectives.scheduler import Scheduler
+from collectives.scheduler import Scheduler, Stopped
 
 Array = npt.NDArray[Any]
 #: What a transfer is for, the group, the positions of sender and receiver, the tag.
@@ -59,6 +59,16 @@ class Posted:
     where: str
 
 
+class Receive:
+    """A receive under way: what was posted for it, and the process that sleeps until something is."""
+
+    __slots__ = ("posted", "sleeper")
+
+    def __init__(self) -> None:
+        self.posted: Posted | None = None
+        self.sleeper: int | None = None
+
+
 class World:
     """What all processes of a grid share."""
 
@@ -68,17 +78,53 @@ class World:
         self.groups: dict[tuple[int, ...], Group] = {}
         self._operations: dict[Operation, Operation] = {}
         self._known: dict[int, Operation] = {}
-        self.mail: dict[Key, deque[Posted]] = {}
-        self.expecting: dict[Key, int] = {}
+        self.mailbox: dict[Key, deque[Posted]] = {}
+        self.pending: dict[Key, deque[Receive]] = {}
 
     def unreceived(self) -> list[str]:
         """Transfers that nobody has received."""
         return [
             f"process {key[1][key[2]]} sends {posted.label}{at_place(posted.where)} to process {key[1][key[3]]}, "
             "which does not receive it"
-            for key, letters in self.mail.items()
-            for posted in letters
+            for key, waiting in self.mailbox.items()
+            for posted in waiting
         ]
+
+    def post(self, key: Key, posted: Posted) -> None:
+        """Hands ``posted`` to the receive that was begun first and has nothing yet, or keeps it for the next."""
+        with self.scheduler.lock:
+            if self.scheduler.failure is not None:
+                raise Stopped
+            receives = self.pending.get(key)
+            if not receives:
+                self.mailbox.setdefault(key, deque()).append(posted)
+                return
+            receive = receives.popleft()
+            receive.posted = posted
+            if receive.sleeper is not None:
+                self.scheduler.wake((receive.sleeper,))
+
+    def receive(self, key: Key) -> Receive:
+        """Begins a receive: its place among those of ``key`` is taken now, whenever it is waited for."""
+        receive = Receive()
+        with self.scheduler.lock:
+            waiting = self.mailbox.get(key)
+            if waiting:
+                receive.posted = waiting.popleft()
+            else:
+                self.pending.setdefault(key, deque()).append(receive)
+        return receive
+
+    def finish(self, receive: Receive, rank: int, label: str) -> Posted:
+        """What ``receive`` was for, as soon as it is there; process ``rank`` waits meanwhile, in ``label``."""
+        self.scheduler.lock.acquire()
+        if receive.posted is None:
+            receive.sleeper = rank
+            self.scheduler.block(rank, label)
+        else:
+            self.scheduler.lock.release()
+        assert receive.posted is not None
+        return receive.posted
 
     def same(self, operation: Operation) -> Operation:
         """The one object that stands for all operations equal to ``operation``."""

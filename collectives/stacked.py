@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from collectives.element_types import element
 from collectives.reduction import Arithmetic
 
 Array = npt.NDArray[Any]
@@ -49,7 +50,7 @@ class _Arrays:
 
     def take(self, x: Array, sources: Sequence[int | None], fill: int) -> Array:
         taken = np.take(x, [0 if source is None else source for source in sources], axis=1)
-        taken[:, [place for place, source in enumerate(sources) if source is None]] = fill
+        taken[:, [place for place, source in enumerate(sources) if source is None]] = element(x.dtype, fill)
         return taken
 
 

@@ -8,7 +8,6 @@ are reproducible always. Mismatches and deadlocks are found as they arise.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -118,43 +117,22 @@ class ThreadCommunicator(Communicator):
         source, target = operation.source(self.rank), operation.target(self.rank)
         label = describe(operation)
 
-        def start(array: Array) -> _Letter | _Done:
+        def start(array: Array) -> _PendingReceive | _Done:
             if target is not None:
-                self._post(("permute", self.members, self.rank, target, 0), Posted(array.copy(), label, where))
+                self.world.post(("permute", self.members, self.rank, target, 0), Posted(array.copy(), label, where))
             if source is None:
                 return _Done(filled(operation))
-            return _Letter(self, ("permute", self.members, source, self.rank, 0), label, where)
+            return _PendingReceive(self, ("permute", self.members, source, self.rank, 0), label, where)
 
         return start
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         label = f"a transfer of {'x'.join(map(str, array.shape)) or 'scalar'} {array.dtype}"
-        self._post(("channel", self.members, self.rank, target, tag), Posted(array.copy(), label, where))
+        self.world.post(("channel", self.members, self.rank, target, tag), Posted(array.copy(), label, where))
 
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
-        return _Letter(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
-
-    def _post(self, key: Key, posted: Posted) -> None:
-        scheduler = self.world.scheduler
-        with scheduler.lock:
-            if scheduler.failure is not None:
-                raise Stopped
-            self.world.mail.setdefault(key, deque()).append(posted)
-            sleeper = self.world.expecting.pop(key, None)
-            if sleeper is not None:
-                scheduler.wake((sleeper,))
-
-    def _collect(self, key: Key, label: str) -> Posted:
-        scheduler, rank = self.world.scheduler, self.world_rank
-        scheduler.lock.acquire()
-        letters = self.world.mail.setdefault(key, deque())
-        if not letters:
-            self.world.expecting[key] = rank
-            scheduler.block(rank, label)
-        else:
-            scheduler.lock.release()
-        return letters.popleft()
+        return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
     def exchange(self, value: object) -> list[Any]:
         box = np.empty((), object)
@@ -204,23 +182,24 @@ class _Ticket:
         return self._round.results[self._communicator.rank].copy()
 
 
-class _Letter:
-    """A message on its way to this process."""
+class _PendingReceive:
+    """A transfer on its way to this process."""
 
-    __slots__ = ("_communicator", "_key", "_label", "_where")
+    __slots__ = ("_communicator", "_expected", "_label", "_receive", "_sender")
 
     def __init__(self, communicator: ThreadCommunicator, key: Key, label: str, where: str) -> None:
-        self._communicator, self._key, self._label, self._where = communicator, key, label, where
+        self._communicator, self._label, self._expected = communicator, label, f"{label}{at_place(where)}"
+        self._sender = communicator.members[key[2]]
+        self._receive = communicator.world.receive(key)
 
     def wait(self) -> Array:
-        members = self._communicator.members
-        sender, receiver = members[self._key[2]], self._communicator.world_rank
-        expected = f"{self._label}{at_place(self._where)}"
-        posted = self._communicator._collect(self._key, f"{expected}, for process {sender}")
+        sender, receiver = self._sender, self._communicator.world_rank
+        label = f"{self._expected}, for process {sender}"
+        posted = self._communicator.world.finish(self._receive, receiver, label)
         if posted.label != self._label:
             raise CollectiveError(
                 f"process {sender} sends what process {receiver} does not expect:\n"
-                f"  process {sender}: {posted.label}{at_place(posted.where)}\n  process {receiver}: {expected}"
+                f"  process {sender}: {posted.label}{at_place(posted.where)}\n  process {receiver}: {self._expected}"
             )
         return posted.array
 

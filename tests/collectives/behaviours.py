@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from collectives import ADD, MAXIMUM, MINIMUM, AllGather, AllReduce, CollectiveError, GroupError, Reduction
+from collectives import (
+    ADD,
+    MAXIMUM,
+    MINIMUM,
+    AllGather,
+    AllReduce,
+    CollectiveError,
+    CollectivePermute,
+    GroupError,
+    Reduction,
+)
 from collectives.communicator import Communicator
 
 F32 = np.dtype(np.float32)
@@ -34,6 +45,50 @@ def several_are_under_way_and_done_in_any_order(c: Communicator) -> None:
     assert third.wait().tolist() == [total + c.size]
     assert second.wait().tolist() == list(range(c.size))
     assert first.wait().tolist() == [total]
+
+
+def permutes_under_way_keep_their_places(c: Communicator) -> None:
+    """Whichever is awaited first, and whatever its shape."""
+    after, before = [(i, (i + 1) % c.size) for i in range(c.size)], (c.rank - 1) % c.size
+    forms = [((3,), np.int16), ((2, 2), np.float32), ((3,), np.int16), ((), np.complex64)]
+    for order in ((3, 1, 0, 2), (2, 0, 1, 3)):
+        requests = [
+            c.bind_start(CollectivePermute(shape, np.dtype(dtype), tuple(after)))(
+                np.full(shape, 10 * c.rank + number, dtype)
+            )
+            for number, (shape, dtype) in enumerate(forms)
+        ]
+        blocking = c.collective_permute((), np.int64, after)(np.array(77 + c.rank))
+        assert int(blocking) == 77 + before
+        for number in order:
+            shape, dtype = forms[number]
+            np.testing.assert_array_equal(requests[number].wait(), np.full(shape, 10 * before + number, dtype))
+
+
+def nothing_arrives_as_the_same_zero(c: Communicator) -> None:
+    """f8E8M0FNU has no zero: the element without bits stands for it, whoever makes it."""
+    for name in ("float8_e8m0fnu", "float8_e4m3b11fnuz", "int4", "bfloat16"):
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        operand = np.ones((2,), np.int8).astype(dtype)
+        # Process 0 sends and receives nothing; all but the last send to nobody at all.
+        results = [
+            c.collective_permute((2,), dtype, [])(operand),
+            c.collective_permute((2,), dtype, [(0, c.size - 1)] if c.size > 1 else [])(operand),
+            c.collective_reduce((2,), dtype, MAXIMUM, c.size - 1)(operand),
+            c.collective_reduce((2,), dtype, Reduction("first", lambda a, b: a), c.size - 1)(operand),
+        ]
+        empty = results[:1] if c.rank == c.size - 1 else results
+        assert all(not result.view(np.uint8).any() for result in empty)
+
+
+def channels_of_any_number(c: Communicator) -> None:
+    """Those that no tag of MPI holds arrive as well, each in its own order."""
+    numbers = (-1, 2**31 - 1, 2**31, 2**62, 2**31 - 1)
+    after, before = (c.rank + 1) % c.size, (c.rank - 1) % c.size
+    for place, number in enumerate(numbers):
+        c.send(np.array([place, c.rank], np.int16), after, number)
+    for number, place in ((2**62, 3), (2**31 - 1, 1), (-1, 0), (2**31 - 1, 4), (2**31, 2)):
+        assert c.receive((2,), np.int16, before, number).tolist() == [place, before]
 
 
 def collectives_pass_others_that_are_under_way(c: Communicator) -> None:
@@ -119,6 +174,9 @@ def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
 BEHAVIOURS: list[Callable[[Communicator], None]] = [
     starting_does_not_wait,
     several_are_under_way_and_done_in_any_order,
+    permutes_under_way_keep_their_places,
+    nothing_arrives_as_the_same_zero,
+    channels_of_any_number,
     collectives_pass_others_that_are_under_way,
     transfers_of_a_channel_keep_their_order,
     a_sender_may_overwrite_what_it_has_sent,

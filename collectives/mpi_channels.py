@@ -1,0 +1,114 @@
+"""Transfers by channel between the ranks of an MPI communicator.
+
+A channel may have any 64-bit number, tags of MPI are sure to reach 32,767 only. Small numbers are tags of their own.
+Messages of all other channels share one tag and begin with their channel's number; a rank that finds one of another
+channel than it waits for keeps it until that one is received from.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from mpi4py import MPI
+
+from collectives.activity import Waiting
+from collectives.errors import CollectiveError
+from collectives.layout import wire_dtype
+from collectives.mpi_calls import PERMUTE_TAG
+from collectives.mpi_request import MpiRequest
+from collectives.operations import Shape
+
+Array = npt.NDArray[Any]
+#: ``wait(done, waiting)`` waits step by step until ``done()``.
+Wait = Callable[[Callable[[], bool], Waiting], None]
+_WaitUntil = Callable[[Callable[[], bool]], None]
+
+_SHARED_TAG = PERMUTE_TAG + 1
+_FIRST_TAG = _SHARED_TAG + 1
+_OWN_TAGS = 1 << 14
+_HEADER = np.dtype(np.int64).itemsize
+
+
+class MpiChannels:
+    """The channels of one group; ``members`` are the world ranks of its processes."""
+
+    def __init__(self, comm: MPI.Intracomm, members: tuple[int, ...]) -> None:
+        self._comm, self._members = comm, members
+        self._early: dict[tuple[int, int], deque[Array]] = {}
+
+    def send(self, array: Array, target: int, channel: int, where: str) -> None:
+        """Sends a copy of ``array`` without waiting for its receiver."""
+        text = f"process {self._members[self._comm.rank]} sends {_extent(array.shape, array.dtype)}{_at(where)}"
+        text += f" to process {self._members[target]}, which does not receive it"
+        if _has_tag(channel):
+            data, tag = array.copy().view(wire_dtype(array.dtype)), _FIRST_TAG + channel
+        else:
+            data, tag = np.empty(_HEADER + array.nbytes, np.uint8), _SHARED_TAG
+            data[:_HEADER].view(np.int64)[0] = channel
+            data[_HEADER:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        # Synchronous: it is complete when it has been received, so that one that nobody receives is noticed.
+        MpiRequest.detach(self._comm.Issend(data, target, tag), data, text)
+
+    def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
+        """The next array from ``source`` on ``channel``; CollectiveError where its size is another."""
+        out, peer = np.empty(shape, dtype), self._members[source]
+        label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
+        message = self._by_tag if _has_tag(channel) else self._by_number
+        message(lambda done: wait(done, Waiting(label, (peer,))), out, source, channel, where)
+        return out
+
+    def _by_tag(self, wait: _WaitUntil, out: Array, source: int, channel: int, where: str) -> None:
+        found, status = [], MPI.Status()
+
+        def arrived() -> bool:
+            message = self._comm.Improbe(source, _FIRST_TAG + channel, status)
+            if message is not None:
+                found.append(message)
+            return bool(found)
+
+        wait(arrived)
+        self._check_size(status.Get_count(MPI.BYTE), out, source, where)
+        found[0].Recv([out.view(wire_dtype(out.dtype)), MPI.BYTE])
+
+    def _by_number(self, wait: _WaitUntil, out: Array, source: int, channel: int, where: str) -> None:
+        early = self._early.setdefault((source, channel), deque())
+
+        def arrived() -> bool:
+            if not early:
+                self._sort_in(source)
+            return bool(early)
+
+        wait(arrived)
+        data = early.popleft()
+        self._check_size(data.size, out, source, where)
+        out.reshape(-1).view(np.uint8)[...] = data
+
+    def _sort_in(self, source: int) -> None:
+        """Takes what ``source`` has sent under the shared tag, each message to its channel."""
+        status = MPI.Status()
+        while (message := self._comm.Improbe(source, _SHARED_TAG, status)) is not None:
+            data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            message.Recv([data, MPI.BYTE])
+            channel = int(data[:_HEADER].view(np.int64)[0])
+            self._early.setdefault((source, channel), deque()).append(data[_HEADER:])
+
+    def _check_size(self, sent: int, out: Array, source: int, where: str) -> None:
+        if sent != out.nbytes:
+            text = f"process {self._members[source]} sent {sent} bytes where {out.nbytes} are received"
+            raise CollectiveError(f"{where}: {text}" if where else text)
+
+
+def _has_tag(channel: int) -> bool:
+    return 0 <= channel < _OWN_TAGS
+
+
+def _at(where: str) -> str:
+    return f" at {where}" if where else ""
+
+
+def _extent(shape: Shape, dtype: np.dtype[Any]) -> str:
+    return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"
