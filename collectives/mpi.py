@@ -6,7 +6,9 @@ as it lies), post MPI's call, decode what came (nothing, where MPI writes into t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,6 +27,7 @@ from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_request import MpiRequest
 from collectives.mpi_watch import Watcher
+from collectives.one_thread import OneThread
 from collectives.operations import (
     AllReduce,
     Barrier,
@@ -36,6 +39,7 @@ from collectives.operations import (
     describe,
     short_list,
 )
+from collectives.settings import WatchSettings
 
 Array = npt.NDArray[Any]
 
@@ -53,6 +57,7 @@ class MpiCommunicator(Communicator):
         self.channels = MpiChannels(comm, self.members)
         self._root = root or self
         self._groups: dict[tuple[int, ...], MpiCommunicator] = {}
+        self.threads = OneThread()
         self.activity: Activity = root.activity if root else Activity()
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
@@ -65,11 +70,12 @@ class MpiCommunicator(Communicator):
         """
         found = _worlds.get(comm.handle)
         if found is None:
+            settings = WatchSettings.from_environment(os.environ)
             keep_freed_memory()
             found = _worlds[comm.handle] = cls(comm.Dup(), range(comm.size))
             found._checked = CheckedCommunicator(found, found.members, comm.Dup())
             if found.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
-                found.watcher = Watcher(comm.Dup(), found.activity)
+                found.watcher = Watcher(comm.Dup(), found.activity, settings)
         return found
 
     def checked(self) -> Communicator:
@@ -86,13 +92,23 @@ class MpiCommunicator(Communicator):
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
         """Waits step by step; raises CollectiveError when the watcher finds that it is in vain."""
-        activity, watcher = self.activity, self.watcher
+        watcher = self.watcher
+        with self._inside(waiting):
+            patiently(done, lambda: None if watcher is None else watcher.verdict)
+
+    @contextmanager
+    def _inside(self, waiting: Waiting) -> Iterator[None]:
+        """The thread is in a communication of the group, the only one there."""
+        threads, activity = self.threads, self.activity
+        if not threads.enter(False):
+            raise threads.crowded(waiting.text)
         activity.what = waiting
         activity.count += 1
         try:
-            patiently(done, lambda: None if watcher is None else watcher.verdict)
+            yield
         finally:
             activity.what = None
+            threads.leave()
 
     def group(self, members: Sequence[int]) -> MpiCommunicator:
         members = tuple(members)
@@ -105,10 +121,8 @@ class MpiCommunicator(Communicator):
                 raise GroupError(f"process {root.rank} is not in the group {list(members)} that it asks for")
             with_members = root.comm.Get_group().Incl(list(members))
             others = tuple(rank for rank in members if rank != root.rank)
-            root.activity.what = Waiting(f"the making of group {short_list(members)}", others)
-            root.activity.count += 1
-            found = MpiCommunicator(root.comm.Create_group(with_members), members, root)
-            root.activity.what = None
+            with root._inside(Waiting(f"the making of group {short_list(members)}", others)):
+                found = MpiCommunicator(root.comm.Create_group(with_members), members, root)
             root._groups[members] = found
         return found
 
@@ -122,23 +136,38 @@ class MpiCommunicator(Communicator):
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
         in_place, empty, activity = transfer.in_place, np.empty, self.activity
         label = self.label(operation, where)
+        threads, enter = self.threads, self.threads.enter
+
+        def at_its_place(out: Array) -> Array:
+            assert in_place is not None
+            if not enter(False):
+                raise threads.crowded(label.text)
+            activity.what = label
+            activity.count += 1
+            try:
+                in_place(out)
+            finally:
+                activity.what = None
+                threads.leave()
+            return out
 
         def call(array: Array, out: Array | None = None) -> Array:
             if out is None:
                 out = empty(shape, dtype)
             elif out is array:
                 if in_place is not None:
-                    activity.what = label
-                    activity.count += 1
-                    in_place(out)
-                    activity.what = None
-                    return out
+                    return at_its_place(out)
                 array = array.copy()
             send, receive = encode(array), receive_into(out)
+            if not enter(False):
+                raise threads.crowded(label.text)
             activity.what = label
             activity.count += 1
-            post(send, receive)
-            activity.what = None
+            try:
+                post(send, receive)
+            finally:
+                activity.what = None
+                threads.leave()
             if decode is not None:
                 decode(receive, out)
             return out
@@ -154,12 +183,17 @@ class MpiCommunicator(Communicator):
             transfer = mpi_calls.gathered_fold(self.comm, operation)
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
-        label, activity = self.label(operation, where), self.activity
+        label, activity, threads = self.label(operation, where), self.activity, self.threads
 
         def start(array: Array) -> MpiRequest:
             out = np.empty(shape, dtype)
             send, receive = transfer.encode(array), transfer.receive_into(out)
-            requests = transfer.start(send, receive)
+            if not threads.enter(False):
+                raise threads.crowded(label.text)
+            try:
+                requests = transfer.start(send, receive)
+            finally:
+                threads.leave()
             decode = partial(transfer.decode, receive) if transfer.decode else None
             return MpiRequest(requests, (array, send, receive), out, decode, activity, label)
 
@@ -172,12 +206,9 @@ class MpiCommunicator(Communicator):
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
     def exchange(self, value: object) -> list[Any]:
-        activity = self.activity
-        activity.what = Waiting("a set-up exchange", tuple(r for r in self.members if r != self.members[self.rank]))
-        activity.count += 1
-        values = self.comm.allgather(value)
-        activity.what = None
-        return values
+        others = tuple(r for r in self.members if r != self.members[self.rank])
+        with self._inside(Waiting("a set-up exchange", others)):
+            return self.comm.allgather(value)
 
     def label(self, operation: Operation, where: str) -> Waiting:
         """What the process is doing while in ``operation``, for whoever asks."""
@@ -196,14 +227,11 @@ class MpiCommunicator(Communicator):
         return rule.step is None or (operation.reproducible and not rule.exact)
 
     def _watched(self, call: Call, operation: Operation, where: str) -> Call:
-        label, activity = self.label(operation, where), self.activity
+        label = self.label(operation, where)
 
         def watched(array: Array, out: Array | None = None) -> Array:
-            activity.what = label
-            activity.count += 1
-            result = call(array, out)
-            activity.what = None
-            return result
+            with self._inside(label):
+                return call(array, out)
 
         return watched
 

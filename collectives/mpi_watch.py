@@ -3,15 +3,12 @@
 A thread of each rank answers questions about it, by messages on a communicator of its own, while the main thread may
 be deep inside an MPI call. A rank that waits longer than the timeout asks all others and tells the whole picture in
 one message. Nothing of this runs between looks, and the path of a collective does not know of it.
-
-The environment may set the timeout and whether it ends the job: COLLECTIVE_TIMEOUT (seconds), COLLECTIVE_ABORT (1).
 """
 
 from __future__ import annotations
 
 import atexit
 import logging
-import os
 import sys
 import threading
 import time
@@ -23,11 +20,11 @@ from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
 from collectives.mpi_request import stop_progress, unfinished
+from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 
 log = logging.getLogger("collectives")
 
-DEFAULT_TIMEOUT = 60.0
 _LOOK = 0.1  # seconds between two looks
 _ANSWER = 2.0  # seconds that a rank is given to answer
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
@@ -65,9 +62,9 @@ class Watcher:
     raise it. ``end_job`` is called with the message when a timeout is to end the job.
     """
 
-    def __init__(self, comm: MPI.Intracomm, activity: Activity) -> None:
-        self.timeout = float(os.environ.get("COLLECTIVE_TIMEOUT", DEFAULT_TIMEOUT))
-        self.abort = os.environ.get("COLLECTIVE_ABORT", "0") not in ("", "0")
+    def __init__(self, comm: MPI.Intracomm, activity: Activity, settings: WatchSettings) -> None:
+        self.timeout = settings.timeout
+        self.abort = settings.abort
         self.end_job: Callable[[str], None] = print_and_abort
         self.verdict: str | None = None
         self.suspicious = False

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Protocol, cast
 from launch import commands
 
 EXIT_FAILURE = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
@@ -52,6 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A named command needs its own module alone; the help text needs them all.
     wanted = [arguments[0]] if arguments and arguments[0] in names else names
     args = build_parser(wanted).parse_args(arguments)
+    if fault := _environment_fault():
+        print(f"spmd: {fault}", file=sys.stderr)
+        return EXIT_USAGE
     try:
         return int(args.run(args))
     except KeyboardInterrupt:
@@ -62,6 +67,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
     except Exception as error:
         return _report(error)
+
+
+def _environment_fault() -> str:
+    """What is wrong with the variables that the ranks of a job will read; nothing if they can."""
+    if not any(name.startswith("COLLECTIVE_") for name in os.environ):
+        return ""
+    from collectives.settings import SettingError, WatchSettings
+
+    try:
+        WatchSettings.from_environment(os.environ)
+    except SettingError as error:
+        return str(error)
+    return ""
 
 
 def _report(error: Exception) -> int:

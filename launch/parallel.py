@@ -34,11 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_timeout_arguments(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
     parser.add_argument(
         "--collective-timeout",
-        type=float,
+        type=_seconds,
         metavar="SECONDS",
         help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
     )
     parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
+
+
+def _seconds(text: str) -> float:
+    from collectives.settings import seconds_from
+
+    try:
+        return seconds_from(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
 
 
 def timeout_settings(args: argparse.Namespace) -> dict[str, str]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.errors import CollectiveError as TransportError
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
+from collectives.one_thread import OneThread
+from spmd.backends.numpy.communication import COMMUNICATING
 from spmd.backends.numpy.core import Program
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
@@ -83,7 +88,31 @@ class Executable:
             process.infeed = infeed_from(infeed)
         if outfeed is not None:
             process.outfeed = outfeed_to(outfeed)
-        return self.run(process, arrays)
+        threads = process.threads
+        if threads is None or not self.communicates or threads.owner == get_ident():
+            return self.run(process, arrays)
+        return self._run_alone(process, threads, arrays)
+
+    def _run_alone(self, process: Process, threads: OneThread, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Runs the program; CollectiveError when two Python threads would at the same time."""
+        try:
+            if not threads.enter(False):
+                raise threads.crowded(f"@{self.function}")
+            threads.owner = get_ident()
+            try:
+                return self.run(process, arrays)
+            finally:
+                threads.owner = 0
+                threads.leave()
+        except SpmdError:
+            raise
+        except TransportError as error:
+            raise CollectiveError(str(error)) from None
+
+    @cached_property
+    def communicates(self) -> bool:
+        """Whether the program has ops that take part in communication between processes."""
+        return any(op.name in COMMUNICATING for function in self.module.functions for op in function.walk())
 
     def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the program as `process`; how in-process ranks share one executable."""

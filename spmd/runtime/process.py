@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid, ProcessId
+from collectives.one_thread import OneThread
 
 
 class Infeed(Protocol):
@@ -26,9 +27,11 @@ class Outfeed(Protocol):
 
 
 class Process:
-    """One process. `bound` keeps what collectives found out once for this process (groups, bound calls)."""
+    """One process. `bound` keeps what collectives found out once for this process (groups, bound calls); `threads`
+    lets one Python thread at a time run programs that communicate, where several might.
+    """
 
-    __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank")
+    __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank", "threads")
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Process:
         *,
         infeed: Infeed | None = None,
         outfeed: Outfeed | None = None,
+        threads: OneThread | None = None,
     ) -> None:
         self.grid = grid
         self.communicator = communicator
@@ -44,6 +48,7 @@ class Process:
         self.id: ProcessId = grid.process_id(communicator.rank)
         self.infeed = infeed
         self.outfeed = outfeed
+        self.threads = threads
         self.bound: dict[Hashable, Any] = {}
 
     def bind(self, key: Hashable, make: Callable[[Process], Any]) -> Any:

@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from collectives.grid import ProcessGrid
-from spmd.errors import CompileError
+from collectives.one_thread import OneThread
+from collectives.settings import SettingError
+from spmd.errors import CollectiveError, CompileError
 from spmd.runtime import failure
 from spmd.runtime.process import Process
 
@@ -32,7 +34,10 @@ def ranks() -> MpiCommunicator:
     """All MPI ranks, watched: a wait that is to end the job ends it as any failure does."""
     from collectives.mpi import MpiCommunicator
 
-    communicator = MpiCommunicator.world()
+    try:
+        communicator = MpiCommunicator.world()
+    except SettingError as error:
+        raise CollectiveError(str(error)) from None
     if communicator.watcher is not None:
         communicator.watcher.end_job = failure.fail
         failure.come_first()
@@ -58,4 +63,4 @@ def _start(grid: ProcessGrid) -> Process:
             f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "
             f"start it with `spmd launch -n {grid.size}` or run it in one process with spmd.run_parallel"
         )
-    return Process(grid, communicator)
+    return Process(grid, communicator, threads=OneThread() if grid.size > 1 else None)

@@ -189,3 +189,13 @@ def test_a_profile_is_a_table_and_a_trace(folder: Path, capsys: pytest.CaptureFi
     assert cli.main(["run", "add.mlir", "both.npz", "--profile", "trace.json"]) == 0
     assert "stablehlo.add" in capsys.readouterr().err
     assert '"stablehlo.add"' in Path("trace.json").read_text()
+
+
+@pytest.mark.parametrize(("name", "value"), [("COLLECTIVE_TIMEOUT", "abc"), ("COLLECTIVE_ABORT", "perhaps")])
+def test_variables_that_cannot_be_read_are_told_before_anything_starts(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert cli.main(["launch", "-n", "2", "--", "true"]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"spmd: {name}={value}: ") and said.err.count("\n") == 1

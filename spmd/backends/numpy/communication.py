@@ -14,6 +14,7 @@ from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
 from spmd.analysis.process_groups import channel_id
+from spmd.backends.numpy.collective_plans import DESCRIPTIONS
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
@@ -21,6 +22,9 @@ from spmd.runtime.process import Process
 from spmd.types import TensorType
 
 Array = np.ndarray[Any, Any]
+
+#: The ops by which processes communicate.
+COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
 
 
 @kernel("stablehlo.send")

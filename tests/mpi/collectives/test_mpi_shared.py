@@ -1,5 +1,7 @@
 """The suite that every transport passes, on MPI ranks; and the same bits as threads give."""
 
+import threading
+import time
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -77,6 +79,41 @@ def test_reproducible_reductions_are_those_of_threads_bit_for_bit(count: int, dt
         return [bits(call(operands[communicator.world_rank])) for call in calls]
 
     assert reduced(world()) == run(size, reduced)[world().rank]
+
+
+def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> None:
+    """The first waits in a barrier that rank 0 does not come to before the second has been turned away."""
+    from mpi4py import MPI
+
+    from collectives import CollectiveError
+
+    everyone = MPI.COMM_WORLD.Dup()
+    communicator = MpiCommunicator.world(everyone)
+    reduce, group = communicator.all_reduce((4,), np.float32), communicator.group((communicator.rank,))
+    operand = np.ones(4, np.float32)
+    told: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(CollectiveError) as caught:
+            communicator.barrier("the first thread")
+        told.append(str(caught.value))
+
+    if communicator.rank:
+        first = threading.Thread(target=wait)
+        first.start()
+        while communicator.activity.what is None:
+            time.sleep(0.001)
+        with pytest.raises(CollectiveError, match=r"two threads(.|\n)*all_reduce add of 4 float32"):
+            reduce(operand)
+        assert group.all_reduce((4,), np.float32)(operand).tolist() == operand.tolist(), "another group is free"
+        MPI.COMM_WORLD.Barrier()
+        first.join()
+        assert "two threads" in told[0]
+        with pytest.raises(CollectiveError, match="two threads"):
+            reduce(operand)
+    else:
+        MPI.COMM_WORLD.Barrier()
+        communicator.barrier("rank 0")
 
 
 @pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])

@@ -1,0 +1,51 @@
+"""What the environment says of watching over waits: COLLECTIVE_TIMEOUT and COLLECTIVE_ABORT, read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+
+from collectives.errors import CollectiveError
+
+TIMEOUT_VARIABLE = "COLLECTIVE_TIMEOUT"
+ABORT_VARIABLE = "COLLECTIVE_ABORT"
+DEFAULT_TIMEOUT = 60.0
+
+_YES = frozenset(("1", "true", "yes", "on"))
+_NO = frozenset(("0", "false", "no", "off"))
+
+
+class SettingError(CollectiveError, ValueError):
+    """A variable of the environment that says nothing sensible."""
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """After how many seconds a wait is told (0: never), and whether it then ends all processes."""
+
+    timeout: float = DEFAULT_TIMEOUT
+    abort: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> WatchSettings:
+        """What the variables say, or the defaults where they are not set. SettingError where one cannot be read."""
+        timeout, abort = environment.get(TIMEOUT_VARIABLE), environment.get(ABORT_VARIABLE)
+        try:
+            seconds = DEFAULT_TIMEOUT if timeout is None else seconds_from(timeout)
+        except ValueError as error:
+            raise SettingError(f"{TIMEOUT_VARIABLE}={timeout}: {error}") from None
+        if abort is not None and abort.strip().lower() not in _YES | _NO:
+            raise SettingError(f"{ABORT_VARIABLE}={abort}: 1 or 0 is needed (or true, false, yes, no, on, off)")
+        return cls(seconds, abort is not None and abort.strip().lower() in _YES)
+
+
+def seconds_from(text: str) -> float:
+    """A number of seconds that is not negative. ValueError, with what is needed, for any other text."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not isfinite(seconds) or seconds < 0:
+        raise ValueError("a number of seconds is needed, 0 for never")
+    return seconds
