@@ -115,6 +115,32 @@ class PythonLocation(Location):
     __repr__ = __str__
 
 
+class ByteLocation(Location):
+    """A place in a file that is no text: a byte's offset, and the section that has it."""
+
+    __slots__ = ("section",)
+
+    def __init__(self, file: str, offset: int, section: str = "") -> None:
+        super().__init__(Source(file, ""), offset)
+        self.section = section
+
+    @property
+    def line(self) -> int:
+        return 1
+
+    @property
+    def column(self) -> int:
+        return self.offset + 1
+
+    def quote(self) -> str:
+        return ""
+
+    def __str__(self) -> str:
+        return f"{self.source.name}: byte {self.offset}" + (f" ({self.section})" if self.section else "")
+
+    __repr__ = __str__
+
+
 class _UnknownLocation(Location):
     __slots__ = ()
 

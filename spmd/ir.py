@@ -134,13 +134,16 @@ class Region:
 
 
 class Page(Protocol):
-    """A stretch of the text that ops were read from: knows the places in it by small numbers."""
+    """A stretch of the text or file that ops were read from: knows the places in it by small numbers."""
 
     def location(self, token: int) -> Location:
         """The place of token `token` of the page."""
 
     def name_hint(self, token: int) -> str | None:
         """The name, without `%`, of the one result of the op whose own name is token `token`."""
+
+    def debug_location(self, token: int) -> str | None:
+        """The text of the op's `loc(...)`, where it is not kept with the op itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +247,9 @@ class Op(Value):
     @property
     def debug_location(self) -> str | None:
         """The text of the op's `loc(...)`."""
-        return self._rest.debug_location if self._rest is not None else None
+        if self._rest is not None and self._rest.debug_location is not None:
+            return self._rest.debug_location
+        return None if isinstance(self._place, Location) else self._place.debug_location(self._token)
 
     @debug_location.setter
     def debug_location(self, text: str | None) -> None:

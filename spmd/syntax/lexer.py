@@ -285,3 +285,6 @@ class Page:
 
     def name_hint(self, token: int) -> str | None:
         return self._tokens.result_name(self.first + token)
+
+    def debug_location(self, token: int) -> None:
+        """An op read from text keeps that itself."""

@@ -1,0 +1,246 @@
+"""MLIR's own attributes and types in bytecode. Source: MLIR's BuiltinDialectBytecode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spmd import types as t
+from spmd.artifacts.encodings import locations
+from spmd.artifacts.encodings.fields import (
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BYTES,
+    SHAPE,
+    TYPE,
+    TYPES,
+    VARINT,
+    DialectEncodings,
+    EntryReader,
+    EntryWriter,
+    Simple,
+)
+from spmd.artifacts.encodings.numbers import ARRAY, DENSE, FLOAT, INTEGER
+from spmd.artifacts.text import parse_type
+from spmd.attributes import (
+    UNIT,
+    AffineMapAttr,
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    DenseArrayAttr,
+    DenseAttr,
+    DenseResourceAttr,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    OpaqueAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
+    UnitAttr,
+)
+from spmd.syntax.attribute_printer import format_attribute
+
+BUILTIN = DialectEncodings()
+_attributes, _types = BUILTIN.attributes, BUILTIN.types
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+def entry_name(attribute: Attribute) -> str:
+    """The name that a dictionary's entry has; ValueError for anything but a string."""
+    if not isinstance(attribute, StringAttr):
+        raise ValueError(f"a name is a string, got {type(attribute).__name__}")
+    return attribute.value
+
+
+def name_attribute(name: str) -> StringAttr:
+    return StringAttr(name.encode("utf-8", "surrogateescape"))
+
+
+def _read_entries(reader: EntryReader) -> DictAttr:
+    entries: dict[str, Attribute] = {}
+    for _ in range(reader.count("entries")):
+        name = entry_name(reader.attribute_at(reader.varint()))
+        entries[name] = reader.attribute_at(reader.varint())
+    return DictAttr(entries)
+
+
+def _write_entries(writer: EntryWriter, entries: Mapping[str, Attribute]) -> None:
+    writer.varint(len(entries))
+    for name, value in sorted(entries.items()):
+        writer.varint(writer.plain_attribute_number(name_attribute(name)))
+        writer.varint(writer.attribute_number(value))
+
+
+ENTRIES = Simple(_read_entries, _write_entries)
+
+
+def _symbol(root: Attribute, nested: tuple[Attribute, ...] = ()) -> SymbolRefAttr:
+    path = [entry_name(root)]
+    for leaf in nested:
+        if not isinstance(leaf, SymbolRefAttr):
+            raise ValueError(f"a nested symbol is a symbol, got {type(leaf).__name__}")
+        path += leaf.path
+    return SymbolRefAttr(tuple(path))
+
+
+def _flat(symbol: SymbolRefAttr) -> tuple[Attribute] | None:
+    return (name_attribute(symbol.root),) if len(symbol.path) == 1 else None
+
+
+def _nested(symbol: SymbolRefAttr) -> tuple[Any, ...]:
+    return name_attribute(symbol.root), tuple(SymbolRefAttr((name,)) for name in symbol.path[1:])
+
+
+def _read_resource(reader: EntryReader) -> Attribute:
+    type = reader.type_at(reader.varint())
+    return reader.resource_at(reader.varint(), type)
+
+
+def _write_resource(writer: EntryWriter, value: DenseResourceAttr) -> None:
+    writer.varint(writer.type_number(value.type))
+    writer.varint(writer.resource_number(value.key))
+
+
+_attributes.encoding(0, ArrayAttr, ATTRIBUTES)
+_attributes.encoding(1, DictAttr, ENTRIES, make=lambda made: made)
+_attributes.encoding(2, StringAttr, BYTES, take=lambda a: (a.data,) if a.type is None else None)
+_attributes.encoding(3, StringAttr, BYTES, TYPE)
+_attributes.encoding(4, SymbolRefAttr, ATTRIBUTE, make=_symbol, take=_flat)
+_attributes.encoding(5, SymbolRefAttr, ATTRIBUTE, ATTRIBUTES, make=_symbol, take=_nested)
+_attributes.encoding(6, TypeAttr, TYPE)
+_attributes.encoding(7, UnitAttr, make=lambda: UNIT)
+for _cls in (BoolAttr, IntegerAttr):
+    _attributes.encoding(8, _cls, INTEGER, make=lambda made: made, take=lambda value: (value,))
+_attributes.encoding(9, FloatAttr, FLOAT, make=lambda made: made, take=lambda value: (value,))
+locations.declare(_attributes)
+_attributes.encoding(
+    16, DenseResourceAttr, Simple(_read_resource, _write_resource), make=lambda made: made, take=lambda value: (value,)
+)
+_attributes.encoding(17, DenseArrayAttr, ARRAY, make=lambda made: made, take=lambda value: (value,))
+_attributes.encoding(18, DenseAttr, DENSE, make=lambda made: made, take=lambda value: (value,))
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+
+def _integer(number: int) -> t.Type:
+    width, signedness = number >> 2, number & 3
+    name = f"{('', '', 'u')[signedness]}i{width}" if signedness < 3 and 0 < width < 2**24 else ""
+    if not name:
+        raise ValueError(f"an integer type has from 1 to 16777215 bits, got {width}")
+    return t.ELEMENT_TYPES.get(name) or t.OpaqueType(name)
+
+
+_FLOATS = {3: t.BF16, 4: t.F16, 5: t.F32, 6: t.F64}
+_ELEMENT_CODES: dict[t.Type, int] = {made: code for code, made in _FLOATS.items()} | {t.INDEX: 1}
+_NAMED = {7: "f80", 8: "f128", 12: "none"}
+
+
+def _integer_fields(type: t.ElementType) -> tuple[int] | None:
+    if type.is_boolean or type.is_integer:
+        return ((1 if type.is_boolean else type.bits) << 2 | (2 if type.is_unsigned else 0),)
+    return None
+
+
+def complex_of(element: t.Type) -> t.Type:
+    """The complex type of these parts."""
+    found = t.ELEMENT_TYPES.get(f"complex<{element}>")
+    return found if found is not None else parse_type(f"complex<{element}>")
+
+
+def _bounds(encoding: Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:
+    """(bounds, any other encoding's text) of a tensor type's encoding."""
+    if isinstance(encoding, Bounds):
+        return encoding.bounds, None
+    return None, format_attribute(encoding)
+
+
+class Bounds(Attribute):
+    """The encoding of a tensor type with bounds, as it stands in a file."""
+
+    __slots__ = ("bounds",)
+
+    def __init__(self, bounds: tuple[int | None, ...]) -> None:
+        self.bounds = bounds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bounds) and self.bounds == other.bounds
+
+    def __hash__(self) -> int:
+        return hash(self.bounds)
+
+
+def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: Attribute | None = None) -> t.Type:
+    """The tensor type of these parts."""
+    if any(size is not None and size < 0 for size in shape):
+        raise ValueError(f"sizes are not negative, got {shape}")
+    bounds, other = (None, None) if encoding is None else _bounds(encoding)
+    return t.TensorType(shape, element, bounds, other)
+
+
+def encoding_of(type: t.TensorType) -> Attribute | None:
+    """The encoding attribute of a tensor type; None where it has none."""
+    if type.bounds is not None:
+        return Bounds(type.bounds)
+    return OpaqueAttr(type.encoding) if type.encoding is not None else None
+
+
+def _buffer(shape: tuple[int | None, ...], element: t.Type, layout: Attribute, space: Attribute | None = None) -> t.Type:
+    texts = [format_attribute(layout)] if not _is_identity(layout) else []
+    if space is not None:
+        texts.append(format_attribute(space))
+    return t.BufferType(shape, element, ", ".join(texts) or None)
+
+
+def _is_identity(layout: Attribute) -> bool:
+    """Whether a layout is the one that memref types have unless told: (d0, d1) -> (d0, d1)."""
+    if not isinstance(layout, AffineMapAttr):
+        return False
+    inputs, _, outputs = layout.text.removeprefix("affine_map<").removesuffix(">").partition("->")
+    return inputs.replace(" ", "") == outputs.replace(" ", "")
+
+
+def _plain_buffer(type: t.BufferType) -> tuple[Any, ...] | None:
+    if type.memory is not None:
+        return None
+    names = ", ".join(f"d{index}" for index in range(len(type.shape)))
+    return type.shape, type.element_type, AffineMapAttr(f"affine_map<({names}) -> ({names})>")
+
+
+def _vector(shape: tuple[int | None, ...], element: t.Type) -> t.Type:
+    return parse_type(f"vector<{''.join(f'{size}x' for size in shape)}{element}>")
+
+
+_types.encoding(0, t.ElementType, VARINT, make=_integer, take=_integer_fields)
+_types.encoding(2, t.FunctionType, TYPES, TYPES)
+for _code, _made in (*_FLOATS.items(), (1, t.INDEX)):
+    _types.encoding(
+        _code, t.ElementType, make=lambda made=_made: made, take=lambda type, made=_made: () if type is made else None
+    )
+_types.encoding(9, t.ElementType, TYPE, make=complex_of, take=lambda type: (type.real,) if type.is_complex else None)
+_types.encoding(10, t.BufferType, SHAPE, TYPE, ATTRIBUTE, make=_buffer, take=_plain_buffer)
+_types.encoding(
+    11, t.BufferType, ATTRIBUTE, SHAPE, TYPE, ATTRIBUTE,
+    make=lambda space, shape, element, layout: _buffer(shape, element, layout, space), take=lambda type: None,
+)  # fmt: skip
+for _code, _name in _NAMED.items():
+    _types.encoding(
+        _code, t.OpaqueType, make=lambda name=_name: t.OpaqueType(name),
+        take=lambda type, name=_name: () if type.text == name else None,
+    )  # fmt: skip
+_types.encoding(
+    13, t.TensorType, SHAPE, TYPE, make=tensor_of,
+    take=lambda type: (type.shape, type.element_type) if encoding_of(type) is None else None,
+)  # fmt: skip
+_types.encoding(
+    14, t.TensorType, ATTRIBUTE, SHAPE, TYPE,
+    make=lambda encoding, shape, element: tensor_of(shape, element, encoding),
+    take=lambda type: (encoding_of(type), type.shape, type.element_type),
+)  # fmt: skip
+_types.encoding(15, t.TupleType, TYPES)
+_types.encoding(18, t.UnrankedTensorType, TYPE)
+_types.encoding(19, t.OpaqueType, SHAPE, TYPE, make=_vector, take=lambda type: None)

@@ -1,0 +1,283 @@
+"""What attributes and types are made of in bytecode, and how each dialect declares the codes of its own.
+
+One declaration serves both ways: `Encoding(code, cls, fields, make, take)` reads its fields in order and gives them to
+`make`; to write a value, `take` gives the same fields back, or None where another code of that class holds the value.
+
+    table.encoding(5, DotDimensionNumbers, SVARINTS, SVARINTS, SVARINTS, SVARINTS)
+    table.encoding(2, StringAttr, BYTES, make=StringAttr, take=lambda a: (a.data,) if a.type is None else None)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
+
+from spmd.artifacts.stream import Buffer, ByteReader, ByteWriter
+from spmd.attributes import Attribute
+from spmd.types import Type
+
+Version = tuple[int, int]
+
+#: How a dynamic dimension stands among the sizes.
+DYNAMIC = -(2**63)
+
+
+class EntryReader(ByteReader):
+    """Reads one attribute or type; knows the file's tables, which the entry refers to."""
+
+    __slots__ = ()
+
+    def attribute_at(self, index: int) -> Attribute:
+        raise NotImplementedError
+
+    def type_at(self, index: int) -> Type:
+        raise NotImplementedError
+
+    def string_at(self, index: int) -> bytes:
+        raise NotImplementedError
+
+    def resource_at(self, index: int, type: Type) -> Attribute:
+        raise NotImplementedError
+
+
+class EntryWriter(ByteWriter):
+    """Writes one attribute or type; numbers what it refers to."""
+
+    __slots__ = ()
+
+    def attribute_number(self, attribute: Attribute) -> int:
+        raise NotImplementedError
+
+    def plain_attribute_number(self, attribute: Attribute) -> int:
+        """The number of an attribute of MLIR's own, whatever dialect the entry is of."""
+        raise NotImplementedError
+
+    def type_number(self, type: Type) -> int:
+        raise NotImplementedError
+
+    def string_number(self, data: bytes) -> int:
+        raise NotImplementedError
+
+    def resource_number(self, key: str) -> int:
+        raise NotImplementedError
+
+
+class Field(Protocol):
+    """One part of an entry."""
+
+    def read(self, reader: EntryReader) -> Any: ...
+
+    def write(self, writer: EntryWriter, value: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A field that two functions read and write."""
+
+    read: Callable[[EntryReader], Any]
+    write: Callable[[EntryWriter, Any], None]
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A number, then that many of one field: a tuple."""
+
+    field: Field
+
+    def read(self, reader: EntryReader) -> tuple[Any, ...]:
+        return tuple([self.field.read(reader) for _ in range(reader.count("entries"))])
+
+    def write(self, writer: EntryWriter, value: Any) -> None:
+        writer.varint(len(value))
+        for entry in value:
+            self.field.write(writer, entry)
+
+
+@dataclass(frozen=True)
+class Enum:
+    """The number of one of `cases`, the first of them `first`; the value is the case's name."""
+
+    cases: tuple[str, ...]
+    first: int = 0
+    signed: bool = False
+
+    def read(self, reader: EntryReader) -> str:
+        position = reader.position
+        number = (reader.svarint() if self.signed else reader.varint()) - self.first
+        if not 0 <= number < len(self.cases):
+            reader.fail(f"expected the number of one of {', '.join(self.cases)}, got {number + self.first}", position)
+        return self.cases[number]
+
+    def write(self, writer: EntryWriter, value: Any) -> None:
+        number = self.cases.index(value) + self.first
+        if self.signed:
+            writer.svarint(number)
+        else:
+            writer.varint(number)
+
+
+def _write_bytes(writer: EntryWriter, value: Buffer) -> None:
+    writer.varint(len(value))
+    writer.bytes(value)
+
+
+def _read_f64(reader: EntryReader) -> float:
+    bits = reader.svarint() & (2**64 - 1)
+    return float(struct.unpack("<d", bits.to_bytes(8, "little"))[0])
+
+
+def _write_f64(writer: EntryWriter, value: float) -> None:
+    writer.svarint(int.from_bytes(struct.pack("<d", value), "little", signed=True))
+
+
+def _read_bool(reader: EntryReader) -> bool:
+    position = reader.position
+    value = reader.byte()
+    if value > 1:
+        reader.fail(f"expected 0 or 1, got {value}", position)
+    return bool(value)
+
+
+def _read_optional_attribute(reader: EntryReader) -> Attribute | None:
+    index, there = reader.flagged()
+    return reader.attribute_at(index) if there else None
+
+
+def _write_optional_attribute(writer: EntryWriter, value: Attribute | None) -> None:
+    if value is None:
+        writer.varint(0)
+    else:
+        writer.flagged(writer.attribute_number(value), True)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+VARINT = Simple(lambda r: r.varint(), lambda w, value: w.varint(value))
+SVARINT = Simple(lambda r: r.svarint(), lambda w, value: w.svarint(value))
+SVARINTS = ListOf(SVARINT)
+BOOL = Simple(_read_bool, lambda w, value: w.byte(int(value)))
+F64 = Simple(_read_f64, _write_f64)
+BYTES = Simple(lambda r: r.string_at(r.varint()), lambda w, value: w.varint(w.string_number(value)))
+STRING = Simple(
+    lambda r: _text(r.string_at(r.varint())), lambda w, value: w.varint(w.string_number(_bytes(value)))
+)
+BLOB = Simple(lambda r: r.bytes(r.varint()), _write_bytes)
+ATTRIBUTE = Simple(lambda r: r.attribute_at(r.varint()), lambda w, value: w.varint(w.attribute_number(value)))
+OPTIONAL_ATTRIBUTE = Simple(_read_optional_attribute, _write_optional_attribute)
+ATTRIBUTES = ListOf(ATTRIBUTE)
+
+
+def expect(value: Any, *classes: type) -> Any:
+    """`value`, known to be of one of `classes`; ValueError otherwise."""
+    if not isinstance(value, classes):
+        names = " or ".join(cls.__name__ for cls in classes)
+        raise ValueError(f"expected {names}, got {type(value).__name__}")
+    return value
+
+
+def attribute_of(*classes: type) -> Simple:
+    """A reference to an attribute of one of `classes`."""
+    return Simple(lambda r: expect(r.attribute_at(r.varint()), *classes), ATTRIBUTE.write)
+
+
+def optional_of(*classes: type) -> Simple:
+    """A reference to an attribute of one of `classes`, or none."""
+    none = type(None)
+    return Simple(lambda r: expect(_read_optional_attribute(r), none, *classes), _write_optional_attribute)
+
+
+def attributes_of(*classes: type) -> ListOf:
+    """References to attributes of `classes`."""
+    return ListOf(attribute_of(*classes))
+
+
+TYPE = Simple(lambda r: r.type_at(r.varint()), lambda w, value: w.varint(w.type_number(value)))
+TYPES = ListOf(TYPE)
+#: Sizes of dimensions, None for a dynamic one.
+DIMENSION = Simple(
+    lambda r: None if (size := r.svarint()) == DYNAMIC else size,
+    lambda w, value: w.svarint(DYNAMIC if value is None else value),
+)
+SHAPE = ListOf(DIMENSION)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One code: what stands behind it, and the values it is for. `since` is the dialect's version that has it."""
+
+    code: int
+    cls: type
+    fields: tuple[Field, ...]
+    make: Callable[..., Any]
+    take: Callable[[Any], tuple[Any, ...] | None]
+    since: Version
+
+    def read(self, reader: EntryReader) -> Any:
+        return self.make(*[entry.read(reader) for entry in self.fields])
+
+    def write(self, writer: EntryWriter, values: tuple[Any, ...]) -> None:
+        writer.varint(self.code)
+        for entry, value in zip(self.fields, values, strict=True):
+            entry.write(writer, value)
+
+
+@dataclass
+class Table:
+    """The codes of a dialect's attributes or of its types."""
+
+    by_code: dict[int, Encoding] = field(default_factory=dict)
+    by_class: dict[type, list[Encoding]] = field(default_factory=dict)
+
+    def encoding(
+        self,
+        code: int,
+        cls: type,
+        *fields: Field,
+        make: Callable[..., Any] | None = None,
+        take: Callable[[Any], tuple[Any, ...] | None] | None = None,
+        since: Version = (0, 9),
+    ) -> None:
+        """Declares a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
+        made = Encoding(code, cls, fields, make or cls, take or _fields_of(cls), since)
+        self.by_code[code] = made
+        self.by_class.setdefault(cls, []).append(made)
+
+    def read(self, reader: EntryReader, what: str) -> Any:
+        position = reader.position
+        code = reader.varint()
+        encoding = self.by_code.get(code)
+        if encoding is None:
+            reader.fail(f"unknown code {code} of {what}", position)
+        try:
+            return encoding.read(reader)
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            reader.fail(f"{what} of code {code}: {error}", position)
+
+    def find(self, value: Any) -> tuple[Encoding, tuple[Any, ...]] | None:
+        """The code for `value` and its fields; None where the dialect has none."""
+        for encoding in self.by_class.get(type(value), ()):
+            values = encoding.take(value)
+            if values is not None:
+                return encoding, values
+        return None
+
+
+def _fields_of(cls: type) -> Callable[[Any], tuple[Any, ...]]:
+    names = [entry.name for entry in fields(cls)]
+    return lambda value: tuple([getattr(value, name) for name in names])
+
+
+@dataclass
+class DialectEncodings:
+    """How one dialect stands in bytecode."""
+
+    attributes: Table = field(default_factory=Table)
+    types: Table = field(default_factory=Table)

@@ -1,0 +1,165 @@
+"""Integers and floats of a known type, and the elements of constant tensors.
+
+Source: MLIR's bytecode: a number of at most 8 bits is a byte, one of at most 64 bits the zigzag form of its bits taken
+as an unsigned number, a wider one a list of such words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.artifacts.encodings.fields import EntryReader, EntryWriter, Simple
+from spmd.attributes import (
+    FALSE,
+    TRUE,
+    Attribute,
+    BoolAttr,
+    DenseArrayAttr,
+    DenseAttr,
+    FloatAttr,
+    IntegerAttr,
+    is_splat,
+)
+from spmd.syntax.dense import dense_raw
+from spmd.syntax.literals import mask, raw_array
+
+_INTEGER = re.compile(r"([su]?)i(\d{1,8})", re.ASCII)
+_MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
+
+
+def _width(type: t.Type) -> tuple[int, bool]:
+    """(bits, whether unsigned) of an integer type; ValueError for any other."""
+    if isinstance(type, t.ElementType) and (type.is_integer or type.is_boolean or type.is_index):
+        return type.bits if not type.is_boolean else 1, not (type.is_signed or type.is_index)
+    found = _INTEGER.fullmatch(str(type))
+    if found is None:
+        raise ValueError(f"an integer is of an integer type, got {type}")
+    return int(found[2]), found[1] == "u"
+
+
+def _read_bits(reader: EntryReader, width: int) -> int:
+    if width <= 8:
+        return reader.byte() & ((1 << width) - 1)
+    if width <= 64:
+        return reader.svarint() & ((1 << width) - 1)
+    count = min(reader.count("words"), _MOST_WORDS)
+    words = [reader.svarint() & (2**64 - 1) for _ in range(count)]
+    return sum(word << (64 * index) for index, word in enumerate(words)) & ((1 << width) - 1)
+
+
+def _write_bits(writer: EntryWriter, value: int, width: int) -> None:
+    value &= (1 << width) - 1
+    if width <= 8:
+        writer.byte(value)
+        return
+    words = [(value >> shift) & (2**64 - 1) for shift in range(0, max(value.bit_length(), 1), 64)]
+    if width > 64:
+        writer.varint(len(words))
+    for word in words:
+        writer.svarint(word - 2**64 if word >> 63 else word)
+
+
+def _read_integer(reader: EntryReader) -> Attribute:
+    type = reader.type_at(reader.varint())
+    width, unsigned = _width(type)
+    bits = _read_bits(reader, width)
+    if type is t.I1:
+        return TRUE if bits else FALSE
+    return IntegerAttr(bits - (1 << width) if not unsigned and bits >> (width - 1) else bits, type)
+
+
+def _write_integer(writer: EntryWriter, value: Any) -> None:
+    type = t.I1 if isinstance(value, BoolAttr) else value.type
+    writer.varint(writer.type_number(type))
+    _write_bits(writer, int(value.value), _width(type)[0])
+
+
+def _read_float(reader: EntryReader) -> Attribute:
+    type = reader.type_at(reader.varint())
+    if not isinstance(type, t.ElementType) or not type.is_float:
+        raise ValueError(f"a float is of a floating-point type, got {type}")
+    return FloatAttr(_read_bits(reader, type.bits), type)
+
+
+def _write_float(writer: EntryWriter, value: Any) -> None:
+    writer.varint(writer.type_number(value.type))
+    _write_bits(writer, value.bits, value.type.bits)
+
+
+#: A number with its type in front.
+INTEGER = Simple(_read_integer, _write_integer)
+FLOAT = Simple(_read_float, _write_float)
+
+
+# --- tensors ---------------------------------------------------------------------------------------------------------
+
+
+def _read_dense(reader: EntryReader) -> Attribute:
+    type = reader.type_at(reader.varint())
+    return dense_raw(reader.bytes(reader.varint()), type)  # type: ignore[arg-type]
+
+
+def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
+    writer.varint(writer.type_number(value.type))
+    data = raw_elements(value)
+    writer.varint(data.nbytes)
+    writer.bytes(memoryview(data.view(np.uint8)))
+
+
+def raw_elements(value: DenseAttr) -> np.ndarray[Any, Any]:
+    """The bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
+    array = value.array
+    one = array.size > 1 and (is_splat(array) or _all_the_same(array))
+    flat = np.ascontiguousarray(array[(0,) * array.ndim] if one else array).reshape(-1)
+    element = value.type.element_type
+    element = element.storage if isinstance(element, t.QuantizedType) else element
+    assert isinstance(element, t.ElementType)
+    if element.is_boolean:
+        if one:
+            return np.array([0xFF if flat[0] else 0], np.uint8)
+        return np.packbits(flat, bitorder="little")
+    if element.bits < 8:
+        return flat.view(np.uint8) & np.uint8(mask(element))
+    return flat.view(np.uint8)
+
+
+def _all_the_same(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements have the same bits: MLIR keeps such a tensor as one element."""
+    width = array.dtype.itemsize
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, width)
+    if array.size > 1 and flat[0].tobytes() != flat[1].tobytes():
+        return False
+    return bool((flat == flat[0]).all())
+
+
+#: A constant tensor: its type and the elements' bytes.
+DENSE = Simple(_read_dense, _write_dense)
+
+
+def _read_array(reader: EntryReader) -> Attribute:
+    type = reader.type_at(reader.varint())
+    count = reader.varint()
+    data = reader.bytes(reader.varint())
+    if not isinstance(type, t.ElementType) or type.numpy is None:
+        raise ValueError(f"an array is of numbers, got {type}")
+    if len(data) != count * type.dtype.itemsize:
+        raise ValueError(f"{len(data)} bytes for {count} numbers of type {type}")
+    if type.is_boolean:
+        return DenseArrayAttr(type, tuple(byte != 0 for byte in data))
+    return DenseArrayAttr(type, tuple(raw_array(bytes(data), type, count).tolist()) if count else ())
+
+
+def _write_array(writer: EntryWriter, value: DenseArrayAttr) -> None:
+    writer.varint(writer.type_number(value.element_type))
+    array = np.array(value.values, value.element_type.dtype)
+    writer.varint(array.size)
+    writer.varint(array.nbytes)
+    writer.bytes(array.tobytes())
+
+
+#: Numbers in a row: their type, how many, their bytes.
+ARRAY = Simple(_read_array, _write_array)

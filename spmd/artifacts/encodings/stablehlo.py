@@ -1,0 +1,141 @@
+"""StableHLO's and CHLO's attributes and types in bytecode. Source: openxla/stablehlo, StablehloBytecode, ChloBytecode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spmd import types as t
+from spmd.artifacts.encodings.builtin import Bounds
+from spmd.artifacts.encodings.fields import (
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BOOL,
+    F64,
+    SHAPE,
+    STRING,
+    SVARINT,
+    SVARINTS,
+    TYPE,
+    TYPES,
+    DialectEncodings,
+    EntryReader,
+    EntryWriter,
+    Enum,
+    Field,
+    Simple,
+    Table,
+    expect,
+)
+from spmd.attributes import ArrayAttr, Attribute, EnumAttr
+from spmd.dialects import structs
+from spmd.dialects.kinds import ENUMS
+
+STABLEHLO, CHLO = DialectEncodings(), DialectEncodings()
+_attributes = STABLEHLO.attributes
+
+#: The parts of each structured attribute, in the order of its fields.
+STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
+    structs.ChannelHandle: (SVARINT, SVARINT),
+    structs.ConvDimensionNumbers: (SVARINT, SVARINT, SVARINTS) * 3,
+    structs.DotDimensionNumbers: (SVARINTS,) * 4,
+    structs.GatherDimensionNumbers: (SVARINTS,) * 5 + (SVARINT,),
+    structs.ScatterDimensionNumbers: (SVARINTS,) * 5 + (SVARINT,),
+    structs.OutputOperandAlias: (SVARINTS, SVARINT, SVARINTS),
+    structs.DotAlgorithm: (TYPE, TYPE, TYPE, SVARINT, SVARINT, SVARINT, BOOL),
+    structs.SubAxisInfo: (SVARINT, SVARINT),
+}
+
+
+def enum_encoding(table: Table, code: int, dialect: str, mnemonic: str, first: int = 0, since: Any = (0, 9)) -> None:
+    """Declares the code of an enum attribute."""
+    table.encoding(
+        code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
+        make=lambda case: EnumAttr(dialect, mnemonic, case),
+        take=lambda value: (value.value,) if (value.dialect, value.mnemonic) == (dialect, mnemonic) else None,
+        since=since,
+    )  # fmt: skip
+
+
+class AccuracyMode(Attribute):
+    """The mode of a result's accuracy, an attribute of its own in files."""
+
+    __slots__ = ("mode",)
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AccuracyMode) and self.mode == other.mode
+
+    def __hash__(self) -> int:
+        return hash(self.mode)
+
+
+_MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
+
+
+def accuracy_encodings(table: Table, mode_code: int, code: int, since: Any = (0, 9)) -> None:
+    """Declares the codes of a result's accuracy and of its mode."""
+    table.encoding(mode_code, AccuracyMode, Enum(_MODES), take=lambda value: (value.mode,), since=since)
+    table.encoding(
+        code, structs.ResultAccuracy, F64, F64, SVARINT, ATTRIBUTE,
+        make=lambda atol, rtol, ulps, mode: structs.ResultAccuracy(atol, rtol, ulps, expect(mode, AccuracyMode).mode),
+        take=lambda value: (value.atol, value.rtol, value.ulps, AccuracyMode(value.mode)),
+        since=since,
+    )  # fmt: skip
+
+
+def _read_flagged_attribute(reader: EntryReader) -> Attribute | None:
+    return reader.attribute_at(reader.varint()) if BOOL.read(reader) else None
+
+
+def _write_flagged_attribute(writer: EntryWriter, value: Attribute | None) -> None:
+    BOOL.write(writer, value is not None)
+    if value is not None:
+        writer.varint(writer.attribute_number(value))
+
+
+#: A byte that says whether there is one, and the attribute.
+FLAGGED_ATTRIBUTE = Simple(_read_flagged_attribute, _write_flagged_attribute)
+
+
+def checked_mesh(axes: Attribute, device_ids: Attribute | None) -> structs.Mesh:
+    """A mesh of an array of axes."""
+    elements = expect(axes, ArrayAttr).elements
+    return structs.Mesh(tuple(expect(axis, structs.MeshAxis) for axis in elements), device_ids)  # type: ignore[arg-type]
+
+
+def checked_axis(name: str, info: Attribute | None) -> structs.AxisRef:
+    return structs.AxisRef(name, None if info is None else expect(info, structs.SubAxisInfo))
+
+
+for _code, _cls in (
+    (1, structs.ChannelHandle), (4, structs.ConvDimensionNumbers), (5, structs.DotDimensionNumbers),
+    (7, structs.GatherDimensionNumbers), (11, structs.ScatterDimensionNumbers), (14, structs.OutputOperandAlias),
+    (15, structs.DotAlgorithm), (19, structs.SubAxisInfo),
+):  # fmt: skip
+    _attributes.encoding(_code, _cls, *STRUCT_FIELDS[_cls])
+for _code, _mnemonic in (
+    (2, "comparison_direction"), (3, "comparison_type"), (6, "fft_type"), (8, "precision"), (9, "rng_algorithm"),
+    (12, "transpose"),
+):  # fmt: skip
+    enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
+enum_encoding(_attributes, 10, "stablehlo", "rng_distribution", first=1)
+_attributes.encoding(13, Bounds, SHAPE, take=lambda value: (value.bounds,))
+accuracy_encodings(_attributes, 16, 17)
+_attributes.encoding(
+    18, structs.ReplicaGroupMeshAxes, ATTRIBUTE, ATTRIBUTES,
+    make=lambda mesh, axes: structs.ReplicaGroupMeshAxes(mesh, ArrayAttr(axes)),
+    take=lambda value: (value.mesh, value.axes.elements),
+)  # fmt: skip
+_attributes.encoding(20, structs.AxisRef, STRING, FLAGGED_ATTRIBUTE, make=checked_axis)
+_attributes.encoding(21, structs.MeshAxis, STRING, SVARINT)
+_attributes.encoding(
+    22, structs.Mesh, ATTRIBUTE, FLAGGED_ATTRIBUTE, make=checked_mesh,
+    take=lambda value: (ArrayAttr(value.axes), value.device_ids),
+)  # fmt: skip
+STABLEHLO.types.encoding(0, t.TokenType, make=lambda: t.TOKEN)
+STABLEHLO.types.encoding(1, t.FutureType, TYPES)
+
+enum_encoding(CHLO.attributes, 0, "chlo", "comparison_direction")
+enum_encoding(CHLO.attributes, 1, "chlo", "comparison_type")

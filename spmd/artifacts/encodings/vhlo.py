@@ -1,0 +1,290 @@
+"""VHLO's attributes and types in bytecode, as those of StableHLO and MLIR that they stand for.
+
+Source: openxla/stablehlo, VhloBytecode, VhloAttrs, VhloTypes, VhloEnums. `since` is the version of VHLO that came with
+the code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.artifacts.encodings.builtin import (
+    Bounds,
+    complex_of,
+    encoding_of,
+    entry_name,
+    name_attribute,
+    tensor_of,
+)
+from spmd.artifacts.encodings.fields import (
+    ATTRIBUTE,
+    ATTRIBUTES,
+    BYTES,
+    F64,
+    OPTIONAL_ATTRIBUTE,
+    SHAPE,
+    SVARINT,
+    SVARINTS,
+    TYPE,
+    TYPES,
+    VARINT,
+    DialectEncodings,
+    EntryReader,
+    EntryWriter,
+    ListOf,
+    Simple,
+    attribute_of,
+    expect,
+)
+from spmd.artifacts.encodings.numbers import DENSE, FLOAT, INTEGER
+from spmd.artifacts.encodings.stablehlo import (
+    STRUCT_FIELDS,
+    accuracy_encodings,
+    checked_axis,
+    checked_mesh,
+    enum_encoding,
+)
+from spmd.attributes import (
+    FALSE,
+    TRUE,
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    DenseArrayAttr,
+    DenseAttr,
+    DictAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
+)
+from spmd.dialects import structs
+
+VHLO = DialectEncodings()
+_attributes, _types = VHLO.attributes, VHLO.types
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+def _read_truth(reader: EntryReader) -> Attribute:
+    value = reader.varint()
+    if value > 1:
+        reader.fail(f"expected 0 or 1, got {value}")
+    return TRUE if value else FALSE
+
+
+def _read_entries(reader: EntryReader) -> DictAttr:
+    count = reader.count("entries")
+    return DictAttr({entry_name(ATTRIBUTE.read(reader)): ATTRIBUTE.read(reader) for _ in range(count)})
+
+
+def _write_entries(writer: EntryWriter, value: DictAttr) -> None:
+    writer.varint(len(value.entries))
+    for name, entry in sorted(value.entries.items()):
+        ATTRIBUTE.write(writer, name_attribute(name))
+        ATTRIBUTE.write(writer, entry)
+
+
+def _dense_of_array(value: DenseArrayAttr) -> tuple[Any, ...] | None:
+    """VHLO keeps arrays of 64-bit integers and of booleans as tensors."""
+    if value.element_type not in (t.I64, t.I1):
+        return None
+    array = np.array(value.values, value.element_type.dtype)
+    return (DenseAttr(array, t.TensorType(array.shape, value.element_type)),)
+
+
+def _same(value: Any) -> tuple[Any]:
+    return (value,)
+
+
+#: The version of a custom call's interface is a number in StableHLO and an enum here, of as many cases.
+API_VERSIONS = 5
+
+
+class ApiVersion(Attribute):
+    """The version of a custom call's interface, as it stands in a file."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        if not 0 <= number < API_VERSIONS:
+            raise ValueError(f"versions of a custom call's interface go from 0 to {API_VERSIONS - 1}, got {number}")
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ApiVersion) and self.number == other.number
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+
+def _mesh_axes(mesh: Attribute, axes: ArrayAttr) -> structs.ReplicaGroupMeshAxes:
+    if isinstance(mesh, StringAttr):
+        mesh = SymbolRefAttr((mesh.value,))
+    return structs.ReplicaGroupMeshAxes(mesh, axes)
+
+
+def _mesh_of(value: structs.ReplicaGroupMeshAxes) -> Attribute:
+    return name_attribute(value.mesh.root) if isinstance(value.mesh, SymbolRefAttr) else value.mesh
+
+
+_attributes.encoding(1, ArrayAttr, ATTRIBUTES)
+_attributes.encoding(
+    2, BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))),
+    make=lambda made: made, take=_same,
+)  # fmt: skip
+for _code, _mnemonic in (
+    (3, "comparison_direction"), (4, "comparison_type"), (7, "fft_type"), (11, "precision"), (12, "rng_algorithm"),
+    (16, "transpose"),
+):  # fmt: skip
+    enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
+enum_encoding(_attributes, 13, "stablehlo", "rng_distribution", first=1)
+_attributes.encoding(5, ApiVersion, VARINT, take=lambda value: (value.number,))
+_attributes.encoding(6, DictAttr, Simple(_read_entries, _write_entries), make=lambda made: made, take=_same)
+_attributes.encoding(8, FloatAttr, FLOAT, make=lambda made: made, take=_same)
+_attributes.encoding(9, IntegerAttr, INTEGER, make=lambda made: made, take=_same)
+_attributes.encoding(10, structs.OutputOperandAlias, *STRUCT_FIELDS[structs.OutputOperandAlias])
+_attributes.encoding(14, StringAttr, BYTES, take=lambda value: (value.data,) if value.type is None else None)
+_attributes.encoding(
+    14, SymbolRefAttr, BYTES, make=StringAttr,
+    take=lambda value: (name_attribute(value.root).data,) if len(value.path) == 1 else None,
+)  # fmt: skip
+_attributes.encoding(15, DenseArrayAttr, DENSE, make=lambda made: made, take=_dense_of_array)
+_attributes.encoding(15, DenseAttr, DENSE, make=lambda made: made, take=_same)
+_attributes.encoding(17, TypeAttr, TYPE)
+_attributes.encoding(18, Bounds, SHAPE, take=lambda value: (value.bounds,))
+accuracy_encodings(_attributes, 19, 20, since=(1, 9))
+_attributes.encoding(21, structs.SubAxisInfo, SVARINT, SVARINT, since=(1, 16))
+
+
+def _read_flagged(reader: EntryReader) -> Attribute | None:
+    return ATTRIBUTE.read(reader) if reader.varint() else None  # type: ignore[no-any-return]
+
+
+def _write_flagged(writer: EntryWriter, value: Attribute | None) -> None:
+    writer.varint(value is not None)
+    if value is not None:
+        ATTRIBUTE.write(writer, value)
+
+
+_attributes.encoding(
+    22, structs.AxisRef, ATTRIBUTE, Simple(_read_flagged, _write_flagged),
+    make=lambda name, info: checked_axis(entry_name(name), info),
+    take=lambda value: (name_attribute(value.name), value.sub_axis_info), since=(1, 16),
+)  # fmt: skip
+_attributes.encoding(
+    23, structs.ReplicaGroupMeshAxes, ATTRIBUTE, attribute_of(ArrayAttr),
+    make=_mesh_axes, take=lambda value: (_mesh_of(value), value.axes), since=(1, 16),
+)  # fmt: skip
+_attributes.encoding(
+    24, structs.MeshAxis, ATTRIBUTE, SVARINT,
+    make=lambda name, size: structs.MeshAxis(entry_name(name), size),
+    take=lambda value: (name_attribute(value.name), value.size), since=(1, 16),
+)  # fmt: skip
+_attributes.encoding(
+    25, structs.Mesh, ATTRIBUTE, OPTIONAL_ATTRIBUTE, make=checked_mesh,
+    take=lambda value: (ArrayAttr(value.axes), value.device_ids), since=(1, 16),
+)  # fmt: skip
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+#: Element types: code, and the version that came with each.
+_ELEMENTS: dict[str, tuple[int, tuple[int, int]]] = {
+    "i1": (0, (0, 9)), "bf16": (2, (0, 9)), "f16": (3, (0, 9)), "f32": (4, (0, 9)), "f64": (5, (0, 9)),
+    "f8E4M3FN": (6, (0, 9)), "f8E5M2": (7, (0, 9)), "index": (9, (0, 9)),
+    "i4": (10, (0, 9)), "i8": (11, (0, 9)), "i16": (12, (0, 9)), "i32": (13, (0, 9)), "i64": (14, (0, 9)),
+    "ui4": (15, (0, 9)), "ui8": (16, (0, 9)), "ui16": (17, (0, 9)), "ui32": (18, (0, 9)), "ui64": (19, (0, 9)),
+    "f8E4M3FNUZ": (27, (0, 10)), "f8E5M2FNUZ": (28, (0, 10)), "f8E4M3B11FNUZ": (29, (0, 11)),
+    "i2": (31, (1, 2)), "ui2": (32, (1, 2)), "tf32": (34, (1, 6)), "f8E4M3": (35, (1, 7)), "f8E3M4": (36, (1, 7)),
+    "f4E2M1FN": (37, (1, 8)), "f6E2M3FN": (38, (1, 8)), "f6E3M2FN": (39, (1, 8)), "f8E8M0FNU": (40, (1, 8)),
+}  # fmt: skip
+_SIGNED = 1
+
+
+def _storage(flags: int, storage: t.Type) -> t.ElementType:
+    """The storage type of a quantized one: the flags tell of its sign."""
+    found = expect(storage, t.ElementType)
+    if not found.is_integer:
+        raise ValueError(f"the storage is of an integer type, got {found}")
+    return found if flags & _SIGNED else t.ELEMENT_TYPES["ui" + found.name.removeprefix("u").removeprefix("i")]
+
+
+def _expressed(type: t.Type) -> t.ElementType:
+    found = expect(type, t.ElementType)
+    if not found.is_float or found.numpy is None:
+        raise ValueError(f"what is expressed is of a floating-point type, got {found}")
+    return found  # type: ignore[no-any-return]
+
+
+def _quantized(
+    flags: int, storage: t.Type, expressed: t.Type, scale: float, zero: int, low: int, high: int
+) -> t.QuantizedType:
+    return t.QuantizedType(_storage(flags, storage), _expressed(expressed), low, high, (scale,), (zero,))
+
+
+def _quantized_axis(
+    flags: int, storage: t.Type, expressed: t.Type, axis: int, low: int, high: int, scales: Any, zeros: Any
+) -> t.QuantizedType:
+    return t.QuantizedType(_storage(flags, storage), _expressed(expressed), low, high, scales, zeros, axis)
+
+
+def _storage_fields(type: t.QuantizedType) -> tuple[Any, ...]:
+    return int(type.storage.is_signed), t.ELEMENT_TYPES[f"i{type.storage.bits}"], type.expressed
+
+
+def _per_tensor(type: t.QuantizedType) -> tuple[Any, ...] | None:
+    if type.is_per_axis or type.block_sizes:
+        return None
+    return *_storage_fields(type), type.scales[0], type.zero_points[0], type.storage_min, type.storage_max
+
+
+def _per_axis(type: t.QuantizedType) -> tuple[Any, ...] | None:
+    if not type.is_per_axis:
+        return None
+    bounds = type.storage_min, type.storage_max
+    return *_storage_fields(type), type.quantization_dimension, *bounds, type.scales, type.zero_points
+
+
+for _name, (_code, _since) in _ELEMENTS.items():
+    _types.encoding(
+        _code, t.ElementType, make=lambda made=t.ELEMENT_TYPES[_name]: made,
+        take=lambda type, name=_name: () if type.name == name else None, since=_since,
+    )  # fmt: skip
+_types.encoding(
+    1, t.ElementType, TYPE, make=complex_of,
+    take=lambda type: (type.real,) if type.is_complex else None,
+)  # fmt: skip
+_types.encoding(8, t.FunctionType, TYPES, TYPES)
+_types.encoding(
+    20, t.TensorType, SHAPE, TYPE, make=tensor_of,
+    take=lambda type: (type.shape, type.element_type) if encoding_of(type) is None else None,
+)  # fmt: skip
+_types.encoding(
+    21, t.TensorType, ATTRIBUTE, SHAPE, TYPE,
+    make=lambda encoding, shape, element: tensor_of(shape, element, encoding),
+    take=lambda type: (encoding_of(type), type.shape, type.element_type) if type.bounds is not None else None,
+)  # fmt: skip
+_types.encoding(22, t.TokenType, make=lambda: t.TOKEN)
+_types.encoding(23, t.TupleType, TYPES)
+_types.encoding(24, t.QuantizedType, VARINT, TYPE, TYPE, F64, SVARINT, SVARINT, SVARINT, make=_quantized, take=_per_tensor)
+_types.encoding(25, t.UnrankedTensorType, TYPE)
+_types.encoding(
+    30, t.QuantizedType, VARINT, TYPE, TYPE, VARINT, SVARINT, SVARINT, ListOf(F64), SVARINTS,
+    make=_quantized_axis, take=_per_axis, since=(0, 18),
+)  # fmt: skip
+for _code, _name, _since in ((26, "!shape.witness", (0, 9)), (33, "none", (1, 6))):
+    _types.encoding(
+        _code, t.OpaqueType, make=lambda name=_name: t.OpaqueType(name),
+        take=lambda type, name=_name: () if type.text == name else None, since=_since,
+    )  # fmt: skip
+_types.encoding(
+    41, t.BufferType, SHAPE, TYPE,
+    take=lambda type: (type.shape, type.element_type) if type.memory is None else None, since=(1, 13),
+)  # fmt: skip
+_types.encoding(42, t.FutureType, TYPES, since=(1, 15))

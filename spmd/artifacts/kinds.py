@@ -1,0 +1,190 @@
+"""What ops of a file with the same name and attributes have in common, worked out once for all of them.
+
+An op's inherent attributes stand in the dictionary of all its attributes or, since version 5 of the format, apart as
+properties: one reference each in the order of their names, where the producer knew the op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spmd.artifacts import sections as s
+from spmd.artifacts.encodings.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE, EntryReader
+from spmd.artifacts.page import FilePage
+from spmd.artifacts.stream import ByteReader
+from spmd.artifacts.tables import Tables
+from spmd.artifacts.vhlo.convert import from_vhlo
+from spmd.artifacts.vhlo.ops import VHLO_OPS, VhloOp, name_of
+from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr, DictAttr
+from spmd.dialects import core
+from spmd.dialects.core import OpDef
+from spmd.errors import Diagnostic
+from spmd.ir import OP_CLASSES, Op
+from spmd.syntax.assembly import SEGMENTS
+from spmd.types import I32
+
+_MOST_SEGMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OpKind:
+    """The name of some ops, their declaration and attributes."""
+
+    name: str
+    cls: type[Op]
+    definition: OpDef | None
+    attributes: Mapping[str, Any]
+    discardable: Mapping[str, Attribute]
+    isolated: bool
+    faults: tuple[str, ...]
+
+    def diagnostics(self, page: FilePage, token: int) -> list[Diagnostic]:
+        """What is wrong with the attributes of the op at `token`."""
+        return [Diagnostic(page.location(token), fault, self.name) for fault in self.faults]
+
+
+class OpKinds:
+    """The kinds of the ops of one file."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._found: dict[tuple[int, int, int, bool], OpKind] = {}
+
+    def find(self, key: tuple[int, int, int, bool], reader: ByteReader) -> OpKind:
+        """The kind of ops with that name, dictionary and properties (-1: none), in a function's own body or not."""
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._make(*key, reader)
+        return found
+
+    def _make(self, name: int, attributes: int, properties: int, in_function: bool, reader: ByteReader) -> OpKind:
+        tables = self._tables
+        if name >= len(tables.op_names):
+            reader.fail(f"op name {name} of {len(tables.op_names)}")
+        full, registered = tables.op_names[name]
+        row = VHLO_OPS.get(full)
+        if row is None and full.startswith("vhlo."):
+            reader.fail(f"{full} is no operation of any version of VHLO that is known")
+        given: dict[str, Attribute] = {}
+        if properties >= 0:
+            given |= self._properties(full, row, properties, registered, reader)
+        if attributes >= 0:
+            whole = tables.attribute(attributes, reader)
+            if not isinstance(whole, DictAttr):
+                reader.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
+            given |= whole.entries
+        faults: list[str] = []
+        if row is not None:
+            full = name_of(row, in_function)
+            try:
+                given = from_vhlo(row, given)
+            except ValueError as error:
+                faults.append(str(error))
+        definition = core.OPS.get(full)
+        known, discardable = _file(definition, given, faults)
+        isolated = definition is not None and "isolated" in definition.traits
+        return OpKind(full, OP_CLASSES.get(full, Op), definition, known, discardable, isolated, tuple(faults))
+
+    # --- properties --------------------------------------------------------------------------------------------------
+
+    def _properties(
+        self, name: str, row: VhloOp | None, index: int, registered: bool | None, reader: ByteReader
+    ) -> dict[str, Attribute]:
+        tables = self._tables
+        if index >= len(tables.properties):
+            reader.fail(f"properties {index} of {len(tables.properties)}")
+        entry = tables.entry(tables.properties[index])
+        definition = core.OPS.get(name)
+        if registered and row is not None:
+            found = {attribute: ATTRIBUTE.read(entry) for attribute in row.attributes}
+        elif registered and definition is not None:
+            found = _declared(definition, entry, tables.version)
+        elif registered:
+            reader.fail(f"the properties of {name}, an op nobody here knows, cannot be read")
+        else:
+            whole = ATTRIBUTE.read(entry)
+            found = dict(whole.entries) if isinstance(whole, DictAttr) else {}
+        entry.expect_end(f"the properties of {name}")
+        return found
+
+
+def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:
+    """The properties of an op as its declaration says: one reference an attribute, then the sizes of segments."""
+    found: dict[str, Attribute] = {}
+    for name, declared in sorted(definition.attribute_table.items()):
+        if name in SEGMENTS:
+            continue
+        value = (ATTRIBUTE if declared.required else OPTIONAL_ATTRIBUTE).read(entry)
+        if value is not None:
+            found[name] = value
+    for name in segments_of(definition):
+        declared_values = definition.operands if name == SEGMENTS[0] else definition.results
+        if version >= s.SEGMENTS_AS_PROPERTIES:
+            found[name] = DenseArrayAttr(I32, _sizes(entry, len(declared_values)))
+        else:
+            found[name] = ATTRIBUTE.read(entry)
+    return found
+
+
+def segments_of(definition: OpDef) -> list[str]:
+    """Which sizes of segments the op's properties hold."""
+    return [name for name in SEGMENTS if name in definition.attribute_table]
+
+
+def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
+    """A short list of numbers, most of which may be zero and left out."""
+    count, sparse = entry.flagged()
+    sizes = [0] * length
+    if count > length:
+        entry.fail(f"{count} sizes of {length} segments")
+    bits = entry.varint() if sparse and count else 0
+    if bits > 8:
+        entry.fail(f"the number of a segment has at most 8 bits, got {bits}")
+    for position in range(count):
+        value = entry.varint()
+        at = value & ((1 << bits) - 1) if sparse else position
+        if at >= length:
+            entry.fail(f"segment {at} of {length}")
+        sizes[at] = value >> bits
+    return tuple(sizes)
+
+
+# --- attributes ------------------------------------------------------------------------------------------------------
+
+
+def _file(
+    definition: OpDef | None, given: Mapping[str, Attribute], faults: list[str]
+) -> tuple[dict[str, Any], dict[str, Attribute]]:
+    """(declared attributes, decoded; any other)."""
+    if definition is None:
+        return {}, dict(given)
+    known: dict[str, Any] = {}
+    discardable: dict[str, Attribute] = {}
+    for name, value in given.items():
+        declared = definition.attribute_table.get(name)
+        if name in SEGMENTS:
+            sizes = _segments(value)
+            if sizes is None:
+                faults.append(f"attribute '{name}': expected array<i32: ...> of non-negative sizes")
+            else:
+                known[name] = sizes
+        elif declared is None:
+            discardable[name] = value
+        else:
+            try:
+                known[name] = declared.kind.decode(value)
+            except ValueError as error:
+                faults.append(f"attribute '{name}': {error}")
+    return known, discardable
+
+
+def _segments(value: Attribute) -> tuple[int, ...] | None:
+    sizes: tuple[Any, ...] | None = None
+    if isinstance(value, DenseArrayAttr):
+        sizes = value.values
+    elif isinstance(value, DenseAttr) and value.array.ndim == 1 and value.array.size <= _MOST_SEGMENTS:
+        sizes = tuple(value.array.tolist())
+    sound = sizes is not None and all(isinstance(size, int) and size >= 0 for size in sizes)
+    return sizes if sound else None

@@ -1,0 +1,46 @@
+"""Where the ops of a file stand: their offsets, and what the file says of their places in someone's source."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+from spmd.attributes import LocationAttr
+from spmd.errors import ByteLocation, SpmdError
+
+if TYPE_CHECKING:
+    from spmd.artifacts.stream import ByteReader
+    from spmd.artifacts.tables import Tables
+
+
+class FilePage:
+    """What the places of a file's ops share; an op knows its number in it."""
+
+    __slots__ = ("_reader", "_tables", "locations", "offsets")
+
+    def __init__(self, tables: Tables, reader: ByteReader) -> None:
+        self._tables = tables
+        self._reader = reader
+        #: By the op's number: the offset of its first byte, and the number of its location attribute.
+        self.offsets = array("Q")
+        self.locations = array("Q")
+
+    def add(self, offset: int, location: int) -> int:
+        """The number of the op that stands there."""
+        self.offsets.append(offset)
+        self.locations.append(location)
+        return len(self.offsets) - 1
+
+    def location(self, token: int) -> ByteLocation:
+        return ByteLocation(self._reader.file, self.offsets[token], "IR")
+
+    def debug_location(self, token: int) -> str | None:
+        """The text of the op's `loc(...)`; None where the file has none that is one."""
+        try:
+            found = self._tables.attribute(self.locations[token], self._reader)
+        except (SpmdError, RecursionError):
+            return None
+        return found.text[4:-1] if isinstance(found, LocationAttr) and found.text != "loc(unknown)" else None
+
+    def name_hint(self, token: int) -> str | None:
+        return None

@@ -1,0 +1,123 @@
+"""The layout of an MLIR bytecode file: header and sections. Source: MLIR's bytecode format, "Sections".
+
+Versions of the format: 1 lets dialects have versions, 2 keeps isolated regions in sections of their own, 3 has the
+order of uses, 4 leaves unknown locations of block arguments out, 5 and 6 keep inherent attributes as properties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spmd.artifacts.stream import Buffer, ByteReader, ByteWriter
+from spmd.errors import ByteLocation, ParseError
+
+MAGIC = b"ML\xefR"
+NEWEST = 6
+DIALECT_VERSIONS, LAZY_REGIONS, USE_ORDERS, NO_UNKNOWN_LOCATIONS, PROPERTIES_APART = 1, 2, 3, 4, 5
+SEGMENTS_AS_PROPERTIES = 6
+
+STRINGS, DIALECTS, ATTRIBUTES, ATTRIBUTE_OFFSETS, IR, RESOURCES, RESOURCE_OFFSETS, VERSIONS, PROPERTIES = range(9)
+SECTIONS = (
+    "strings", "dialects", "attributes and types", "offsets of attributes and types", "IR", "resources",
+    "offsets of resources", "dialect version", "properties",
+)  # fmt: skip
+_NEEDED = (STRINGS, DIALECTS, ATTRIBUTES, ATTRIBUTE_OFFSETS, IR)
+_PADDING = 0xCB
+_LARGEST_ALIGNMENT = 1 << 30
+
+
+@dataclass(frozen=True)
+class Container:
+    """A bytecode file, its sections not yet looked into."""
+
+    version: int
+    producer: str
+    sections: dict[int, ByteReader]
+
+    def section(self, number: int) -> ByteReader:
+        return self.sections[number]
+
+
+def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
+    """The number of the section that stands next, and a reader of what is in it."""
+    position = reader.position
+    tag = reader.byte()
+    number, aligned = tag & 0x7F, tag >> 7
+    if number >= len(SECTIONS):
+        reader.fail(f"unknown section {number}", position)
+    length = reader.varint()
+    if aligned:
+        alignment = reader.varint()
+        if alignment & (alignment - 1) or not 0 < alignment <= _LARGEST_ALIGNMENT:
+            reader.fail(f"alignments are powers of two, got {alignment}")
+        while reader.position % alignment:
+            if reader.byte() != _PADDING:
+                reader.fail("padding is of bytes 0xcb", reader.position - 1)
+    if length > reader.left:
+        reader.fail(f"the section of {SECTIONS[number]} has {length} bytes, of which {reader.left} are there", position)
+    return number, reader.within(length, f"section of {SECTIONS[number]}")
+
+
+def read_container(data: Buffer, file: str) -> Container:
+    """Header and sections of `data`; ParseError for what is no bytecode."""
+    reader = ByteReader(data, file, "header")
+    if bytes(data[: len(MAGIC)]) != MAGIC:
+        raise ParseError("no MLIR bytecode: it begins with ML\\xefR", ByteLocation(file, 0))
+    reader.skip(len(MAGIC))
+    version = reader.varint()
+    if version > NEWEST:
+        reader.fail(f"version {version} of the format is newer than {NEWEST}")
+    head = bytes(data[reader.position : reader.position + 4096])
+    if 0 not in head:
+        reader.fail("the producer's name is never ended")
+    producer = head[: head.index(0)].decode("utf-8", "replace")
+    reader.skip(head.index(0) + 1)
+    sections: dict[int, ByteReader] = {}
+    while reader.left:
+        position = reader.position
+        number, inside = read_section(reader)
+        if number in sections:
+            reader.fail(f"a second section of {SECTIONS[number]}", position)
+        sections[number] = inside
+    for number in _NEEDED:
+        if number not in sections:
+            reader.fail(f"there is no section of {SECTIONS[number]}")
+    if (RESOURCES in sections) != (RESOURCE_OFFSETS in sections):
+        reader.fail("resources and their offsets come together")
+    return Container(version, producer, sections)
+
+
+def read_strings(reader: ByteReader) -> list[bytes]:
+    """The strings of the section; their lengths stand in front, the last string's first."""
+    lengths = [reader.varint() for _ in range(reader.count("strings"))]
+    if sum(lengths) != reader.left or 0 in lengths:
+        reader.fail(f"the strings have {sum(lengths)} bytes with their zeros, of which {reader.left} are there")
+    data, start = bytes(reader.bytes(reader.left)), 0
+    found = []
+    for length in reversed(lengths):
+        found.append(data[start : start + length - 1])
+        start += length
+    return found
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_section(writer: ByteWriter, number: int, data: bytes | bytearray, alignment: int = 1) -> None:
+    """Adds a section; with an alignment, its data start at a multiple of that in `writer`."""
+    writer.byte(number | (0x80 if alignment > 1 else 0))
+    writer.varint(len(data))
+    if alignment > 1:
+        writer.varint(alignment)
+        writer.bytes(bytes([_PADDING]) * (-len(writer.data) % alignment))
+    writer.bytes(data)
+
+
+def write_strings(strings: list[bytes]) -> bytearray:
+    """The section of `strings`."""
+    writer = ByteWriter()
+    writer.varint(len(strings))
+    for string in reversed(strings):
+        writer.varint(len(string) + 1)
+    writer.bytes(b"".join(string + b"\0" for string in strings))
+    return writer.data

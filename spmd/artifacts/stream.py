@@ -1,0 +1,135 @@
+"""Bytes read and written one primitive at a time, with every length checked against what is left.
+
+Source: MLIR's bytecode format, "Primitives". A variable-width integer tells in the low zero bits of its first byte how
+many bytes follow; a signed one is the zigzag form of that.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from spmd.errors import ByteLocation, ParseError
+
+Buffer = bytes | memoryview
+
+_UINT64 = 2**64 - 1
+
+
+class ByteReader:
+    """A part of a file, read from `position` to `end`; offsets count from the start of the file."""
+
+    __slots__ = ("data", "end", "file", "position", "section")
+
+    def __init__(self, data: Buffer, file: str, section: str, position: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.file = file
+        self.section = section
+        self.position = position
+        self.end = len(data) if end is None else end
+
+    def fail(self, message: str, position: int | None = None) -> NoReturn:
+        raise ParseError(message, ByteLocation(self.file, self.position if position is None else position, self.section))
+
+    @property
+    def left(self) -> int:
+        return self.end - self.position
+
+    def within(self, length: int, section: str) -> ByteReader:
+        """A reader of the next `length` bytes, which this one passes over."""
+        start = self.position
+        self.skip(length)
+        return ByteReader(self.data, self.file, section, start, start + length)
+
+    def skip(self, length: int) -> None:
+        if length > self.end - self.position:
+            self.fail(f"{length} bytes are needed where {self.left} are left")
+        self.position += length
+
+    def byte(self) -> int:
+        position = self.position
+        self.skip(1)
+        return self.data[position]
+
+    def bytes(self, length: int) -> Buffer:
+        """The next `length` bytes, as a part of the file's data where that is a view."""
+        position = self.position
+        self.skip(length)
+        return self.data[position : position + length]
+
+    def varint(self) -> int:
+        position = self.position
+        if position >= self.end:
+            self.fail("an integer is needed where nothing is left")
+        first = self.data[position]
+        if first & 1:
+            self.position = position + 1
+            return first >> 1
+        more = (first & -first).bit_length() - 1 if first else 8
+        self.skip(more + 1)
+        if not first:
+            return int.from_bytes(self.data[position + 1 : position + 9], "little")
+        return int.from_bytes(self.data[position : position + more + 1], "little") >> (more + 1)
+
+    def flagged(self) -> tuple[int, bool]:
+        """A number and the flag in its lowest bit."""
+        value = self.varint()
+        return value >> 1, bool(value & 1)
+
+    def svarint(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def count(self, what: str) -> int:
+        """How many of `what` follow, each of a byte at least."""
+        position = self.position
+        number = self.varint()
+        if number > self.end - self.position:
+            self.fail(f"{number} {what} are told of where {self.left} bytes are left", position)
+        return number
+
+    def c_string(self) -> Buffer:
+        """Bytes up to a zero, which is passed over."""
+        chunk = bytes(self.data[self.position : self.end])
+        length = chunk.find(0)
+        if length < 0:
+            self.fail("a string is never ended")
+        self.position += length + 1
+        return chunk[:length]
+
+    def expect_end(self, what: str) -> None:
+        if self.position != self.end:
+            self.fail(f"{self.left} bytes are left behind {what}")
+
+
+class ByteWriter:
+    """Bytes that grow."""
+
+    __slots__ = ("data",)
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def byte(self, value: int) -> None:
+        self.data.append(value)
+
+    def bytes(self, data: Buffer | bytearray) -> None:
+        self.data += data
+
+    def varint(self, value: int) -> None:
+        """A number from 0 to 2**64 - 1, in as few bytes as hold it."""
+        if value < 0x80:
+            self.data.append(value << 1 | 1)
+            return
+        size = (value.bit_length() + 6) // 7
+        if size > 8:
+            self.data.append(0)
+            self.data += (value & _UINT64).to_bytes(8, "little")
+        else:
+            self.data += ((value << 1 | 1) << (size - 1)).to_bytes(size, "little")
+
+    def flagged(self, value: int, flag: bool) -> None:
+        self.varint(value << 1 | flag)
+
+    def svarint(self, value: int) -> None:
+        """A number from -2**63 to 2**63 - 1."""
+        self.varint(value << 1 if value >= 0 else ~(value << 1))

@@ -1,0 +1,248 @@
+"""Ops of StableHLO and func as VHLO has them in a given version, and back.
+
+Operands, results and regions are the same in both, and types are told apart by how they are encoded only; what differs
+are names and attributes. Upgrading is leaving to its default what an older version of an op does not have, downgrading
+is checking that nothing but the default is left out. Source: openxla/stablehlo, the passes StablehloLegalizeToVhlo,
+VhloToVersion and VhloLegalizeToStablehlo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from spmd import types as t
+from spmd.artifacts.encodings.fields import Version
+from spmd.artifacts.encodings.vhlo import ApiVersion
+from spmd.artifacts.vhlo.defaults import default_of, integers
+from spmd.artifacts.vhlo.ops import BY_BASE, VhloOp, base_of
+from spmd.attributes import (
+    TRUE,
+    ArrayAttr,
+    Attribute,
+    BoolAttr,
+    DenseAttr,
+    DictAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TypeAttr,
+    UnitAttr,
+)
+from spmd.dialects import structs
+from spmd.errors import Diagnostic, SpmdError
+from spmd.ir import Op
+
+
+class ConversionError(SpmdError):
+    """A version of VHLO cannot hold the program."""
+
+
+@dataclass(frozen=True)
+class _Exploded:
+    """A structured attribute that VHLO keeps as an attribute for each field, of the names given."""
+
+    attribute: str
+    cls: Any
+    names: tuple[str, ...]
+
+
+def _exploded(attribute: str, cls: Any, *names: str) -> _Exploded:
+    return _Exploded(attribute, cls, names or tuple(entry.name for entry in fields(cls)))
+
+
+_CONVOLUTION = (_exploded("dimension_numbers", structs.ConvDimensionNumbers),)
+_GATHER = (_exploded("dimension_numbers", structs.GatherDimensionNumbers),)
+_TRANSFER = (_exploded("channel_handle", structs.ChannelHandle, "channel_id", "channel_type"),)
+_EXPLODED: dict[str, tuple[_Exploded, ...]] = {
+    "convolution": _CONVOLUTION,
+    "dynamic_conv": _CONVOLUTION,
+    "dot_general": (
+        _exploded("dot_dimension_numbers", structs.DotDimensionNumbers),
+        _exploded("algorithm", structs.DotAlgorithm),
+    ),
+    "gather": _GATHER,
+    "dynamic_gather": _GATHER,
+    "scatter": (_exploded("scatter_dimension_numbers", structs.ScatterDimensionNumbers),),
+    "send": _TRANSFER,
+    "recv": _TRANSFER,
+}
+_LAYOUTS = ("operand_layouts", "result_layouts")
+#: Attributes of windows whose length tells how many dimensions the others are for.
+_WINDOW = "window_dimensions"
+
+
+# --- from VHLO -------------------------------------------------------------------------------------------------------
+
+
+def from_vhlo(row: VhloOp, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
+    """The attributes of the op that `row` stands for; ValueError for one that is not what it must be."""
+    base, left = row.base, dict(given)
+    made: dict[str, Attribute] = {}
+    for exploded in _EXPLODED.get(base, ()):
+        pieces = {name: left.pop(name) for name in exploded.names if name in left}
+        found = _imploded(exploded, pieces)
+        if found is not None:
+            made[exploded.attribute] = found
+    if base == "dynamic_conv" and "padding" in row.attributes:
+        left.pop("padding", None)  # the operand d_padding says it all
+    for name, value in left.items():
+        if name not in row.attributes:
+            made[name] = value
+            continue
+        default = default_of(base, name)
+        if default is None or not default.holds(value):
+            made["channel_handle" if name == "channel_id" else name] = _restored(base, name, value)
+    if base == "custom_call" and any(name in made for name in _LAYOUTS):
+        made.update((name, left[name]) for name in _LAYOUTS if name in left)
+    return made
+
+
+def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute | None:
+    """The structured attribute; None where its fields say that there is none."""
+    values: dict[str, Any] = {}
+    for entry, name in zip(fields(exploded.cls), exploded.names, strict=True):
+        piece = pieces.get(name)
+        if piece is not None:
+            values[entry.name] = _plain(piece)
+        elif entry.default is MISSING:
+            return None
+    if values and all(isinstance(value, t.OpaqueType) for value in values.values()):
+        return None
+    for entry in fields(exploded.cls):
+        if entry.name in values and not isinstance(values[entry.name], _FIELD_TYPES[str(entry.type)]):
+            raise ValueError(f"attribute '{exploded.attribute}': {entry.name} is no {entry.type}")
+    return exploded.cls(**values)  # type: ignore[no-any-return]
+
+
+_FIELD_TYPES: dict[str, type] = {"int": int, "bool": bool, "Type": t.Type, "tuple[int, ...]": tuple}
+
+
+def _plain(value: Attribute) -> Any:
+    if isinstance(value, (IntegerAttr, BoolAttr)):
+        return value.value
+    if isinstance(value, TypeAttr):
+        return value.type
+    if isinstance(value, DenseAttr) and value.array.ndim == 1 and value.type.element_type is t.I64:
+        return tuple(value.array.tolist())
+    raise ValueError(f"expected integers or a type, got {type(value).__name__}")
+
+
+def _restored(base: str, name: str, value: Attribute) -> Attribute:
+    """An attribute as StableHLO spells it."""
+    if name == "channel_id":
+        return structs.ChannelHandle(_plain(value), 0)
+    if (base, name) in (("call", "callee"), ("composite", "decomposition")):
+        return _symbol(value)
+    if name == "called_computations" and isinstance(value, ArrayAttr):
+        return ArrayAttr(tuple(map(_symbol, value.elements)))
+    if isinstance(value, ApiVersion):
+        return IntegerAttr(value.number, t.I32)
+    return value
+
+
+def _symbol(value: Attribute) -> Attribute:
+    return SymbolRefAttr((value.value,)) if isinstance(value, StringAttr) else value
+
+
+# --- to VHLO ---------------------------------------------------------------------------------------------------------
+
+
+def to_vhlo(op: Op, version: Version) -> tuple[VhloOp, dict[str, Attribute]]:
+    """The version of `op` that VHLO `version` has, and its inherent attributes; ConversionError where it has none."""
+    base = base_of(op.name)
+    assert base is not None and op.definition is not None
+    rows = BY_BASE[base]
+    row = next((row for row in rows if row.is_in(version)), None)
+    if row is None:
+        raise fault(op, f"came with version {_text(rows[-1].since)}", version)
+    newest = rows[0]
+    found = _vhlo_attributes(op, base, {*newest.attributes, *row.attributes})
+    for name in newest.attributes:
+        default = default_of(base, name)
+        if name not in row.attributes and (default is None or not default.holds(found[name])):
+            raise fault(op, f"attribute {name} came with version {_text(newest.since)}", version)
+    if newest.widened and not row.widened and len(op.operands) != 1:
+        raise fault(op, f"any number of operands came with version {_text(newest.since)}", version)
+    _check_constraints(op, base, version)
+    return row, {name: found[name] for name in row.attributes}
+
+
+def fault(op: Op, why: str, version: Version) -> ConversionError:
+    """The error that says what keeps `op` from being written at `version`."""
+    return ConversionError(Diagnostic(op.location, f"VHLO {_text(version)} cannot hold it: {why}", op.name))
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]:
+    assert op.definition is not None
+    found: dict[str, Attribute] = {}
+    for name, value in op.attributes.items():
+        declared = op.definition.attribute_table.get(name)
+        if declared is not None:
+            found[name] = _spelled(declared.kind.encode(value))
+    for exploded in _EXPLODED.get(base, ()):
+        whole = found.pop(exploded.attribute, None)
+        if whole is not None:
+            for entry, name in zip(fields(exploded.cls), exploded.names, strict=True):
+                found[name] = _attribute(getattr(whole, entry.name))
+    handle = found.pop("channel_handle", None)
+    if isinstance(handle, structs.ChannelHandle):
+        found["channel_id"] = IntegerAttr(handle.handle, t.I64)
+    if isinstance(found.get("api_version"), IntegerAttr):
+        found["api_version"] = ApiVersion(found["api_version"].value)  # type: ignore[attr-defined]
+        if found["api_version"] == ApiVersion(4):
+            found.setdefault("backend_config", DictAttr({}))
+    rank = _rank(op)
+    for name in names - set(found):
+        default = default_of(base, name)
+        if default is None:
+            raise ConversionError(Diagnostic(op.location, f"attribute {name} is needed", op.name))
+        found[name] = default.make(rank)
+    return found
+
+
+def _rank(op: Op) -> int:
+    """How many dimensions the op's window has."""
+    numbers = op.attributes.get("dimension_numbers")
+    if isinstance(numbers, structs.ConvDimensionNumbers):
+        return len(numbers.input_spatial_dimensions)
+    return len(op.attributes.get(_WINDOW, ()))
+
+
+def _spelled(value: Attribute) -> Attribute:
+    return TRUE if isinstance(value, UnitAttr) else value
+
+
+def _attribute(value: Any) -> Attribute:
+    """The attribute that a field of a structured one becomes."""
+    if isinstance(value, bool):
+        return BoolAttr(value)
+    if isinstance(value, int):
+        return IntegerAttr(value, t.I64)
+    if isinstance(value, tuple):
+        made = integers((len(value),), 0).array.copy()
+        made[:] = value
+        return DenseAttr(made, t.TensorType(made.shape, t.I64))
+    return TypeAttr(value)
+
+
+_REDUCERS = ("all_reduce", "reduce", "reduce_scatter", "reduce_window", "scatter", "select_and_scatter")
+
+
+def _check_constraints(op: Op, base: str, version: Version) -> None:
+    if base in _REDUCERS and version < (0, 17):
+        pairs = zip(op.operand_types, op.result_types, strict=False)
+        if any(a.element_type is not b.element_type for a, b in pairs):  # type: ignore[attr-defined]
+            raise fault(op, "reductions to another element type came with version 0.17", version)
+    if base == "composite" and op.regions and version < (1, 14):
+        raise fault(op, "regions came with version 1.14", version)
+    if base == "custom_call":
+        if version < (1, 3) and (isinstance(op["backend_config"], DictAttr) or op["api_version"] == 4):
+            raise fault(op, "a dictionary as backend_config came with version 1.3", version)
+        if version < (1, 17) and any(isinstance(type, t.FutureType) for type in op.operand_types):
+            raise fault(op, "operands of future type came with version 1.17", version)
