@@ -113,24 +113,41 @@ class OpKinds:
 def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:
     """The properties of an op as its declaration says: one reference an attribute, then the sizes of segments."""
     found: dict[str, Attribute] = {}
+    absent = _absent(definition, entry)
     for name, declared in sorted(definition.attribute_table.items()):
-        if name in SEGMENTS:
+        if name in absent or (name in SEGMENTS and version >= s.SEGMENTS_AS_PROPERTIES):
             continue
         value = (ATTRIBUTE if declared.required else OPTIONAL_ATTRIBUTE).read(entry)
         if value is not None:
             found[name] = value
-    for name in segments_of(definition):
-        declared_values = definition.operands if name == SEGMENTS[0] else definition.results
-        if version >= s.SEGMENTS_AS_PROPERTIES:
-            found[name] = DenseArrayAttr(I32, _sizes(entry, len(declared_values)))
-        else:
-            found[name] = ATTRIBUTE.read(entry)
+    if version >= s.SEGMENTS_AS_PROPERTIES:
+        for name, values in zip(SEGMENTS, (definition.operands, definition.results), strict=True):
+            if name in definition.attribute_table:
+                found[name] = DenseArrayAttr(I32, _sizes(entry, len(values)))
     return found
 
 
-def segments_of(definition: OpDef) -> list[str]:
-    """Which sizes of segments the op's properties hold."""
-    return [name for name in SEGMENTS if name in definition.attribute_table]
+#: Attributes that ops have been given since they were first kept so, the latest first.
+_ADDED: dict[str, tuple[str, ...]] = {
+    "chlo.top_k": ("is_stable",),
+    "sdy.all_reduce": ("reduction_op",),
+    "sdy.reduce_scatter": ("reduction_op",),
+    "stablehlo.collective_broadcast": ("has_dynamic_root",),
+    "stablehlo.custom_call": ("result_tilings",),
+}
+
+
+def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
+    """The attributes that the producer did not know of: there are as many references as it knew attributes."""
+    added = _ADDED.get(definition.name)
+    if added is None:
+        return ()
+    start, count = entry.position, 0
+    while entry.left:
+        entry.varint()
+        count += 1
+    entry.position = start
+    return added[: len(definition.attributes) - count]
 
 
 def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
