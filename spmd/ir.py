@@ -212,6 +212,21 @@ class Op(Value):
         if definition is None:
             self._rest = replace(self._rest or _PLAIN, name=name)
 
+    @classmethod
+    def of_one_result(
+        cls, definition: OpDef, operands: list[Value], type: Type, attributes: Mapping[str, Any], page: Page, token: int
+    ) -> Op:
+        """A declared op with one result and nothing else, read at token `token` of `page`: what most ops are."""
+        made = Op.__new__(Op)
+        made.definition = definition
+        made._operands = operands[0] if len(operands) == 1 else tuple(operands)
+        made.attributes = attributes
+        made.type = type
+        made._place = page
+        made._token = token
+        made._rest = None
+        return made
+
     @property
     def name(self) -> str:
         """The op's full name: `stablehlo.add`."""

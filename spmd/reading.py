@@ -1,13 +1,18 @@
-"""Reading programs: from a file or from text, verified unless asked otherwise."""
+"""Reading programs: from a file, text or bytes, verified unless asked otherwise.
+
+What a file is, its first bytes tell, never its name.
+"""
 
 from __future__ import annotations
 
+import mmap
 import re
-from os import PathLike, fspath
+from os import PathLike, fspath, fstat
 from pathlib import Path
 from typing import Any
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
+from spmd.artifacts.formats import looks_binary, read_binary
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
@@ -17,20 +22,28 @@ from spmd.syntax.parser import decode
 from spmd.usage import kind_of
 
 _HEADER_WITHIN = 4096
+#: Files at least as large are looked at where they lie: constants in them need not be copied.
+_MAPPED_FROM = 1 << 20
 #: What is more likely the name of a file than a program.
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 
 
-def parse(text: str | bytes, name: str = "<string>", *, verify: bool = True) -> Module:
-    """The module that `text`, of StableHLO or XLA's HLO, says. `name` stands for the file in errors.
+def parse(text: str | bytes | memoryview, name: str = "<string>", *, verify: bool = True) -> Module:
+    """The module that `text`, of StableHLO or XLA's HLO, says, or MLIR bytecode. `name` stands for the file in errors.
 
-    Raises ParseError where the text is not the language's, VerificationError where the program breaks a constraint,
-    UsageError for what is no text.
+    Raises ParseError where the text is not the language's or the bytes no program, VerificationError where the program
+    breaks a constraint, UsageError for what is neither.
     """
     _check_text(text)
     if not isinstance(name, str):
         raise UsageError(f"spmd.parse takes the text's name as a string, got {kind_of(name)}")
     if not isinstance(text, str):
+        module = read_binary(text, name)
+        if module is not None:
+            if verify:
+                with no_collection():
+                    _verify(module, scoped=True)
+            return module
         text = decode(bytes(text), name).text  # nobody needs the bytes any more
     with no_collection():
         from_hlo = _parse_hlo(text, name)
@@ -49,13 +62,17 @@ def load(path: str | PathLike[str], *, verify: bool = True) -> Module:
     return parse(_read(path), fspath(path), verify=verify)
 
 
-def _read(path: str | PathLike[str]) -> bytes:
+def _read(path: str | PathLike[str]) -> bytes | memoryview:
     if not isinstance(path, str | PathLike):
         raise UsageError(f"spmd.load takes the path of a file, got {kind_of(path)}")
     try:
         if "\n" in fspath(path):
             raise UsageError("spmd.load takes the path of a file, got text of several lines: was spmd.parse meant?")
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            head = file.read(_HEADER_WITHIN)
+            if looks_binary(head) and fstat(file.fileno()).st_size >= _MAPPED_FROM:
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return head + file.read()
     except FileNotFoundError as error:
         raise MissingFileError(fspath(path), error) from None
     except OSError as error:

@@ -13,6 +13,7 @@ ALLOWED = {
     "spmd.dialects": BASE,
     "spmd.syntax": BASE | {"spmd.dialects"},
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
+    "spmd.artifacts": BASE | {"spmd.dialects", "spmd.syntax"},
     # A kernel that talks to other processes is given its Process, which knows of collectives alone.
     "spmd.backends.numpy": BASE | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process"},
     "spmd.analysis": BASE | {"spmd.dialects", "collectives"},

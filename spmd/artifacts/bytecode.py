@@ -1,4 +1,4 @@
-"""MLIR bytecode, with or without VHLO in it, to a module and back. Source: MLIR's bytecode format; StableHLO's vhlo.md."""
+"""MLIR bytecode, with or without VHLO in it, to a module and back. Source: MLIR's bytecode format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
         try:
             reader = IrReader(Tables(container), container.section(s.IR))
             ops = reader.ops()
-        except (RecursionError, MemoryError, OverflowError) as error:
+        except IndexError:
+            raise ParseError("an op goes beyond the end", ByteLocation(name, len(data), s.SECTIONS[s.IR])) from None
+        except (RecursionError, MemoryError) as error:
             message = f"the file is too large or too deep: {type(error).__name__}"
             raise ParseError(message, ByteLocation(name, 0)) from None
     if reader.diagnostics:

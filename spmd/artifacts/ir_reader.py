@@ -1,12 +1,14 @@
 """The ops of a bytecode file. Source: MLIR's bytecode format, "IR Section".
 
-Numbers that are read for every op are taken from the bytes in place, one byte each where they are small, which nearly
-all are: half of the time of reading a program would go into calls otherwise.
+The section is a row of variable-width integers with a few bytes between that stand for themselves. What integer would
+start at each byte, and where it would end, is found for all bytes at once; reading an op is then looking things up.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.kinds import OpKind, OpKinds
@@ -19,7 +21,27 @@ from spmd.syntax.cursor import DEEPEST
 from spmd.types import Type
 
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_ORDERS, _PROPERTIES = (1 << bit for bit in range(7))
+_BEHIND = _SUCCESSORS | _REGIONS | _USE_ORDERS
 _CAST = "builtin.unrealized_conversion_cast"
+#: Bytes that are looked at behind the end: an integer is no longer than nine.
+_MARGIN = 128
+
+
+def _integers(data: bytes) -> tuple[list[int], list[int]]:
+    """(the integer that would start at each byte of `data`, how many bytes it would have)."""
+    padded = np.frombuffer(data + bytes(2 * _MARGIN), np.uint8)
+    count = len(data) + _MARGIN
+    words = np.lib.stride_tricks.as_strided(padded.view("<u1")[:8].view("<u8"), (count + 1,), (1,), writeable=False)
+    first = padded[:count]
+    lengths = _LENGTHS[first]
+    whole = words[:-1]
+    shift = (64 - 8 * lengths.clip(max=8)).astype(np.uint64)
+    values = (whole << shift) >> (shift + lengths.astype(np.uint64) % np.uint64(9))
+    values = np.where(lengths == 9, words[1:], values)
+    return values.tolist(), lengths.tolist()
+
+
+_LENGTHS = np.array([9, *((byte & -byte).bit_length() for byte in range(1, 256))], np.uint8)
 
 
 class _Forward(Value):
@@ -40,12 +62,17 @@ class _Scope:
 
 
 class IrReader:
-    """Reads the ops of one file."""
+    """Reads the ops of one file; positions count from the start of its IR section."""
 
     def __init__(self, tables: Tables, reader: ByteReader) -> None:
         self._tables = tables
         self._version = tables.version
         self._reader = reader
+        self._start = reader.position
+        self._data = bytes(reader.data[reader.position : reader.end]) + bytes(_MARGIN)
+        self._value, self._size = _integers(self._data[:-_MARGIN])
+        self._at = 0
+        self._end = reader.end - reader.position
         self._kinds = OpKinds(tables)
         self._page = FilePage(tables, reader)
         self._depth = 0
@@ -54,175 +81,206 @@ class IrReader:
 
     def ops(self) -> list[Op]:
         """The ops at the top."""
-        reader = self._reader
         block = Block()
-        count, arguments = reader.flagged()
+        count, arguments = self._flagged()
         if arguments:
-            reader.fail("the block at the top has no arguments")
-        self._ops(reader, block, count, _Scope(), 0, 0, [], None)
-        reader.expect_end("the ops")
+            self._fail("the block at the top has no arguments")
+        self._ops(block, count, _Scope(), 0, 0, [], None)
+        if self._at != self._end:
+            self._fail(f"{self._end - self._at} bytes are left behind the ops")
         return block.ops
+
+    # --- primitives --------------------------------------------------------------------------------------------------
+
+    def _fail(self, message: str) -> NoReturn:
+        self._reader.fail(message, self._start + min(self._at, self._end))
+
+    def _varint(self) -> int:
+        at = self._at
+        if at >= self._end:
+            self._fail("an integer is needed where nothing is left")
+        self._at = at + self._size[at]
+        return self._value[at]
+
+    def _flagged(self) -> tuple[int, bool]:
+        value = self._varint()
+        return value >> 1, bool(value & 1)
+
+    def _count(self, what: str) -> int:
+        number = self._varint()
+        self._check_count(number, what)
+        return number
+
+    def _check_count(self, number: int, what: str) -> None:
+        if number > self._end - self._at:
+            self._fail(f"{number} {what} are told of where {max(0, self._end - self._at)} bytes are left")
+
+    def _reader_here(self) -> ByteReader:
+        """A reader from here on, which tells errors at this place."""
+        reader = self._reader
+        at = self._start + min(self._at, self._end)
+        return ByteReader(reader.data, reader.file, reader.section, at, self._start + self._end)
 
     # --- regions and blocks ------------------------------------------------------------------------------------------
 
-    def _regions(self, reader: ByteReader, count: int, isolated: bool, scope: _Scope, op: type[Op]) -> list[Region]:
+    def _regions(self, count: int, isolated: bool, scope: _Scope, op: type[Op]) -> list[Region]:
         self._depth += 1
         if self._depth > DEEPEST:
-            reader.fail(f"regions nest more than {DEEPEST} deep")
-        inner = scope
-        if isolated:
-            inner = _Scope()
-            if self._version >= s.LAZY_REGIONS:
-                position = reader.position
-                number, reader = s.read_section(reader)
-                if number != s.IR:
-                    reader.fail("an isolated region is a section of IR", position)
-        made = [self._region(reader, inner, op) for _ in range(count)]
-        if isolated:
-            self._settle(inner, reader)
-            if self._version >= s.LAZY_REGIONS:
-                reader.expect_end("the regions")
+            self._fail(f"regions nest more than {DEEPEST} deep")
+        apart = isolated and self._version >= s.LAZY_REGIONS
+        end = self._end
+        if apart:
+            number, inside = s.read_section(self._reader_here())
+            if number != s.IR:
+                self._fail("an isolated region is a section of IR")
+            self._at, self._end = inside.position - self._start, inside.end - self._start
+        made = [self._region(_Scope() if isolated else scope, op) for _ in range(count)]
+        if apart:
+            if self._at != self._end:
+                self._fail("bytes are left behind the regions")
+            self._end = end
         self._depth -= 1
         return made
 
-    def _region(self, reader: ByteReader, scope: _Scope, op: type[Op]) -> Region:
-        blocks = [Block() for _ in range(reader.count("blocks"))]
+    def _region(self, scope: _Scope, op: type[Op]) -> Region:
+        blocks = [Block() for _ in range(self._count("blocks"))]
         if not blocks:
             return Region()
         start = following = len(scope.values)
-        end = start + reader.count("values")
+        end = start + self._count("values")
         scope.values += [None] * (end - start)
         for block in blocks:
-            count, arguments = reader.flagged()
+            count, arguments = self._flagged()
             if arguments:
-                following = self._arguments(reader, block, scope, following, end)
-            following = self._ops(reader, block, count, scope, following, end, blocks, op)
+                following = self._arguments(block, scope, following, end)
+            following = self._ops(block, count, scope, following, end, blocks, op)
         if scope.forward:
-            self._settle(scope, reader)
+            self._settle(scope, start, len(blocks) == 1)
         del scope.values[start:]
         return Region(blocks)
 
-    def _arguments(self, reader: ByteReader, block: Block, scope: _Scope, following: int, end: int) -> int:
-        count = reader.count("arguments")
+    def _arguments(self, block: Block, scope: _Scope, following: int, end: int) -> int:
+        count = self._count("arguments")
         if following + count > end:
-            reader.fail(f"{count} arguments where values up to {end - 1} are told of")
+            self._fail(f"{count} arguments where values up to {end - 1} are told of")
         for at in range(following, following + count):
             if self._version >= s.NO_UNKNOWN_LOCATIONS:
-                type, located = reader.flagged()
+                type, located = self._flagged()
                 if located:
-                    reader.varint()
+                    self._varint()
             else:
-                type = reader.varint()
-                reader.varint()
-            scope.values[at] = block.add_argument(self._tables.type(type, reader))
-        if self._version >= s.USE_ORDERS and reader.byte():
-            self._use_orders(reader, count)
+                type = self._varint()
+                self._varint()
+            scope.values[at] = block.add_argument(self._tables.type(type, self._reader_here()))
+        if self._version >= s.USE_ORDERS:
+            self._at += 1
+            if self._data[self._at - 1]:
+                self._use_orders(count)
         return following + count
 
-    def _use_orders(self, reader: ByteReader, count: int) -> None:
+    def _use_orders(self, count: int) -> None:
         """The order in which uses of values are kept: nothing here depends on it."""
-        for _ in range(reader.count("orders") if count > 1 else 1):
+        for _ in range(self._count("orders") if count > 1 else 1):
             if count > 1:
-                reader.varint()
-            length, _ = reader.flagged()
-            for _ in range(min(length, reader.left + 1)):
-                reader.varint()
+                self._varint()
+            length, _ = self._flagged()
+            self._check_count(length, "uses")
+            for _ in range(length):
+                self._varint()
 
-    def _settle(self, scope: _Scope, reader: ByteReader) -> None:
-        """Puts values in place of what stood for them, now that they are there."""
-        if not scope.forward:
-            return
+    def _settle(self, scope: _Scope, start: int, in_order: bool) -> None:
+        """Puts the values from `start` on in place of what stood for them, now that they are there.
+
+        A region's one block has its values `in_order`: none is used before it is defined.
+        """
         found: dict[Value, Value] = {}
-        for number, stand_in in scope.forward.items():
-            value = scope.values[number] if number < len(scope.values) else None
-            if value is None:
-                reader.fail(f"value {number} is used and never defined")
-            found[stand_in] = value
+        for number in [number for number in scope.forward if number >= start]:
+            value = scope.values[number]
+            if value is None or in_order:
+                self._fail(f"value {number} is used before it is defined")
+            found[scope.forward.pop(number)] = value
         for op in scope.users:
             op.read_instead(found)
-        scope.forward.clear()
-        scope.users.clear()
+        if not scope.forward:
+            scope.users.clear()
 
     # --- ops ---------------------------------------------------------------------------------------------------------
 
     def _ops(
-        self, reader: ByteReader, block: Block, count: int, scope: _Scope, following: int, last: int,
-        blocks: list[Block], parent: type[Op] | None,
+        self, block: Block, count: int, scope: _Scope, following: int, last: int, blocks: list[Block],
+        parent: type[Op] | None,
     ) -> int:  # fmt: skip
         """Reads `count` ops into `block`; their results are values from `following` on. Returns the next number."""
-        data, end, values = reader.data, reader.end, scope.values
-        types, find, page = self._tables.types, self._kinds.find, self._page
+        data, value, size, end, values = self._data, self._value, self._size, self._end, scope.values
+        types, kinds, page = self._tables.types, self._kinds.found, self._page
         in_function = parent is Function
         append = block.ops.append
+        add_offset, add_location = page.offsets.append, page.locations.append
         for _ in range(count):
-            start = at = reader.position
-            if at + 3 > end:
-                reader.fail(f"{count} ops are told of, of which {len(block.ops)} are there")
-            name = data[at]
-            if name & 1:
-                name >>= 1
-                at += 1
-            else:
-                name, at = self._long(reader, at)
+            start = at = self._at
+            if at >= end:
+                self._fail(f"{count} ops are told of, of which {len(block.ops)} are there")
+            name = value[at]
+            at += size[at]
             mask = data[at]
             at += 1
-            location = data[at] if at < end else 0
-            if location & 1:
-                location >>= 1
-                at += 1
-            else:
-                location, at = self._long(reader, at)
+            location = value[at]
+            at += size[at]
             attributes = properties = -1
             if mask & _ATTRIBUTES:
-                attributes, at = self._number(reader, at)
+                attributes = value[at]
+                at += size[at]
             if mask & _PROPERTIES:
-                properties, at = self._number(reader, at)
+                properties = value[at]
+                at += size[at]
             result_types: list[Type] = []
             if mask & _RESULTS:
-                length, at = self._number(reader, at)
+                length = value[at]
+                at += size[at]
                 if length > end - at:
-                    reader.fail(f"{length} results are told of where {end - at} bytes are left", at)
+                    self._check_count(length, "results")
                 for _ in range(length):
-                    number = data[at] if at < end else 0
-                    if number & 1:
-                        number >>= 1
-                        at += 1
-                    else:
-                        number, at = self._long(reader, at)
-                    found = types[number] if number < len(types) else None
-                    result_types.append(found if found is not None else self._tables.type(number, reader))
+                    number = value[at]
+                    at += size[at]
+                    result_types.append(types.get(number) or self._tables.type(number, self._reader_here()))
             operands: list[Any] = []
             missing = False
             if mask & _OPERANDS:
-                length, at = self._number(reader, at)
+                length = value[at]
+                at += size[at]
                 if length > end - at:
-                    reader.fail(f"{length} operands are told of where {end - at} bytes are left", at)
+                    self._check_count(length, "operands")
                 for _ in range(length):
-                    number = data[at] if at < end else 0
-                    if number & 1:
-                        number >>= 1
-                        at += 1
-                    else:
-                        number, at = self._long(reader, at)
-                    if number >= len(values):
-                        reader.fail(f"value {number} of {len(values)}", at)
-                    value = values[number]
-                    if value is None:
+                    number = value[at]
+                    at += size[at]
+                    operand = values[number] if number < len(values) else self._fail(f"value {number} of {len(values)}")
+                    if operand is None:
                         missing = True
-                        value = scope.forward.setdefault(number, _Forward(None))  # type: ignore[arg-type]
-                    operands.append(value)
-            reader.position = at
-            kind = find((name, attributes, properties, in_function), reader)
-            successors, regions = (
-                self._behind(reader, mask, len(result_types), blocks, kind, scope) if mask & _BEHIND else (None, ())
-            )
-            if self._mixed and kind.name == _CAST and not missing and _is_identity(operands, result_types):
+                        operand = scope.forward.setdefault(number, _Forward(None))  # type: ignore[arg-type]
+                    operands.append(operand)
+            self._at = at
+            if at > end:
+                self._fail("an op goes beyond the end")
+            key = (name, attributes, properties, in_function)
+            kind = kinds.get(key) or self._kinds.make(key, self._reader_here())
+            if mask & _BEHIND:
+                successors, regions = self._behind(mask, len(result_types), blocks, kind, scope)
+            else:
+                successors = regions = None
+            if kind.name == _CAST and self._mixed and not missing and _is_identity(operands, result_types):
                 results: Any = operands
             else:
-                op = kind.cls(
-                    kind.name, operands, result_types, kind.attributes, regions, kind.definition, kind.discardable
-                )
-                op.read_at(page, page.add(start, location))
+                token = len(page.offsets)
+                if kind.plain and regions is None and len(result_types) == 1:
+                    op = Op.of_one_result(kind.definition, operands, result_types[0], kind.attributes, page, token)  # type: ignore[arg-type]
+                else:
+                    op = kind.cls(
+                        kind.name, operands, result_types, kind.attributes, regions or (), kind.definition,
+                        kind.discardable,
+                    )  # fmt: skip
+                    op.read_at(page, token)
+                add_offset(self._start + start)
+                add_location(location if location < _MOST else _MOST)
                 append(op)
                 results = op.results
                 if missing:
@@ -230,46 +288,35 @@ class IrReader:
                 if successors is not None:
                     op.attributes = {**op.attributes, "successors": successors}
                 if kind.faults:
-                    self.diagnostics += kind.diagnostics(page, len(page.offsets) - 1)
+                    self.diagnostics += kind.diagnostics(page, token)
             if parent is not None and results:
                 if following + len(results) > last:
-                    reader.fail(f"more values are defined than the {last} that are told of", start)
+                    self._fail(f"more values are defined than the {last} that are told of")
                 values[following : following + len(results)] = results
                 following += len(results)
         return following
 
     def _behind(
-        self, reader: ByteReader, mask: int, results: int, blocks: list[Block], kind: OpKind, scope: _Scope
+        self, mask: int, results: int, blocks: list[Block], kind: OpKind, scope: _Scope
     ) -> tuple[tuple[int, ...] | None, list[Region]]:
         """What few ops have: successors, the order of uses, and regions."""
         successors = None
         if mask & _SUCCESSORS:
-            numbers = [reader.varint() for _ in range(reader.count("successors"))]
-            if any(number >= len(blocks) for number in numbers):
-                reader.fail(f"blocks {numbers} of {len(blocks)}")
-            successors = tuple(numbers)
+            successors = tuple([self._varint() for _ in range(self._count("successors"))])
+            if any(number >= len(blocks) for number in successors):
+                self._fail(f"blocks {successors} of {len(blocks)}")
         if mask & _USE_ORDERS and self._version >= s.USE_ORDERS:
-            self._use_orders(reader, results)
+            self._use_orders(results)
         regions: list[Region] = []
         if mask & _REGIONS:
-            count, isolated = reader.flagged()
-            if count > reader.left:
-                reader.fail(f"{count} regions are told of where {reader.left} bytes are left")
-            regions = self._regions(reader, count, isolated, scope, kind.cls)
+            count, isolated = self._flagged()
+            self._check_count(count, "regions")
+            regions = self._regions(count, isolated, scope, kind.cls)
         return successors, regions
 
-    def _number(self, reader: ByteReader, at: int) -> tuple[int, int]:
-        if at < reader.end and reader.data[at] & 1:
-            return reader.data[at] >> 1, at + 1
-        return self._long(reader, at)
 
-    def _long(self, reader: ByteReader, at: int) -> tuple[int, int]:
-        """The number of more than one byte that stands at `at`, and where it ends."""
-        reader.position = at
-        return reader.varint(), reader.position
-
-
-_BEHIND = _SUCCESSORS | _REGIONS | _USE_ORDERS
+#: Numbers of locations that cannot be kept are those of none.
+_MOST = 2**63
 
 
 def _is_identity(operands: list[Any], types: list[Type]) -> bool:

@@ -37,8 +37,9 @@ class OpKind:
     definition: OpDef | None
     attributes: Mapping[str, Any]
     discardable: Mapping[str, Attribute]
-    isolated: bool
     faults: tuple[str, ...]
+    #: Whether there is nothing to it but its declaration and attributes.
+    plain: bool
 
     def diagnostics(self, page: FilePage, token: int) -> list[Diagnostic]:
         """What is wrong with the attributes of the op at `token`."""
@@ -50,14 +51,13 @@ class OpKinds:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._found: dict[tuple[int, int, int, bool], OpKind] = {}
+        #: Those met so far by name, dictionary and properties (-1: none), in a function's own body or not.
+        self.found: dict[tuple[int, int, int, bool], OpKind] = {}
 
-    def find(self, key: tuple[int, int, int, bool], reader: ByteReader) -> OpKind:
-        """The kind of ops with that name, dictionary and properties (-1: none), in a function's own body or not."""
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._make(*key, reader)
-        return found
+    def make(self, key: tuple[int, int, int, bool], reader: ByteReader) -> OpKind:
+        """The kind `key`, met for the first time, by an op at `reader`."""
+        made = self.found[key] = self._make(*key, reader)
+        return made
 
     def _make(self, name: int, attributes: int, properties: int, in_function: bool, reader: ByteReader) -> OpKind:
         tables = self._tables
@@ -84,8 +84,9 @@ class OpKinds:
                 faults.append(str(error))
         definition = core.OPS.get(full)
         known, discardable = _file(definition, given, faults)
-        isolated = definition is not None and "isolated" in definition.traits
-        return OpKind(full, OP_CLASSES.get(full, Op), definition, known, discardable, isolated, tuple(faults))
+        cls = OP_CLASSES.get(full, Op)
+        plain = cls is Op and definition is not None and not discardable
+        return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
 
     # --- properties --------------------------------------------------------------------------------------------------
 
@@ -93,9 +94,7 @@ class OpKinds:
         self, name: str, row: VhloOp | None, index: int, registered: bool | None, reader: ByteReader
     ) -> dict[str, Attribute]:
         tables = self._tables
-        if index >= len(tables.properties):
-            reader.fail(f"properties {index} of {len(tables.properties)}")
-        entry = tables.entry(tables.properties[index])
+        entry = tables.property_entry(index, reader)
         definition = core.OPS.get(name)
         if registered and row is not None:
             found = {attribute: ATTRIBUTE.read(entry) for attribute in row.attributes}

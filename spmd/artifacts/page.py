@@ -25,12 +25,6 @@ class FilePage:
         self.offsets = array("Q")
         self.locations = array("Q")
 
-    def add(self, offset: int, location: int) -> int:
-        """The number of the op that stands there."""
-        self.offsets.append(offset)
-        self.locations.append(location)
-        return len(self.offsets) - 1
-
     def location(self, token: int) -> ByteLocation:
         return ByteLocation(self._reader.file, self.offsets[token], "IR")
 

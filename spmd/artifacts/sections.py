@@ -89,7 +89,7 @@ def read_container(data: Buffer, file: str) -> Container:
 
 def read_strings(reader: ByteReader) -> list[bytes]:
     """The strings of the section; their lengths stand in front, the last string's first."""
-    lengths = [reader.varint() for _ in range(reader.count("strings"))]
+    lengths = reader.varints(reader.count("strings"))
     if sum(lengths) != reader.left or 0 in lengths:
         reader.fail(f"the strings have {sum(lengths)} bytes with their zeros, of which {reader.left} are there")
     data, start = bytes(reader.bytes(reader.left)), 0

@@ -28,7 +28,8 @@ class ByteReader:
         self.end = len(data) if end is None else end
 
     def fail(self, message: str, position: int | None = None) -> NoReturn:
-        raise ParseError(message, ByteLocation(self.file, self.position if position is None else position, self.section))
+        place = self.position if position is None else position
+        raise ParseError(message, ByteLocation(self.file, place, self.section))
 
     @property
     def left(self) -> int:
@@ -69,6 +70,20 @@ class ByteReader:
         if not first:
             return int.from_bytes(self.data[position + 1 : position + 9], "little")
         return int.from_bytes(self.data[position : position + more + 1], "little") >> (more + 1)
+
+    def varints(self, count: int) -> list[int]:
+        """The next `count` numbers."""
+        data, end = self.data, self.end
+        found = []
+        for _ in range(count):
+            position = self.position
+            first = data[position] if position < end else 0
+            if first & 1:
+                self.position = position + 1
+                found.append(first >> 1)
+            else:
+                found.append(self.varint())
+        return found
 
     def flagged(self) -> tuple[int, bool]:
         """A number and the flag in its lowest bit."""

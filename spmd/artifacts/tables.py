@@ -37,13 +37,8 @@ class OpName(NamedTuple):
     registered: bool | None
 
 
-class _Where(NamedTuple):
-    """Where an attribute or a type stands, and whether in its dialect's own encoding or as text."""
-
-    dialect: str
-    start: int
-    end: int
-    encoded: bool
+#: Where an attribute or a type stands: its dialect, start and end, and whether in the dialect's encoding or as text.
+_Where = tuple[str, int, int, int]
 
 
 class Tables:
@@ -58,8 +53,9 @@ class Tables:
         self._data = container.section(s.ATTRIBUTES)
         self._attributes, self._types = self._read_offsets(container.section(s.ATTRIBUTE_OFFSETS))
         self.attributes: list[Attribute | None] = [None] * len(self._attributes)
-        self.types: list[Type | None] = [None] * len(self._types)
-        self.properties: list[ByteReader] = []
+        #: The types that were asked for so far, by number.
+        self.types: dict[int, Type] = {}
+        self.properties: list[tuple[int, int]] = []
         if s.PROPERTIES in container.sections:
             self._read_properties(container.section(s.PROPERTIES))
         self.resources: dict[str, Buffer] = {}
@@ -125,16 +121,16 @@ class Tables:
             table: list[_Where] = []
             while len(table) < count:
                 dialect = self._dialect(reader)
-                for _ in range(reader.count("entries")):
-                    size, encoded = reader.flagged()
-                    if size > self._data.end - start:
-                        reader.fail("an entry lies beyond the section of attributes and types")
-                    table.append(_Where(dialect, start, start + size, encoded))
-                    start += size
+                for number in reader.varints(reader.count("entries")):
+                    end = start + (number >> 1)
+                    table.append((dialect, start, end, number & 1))
+                    start = end
             if len(table) != count:
                 reader.fail(f"{len(table)} entries where {count} are told of")
             tables.append(table)
         reader.expect_end("the offsets")
+        if start > self._data.end:
+            reader.fail("entries lie beyond the section of attributes and types")
         return tables[0], tables[1]
 
     def attribute(self, index: int, reader: ByteReader) -> Attribute:
@@ -151,9 +147,9 @@ class Tables:
 
     def type(self, index: int, reader: ByteReader) -> Type:
         """Type `index`, which `reader` refers to."""
-        if index >= len(self.types):
-            reader.fail(f"type {index} of {len(self.types)}")
-        found = self.types[index]
+        if index >= len(self._types):
+            reader.fail(f"type {index} of {len(self._types)}")
+        found = self.types.get(index)
         if found is None:
             made = self._entry(self._types[index], reader, "type")
             fault = type_fault(made)
@@ -163,34 +159,39 @@ class Tables:
         return found
 
     def _entry(self, where: _Where, asking: ByteReader, what: str) -> Any:
-        reader = _Entry(self, where)
+        dialect, start, end, encoded = where
+        reader = _Entry(self, start, end)
         if self._depth >= DEEPEST:
             asking.fail(f"attributes and types refer to each other more than {DEEPEST} deep")
         self._depth += 1
         try:
-            if not where.encoded:
+            if not encoded:
                 made = _from_text(reader, what)
             else:
-                known = DIALECTS.get(where.dialect)
+                known = DIALECTS.get(dialect)
                 if known is None:
-                    reader.fail(f"the encoding of the {where.dialect} dialect's own {what}s is not known")
-                table = known.attributes if what == "attribute" else known.types
-                made = table.read(reader, f"{where.dialect} {what}")
+                    reader.fail(f"the encoding of the {dialect} dialect's own {what}s is not known")
+                made = (known.attributes if what == "attribute" else known.types).read(reader, dialect)
         finally:
             self._depth -= 1
-        reader.expect_end(f"a {where.dialect} {what}")
+        if reader.position != end:
+            reader.expect_end(f"an entry of the {dialect} dialect")
         return made
 
     # --- properties and resources ------------------------------------------------------------------------------------
 
     def _read_properties(self, reader: ByteReader) -> None:
         for _ in range(reader.count("properties")):
-            self.properties.append(reader.within(reader.varint(), reader.section))
+            length = reader.varint()
+            self.properties.append((reader.position, reader.position + length))
+            reader.skip(length)
         reader.expect_end("the properties")
 
-    def entry(self, where: ByteReader) -> EntryReader:
-        """A reader of `where` that knows the tables."""
-        return _Entry(self, _Where("", where.position, where.end, True), where)
+    def property_entry(self, index: int, asking: ByteReader) -> EntryReader:
+        """A reader of properties `index`."""
+        if index >= len(self.properties):
+            asking.fail(f"properties {index} of {len(self.properties)}")
+        return _Entry(self, *self.properties[index], s.SECTIONS[s.PROPERTIES])
 
     def _read_resources(self, reader: ByteReader, offsets: ByteReader) -> None:
         for _ in range(offsets.count("groups")):
@@ -248,9 +249,13 @@ class _Entry(EntryReader):
 
     __slots__ = ("tables",)
 
-    def __init__(self, tables: Tables, where: _Where, reader: ByteReader | None = None) -> None:
-        given = reader or tables._data
-        super().__init__(given.data, given.file, given.section, where.start, where.end)
+    def __init__(self, tables: Tables, start: int, end: int, section: str = "") -> None:
+        given = tables._data
+        self.data = given.data
+        self.file = given.file
+        self.section = section or given.section
+        self.position = start
+        self.end = end
         self.tables = tables
 
     def attribute_at(self, index: int) -> Attribute:

@@ -62,11 +62,11 @@ def dense_hex(digits: str, type: TensorType) -> DenseAttr:
     return dense_raw(hex_bytes(digits), type)
 
 
-def dense_raw(data: bytes, type: TensorType) -> DenseAttr:
+def dense_raw(data: bytes | memoryview, type: TensorType) -> DenseAttr:
     """The constant whose elements' bytes are `data`."""
     element, shape = checked_type(type)
     flat = raw_array(data, element, type.size)
-    if flat.size == 1 and type.size != 1:
+    if flat.size == 1 and type.rank:
         return splat(flat.reshape(()), type)
     return _made(flat.reshape(shape), type)
 

@@ -216,7 +216,7 @@ def hex_bytes(digits: str) -> bytes:
         raise ValueError(f"hex string has the character {odd!r}") from None
 
 
-def raw_array(data: bytes, element: ElementType, count: int) -> Array:
+def raw_array(data: bytes | memoryview, element: ElementType, count: int) -> Array:
     """A flat array from little-endian element storage, of `count` elements or one (a splat); ValueError for others.
 
     Booleans are taken packed, eight a byte, or one a byte; smaller integers and floats take a whole byte each.
@@ -236,7 +236,7 @@ def _canonical(array: Array, element: ElementType) -> Array:
     return array.view(np.uint8).astype(np.int64).astype(np.int8).astype(element.dtype)
 
 
-def _raw_booleans(data: bytes, count: int) -> Array:
+def _raw_booleans(data: bytes | memoryview, count: int) -> Array:
     if len(data) == count and count != 1:
         return np.frombuffer(data, dtype=np.uint8).astype(np.bool_)
     if len(data) == (count + 7) // 8 or len(data) == 1:
@@ -245,7 +245,7 @@ def _raw_booleans(data: bytes, count: int) -> Array:
     raise ValueError(f"{len(data)} bytes of data for {count} booleans")
 
 
-def _splat_of_booleans(data: bytes) -> Array:
+def _splat_of_booleans(data: bytes | memoryview) -> Array:
     if data[0] not in (0, 1, 255):
         raise ValueError("one byte of data for more than 8 booleans must be 00, 01 or ff")
     return np.array([data[0] != 0])

@@ -122,10 +122,6 @@ def read_resources(source: Source) -> dict[str, bytes]:
     return found
 
 
-#: What MLIR bytecode begins with; the third byte is no UTF-8.
-_BYTECODE = b"ML\xefR"
-
-
 def decode(data: str | bytes, name: str) -> Source:
     """The source text; ParseError, with its place, for bytes that are not UTF-8."""
     if isinstance(data, str):
@@ -135,8 +131,6 @@ def decode(data: str | bytes, name: str) -> Source:
     except UnicodeDecodeError as error:
         text = data[: error.start].decode("utf-8", "replace") + "\ufffd"
         message = f"invalid UTF-8: byte 0x{data[error.start]:02x}"
-        if data.startswith(_BYTECODE):
-            message = "MLIR bytecode, where MLIR's text is read (of a JAX export: exported.mlir_module())"
         raise ParseError(message, Location(Source(name, text), len(text) - 1)) from None
 
 

@@ -202,16 +202,20 @@ func.func @main(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<
 @pytest.mark.parametrize("shape", [(1 << 18,), (3, 100_003), (1, 2048, 256), (70, 61, 67)])
 def test_blocked_chains_equal_unblocked_ones(shape: tuple[int, ...]) -> None:
     type_ = f"tensor<{'x'.join(map(str, shape))}xf32>"
-    text = _program(
-        f"""
+    text = (
+        _program(
+            f"""
   %a = stablehlo.add %x, %y : {type_}
   %b = stablehlo.tanh %a : {type_}
   %c = stablehlo.multiply %b, %x : {type_}
   %d = stablehlo.subtract %c, %a : {type_}
   %r = stablehlo.maximum %d, %b : {type_}""",
-        f"(%x: {type_}, %y: {type_}) -> ({type_}, {type_})",
-        type_,
-    ).replace("return %r :", "return %r, %c :").replace(f": {type_}\n}}", f": {type_}, {type_}\n}}")
+            f"(%x: {type_}, %y: {type_}) -> ({type_}, {type_})",
+            type_,
+        )
+        .replace("return %r :", "return %r, %c :")
+        .replace(f": {type_}\n}}", f": {type_}, {type_}\n}}")
+    )
     module = spmd.parse(text)
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(shape, np.float32) for _ in range(2))
@@ -228,7 +232,7 @@ def test_an_exception_in_a_kernel_names_the_op_and_its_line() -> None:
         raise RuntimeError("disk on fire")
 
     spmd.register_custom_call("test.broken", broken)
-    text = _program('  %r = stablehlo.custom_call @test.broken(%x) : (tensor<8xf32>) -> tensor<8xf32>')
+    text = _program("  %r = stablehlo.custom_call @test.broken(%x) : (tensor<8xf32>) -> tensor<8xf32>")
     with pytest.raises(spmd.ExecutionError, match=r"broken.mlir:2:\d+: stablehlo.custom_call: .*disk on fire"):
         spmd.compile(spmd.parse(text, "broken.mlir"))(np.zeros(8, np.float32))
 

@@ -99,11 +99,6 @@ def test_a_function_or_module_has_no_result(name: str) -> None:
         spmd.parse(f'func.func @f() {{\n  %0 = "{name}"() : () -> tensor<f32>\n  return\n}}')
 
 
-def test_bytecode_is_called_what_it_is() -> None:
-    with pytest.raises(spmd.ParseError, match="MLIR bytecode"):
-        parse(b"ML\xefR\x0dStableHLO_v1.0.0\x00")
-
-
 def test_bytes_that_are_not_utf8_are_refused_at_their_place() -> None:
     with pytest.raises(spmd.ParseError) as caught:
         parse(b"module {\n  \xff}")

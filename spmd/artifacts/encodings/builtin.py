@@ -136,7 +136,6 @@ def _integer(number: int) -> t.Type:
 
 
 _FLOATS = {3: t.BF16, 4: t.F16, 5: t.F32, 6: t.F64}
-_ELEMENT_CODES: dict[t.Type, int] = {made: code for code, made in _FLOATS.items()} | {t.INDEX: 1}
 _NAMED = {7: "f80", 8: "f128", 12: "none"}
 
 
@@ -189,7 +188,9 @@ def encoding_of(type: t.TensorType) -> Attribute | None:
     return OpaqueAttr(type.encoding) if type.encoding is not None else None
 
 
-def _buffer(shape: tuple[int | None, ...], element: t.Type, layout: Attribute, space: Attribute | None = None) -> t.Type:
+def _buffer(
+    shape: tuple[int | None, ...], element: t.Type, layout: Attribute, space: Attribute | None = None
+) -> t.Type:
     texts = [format_attribute(layout)] if not _is_identity(layout) else []
     if space is not None:
         texts.append(format_attribute(space))
@@ -218,9 +219,7 @@ def _vector(shape: tuple[int | None, ...], element: t.Type) -> t.Type:
 _types.encoding(0, t.ElementType, VARINT, make=_integer, take=_integer_fields)
 _types.encoding(2, t.FunctionType, TYPES, TYPES)
 for _code, _made in (*_FLOATS.items(), (1, t.INDEX)):
-    _types.encoding(
-        _code, t.ElementType, make=lambda made=_made: made, take=lambda type, made=_made: () if type is made else None
-    )
+    _types.constant(_code, _made)
 _types.encoding(9, t.ElementType, TYPE, make=complex_of, take=lambda type: (type.real,) if type.is_complex else None)
 _types.encoding(10, t.BufferType, SHAPE, TYPE, ATTRIBUTE, make=_buffer, take=_plain_buffer)
 _types.encoding(
@@ -228,10 +227,7 @@ _types.encoding(
     make=lambda space, shape, element, layout: _buffer(shape, element, layout, space), take=lambda type: None,
 )  # fmt: skip
 for _code, _name in _NAMED.items():
-    _types.encoding(
-        _code, t.OpaqueType, make=lambda name=_name: t.OpaqueType(name),
-        take=lambda type, name=_name: () if type.text == name else None,
-    )  # fmt: skip
+    _types.constant(_code, t.OpaqueType(_name))
 _types.encoding(
     13, t.TensorType, SHAPE, TYPE, make=tensor_of,
     take=lambda type: (type.shape, type.element_type) if encoding_of(type) is None else None,

@@ -166,9 +166,7 @@ SVARINTS = ListOf(SVARINT)
 BOOL = Simple(_read_bool, lambda w, value: w.byte(int(value)))
 F64 = Simple(_read_f64, _write_f64)
 BYTES = Simple(lambda r: r.string_at(r.varint()), lambda w, value: w.varint(w.string_number(value)))
-STRING = Simple(
-    lambda r: _text(r.string_at(r.varint())), lambda w, value: w.varint(w.string_number(_bytes(value)))
-)
+STRING = Simple(lambda r: _text(r.string_at(r.varint())), lambda w, value: w.varint(w.string_number(_bytes(value))))
 BLOB = Simple(lambda r: r.bytes(r.varint()), _write_bytes)
 ATTRIBUTE = Simple(lambda r: r.attribute_at(r.varint()), lambda w, value: w.varint(w.attribute_number(value)))
 OPTIONAL_ATTRIBUTE = Simple(_read_optional_attribute, _write_optional_attribute)
@@ -250,16 +248,22 @@ class Table:
         self.by_code[code] = made
         self.by_class.setdefault(cls, []).append(made)
 
-    def read(self, reader: EntryReader, what: str) -> Any:
+    def constant(self, code: int, value: Any, since: Version = (0, 9)) -> None:
+        """Declares the code of one value, of which there is one object."""
+        self.encoding(
+            code, type(value), make=lambda: value, take=lambda found: () if found is value else None, since=since
+        )
+
+    def read(self, reader: EntryReader, dialect: str) -> Any:
         position = reader.position
         code = reader.varint()
         encoding = self.by_code.get(code)
         if encoding is None:
-            reader.fail(f"unknown code {code} of {what}", position)
+            reader.fail(f"code {code} of the {dialect} dialect is not known", position)
         try:
             return encoding.read(reader)
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            reader.fail(f"{what} of code {code}: {error}", position)
+            reader.fail(f"code {code} of the {dialect} dialect: {error}", position)
 
     def find(self, value: Any) -> tuple[Encoding, tuple[Any, ...]] | None:
         """The code for `value` and its fields; None where the dialect has none."""

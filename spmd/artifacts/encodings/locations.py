@@ -99,7 +99,9 @@ def _named(name: Attribute, child: Attribute) -> LocationAttr:
 
 
 def _range(file: Attribute, numbers: tuple[int, ...]) -> LocationAttr:
-    text = _string(file) + "".join(f":{number}" for number in (numbers[:2] if len(numbers) > 1 else (*numbers, 0, 0)[:2]))
+    text = _string(file) + "".join(
+        f":{number}" for number in (numbers[:2] if len(numbers) > 1 else (*numbers, 0, 0)[:2])
+    )
     if len(numbers) == 3:
         text += f" to :{numbers[2]}"
     elif len(numbers) == 4:

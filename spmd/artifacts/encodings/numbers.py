@@ -107,7 +107,7 @@ def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
     writer.varint(writer.type_number(value.type))
     data = raw_elements(value)
     writer.varint(data.nbytes)
-    writer.bytes(memoryview(data.view(np.uint8)))
+    writer.bytes(data.data.cast("B"))
 
 
 def raw_elements(value: DenseAttr) -> np.ndarray[Any, Any]:

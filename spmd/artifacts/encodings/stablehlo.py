@@ -1,4 +1,4 @@
-"""StableHLO's and CHLO's attributes and types in bytecode. Source: openxla/stablehlo, StablehloBytecode, ChloBytecode."""
+"""StableHLO's and CHLO's attributes and types. Source: openxla/stablehlo, StablehloBytecode and ChloBytecode."""
 
 from __future__ import annotations
 

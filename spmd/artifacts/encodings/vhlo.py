@@ -163,7 +163,7 @@ _attributes.encoding(21, structs.SubAxisInfo, SVARINT, SVARINT, since=(1, 16))
 
 
 def _read_flagged(reader: EntryReader) -> Attribute | None:
-    return ATTRIBUTE.read(reader) if reader.varint() else None  # type: ignore[no-any-return]
+    return ATTRIBUTE.read(reader) if reader.varint() else None
 
 
 def _write_flagged(writer: EntryWriter, value: Attribute | None) -> None:
@@ -252,10 +252,7 @@ def _per_axis(type: t.QuantizedType) -> tuple[Any, ...] | None:
 
 
 for _name, (_code, _since) in _ELEMENTS.items():
-    _types.encoding(
-        _code, t.ElementType, make=lambda made=t.ELEMENT_TYPES[_name]: made,
-        take=lambda type, name=_name: () if type.name == name else None, since=_since,
-    )  # fmt: skip
+    _types.constant(_code, t.ELEMENT_TYPES[_name], _since)
 _types.encoding(
     1, t.ElementType, TYPE, make=complex_of,
     take=lambda type: (type.real,) if type.is_complex else None,
@@ -272,17 +269,16 @@ _types.encoding(
 )  # fmt: skip
 _types.encoding(22, t.TokenType, make=lambda: t.TOKEN)
 _types.encoding(23, t.TupleType, TYPES)
-_types.encoding(24, t.QuantizedType, VARINT, TYPE, TYPE, F64, SVARINT, SVARINT, SVARINT, make=_quantized, take=_per_tensor)
+_types.encoding(
+    24, t.QuantizedType, VARINT, TYPE, TYPE, F64, SVARINT, SVARINT, SVARINT, make=_quantized, take=_per_tensor
+)
 _types.encoding(25, t.UnrankedTensorType, TYPE)
 _types.encoding(
     30, t.QuantizedType, VARINT, TYPE, TYPE, VARINT, SVARINT, SVARINT, ListOf(F64), SVARINTS,
     make=_quantized_axis, take=_per_axis, since=(0, 18),
 )  # fmt: skip
 for _code, _name, _since in ((26, "!shape.witness", (0, 9)), (33, "none", (1, 6))):
-    _types.encoding(
-        _code, t.OpaqueType, make=lambda name=_name: t.OpaqueType(name),
-        take=lambda type, name=_name: () if type.text == name else None, since=_since,
-    )  # fmt: skip
+    _types.constant(_code, t.OpaqueType(_name), _since)
 _types.encoding(
     41, t.BufferType, SHAPE, TYPE,
     take=lambda type: (type.shape, type.element_type) if type.memory is None else None, since=(1, 13),

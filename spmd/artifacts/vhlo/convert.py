@@ -46,10 +46,16 @@ class _Exploded:
     attribute: str
     cls: Any
     names: tuple[str, ...]
+    #: Each field's name, the type that its value has, and whether it has a default.
+    fields: tuple[tuple[str, type, bool], ...]
 
 
 def _exploded(attribute: str, cls: Any, *names: str) -> _Exploded:
-    return _Exploded(attribute, cls, names or tuple(entry.name for entry in fields(cls)))
+    parts = tuple((entry.name, _FIELD_TYPES[str(entry.type)], entry.default is not MISSING) for entry in fields(cls))
+    return _Exploded(attribute, cls, names or tuple(name for name, _, _ in parts), parts)
+
+
+_FIELD_TYPES: dict[str, type] = {"int": int, "bool": bool, "Type": t.Type, "tuple[int, ...]": tuple}
 
 
 _CONVOLUTION = (_exploded("dimension_numbers", structs.ConvDimensionNumbers),)
@@ -82,9 +88,10 @@ def from_vhlo(row: VhloOp, given: Mapping[str, Attribute]) -> dict[str, Attribut
     made: dict[str, Attribute] = {}
     for exploded in _EXPLODED.get(base, ()):
         pieces = {name: left.pop(name) for name in exploded.names if name in left}
-        found = _imploded(exploded, pieces)
-        if found is not None:
-            made[exploded.attribute] = found
+        if exploded.cls is not structs.DotAlgorithm or not all(map(_is_none, pieces.values())):
+            found = _imploded(exploded, pieces)
+            if found is not None:
+                made[exploded.attribute] = found
     if base == "dynamic_conv" and "padding" in row.attributes:
         left.pop("padding", None)  # the operand d_padding says it all
     for name, value in left.items():
@@ -99,24 +106,22 @@ def from_vhlo(row: VhloOp, given: Mapping[str, Attribute]) -> dict[str, Attribut
     return made
 
 
+def _is_none(value: Attribute) -> bool:
+    return isinstance(value, TypeAttr) and str(value.type) == "none"
+
+
 def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute | None:
     """The structured attribute; None where its fields say that there is none."""
     values: dict[str, Any] = {}
-    for entry, name in zip(fields(exploded.cls), exploded.names, strict=True):
+    for (field, kind, optional), name in zip(exploded.fields, exploded.names, strict=True):
         piece = pieces.get(name)
         if piece is not None:
-            values[entry.name] = _plain(piece)
-        elif entry.default is MISSING:
+            value = values[field] = _plain(piece)
+            if not isinstance(value, kind):
+                raise ValueError(f"attribute '{name}': {value} is no {kind.__name__}")
+        elif not optional:
             return None
-    if values and all(isinstance(value, t.OpaqueType) for value in values.values()):
-        return None
-    for entry in fields(exploded.cls):
-        if entry.name in values and not isinstance(values[entry.name], _FIELD_TYPES[str(entry.type)]):
-            raise ValueError(f"attribute '{exploded.attribute}': {entry.name} is no {entry.type}")
     return exploded.cls(**values)  # type: ignore[no-any-return]
-
-
-_FIELD_TYPES: dict[str, type] = {"int": int, "bool": bool, "Type": t.Type, "tuple[int, ...]": tuple}
 
 
 def _plain(value: Attribute) -> Any:
@@ -188,8 +193,8 @@ def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]
     for exploded in _EXPLODED.get(base, ()):
         whole = found.pop(exploded.attribute, None)
         if whole is not None:
-            for entry, name in zip(fields(exploded.cls), exploded.names, strict=True):
-                found[name] = _attribute(getattr(whole, entry.name))
+            for (field, _, _), name in zip(exploded.fields, exploded.names, strict=True):
+                found[name] = _attribute(getattr(whole, field))
     handle = found.pop("channel_handle", None)
     if isinstance(handle, structs.ChannelHandle):
         found["channel_id"] = IntegerAttr(handle.handle, t.I64)

@@ -80,9 +80,7 @@ _PRECISIONS = Default(
     lambda rank: ArrayAttr((_DEFAULT_PRECISION, _DEFAULT_PRECISION)),
     lambda found: isinstance(found, ArrayAttr) and all(entry == _DEFAULT_PRECISION for entry in found.elements),
 )
-_NO_CONFIG = Default(
-    lambda rank: StringAttr(b""), lambda found: found in (StringAttr(b""), DictAttr({}))
-)
+_NO_CONFIG = Default(lambda rank: StringAttr(b""), lambda found: found in (StringAttr(b""), DictAttr({})))
 
 #: The defaults of each attribute, whatever the op.
 _BY_NAME: dict[str, Default] = {

@@ -162,9 +162,9 @@ def _rows() -> list[VhloOp]:
         rows.append(VhloOp(f"{name}_v1", since, (1, 9), ()))
         rows.append(VhloOp(f"{name}_v2", (1, 10), None, ("result_accuracy",)))
     for line in _ROWS.strip().splitlines():
-        name, since, until, *attributes = [*line.split(), "-"][: max(3, len(line.split()))]
+        name, first, until, *attributes = line.split()
         last = None if until == "-" else parse_version(until)
-        rows.append(VhloOp(name.rstrip("*"), parse_version(since), last, tuple(sorted(attributes)), name[-1] == "*"))
+        rows.append(VhloOp(name.rstrip("*"), parse_version(first), last, tuple(sorted(attributes)), name[-1] == "*"))
     return rows
 
 

@@ -1,0 +1,44 @@
+"""The reference's reader and writer of bytecode, by way of jaxlib's bindings."""
+
+import io
+from functools import cache
+
+from jax._src.interpreters import mlir as jax_mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+#: The versions of VHLO that brought something, as far as jaxlib has them.
+VERSIONS = (
+    "0.9.0", "0.10.0", "0.11.0", "0.12.0", "0.14.0", "0.15.0", "0.16.0", "0.17.0", "0.18.0", "0.19.0", "0.20.0",
+    *(f"1.{minor}.0" for minor in range(int(stablehlo.get_current_version().split(".")[1]) + 1)),
+)  # fmt: skip
+
+
+@cache
+def _context() -> ir.Context:
+    return jax_mlir.make_ir_context()
+
+
+def bytecode(text: str, version: int) -> bytes:
+    """The program as the reference writes it in a version of the format."""
+    with _context():
+        out = io.BytesIO()
+        ir.Module.parse(text).operation.write_bytecode(out, desired_version=version)
+        return out.getvalue()
+
+
+def portable(text: str, version: str) -> bytes | None:
+    """The program as the reference's portable artifact; None where that version cannot hold it."""
+    with _context():
+        try:
+            return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version, True)
+        except ValueError:
+            return None
+
+
+def text_of(data: bytes) -> str:
+    """What the reference reads in bytecode of StableHLO or in a portable artifact, in the generic form."""
+    with _context() as context:
+        if b"StableHLO_v" in data[:32]:
+            return stablehlo.deserialize_portable_artifact(context, data).operation.get_asm(print_generic_op_form=True)
+        return ir.Module.parse(data).operation.get_asm(print_generic_op_form=True)

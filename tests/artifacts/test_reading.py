@@ -1,0 +1,64 @@
+"""Bytecode that the reference writes is read as the text it was written from."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.artifacts import reference
+from tests.artifacts.programs import PROGRAMS, SINCE
+
+import spmd
+from spmd.artifacts.vhlo.ops import parse_version
+from spmd.syntax import difference
+
+
+def expect_same(left: spmd.Module, right: spmd.Module) -> None:
+    assert difference(left, right) is None
+    assert str(left) == str(right)
+
+
+@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bytecode_of_every_version_of_the_format(name: str, version: int) -> None:
+    data = reference.bytecode(PROGRAMS[name], version)
+    expect_same(spmd.parse(data), spmd.parse(PROGRAMS[name]))
+
+
+@pytest.mark.parametrize("version", reference.VERSIONS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_portable_artifacts_of_every_version(name: str, version: str) -> None:
+    """VHLO says what StableHLO leaves to its default: what the reference reads is the measure, default or not."""
+    data = reference.portable(PROGRAMS[name], version)
+    if data is not None:
+        expect_same(spmd.parse(data), spmd.parse(reference.text_of(data)))
+    else:
+        assert parse_version(version) < parse_version(SINCE[name])
+
+
+def test_places_in_the_source_are_kept() -> None:
+    text = 'func.func @f(%a: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.abs %a : tensor<f32> loc("n"(callsite("a.py":1:2 at fused["b.py":3:4, "c"])))\n  return %0 : tensor<f32>\n}'
+    module = spmd.parse(reference.bytecode(text, 6))
+    assert module.functions[0].body.ops[0].debug_location == '"n"(callsite("a.py":1:2 at fused["b.py":3:4, "c"]))'
+
+
+def test_an_error_names_byte_and_section() -> None:
+    data = bytearray(reference.bytecode(PROGRAMS["regions"], 6))
+    with pytest.raises(spmd.ParseError, match=r"p\.mlirbc: byte \d+ \(header\): the section of .* has \d+ bytes"):
+        spmd.parse(bytes(data[:-9]), "p.mlirbc")
+
+
+def test_a_program_that_breaks_a_constraint_is_told_with_its_byte() -> None:
+    text = "func.func @f(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {\n  return %a : tensor<2x3xf32>\n}"
+    module = spmd.parse(reference.bytecode(text, 6), "p.mlirbc")
+    module.functions[0].body.ops[0].operands = ()
+    with pytest.raises(spmd.VerificationError, match=r"p\.mlirbc: byte \d+ \(IR\): func.return"):
+        spmd.verify(module)
+
+
+def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:
+    text = f'func.func @f() -> tensor<500000xf32> {{ %0 = stablehlo.constant dense<"0x{"00010203" * 500000}"> : tensor<500000xf32>\n return %0 : tensor<500000xf32> }}'
+    file = tmp_path / "program"
+    file.write_bytes(reference.bytecode(text, 6))
+    array = spmd.load(file).functions[0].body.ops[0]["value"].array
+    assert not array.flags.owndata
+    assert (array.view(np.uint32) == 0x03020100).all()
