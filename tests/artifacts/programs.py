@@ -1,5 +1,7 @@
 """Programs with every kind of attribute, type and region that files hold."""
 
+# ruff: noqa: E501 (an op on a line)
+
 ELEMENTS = """
 func.func @elements(%a: tensor<2x3xf32>, %b: tensor<2xcomplex<f32>>, %c: tensor<3xi1>, %d: tensor<ui8>) -> tensor<2x3xf32> {
   %0 = stablehlo.constant dense<[[1.0, -0.0, 0x7FC00001], [0xFF800000, 1.0e-45, 3.4e38]]> : tensor<2x3xf32>

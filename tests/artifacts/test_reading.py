@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.artifacts import reference
-from tests.artifacts.programs import PROGRAMS, SINCE
 
 import spmd
 from spmd.artifacts.vhlo.ops import parse_version
 from spmd.syntax import difference
+from tests.artifacts import reference
+from tests.artifacts.programs import PROGRAMS, SINCE
 
 
 def expect_same(left: spmd.Module, right: spmd.Module) -> None:
@@ -36,9 +36,10 @@ def test_portable_artifacts_of_every_version(name: str, version: str) -> None:
 
 
 def test_places_in_the_source_are_kept() -> None:
-    text = 'func.func @f(%a: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.abs %a : tensor<f32> loc("n"(callsite("a.py":1:2 at fused["b.py":3:4, "c"])))\n  return %0 : tensor<f32>\n}'
+    place = '"n"(callsite("a.py":1:2 at fused["b.py":3:4, "c"]))'
+    text = f"func.func @f(%a: tensor<f32>) {{ %0 = stablehlo.abs %a : tensor<f32> loc({place})\n return }}"
     module = spmd.parse(reference.bytecode(text, 6))
-    assert module.functions[0].body.ops[0].debug_location == '"n"(callsite("a.py":1:2 at fused["b.py":3:4, "c"]))'
+    assert module.functions[0].body.ops[0].debug_location == place
 
 
 def test_an_error_names_byte_and_section() -> None:
@@ -56,7 +57,8 @@ def test_a_program_that_breaks_a_constraint_is_told_with_its_byte() -> None:
 
 
 def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:
-    text = f'func.func @f() -> tensor<500000xf32> {{ %0 = stablehlo.constant dense<"0x{"00010203" * 500000}"> : tensor<500000xf32>\n return %0 : tensor<500000xf32> }}'
+    constant = f'dense<"0x{"00010203" * 500000}"> : tensor<500000xf32>'
+    text = f"func.func @f() {{ %0 = stablehlo.constant {constant}\n return }}"
     file = tmp_path / "program"
     file.write_bytes(reference.bytecode(text, 6))
     array = spmd.load(file).functions[0].body.ops[0]["value"].array
