@@ -1,18 +1,17 @@
 """Arguments for a program: from files, or made from the signature of its function."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
+import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
-from spmd.errors import ExecutionError
+from spmd.arrays import Array
+from spmd.errors import UsageError
 from spmd.ir import Function, Module, Op, Value
-from spmd.types import TensorType
+from spmd.runtime.array_files import read_arrays
+from spmd.types import TensorType, Type
 
-Array = npt.NDArray[Any]
-
+_MOST_SHOWN = 8
 DEFAULT_BOUND = 10
 #: Ops whose result is still an index when their operand is.
 _CARRIERS = "add broadcast_in_dim clamp concatenate convert maximum minimum pad reshape select slice transpose"
@@ -22,35 +21,40 @@ CARRIERS = frozenset(f"stablehlo.{name}" for name in _CARRIERS.split())
 def load(paths: Sequence[str], function: Function, rank: int = 0) -> list[Array]:
     """The arrays of ``.npy`` and ``.npz`` files, in order; ``{rank}`` in a name stands for the process's rank.
 
-    :raises ExecutionError: when a file is no such file, or the arrays are not as many as the function's arguments.
+    :raises UsageError: when a file is no such file, or the arrays are not those that the function takes.
     """
-    arrays: list[Array] = []
-    for path in paths:
-        arrays += _read(Path(path.replace("{rank}", str(rank))))
+    found: list[tuple[str, Array]] = []
+    for path in (path.replace("{rank}", str(rank)) for path in paths):
+        found += [(f"{path}[{name}]" if name else path, array) for name, array in read_arrays(path).items()]
     types = function.type.inputs
-    if len(arrays) != len(types):
-        raise ExecutionError(
-            f"@{function.symbol} takes {len(types)} arguments ({', '.join(map(str, types))}), got {len(arrays)}",
-            function.location,
-        )
-    return [_as_declared(array, type) for array, type in zip(arrays, types, strict=True)]
+    if len(found) != len(types):
+        count = f"{len(types)} argument{'s' * (len(types) != 1)}"
+        raise UsageError(f"@{function.symbol} takes {count} ({_listed(types)}), got {len(found)}")
+    pairs = enumerate(zip(found, types, strict=True))
+    return [_as_declared(array, type, f"{where}: argument {index}") for index, ((where, array), type) in pairs]
 
 
-def _read(path: Path) -> list[Array]:
-    try:
-        content = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ExecutionError(f"{path}: not an array file of NumPy (.npy or .npz): {error}") from error
-    if isinstance(content, np.ndarray):
-        return [content]
-    with content:
-        return [content[name] for name in content.files]
+def _listed(types: Sequence[Type]) -> str:
+    shown = ", ".join(map(str, types[:_MOST_SHOWN]))
+    return f"{shown}, ..." if len(types) > _MOST_SHOWN else shown
 
 
-def _as_declared(array: Array, type: object) -> Array:
-    """NumPy's files keep the bits of a bf16 and its kin, but not the type: the program declares it."""
-    if isinstance(type, TensorType) and array.dtype.kind == "V" and array.dtype.itemsize == type.dtype.itemsize:
-        return array.view(type.dtype)
+def _as_declared(array: Array, type: Type, what: str) -> Array:
+    """``array`` in the machine's byte order, and in the element type that the program declares.
+
+    NumPy's files keep the bits of a bf16 and its kin, but not the type.
+    """
+    if not isinstance(type, TensorType):
+        raise UsageError(f"{what} is of type {type}, which no file holds")
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.dtype.kind == "V" and array.dtype.itemsize == type.dtype.itemsize:
+        array = array.view(type.dtype)
+    fits = len(array.shape) == len(type.shape) and all(
+        size in (None, given) for size, given in zip(type.shape, array.shape, strict=True)
+    )
+    if array.dtype != type.dtype or not fits:
+        given = "x".join(map(str, (*array.shape, array.dtype.name)))
+        raise UsageError(f"{what} is of type {type}, the file holds {given}")
     return array
 
 
@@ -64,7 +68,8 @@ def make(module: Module, function: str = "main", seed: int = 0) -> list[Array]:
 def _array(generator: np.random.Generator, module: Module, main: Function, value: Value) -> Array:
     tensor = value.type
     if not isinstance(tensor, TensorType) or not tensor.is_static:
-        raise ValueError(f"@{main.symbol}: no array can be made for an argument of type {tensor}")
+        why = "whose sizes are not known" if isinstance(tensor, TensorType) else "which is no tensor"
+        raise UsageError(f"--random cannot make argument {value.index} of @{main.symbol}, a {tensor}, {why}")
     dtype, shape = tensor.dtype, tuple(int(size or 0) for size in tensor.shape)
     if dtype.kind == "c":
         return np.asarray(generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(dtype)
@@ -72,8 +77,9 @@ def _array(generator: np.random.Generator, module: Module, main: Function, value
         return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
     if dtype.kind == "u" and shape == (2,):  # A key of JAX's random bits.
         return generator.integers(0, np.iinfo(dtype).max, shape, dtype)
-    if dtype.kind in "iu":
-        return generator.integers(0, index_bound(module, main, value), shape).astype(dtype)
+    if dtype.name.startswith(("int", "uint")):
+        largest = int(ml_dtypes.iinfo(dtype).max)  # type: ignore[no-untyped-call]
+        return generator.integers(0, min(index_bound(module, main, value), largest + 1), shape).astype(dtype)
     return np.asarray(generator.standard_normal(shape)).astype(dtype)
 
 

@@ -6,7 +6,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
+from typing import NoReturn, Protocol, cast
 
 from launch import commands
 
@@ -35,25 +35,55 @@ def load_command(name: str) -> Command:
     return cast(Command, importlib.import_module(f"{commands.__name__}.{name}"))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong with a command line in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} ({self.prog} --help tells more)\n")
+
+
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     """A parser for the named subcommands."""
-    parser = argparse.ArgumentParser(prog="spmd", description="Runs StableHLO programs as MPI processes.")
+    parser = _Parser(prog="spmd", description="Runs StableHLO programs as MPI processes.")
+    parser.add_argument("--version", action="version", version=_version())
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
         command = load_command(name)
-        subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        _declare(command, subparsers.add_parser(name, help=command.HELP, description=command.HELP))
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return the exit status: 0, or 1 for an error that a user can meet, with its message."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+def _declare(command: Command, parser: argparse.ArgumentParser) -> None:
+    command.add_arguments(parser)
+    parser.set_defaults(run=command.run)
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
     names = command_names()
-    # A named command needs its own module alone; the help text needs them all.
-    wanted = [arguments[0]] if arguments and arguments[0] in names else names
-    args = build_parser(wanted).parse_args(arguments)
+    if not arguments or arguments[0] not in names:
+        return build_parser(names).parse_args(arguments)
+    # A named command needs its own module alone.
+    name, rest = arguments[0], arguments[1:]
+    command = load_command(name)
+    parser = _Parser(prog=f"spmd {name}", description=command.HELP)
+    _declare(command, parser)
+    takes_the_rest = any(action.nargs == argparse.REMAINDER for action in parser._get_positional_actions())
+    return parser.parse_args(rest) if takes_the_rest else parser.parse_intermixed_args(rest)
+
+
+def _version() -> str:
+    from spmd import __version__
+
+    return f"spmd {__version__}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the exit status.
+
+    0, or with a message 1 for a program that is wrong or fails, 2 for a command line that is wrong, the files that it
+    names included.
+    """
+    args = _parse(list(sys.argv[1:] if argv is None else argv))
     if fault := _environment_fault():
         print(f"spmd: {fault}", file=sys.stderr)
         return EXIT_USAGE
@@ -84,14 +114,20 @@ def _environment_fault() -> str:
 
 def _report(error: Exception) -> int:
     """Tell an expected error in its own words; anything else keeps its traceback, for it is a defect."""
-    from spmd import SpmdError
     from spmd.runtime import failure
 
+    message, status = explain(error)
+    failure.fail(message, status)
+    return status
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """What to tell a user of an error that one can meet, and the exit status; raises any other error again."""
+    from spmd import SpmdError, UsageError
+
     if isinstance(error, SpmdError):
-        message = "\n".join([str(error), *getattr(error, "__notes__", ())])
-    elif isinstance(error, OSError) and error.filename is not None:
-        message = f"{error.filename}: error: {error.strerror}"
-    else:
-        raise error
-    failure.fail(message)
-    return EXIT_FAILURE
+        usage = isinstance(error, UsageError | OSError)
+        return "\n".join([str(error), *getattr(error, "__notes__", ())]), EXIT_USAGE if usage else EXIT_FAILURE
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: error: {error.strerror}", EXIT_USAGE
+    raise error

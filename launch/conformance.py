@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.expectations import Expectation, expectations, unmet_places, unmet_words
+from spmd.errors import SpmdError
+from spmd.ir import Module
 from spmd.syntax import split_file
 
-_MARK = re.compile(r"//[^\n]*?\bexpected-error(?:-re)?[ \t]*(@[ \t]*(?:[+-]?\d+|above|below))?[ \t]*(?:\d+[ \t]*)?\{\{")
 _COMMENT = re.compile(r"//[^\n]*")
 
 
@@ -38,23 +40,22 @@ class Case:
     def name(self) -> str:
         return f"{self.path}:{self.line}"
 
-    def expected_lines(self) -> list[int]:
-        """The lines at which the module must be rejected."""
-        found = set()
-        for number, line in enumerate(self.text.splitlines(), 1):
-            for match in _MARK.finditer(line):
-                found.add(_marked_line(number, (match[1] or "").lstrip("@ \t")))
-        return sorted(found)
+    def expected(self) -> list[Expectation]:
+        """The errors with which the module must be rejected; none for a module that must be accepted."""
+        return expectations(self.text)
 
 
-def _marked_line(number: int, place: str) -> int:
-    if place == "below":
-        return number + 1
-    if place == "above":
-        return number - 1
-    if place[:1] in ("+", "-"):
-        return number + int(place)
-    return int(place) if place else number
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a module: what is wrong (None: it does what it must), and what its passing leaves open.
+
+    `by_line` counts the expected errors of which the lines alone were compared; `only_verified` says that nothing of
+    the module was run.
+    """
+
+    problem: str | None
+    by_line: int = 0
+    only_verified: bool = False
 
 
 def read_cases(paths: Iterable[str | Path]) -> list[Case]:
@@ -68,36 +69,47 @@ def read_cases(paths: Iterable[str | Path]) -> list[Case]:
     return found
 
 
-def check_case(case: Case, *, execute: bool = True) -> str | None:
-    """None when the module does what it must, else what went wrong."""
+def judge(case: Case, *, execute: bool = True, diagnostics: bool = False) -> Verdict:
+    """Whether the module does what it must. `diagnostics`: expected errors are compared by their words, too."""
     import spmd
 
-    expected = case.expected_lines()
+    expected = case.expected()
     try:
         module = spmd.parse(case.text, name=str(case.path))
     except spmd.SpmdError as error:
-        return _judge_rejection(error, expected) if expected else f"rejected: {error}"
+        return _judge_rejection(error, expected, diagnostics)
     if expected:
-        return f"accepted, but an error is expected at line {', '.join(map(str, expected))}"
+        return Verdict(f"accepted, but an error is expected {', '.join(entry.place for entry in expected)}")
     try:
-        return _check_printing(module) or (_run(module) if execute else None)
+        problem = _check_printing(module)
+        if problem is not None:
+            return Verdict(problem)
+        name = entry_point(module) if execute else None
+        if name is not None:
+            _run(module, name)
+        return Verdict(None, only_verified=name is None)
     except spmd.SpmdError as error:
-        return str(error)
+        return Verdict(str(error))
 
 
-def _judge_rejection(error: Exception, expected: list[int]) -> str | None:
-    lines = {diagnostic.location.line for diagnostic in getattr(error, "diagnostics", ())}
-    missed = [line for line in expected if line not in lines]
-    if not missed:
-        return None
-    return f"no error at line {', '.join(map(str, missed))}, where one is expected, but: {error}"
+def check_case(case: Case, *, execute: bool = True) -> str | None:
+    """None when the module does what it must, else what went wrong."""
+    return judge(case, execute=execute).problem
 
 
-def _check_printing(module: object) -> str | None:
-    from spmd.ir import Module
+def _judge_rejection(error: SpmdError, expected: list[Expectation], diagnostics: bool) -> Verdict:
+    if not expected:
+        return Verdict(f"rejected: {error}")
+    compare = unmet_words if diagnostics else unmet_places
+    unmet = compare(expected, error.diagnostics)
+    if unmet is not None:
+        return Verdict(f"{unmet}, but: {error}")
+    return Verdict(None, by_line=0 if diagnostics else len(expected))
+
+
+def _check_printing(module: Module) -> str | None:
     from spmd.syntax import difference, parse, print_op
 
-    assert isinstance(module, Module)
     for form, generic in (("pretty", False), ("generic", True)):
         text = print_op(module, generic=generic)
         again = parse(text, f"<{form} form>")
@@ -109,29 +121,21 @@ def _check_printing(module: object) -> str | None:
     return None
 
 
-def _run(module: object) -> str | None:
+def _run(module: Module, name: str) -> None:
     import spmd
     from collectives.threads import solitary
-    from spmd.ir import Module
     from spmd.runtime.process import Process
 
-    assert isinstance(module, Module)
-    name = entry_point(module)
-    if name is not None:
-        executable = spmd.compile(module, function=name)
-        if executable.grid.size == 1:
-            # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
-            executable.run(Process(executable.grid, solitary()), ())
-        else:
-            executable()
-    return None
+    executable = spmd.compile(module, function=name)
+    if executable.grid.size == 1:
+        # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
+        executable.run(Process(executable.grid, solitary()), ())
+    else:
+        executable()
 
 
-def entry_point(module: object) -> str | None:
+def entry_point(module: Module) -> str | None:
     """The function to run: `main` without arguments, or else the only function without arguments."""
-    from spmd.ir import Module
-
-    assert isinstance(module, Module)
     ready = [f.symbol for f in module.functions if not f.is_declaration and not f.type.inputs]
     if "main" in ready:
         return "main"

@@ -100,6 +100,11 @@ def threads_from_environment() -> bool:
     return any(name in os.environ for name in THREAD_VARIABLES)
 
 
+def in_allocation() -> bool:
+    """Whether a batch system has given us machines, which may have other files than this one."""
+    return any(name in os.environ for name in ALLOCATION_VARIABLES)
+
+
 def _program(command: Sequence[str]) -> list[str]:
     """A Python file is run by this interpreter; anything else is a program."""
     return [sys.executable, *command] if command[0].endswith(".py") else list(command)
@@ -111,7 +116,7 @@ def _openmpi_options(job: Job) -> list[str]:
         options.append("--allow-run-as-root")
     for name in environment(job):
         options += ["-x", name]
-    if any(name in os.environ for name in ALLOCATION_VARIABLES):
+    if in_allocation():
         return options  # The batch system has said which processors are ours; Open MPI reads it there.
     cores = machine.usable_cores()
     if job.ranks > cores:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from launch import values
+
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
     from spmd.ir import Module
@@ -25,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_timeout_arguments(group)
     group.add_argument(
-        "--combine-threshold", type=int, metavar="BYTES", help="combine small all_reduces up to this size; 0: never"
+        "--combine-threshold",
+        type=values.not_negative,
+        metavar="BYTES",
+        help="combine small all_reduces up to this size; 0: never",
     )
     group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
@@ -34,20 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_timeout_arguments(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
     parser.add_argument(
         "--collective-timeout",
-        type=_seconds,
+        type=values.seconds,
         metavar="SECONDS",
         help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
     )
     parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
-
-
-def _seconds(text: str) -> float:
-    from collectives.settings import seconds_from
-
-    try:
-        return seconds_from(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
 
 
 def timeout_settings(args: argparse.Namespace) -> dict[str, str]:

@@ -42,7 +42,9 @@ def partition(
     if processes is None:
         assert grid is not None
         where = next((op for op in module.body.ops if op.name == "sdy.mesh"), module)
-        text = f"the program's mesh has {reader.mesh.size} devices, the grid {grid.num_partitions} partitions"
+        size = reader.mesh.size
+        fitting = f"a {grid.num_replicas}x{size} grid fits"
+        text = f"the program's mesh has {size} devices, the grid {grid.num_partitions} partitions: {fitting}"
         raise CompileError(Diagnostic(where.location, text, where.name))
     computation = find_computation(entry, reader)
     if computation is not None:

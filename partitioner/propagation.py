@@ -15,7 +15,7 @@ from partitioner.program import Program
 from partitioner.reading import Reader
 from partitioner.rules.core import PASS, Mapping
 from partitioner.sharding import Sharding
-from spmd.errors import CompileError
+from spmd.errors import UsageError
 from spmd.ir import Value
 
 #: Ops whose dimensions pass through early: the first rounds are theirs alone.
@@ -48,7 +48,7 @@ def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] 
     known = {atom.name for atom in mesh.atoms}
     for name in names:
         if name not in known:
-            raise CompileError(f'no axis "{name}" to propagate first; the mesh has {mesh.text}')
+            raise UsageError(f'no axis "{name}" to propagate first; the mesh has {mesh.text}')
         done |= frozenset(index for index, atom in enumerate(mesh.atoms) if atom.name == name)
         rounds.append(done)
     return [*rounds, None]

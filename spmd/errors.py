@@ -237,6 +237,10 @@ class ExecutionError(SpmdError):
     """The program failed while it ran."""
 
 
+class ArrayFileError(ExecutionError, UsageError):
+    """A file of arrays cannot be read, or is none."""
+
+
 class CollectiveError(SpmdError, _TransportError):
     """Processes disagree at a collective, or one waits in vain."""
 

@@ -12,15 +12,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     import spmd
+    from launch.cli import explain
 
     status = 0
     for path in args.programs:
         try:
             spmd.load(path)
         except spmd.SpmdError as error:
-            print(error, file=sys.stderr)
-            status = 1
-        except OSError as error:
-            print(f"{path}: error: {error.strerror}", file=sys.stderr)
-            status = 1
+            message, failed = explain(error)
+            print(message, file=sys.stderr)
+            status = max(status, failed)
     return status

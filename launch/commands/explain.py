@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from launch import programs, values
+
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
     from spmd.backends.numpy.collective_plans import Collective
@@ -18,22 +20,21 @@ _LOOPS = ("stablehlo.while",)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
     parser.add_argument("--function", default="main", help="default: %(default)s")
-    parser.add_argument("--grid", metavar="RxP", help="replicas by partitions (default: the module's own)")
+    parser.add_argument(
+        "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
+    )
     parser.add_argument("--reproducible", action="store_true", help="as for run")
-    parser.add_argument("--combine-threshold", type=int, metavar="BYTES", help="as for run")
+    parser.add_argument("--combine-threshold", type=values.not_negative, metavar="BYTES", help="as for run")
 
 
 def run(args: argparse.Namespace) -> int:
-    import spmd
-    from launch.commands.run import parse_grid
     from spmd.compiler.compile import prepare
     from spmd.compiler.lower import Lowering
 
     options: dict[str, Any] = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
-    grid = None if args.grid is None else parse_grid(args.grid)
-    prepared = prepare(spmd.load(args.program), grid, args.function, **options)
+    prepared = prepare(programs.load(args.program, args.function), args.grid, args.function, **options)
     lowering = Lowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False)))))

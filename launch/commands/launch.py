@@ -1,18 +1,22 @@
 """``spmd launch``: start a command on several MPI ranks of this machine, or of the allocation it runs in."""
 
 import argparse
+import os
 import shlex
+import shutil
 import sys
 
-from launch import job, machine, mpirun, parallel
+from launch import job, machine, mpirun, parallel, values
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spmd launch [-n N] [options] [--] command ..."
-    parser.add_argument("-n", "--ranks", type=_positive, default=machine.usable_cores(), help="ranks (default: cores)")
-    parser.add_argument("--threads", type=_positive, help="threads of numerical libraries a rank (default: 1)")
+    parser.add_argument(
+        "-n", "--ranks", type=values.positive, default=machine.usable_cores(), help="ranks (default: cores)"
+    )
+    parser.add_argument("--threads", type=values.positive, help="threads of numerical libraries a rank (default: 1)")
     parser.add_argument(
         "--bind",
         action=argparse.BooleanOptionalAction,
@@ -29,6 +33,9 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
         return 2
+    if not (shutil.which(command[0]) or os.path.exists(command[0]) or mpirun.in_allocation()):
+        print(f"spmd launch: there is no command {command[0]!r}", file=sys.stderr)
+        return 2
     launcher = mpirun.find()
     if launcher is None:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
@@ -41,10 +48,3 @@ def run(args: argparse.Namespace) -> int:
         print(shlex.join([*settings, *line]))
         return 0
     return job.run(line, added)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return number

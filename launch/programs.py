@@ -1,0 +1,18 @@
+"""The program that a command is given: a file, and the function in it."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spmd.ir import Module
+
+
+def load(path: str, function: str) -> "Module":
+    """The module in the file ``path``. UsageError unless it has a body for ``function``."""
+    import spmd
+
+    module = spmd.load(path)
+    names = [each.symbol for each in module.functions if not each.is_declaration]
+    if function not in names:
+        known = ", ".join("@" + name for name in names) or "none"
+        raise spmd.UsageError(f"{path} has no function @{function}; its functions: {known}")
+    return module
