@@ -7,7 +7,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 #: Each layer and the layers it may import when it is loaded, beside itself.
-BASE = {"collectives.errors", "spmd.collecting", "spmd.errors", "spmd.types", "spmd.attributes", "spmd.ir"}
+BASE = {
+    "collectives.errors",
+    "spmd.arrays",
+    "spmd.collecting",
+    "spmd.errors",
+    "spmd.types",
+    "spmd.attributes",
+    "spmd.ir",
+}
 ALLOWED = {
     "collectives": set(),
     "spmd.dialects": BASE,
