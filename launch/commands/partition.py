@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from partitioner.report import format_table
 
     if args.rules:
-        sys.stdout.write(str(with_rules(spmd.load(args.program))).rstrip("
-") + "
-")
+        sys.stdout.write(str(with_rules(spmd.load(args.program))).rstrip("\n") + "\n")
         return 0
     module = programs.load(args.program, args.function)
     if not partitioner.is_sharded(module):
