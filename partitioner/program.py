@@ -27,10 +27,12 @@ _CONTROL = frozenset(("stablehlo.while", "stablehlo.case", "stablehlo.if", "sdy.
 _RESHARDINGS = frozenset(
     "sdy." + name
     for name in (
-        *("reshard", "all_gather", "all_slice", "all_to_all", "collective_permute", "all_reduce", "reduce_scatter"),
+        *("reshard", "all_gather", "all_slice", "all_to_all", "collective_permute"),
         *("sharded_to_unreduced", "replicated_to_unreduced"),
     )
 )
+#: Those that fold what the processes hold.
+_REDUCING = frozenset(("sdy.all_reduce", "sdy.reduce_scatter"))
 CONSTRAINT = "sdy.sharding_constraint"
 
 
@@ -165,7 +167,7 @@ class _Importer:
 
     def _annotate(self, op: Op, made: Op) -> None:
         reader = self.reader
-        if op.name == CONSTRAINT or op.name in _RESHARDINGS:
+        if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
             self.ask(made.result, reader.annotation(op[name], op.result.type))
         elif op.discardable and len(made.results) == len(op.results):

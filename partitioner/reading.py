@@ -11,6 +11,8 @@ from partitioner.sharding import Annotation, Sharding
 from spmd.attributes import Attribute, IntegerAttr, StringAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import SHARDING_NAME
+from spmd.dialects.sdy_collectives import collective_axes
+from spmd.dialects.sdy_values import is_collective
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 from spmd.types import TensorType, Type
@@ -119,6 +121,11 @@ class Reader:
             tuple(dimension.priority or 0 for dimension in sharding.dimensions),
             frozenset(self.axes(sharding.replicated, mesh)),
         )
+
+    def collective_axes(self, op: Op) -> frozenset[int]:
+        """The atoms that one of sdy's collectives is given."""
+        mesh = self.mesh_of(op["out_sharding"].mesh)
+        return frozenset(axis for axes in collective_axes(op) for axis in self.axes(axes, mesh))
 
     def manual(self, op: Op) -> frozenset[int]:
         """The atoms that an sdy.manual_computation is manual over."""
@@ -242,11 +249,21 @@ def _shardings(roots: Sequence[Op]) -> Iterator[sdy.TensorSharding]:
 def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[tuple[str, int]]]:
     """(axis, pre-size) where sub-axes of each mesh begin and end."""
     found: dict[Grid, set[tuple[str, int]]] = {}
-    for sharding in _shardings(roots):
-        refs = [ref for dimension in sharding.dimensions for ref in dimension.axes]
-        for ref in (*refs, *sharding.replicated, *sharding.unreduced):
+    for given, refs in _axis_lists(roots):
+        for ref in refs:
             if ref.sub_axis_info is not None:
-                mesh = sharding.mesh if isinstance(sharding.mesh, sdy.Mesh) else known[sharding.mesh.root]
+                mesh = given if isinstance(given, sdy.Mesh) else known[given.root]
                 start, stop = ref.interval(mesh.axis_size(ref.name) or 1)
                 found.setdefault(_grid(mesh), set()).update(((ref.name, start), (ref.name, stop)))
     return found
+
+
+def _axis_lists(roots: Sequence[Op]) -> Iterator[tuple[SymbolRefAttr | sdy.Mesh, Sequence[sdy.AxisRef]]]:
+    """Every list of axes that the program gives, and the mesh that they are of."""
+    for sharding in _shardings(roots):
+        for axes in (*(dimension.axes for dimension in sharding.dimensions), sharding.replicated, sharding.unreduced):
+            yield sharding.mesh, axes
+    for op in _walked(roots):
+        if is_collective(op):
+            for axes in collective_axes(op):
+                yield op["out_sharding"].mesh, axes

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from partitioner.lowering.assign import project
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
+from partitioner.rules.core import REDUCE, local_rule
 from partitioner.sharding import Sharding, replicated
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
@@ -24,6 +28,42 @@ def constraint(lowering: Lowering, op: Op) -> None:
 def barrier(lowering: Lowering, op: Op) -> None:
     layout = lowering.have(op.operands[0])
     lowering.set(op.result, lowering.get(op.operands[0], layout), layout)
+
+
+@lowers("sdy.all_reduce", "sdy.reduce_scatter")
+def reduction(lowering: Lowering, op: Op) -> None:
+    """The fold, over the op's axes, of what the processes hold.
+
+    Along some of them they hold partial results, whose fold is the value; along the others copies of the value. Copies
+    are filed as partial results: whoever asks has them folded.
+    """
+    value = op.operands[0]
+    layout = lowering.wanted(op.result)
+    axes = lowering.reader.collective_axes(op)
+    kind = {"max": "stablehlo.maximum", "min": "stablehlo.minimum"}.get(op["reduction_op"], "stablehlo.add")
+    copies = tuple(sorted(axes - _held_partial(lowering, value)))
+    dimensions = tuple(tuple(axis for axis in cut if axis not in axes) for cut in layout.dimensions)
+    whole = Sharding(lowering.mesh, dimensions, layout.partial, layout.reduction)
+    local = lowering.get(value, whole)
+    made = replace(
+        whole, partial=tuple(sorted((*layout.partial, *copies))), reduction=kind if copies else whole.reduction
+    )
+    lowering.set(op.result, local, made)
+
+
+def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
+    """The atoms over which processes hold partial results of `value`, as the program lays it out and its operands."""
+    found = frozenset(lowering.wanted(value).partial)
+    op = value.defining_op
+    if op is None:
+        return found
+    rule = local_rule(op)
+    folded = set(rule.of_kind(REDUCE))
+    for operand, mapping in zip(op.operands, rule.operands, strict=True):
+        if isinstance(operand.type, TensorType):
+            cut = project(lowering.mesh, rule, mapping, lowering.wanted(operand).dimensions)
+            found |= {axis for factor, axes in cut.items() if factor in folded for axis in axes}
+    return found
 
 
 @lowers("sdy.manual_computation")

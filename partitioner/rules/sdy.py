@@ -7,4 +7,5 @@ from partitioner.rules.elementwise import pointwise
 
 rule("sdy.sharding_constraint")(pointwise)
 rule("sdy.reshard", "sdy.propagation_barrier", published=False)(pointwise)
+rule("sdy.all_reduce", "sdy.reduce_scatter", published=False)(pointwise)
 rule("sdy.data_flow_edge", "sdy.func_data_flow_edge", published=False)(pointwise)
