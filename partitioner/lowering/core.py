@@ -23,8 +23,9 @@ from partitioner.reading import Reader
 from partitioner.reshard import cost, reshard
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
+from spmd.analysis.reducers import identity
 from spmd.ir import Block, Op, Region, Value, captured_values
-from spmd.types import TensorType, Type
+from spmd.types import ElementType, TensorType, Type
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,8 @@ class Lowering:
             self.emitter.location = value.defining_op.location
         made = self._reshard(value, best, sharding)
         self.emitter.ops, self.emitter.location = outer, location
-        self._add(value, made, replace(sharding, reduction=best.sharding.reduction), depth)
+        reduction = best.sharding.reduction if best.sharding.partial else sharding.reduction
+        self._add(value, made, replace(sharding, reduction=reduction), depth)
         return made
 
     def _reshard(self, value: Value, source: Local, target: Sharding) -> Value:
@@ -196,16 +198,18 @@ class Lowering:
         extra = tuple(axis for axis in target.partial if axis not in source.sharding.partial)
         have = source.sharding
         if extra:
-            local = self._unreduced(local, extra)
-            have = replace(have, partial=tuple(sorted((*have.partial, *extra))))
+            # Copies are partial results of a maximum or minimum as they are.
+            local = self._unreduced(local, extra) if target.reduction == "stablehlo.add" else local
+            have = replace(have, partial=tuple(sorted((*have.partial, *extra))), reduction=target.reduction)
         return reshard(emitter, local, value.tensor, have, target)
 
     def _unreduced(self, local: Value, axes: tuple[int, ...]) -> Value:
-        """A value whose sum over `axes` is `local`: zero on all but one device."""
+        """A value whose sum over `axes` is `local`: nothing on all but one device."""
         first = self.emitter.is_first(axes)
-        return self.emitter.select(
-            self.emitter.broadcast(first, local.tensor.shape), local, self.emitter.splat(0, local.tensor)
-        )
+        element = local.tensor.element_type
+        nothing = identity("add", element) if isinstance(element, ElementType) else None
+        zero = self.emitter.splat(0 if nothing is None else nothing, local.tensor)
+        return self.emitter.select(self.emitter.broadcast(first, local.tensor.shape), local, zero)
 
     def _depth_for(self, depth: int) -> int:
         """Where a reshard of a value made at `depth` goes: as far out as only loops are in between."""

@@ -16,8 +16,10 @@ from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import Run, Window, straight
+from spmd.analysis.reducers import identity
 from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
+from spmd.types import ElementType
 
 
 @lowers("stablehlo.constant", "sdy.constant")
@@ -188,7 +190,9 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
     """A slice of cut dimensions as a sum: each process gives what it has of it. False where that is no cheaper."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
-    if otherwise == 0 or any(step != 1 for step in op["strides"]) or value.tensor.is_quantized:
+    element = value.tensor.element_type
+    nothing = identity("add", element) if isinstance(element, ElementType) else None
+    if otherwise == 0 or any(step != 1 for step in op["strides"]) or nothing is None:
         return False
     rule = sum_rule(op)
     assignment, spent = lowering.choose_priced(op, rule)
@@ -198,7 +202,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     result = sharding_of(lowering.mesh, rule.results[0], assignment)
     local, emitter = lowering.get(value, layout), lowering.emitter
-    zero = emitter.splat(0, value.tensor.with_shape(()))
+    zero = emitter.constant(nothing, value.tensor.with_shape(()))
     starts, limits = list(op["start_indices"]), list(op["limit_indices"])
     for dimension, extent in enumerate(taken):
         blocks = layout.count(dimension)

@@ -8,25 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from partitioner import window as win
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
-from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.data_movement import sum_rule
 from partitioner.lowering.reduction import folding
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
+from spmd.analysis.reducers import identity
 from spmd.ir import Op, Value
-from spmd.types import I1, I32, ElementType, TensorType
+from spmd.types import I1, I32, ElementType, TensorType, storage_range
 
 
-def _summable(value: Value) -> bool:
-    """Whether elements of this type can be added up with zeros without a change."""
+def _nothing(value: Value) -> np.ndarray[Any, Any] | None:
+    """What may be added to elements of the type of `value` without a change, zeros' signs included; None: nothing."""
     element = value.tensor.element_type
-    return isinstance(element, ElementType)
+    return identity("add", element) if isinstance(element, ElementType) else None
 
 
 def _reduction(value: Value) -> str:
@@ -35,7 +38,16 @@ def _reduction(value: Value) -> str:
 
 
 def _as_index(emitter: Emitter, value: Value) -> Value:
-    """An index as i32, in which all places of a tensor that fits a process are to be had."""
+    """An index as i32, in which all places of a tensor that fits a process are to be had; what is out of i32 stays out
+    of every tensor."""
+    element = value.tensor.element_type
+    assert isinstance(element, ElementType)
+    low, high = storage_range(element)
+    limits = np.iinfo(np.int32)
+    if low < limits.min or high > limits.max:
+        scalar = value.tensor.with_shape(())
+        ends = [emitter.splat(end, scalar) for end in (max(low, limits.min), min(high, limits.max))]
+        value = emitter.one("clamp", [ends[0], value, ends[1]], value.type)
     return emitter.convert(value, TensorType(value.tensor.shape, I32))
 
 
@@ -54,7 +66,8 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     rule = sum_rule(op)
-    kinds = (PASS, REDUCE) if _summable(value) else (PASS,)
+    nothing = _nothing(value)
+    kinds = (PASS,) if nothing is None else (PASS, REDUCE)
     assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in kinds)
     pending = _linear_pending(lowering, value)
     assignment = tuple(tuple(axis for axis in axes if axis not in pending[0]) for axes in assignment)
@@ -86,7 +99,8 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     shape = result.local_shape(taken)
     made = lowering.clone(op, [local, *starts], [result], {"slice_sizes": shape})[0]
     for test in inside:
-        made = emitter.select(test(made), made, emitter.splat(0, made.tensor))
+        assert nothing is not None
+        made = emitter.select(test(made), made, emitter.splat(nothing, made.tensor))
     axes = reduced(rule, assignment)
     partial = tuple(sorted((*axes, *pending[0])))
     lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
@@ -153,14 +167,17 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
 
 @lowers("stablehlo.gather")
 def gather(lowering: Lowering, op: Op) -> None:
-    """Indices outside of a process's block of a cut indexed dimension read zeros."""
+    """Of a cut dimension from which single elements are taken, a process gives those of its block, and else nothing.
+
+    Which element it is the indices say; of a dimension that no index is for, it is the first.
+    """
     rule = local_rule(op)
     value = op.operands[0]
     numbers = op["dimension_numbers"]
-    mapped = set(numbers.start_index_map)
+    nothing = _nothing(value)
 
     def allowed(factor: int) -> bool:
-        return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and _summable(value))
+        return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and nothing is not None)
 
     assignment = lowering.choose(op, rule, allowed)
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
@@ -168,26 +185,33 @@ def gather(lowering: Lowering, op: Op) -> None:
     result = sharding_of(lowering.mesh, rule.results[0], assignment)
     local, indices = lowering.get(value, layout), lowering.get(op.operands[1], other)
     sizes = list(op["slice_sizes"])
-    cut = []
+    single = []
     for dimension, size in enumerate(value.tensor.static_shape):
-        if layout.dimensions[dimension]:
-            if sizes[dimension] == size and size > 1:
-                sizes[dimension] = local.tensor.static_shape[dimension]
-            elif dimension in mapped and dimension not in numbers.operand_batching_dims:
-                cut.append(dimension)
+        if not layout.dimensions[dimension] or dimension in numbers.operand_batching_dims:
+            continue
+        if sizes[dimension] == size:
+            sizes[dimension] = local.tensor.static_shape[dimension]
+        else:
+            single.append(dimension)
     emitter = lowering.emitter
-    test: Value | None = None
-    if cut:
+    tests: list[Value] = []
+    indexed = [dimension for dimension in single if dimension in numbers.start_index_map]
+    if indexed:
         indices, test = _own_indices(
-            lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, cut, True
+            lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, indexed, True
         )
+        tests.append(test)
     made = lowering.clone(op, [local, indices], [result], {"slice_sizes": tuple(sizes)})[0]
-    if test is not None:
-        batch = [d for d in range(made.tensor.rank) if d not in numbers.offset_dims]
-        spread = emitter.one(
-            "broadcast_in_dim", [test], TensorType(made.tensor.shape, I1), broadcast_dimensions=tuple(batch)
-        )
-        made = emitter.select(spread, made, emitter.splat(0, made.tensor))
+    batch = [d for d in range(made.tensor.rank) if d not in numbers.offset_dims]
+    if indexed:
+        type = TensorType(made.tensor.shape, I1)
+        tests = [emitter.one("broadcast_in_dim", tests, type, broadcast_dimensions=tuple(batch))]
+    first = [axis for dimension in single if dimension not in indexed for axis in layout.dimensions[dimension]]
+    if first:
+        tests.append(emitter.broadcast(emitter.is_first(tuple(first)), made.tensor.shape))
+    for test in tests:
+        assert nothing is not None
+        made = emitter.select(test, made, emitter.splat(nothing, made.tensor))
     partial = reduced(rule, assignment)
     lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
 
@@ -251,7 +275,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
     def allowed(factor: int) -> bool:
         return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and foldable)
 
-    assignment = lowering.choose(op, rule, allowed)
+    assignment = _without_unknown_places(op, rule, lowering.choose(op, rule, allowed))
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     other = sharding_of(lowering.mesh, rule.operands[count], assignment)
     updates = sharding_of(lowering.mesh, rule.operands[count + 1], assignment)
@@ -259,18 +283,10 @@ def scatter(lowering: Lowering, op: Op) -> None:
     inputs = [lowering.get(value, layout) for value in op.operands[:count]]
     indices = lowering.get(op.operands[count], other)
     given = [lowering.get(value, updates) for value in op.operands[count + 1 :]]
-    mapped = [d for d in numbers.scatter_dims_to_operand_dims if layout.dimensions[d]]
-    windows = set(range(inputs[0].tensor.rank)) - set(numbers.inserted_window_dims) - set(numbers.input_batching_dims)
-    cut = [d for d in mapped if d not in windows]
-    vector = numbers.index_vector_dim
-    wide = mapped and [d for d in mapped if d in windows]
-    if wide:
-        _scatter_whole(lowering, op, rule, assignment, wide)
-        return
+    places, vector = numbers.scatter_dims_to_operand_dims, numbers.index_vector_dim
+    cut = [dimension for dimension in places if layout.dimensions[dimension]]
     if cut:
-        indices, _ = _own_indices(
-            lowering, indices, numbers.scatter_dims_to_operand_dims, vector, layout, op.operands[0], cut, False
-        )
+        indices, _ = _own_indices(lowering, indices, places, vector, layout, op.operands[0], cut, False)
     indices = _without_padding(lowering, indices, op.operands[count], other, vector)
     partial = reduced(rule, assignment)
     if partial:
@@ -289,15 +305,15 @@ def scatter(lowering: Lowering, op: Op) -> None:
         lowering.set(value, local, have)
 
 
-def _scatter_whole(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, dimensions: list[int]) -> None:
-    """A scatter whose windows lie along a cut dimension at run-time places: that dimension is made whole."""
-    lost = {rule.operands[0][dimension][0] for dimension in dimensions}
-    emit_plain(
-        lowering,
-        op,
-        rule,
-        tuple(() if factor in lost or rule.kinds[factor] == REDUCE else axes for factor, axes in enumerate(assignment)),
-    )
+def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:
+    """An assignment that leaves dimensions whole of which no process could tell whether a place is its own.
+
+    Windows at run-time places lie in several blocks; a dimension that no index is for is written at its first element.
+    """
+    numbers = op["scatter_dimension_numbers"]
+    indexed, inserted = set(numbers.scatter_dims_to_operand_dims), set(numbers.inserted_window_dims)
+    whole = {rule.operands[0][dimension][0] for dimension in indexed ^ inserted}
+    return tuple(() if factor in whole else axes for factor, axes in enumerate(assignment))
 
 
 def _without_padding(lowering: Lowering, indices: Value, value: Value, layout: Sharding, vector: int) -> Value:
