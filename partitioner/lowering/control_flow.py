@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
+from partitioner.mesh import Axes
 from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
 from spmd.dialects.making import make_op
@@ -41,21 +42,38 @@ def while_(lowering: Lowering, op: Op) -> None:
 def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> list[Sharding | None]:
     """Layouts of a loop's state in which sums of partial values stay partial, to be reduced once, at the end.
 
-    Such a value is nothing in the loop but the sum of itself and something partial that is cut as it is. Whether the
-    other term is partial is found by lowering the body for trial.
+    Such a value is nothing in the loop but the sum of itself and something partial that is cut as it is.
     """
-    body = op.regions[1].block
-    terms = {index: term for index in range(len(op.results)) if (term := _added(lowering, op, index)) is not None}
-    if not terms:
-        return layouts
-    lowering.block(body, layouts, is_loop=True)
     found = list(layouts)
-    for index, term in terms.items():
-        have, wanted = lowering.have(term), layouts[index]
-        is_sum = bool(have.partial) and have.reduction == "stablehlo.add"
-        if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
-            found[index] = replace(wanted, partial=have.partial)
-    lowering.leave()
+    for index, axes in _partial_sums(lowering, op, layouts).items():
+        wanted = layouts[index]
+        assert wanted is not None
+        found[index] = replace(wanted, partial=axes)
+    return found
+
+
+def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:
+    """The atoms over which entries of a loop's state may stay partial sums.
+
+    Whether what is added is partial is found by lowering the body for trial: once for each loop of the program, however
+    often the loops around it are tried.
+    """
+    known = lowering.partial_sums.get(op)
+    if known is not None:
+        return known
+    terms = {index: term for index in range(len(op.results)) if (term := _added(lowering, op, index)) is not None}
+    found: dict[int, Axes] = {}
+    if terms:
+        notes = len(lowering.notes)
+        lowering.block(op.regions[1].block, layouts, is_loop=True)
+        for index, term in terms.items():
+            have, wanted = lowering.have(term), layouts[index]
+            is_sum = bool(have.partial) and have.reduction == "stablehlo.add"
+            if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
+                found[index] = have.partial
+        lowering.leave()
+        del lowering.notes[notes:]
+    lowering.partial_sums[op] = found
     return found
 
 

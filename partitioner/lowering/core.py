@@ -82,6 +82,8 @@ class Lowering:
         self.emitter = emitter
         self.mesh: DeviceMesh = reader.mesh
         self.notes: list[str] = []
+        #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
+        self.partial_sums: dict[Op, dict[int, Axes]] = {}
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         self._deferred: dict[Value, tuple[Op, int]] = {}
