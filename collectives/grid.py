@@ -249,11 +249,9 @@ def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: 
             _column(pairs[:, column].tolist(), count, kind)
         except GroupError as error:
             raise GroupError(f"source_target_pairs, {end}: {error}") from None
-    return tuple(
-        (across(grid, [[source]])[i][0], across(grid, [[target]])[i][0])
-        for source, target in pairs.tolist()
-        for i in range(grid.size // count)
-    )
+    copies = np.arange(grid.size // count)[:, None]  # of each pair, one for each id of the other kind
+    ranks = pairs[:, None, :] + copies * count if kind == "partition" else pairs[:, None, :] * len(copies) + copies
+    return tuple([(source, target) for source, target in ranks.reshape(-1, 2).tolist()])
 
 
 def _column(ids: list[int], count: int, kind: str) -> None:

@@ -115,7 +115,7 @@ class Arithmetic:
                     result = np.asarray(self.reduction.fold(result, slab))
                 return np.array(result, dtype=self.dtype)
             total = self.widen(slabs[0])
-            if np.may_share_memory(total, slabs[0]):
+            if not total.size or np.may_share_memory(total, slabs[0]):
                 total = total.copy()
             flat = total.reshape(-1)
             for slab in slabs[1:]:
@@ -123,11 +123,15 @@ class Arithmetic:
             return total.astype(self.dtype, copy=False)
 
 
-@cache
 def arithmetic(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
     """The arithmetic of ``reduction`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
     if reduction.fold is not None:
         return Arithmetic(reduction, dtype, dtype, None)
+    return _of_monoid(reduction, dtype)
+
+
+@cache
+def _of_monoid(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
     narrow = is_float(dtype) and dtype.itemsize <= 2 and reduction.name in ("add", "multiply")
     accumulator = np.dtype(np.float32) if narrow else dtype
     return Arithmetic(reduction, dtype, accumulator, step_of(reduction.name, accumulator))
