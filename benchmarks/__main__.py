@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: programs of a folder; ``train``, ``collectives``, ``peers``, ``ops`` for the rest.
+"""``python -m benchmarks``: programs of a folder; ``train``, ``collectives``, ``simulation``, ``peers``, ``ops``, ...
 
 Every contestant gets the same number of threads (``--threads``, one unless told otherwise) and whatever instructions
 the processor has (``--held``: those that the environment holds BLAS to): processors and variables are set here, before
@@ -18,9 +18,10 @@ COMMANDS = {
     "language": "benchmarks.language",
     "train": "benchmarks.train",
     "collectives": "benchmarks.collectives",
+    "simulation": "benchmarks.simulation",
 }
 #: These run in this very process; the others start ranks, or are ranks, with threads of their own.
-LIMITED = ("programs", "peers", "ops", "language")
+LIMITED = ("programs", "peers", "ops", "language", "simulation")
 
 
 def main() -> int:
