@@ -230,7 +230,10 @@ class CollectivePermute(Operation):
         return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
-        return on.take(x, [self._sources.get(position) for position in range(extent[1])], self.fill)
+        order = np.full(extent[1], -1)
+        ends = np.array(self.pairs, np.int64).reshape(-1, 2)
+        order[ends[:, 1]] = ends[:, 0]
+        return on.take(x, order, self.fill)
 
 
 @dataclass(frozen=True)
@@ -248,7 +251,7 @@ class CollectiveBroadcast(Operation):
         return [arrays[self.root]] * len(arrays)
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
-        return on.take(x, [self.root], 0)
+        return on.take(x, np.array([self.root]), 0)
 
 
 @dataclass(frozen=True)
@@ -270,7 +273,7 @@ class CollectiveReduce(_Reducing):
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
         total = on.fold(x, self.arithmetic)
-        return on.take(total, [0 if position == self.root else None for position in range(extent[1])], self.fill)
+        return on.take(total, np.where(np.arange(extent[1]) == self.root, 0, -1), self.fill)
 
 
 @dataclass(frozen=True)

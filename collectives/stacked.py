@@ -17,6 +17,7 @@ from collectives.reduction import Arithmetic
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+Order = npt.NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -32,8 +33,8 @@ class Stacks(Protocol[T]):
     def fold(self, x: T, arithmetic: Arithmetic) -> T:
         """The left fold of dimension 1, which stays with size 1."""
 
-    def take(self, x: T, sources: Sequence[int | None], fill: int) -> T:
-        """Along dimension 1, the entries at ``sources``; ``fill`` for None."""
+    def take(self, x: T, order: Order, fill: int) -> T:
+        """Along dimension 1, the entries at ``order``; ``fill`` where that is negative."""
 
 
 class _Arrays:
@@ -48,9 +49,9 @@ class _Arrays:
     def fold(self, x: Array, arithmetic: Arithmetic) -> Array:
         return fold_first(np.moveaxis(x, 1, 0), arithmetic)[:, None]
 
-    def take(self, x: Array, sources: Sequence[int | None], fill: int) -> Array:
-        taken = np.take(x, [0 if source is None else source for source in sources], axis=1)
-        taken[:, [place for place, source in enumerate(sources) if source is None]] = element(x.dtype, fill)
+    def take(self, x: Array, order: Order, fill: int) -> Array:
+        taken = np.take(x, np.maximum(order, 0), axis=1)
+        taken[:, order < 0] = element(x.dtype, fill)
         return taken
 
 

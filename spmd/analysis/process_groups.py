@@ -5,6 +5,7 @@ Source: StableHLO specification, "Collective ops" (strategies, replica groups, m
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -24,11 +25,9 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
     """The groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given twice."""
     family = op.name.removeprefix("stablehlo.")
     try:
-        ids = _ids(op, module)
-        if family == "cross-replica-sum":
-            return cross_replica(grid, ids)
+        ids = np.asarray(_ids(op, module), np.int64)
         global_ids = bool(op.attributes.get("use_global_device_ids", False))
-        return strategy(family, channel_id(op), global_ids)(grid, ids)
+        return _grouped(family, channel_id(op) > 0, global_ids, grid, ids.shape, ids.tobytes())
     except GroupError as error:
         text = f"replica_groups, on a {grid} process grid: {error}"
         raise CollectiveError(Diagnostic(op.location, text, op.name)) from None
@@ -37,9 +36,25 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
 def process_pairs(op: Op, grid: ProcessGrid) -> tuple[tuple[int, int], ...]:
     """The (source, target) ranks of `op`. CollectiveError for ids that the grid does not have, or given twice."""
     try:
-        return permute_pairs(grid, op["source_target_pairs"], channel_id(op))
+        pairs = np.asarray(op["source_target_pairs"], np.int64)
+        return _paired(grid, pairs.tobytes(), channel_id(op) > 0)
     except GroupError as error:
         raise CollectiveError(Diagnostic(op.location, f"on a {grid} process grid: {error}", op.name)) from None
+
+
+@lru_cache(maxsize=64)
+def _grouped(
+    family: str, crosses: bool, global_ids: bool, grid: ProcessGrid, shape: tuple[int, ...], data: bytes
+) -> Groups:
+    """The groups that rows of ids stand for: the ops of a program mostly share theirs."""
+    ids = np.frombuffer(data, np.int64).reshape(shape)
+    chosen = cross_replica if family == "cross-replica-sum" else strategy(family, int(crosses), global_ids)
+    return chosen(grid, ids)
+
+
+@lru_cache(maxsize=64)
+def _paired(grid: ProcessGrid, data: bytes, crosses: bool) -> tuple[tuple[int, int], ...]:
+    return permute_pairs(grid, np.frombuffer(data, np.int64).reshape(-1, 2), int(crosses))
 
 
 def channel_id(op: Op) -> int:

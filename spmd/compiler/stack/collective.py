@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from spmd.analysis.reducers import identity
 from spmd.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.backends.numpy.collective_plans import DESCRIPTIONS, ROOTED, Collective
 from spmd.compiler.stack.core import Leaf, Stacker, Tree, refuse, rule
+from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows
 from spmd.compiler.stack.products import summed_product
 from spmd.dialects.making import make_reducer
@@ -32,6 +32,7 @@ from spmd.types import I1, I64, UI32, ElementType, TensorType
 Extent = tuple[int, int, int]
 Table = NDArray[np.int64]
 
+_MOST_SHOWN = 16
 #: The call that compares what the processes of a group bring along.
 AGREE = "spmd.expect_agreement"
 
@@ -74,9 +75,7 @@ def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if not op["has_dynamic_root"]:
         return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
     described = ROOTED[op.name](op, Settings(stacker), 0)
-    groups = described.groups
-    assert groups is not None
-    meet(stacker, op, groups)
+    meet(stacker, op, _members(stacker, described))
     roots = stacker.leaf(op.operands[-1])
     return [_rooted(stacker, described, index, roots) for index in range(len(op.results))]
 
@@ -113,17 +112,29 @@ class Settings:
 
 
 def _carried_out(stacker: Stacker, described: Collective) -> list[Tree]:
-    op = described.op
-    groups = described.groups if described.groups is not None else (tuple(range(stacker.size)),)
-    check_members(stacker, described, groups)
-    pairs = described.operations[0].pairs if isinstance(described.operations[0], CollectivePermute) else None
-    meet(stacker, op, groups if pairs is None else pairs)
+    op, first = described.op, described.operations[0]
+    members = _members(stacker, described)
+    check_members(stacker, described, members)
+    if stacker.mask is not None and isinstance(first, CollectivePermute):
+        meet(stacker, op, Members(first.pairs, stacker.size))
+    else:
+        meet(stacker, op, members)
     results: list[Tree] = []
     for index, operation in enumerate(described.operations):
         leaf = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
-        _check_shape(op, operation, groups, op.results[index])
-        results.append(_in_groups(stacker, described, operation, leaf, groups))
+        _check_shape(op, operation, members, op.results[index])
+        results.append(_in_groups(stacker, described, operation, leaf, members))
     return results
+
+
+def _members(stacker: Stacker, described: Collective) -> Members:
+    """The groups of a collective; without any, all processes are one."""
+    groups = described.groups
+    kept = stacker.members.get(id(groups))
+    if kept is None:
+        made = Members(groups if groups is not None else [range(stacker.size)], stacker.size)
+        kept = stacker.members[id(groups)] = (groups, made)
+    return kept[1]
 
 
 def _promoted(stacker: Stacker, leaf: Leaf, described: Collective, index: int) -> Leaf:
@@ -133,8 +144,8 @@ def _promoted(stacker: Stacker, leaf: Leaf, described: Collective, index: int) -
     return Leaf(stacker.convert(leaf.value, leaf.value.tensor.with_element_type(element)), leaf.stacked)
 
 
-def _check_shape(op: Op, operation: Operation, groups: Sequence[Sequence[int]], result: Value) -> None:
-    for size in sorted({len(group) for group in groups}):
+def _check_shape(op: Op, operation: Operation, members: Members, result: Value) -> None:
+    for size in members.sizes:
         try:
             shape = operation.result_shape(size)
         except TransportError as error:
@@ -144,26 +155,24 @@ def _check_shape(op: Op, operation: Operation, groups: Sequence[Sequence[int]], 
             raise CollectiveError(Diagnostic(op.location, text, op.name))
 
 
-def check_members(stacker: Stacker, described: Collective, groups: Sequence[Sequence[int]]) -> None:
+def check_members(stacker: Stacker, described: Collective, members: Members) -> None:
     """CollectiveError where a process is in no group and has nothing to get there."""
-    members = {rank for group in groups for rank in group}
-    missing = next((rank for rank in range(stacker.size) if rank not in members), None)
+    missing = members.missing
     if missing is not None and described.outsider is None:
-        who = stacker.grid.process_id(missing)
-        text = f"process {missing} {who} is in none of the process groups {[*map(list, groups)]}"
+        who, shown = stacker.grid.process_id(missing), [row.tolist() for row in members.rows[:_MOST_SHOWN]]
+        text = f"process {missing} {who} is in none of the process groups {shown}"
         raise CollectiveError(Diagnostic(described.op.location, text, described.op.name))
 
 
-def meet(stacker: Stacker, op: Op, groups: Sequence[Sequence[int]]) -> None:
+def meet(stacker: Stacker, op: Op, members: Members) -> None:
     """Has the program check that of each group all processes are here, or none, where not all of them are."""
-    if stacker.mask is not None and len(groups):
-        expect_agreement(stacker, op, Leaf(stacker.mask, True), groups, "here")
+    if stacker.mask is not None and members.rows:
+        expect_agreement(stacker, op, Leaf(stacker.mask, True), members, "here")
 
 
-def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, groups: Sequence[Sequence[int]], what: str) -> None:
+def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, members: Members, what: str) -> None:
     """Has the program check that the processes of each group have the same value of `leaf`."""
-    longest = max(map(len, groups))
-    table = np.array([[*group, *[-1] * (longest - len(group))] for group in groups], np.int64)
+    table = members.padded
     entries = {
         "groups": DenseAttr(table, TensorType(table.shape, I64)),
         "op": StringAttr(op.name.encode()),
@@ -179,18 +188,14 @@ def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, groups: Sequence[Sequ
     stacker.op("stablehlo.custom_call", [stacker.stack(leaf), here], (), attributes)
 
 
-def _in_groups(
-    stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, groups: Sequence[Sequence[int]]
-) -> Leaf:
-    sizes = {len(group) for group in groups}
-    covered = sum(map(len, groups)) == stacker.size
-    if covered and len(sizes) == 1:
-        if len(groups) == 1 and not stacker.options.reproducible and leaf.stacked:
+def _in_groups(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, members: Members) -> Leaf:
+    if members.table is not None:
+        if len(members.rows) == 1 and not stacker.options.reproducible and leaf.stacked:
             product = summed_product(stacker, operation, leaf.value)
             if product is not None:
                 return Leaf(product)
-        return _alike(stacker, described, operation, leaf, np.array(groups, np.int64))
-    return _uneven(stacker, described, operation, leaf, groups)
+        return _alike(stacker, described, operation, leaf, members.table)
+    return _uneven(stacker, described, operation, leaf, members)
 
 
 def _alike(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, table: Table) -> Leaf:
@@ -216,16 +221,14 @@ def _alike(stacker: Stacker, described: Collective, operation: Operation, leaf: 
     return Leaf(spread if found else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
 
 
-def _uneven(
-    stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, groups: Sequence[Sequence[int]]
-) -> Leaf:
+def _uneven(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, members: Members) -> Leaf:
     """Groups of several sizes, one size at a time; then the processes that are in none."""
     writer = Written(stacker, described.op)
     rows = stacker.stack(leaf)
     parts, order = [], []
-    for size, same in groupby(sorted(groups, key=len), key=len):
-        table = np.array([*same], np.int64)
-        extent: Extent = (len(table), size, 1)
+    for table in members.by_size:
+        count, size = table.shape
+        extent: Extent = (count, size, 1)
         taken = take_rows(stacker, rows, table.ravel())
         made = operation.stacked(stacker.reshape(taken, (*extent, *leaf.shape)), extent, writer)
         shape = made.tensor.static_shape[3:]
@@ -250,25 +253,23 @@ def _fill(described: Collective, index: int) -> int:
 
 
 def _rooted(stacker: Stacker, described: Collective, index: int, roots: Leaf) -> Leaf:
-    op, groups = described.op, described.groups
-    assert groups is not None
+    op, members = described.op, _members(stacker, described)
     root = _entry(stacker, roots, index)
-    expect_agreement(stacker, op, root, groups, "root")
+    expect_agreement(stacker, op, root, members, "root")
     group, position = np.full(stacker.size, -1, np.int64), np.zeros(stacker.size, np.int64)
-    for number, members in enumerate(groups):
-        group[list(members)], position[list(members)] = number, np.arange(len(members))
+    for number, row in enumerate(members.rows):
+        group[row], position[row] = number, np.arange(len(row))
     present, fill = group >= 0, _fill(described, index)
     given = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
     wanted = stacker.stack(root)
     if op.name == "stablehlo.collective_reduce":
-        totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], given, groups)
+        totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], given, members)
         is_root = stacker.compare(stacker.ranks(position), wanted, "EQ")
         fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
         result = stacker.chosen(is_root, totals, Leaf(fill_value, True))
     else:
-        longest = max(map(len, groups))
-        table = np.array([[*members, *[members[0]] * (longest - len(members))] for members in groups], np.int32)
-        place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * longest), wanted)
+        table = np.where(members.padded < 0, members.padded[:, :1], members.padded).astype(np.int32)
+        place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), wanted)
         source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
         rows = gather_rows(stacker, stacker.stack(given), stacker.reshape(source, (stacker.size, 1)))
         result = Leaf(rows, True)
@@ -308,9 +309,8 @@ class Written(Stacks[Value]):
             return x
         return self._stacker.transpose(x, permutation)
 
-    def take(self, x: Value, sources: Sequence[int | None], fill: int) -> Value:
+    def take(self, x: Value, order: NDArray[np.int64], fill: int) -> Value:
         stacker, shape = self._stacker, x.tensor.static_shape
-        order = np.array([-1 if source is None else source for source in sources], np.int64)
         if shape[0] == 1:
             made = take_rows(stacker, stacker.reshape(x, shape[1:]), order, fill)
             return stacker.reshape(made, (1, *made.tensor.static_shape))

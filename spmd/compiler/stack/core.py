@@ -15,6 +15,7 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.order import IN_ORDER
 from spmd.attributes import UNIT
 from spmd.compiler.options import Options
+from spmd.compiler.stack.members import Members
 from spmd.dialects.making import make_op
 from spmd.dialects.writer import Writer
 from spmd.errors import CompileError, Diagnostic
@@ -123,6 +124,8 @@ class Stacker(Writer):
         self.mask: Value | None = None
         #: Values on their way from a send to its receive, by channel.
         self.channels: dict[int, list[tuple[Op, list[Leaf]]]] = {}
+        #: Process groups by the id of the object that holds them, which is kept here.
+        self.members: dict[int, tuple[Any, Members]] = {}
         #: Ops that are run process by process, each once.
         self.serial: dict[Op, None] = {}
         self._rules = rules()

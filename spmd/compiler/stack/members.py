@@ -1,0 +1,54 @@
+"""The process groups of a collective as arrays, worked out once for all ops that have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ranks = NDArray[np.int64]
+
+
+class Members:
+    """Groups of ranks among `processes`; a group's order is its own."""
+
+    def __init__(self, groups: Sequence[Sequence[int]], processes: int) -> None:
+        self.rows: list[Ranks] = [np.array(group, np.int64) for group in groups]
+        self.processes = processes
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that groups have, each once."""
+        return tuple(sorted({len(row) for row in self.rows}))
+
+    @cached_property
+    def joined(self) -> Ranks:
+        """The ranks of all groups, one group after another."""
+        return np.concatenate(self.rows) if self.rows else np.zeros(0, np.int64)
+
+    @cached_property
+    def missing(self) -> int | None:
+        """The first process that is in no group."""
+        absent = np.flatnonzero(np.bincount(self.joined, minlength=self.processes) == 0)
+        return int(absent[0]) if len(absent) else None
+
+    @cached_property
+    def table(self) -> Ranks | None:
+        """A row for each group, where all have one size and hold all processes; else None."""
+        alike = len(self.sizes) == 1 and len(self.joined) == self.processes
+        return self.joined.reshape(len(self.rows), -1) if alike else None
+
+    @cached_property
+    def by_size(self) -> list[Ranks]:
+        """A table for each size."""
+        return [np.array([row for row in self.rows if len(row) == size]) for size in self.sizes]
+
+    @cached_property
+    def padded(self) -> Ranks:
+        """A row for each group, filled up with -1."""
+        found = np.full((len(self.rows), max(self.sizes, default=0)), -1, np.int64)
+        for row, group in zip(found, self.rows, strict=True):
+            row[: len(group)] = group
+        return found
