@@ -25,7 +25,7 @@ ALLOWED = {
     # A kernel that talks to other processes is given its Process, which knows of collectives alone.
     "spmd.backends.numpy": BASE | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process"},
     "spmd.analysis": BASE | {"spmd.dialects", "collectives"},
-    "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis"},
+    "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis", "spmd.compiler.schedule"},
     "partitioner": BASE | {"spmd.dialects", "spmd.analysis", "collectives"},
     # The compiler's last step hands the program to the Executable that runs it.
     "spmd.compiler": BASE

@@ -156,7 +156,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "waiting": (lambda: spmd.run_parallel(module(), GRID, timeout="x"), "a positive number of seconds"),  # type: ignore[arg-type]
     "infeed": (lambda: spmd.run_parallel(module(), GRID, infeed=[3, 3]), "an infeed is a function"),  # type: ignore[list-item]
     "outfeed": (lambda: spmd.run_parallel(module(), GRID, outfeed=[3, 3]), "an outfeed is a function"),  # type: ignore[list-item]
-    "options of an executable": (lambda: spmd.run_parallel(executable(), fuse=False), "compiled already"),
+    "options of an executable": (lambda: spmd.run_parallel(executable(), backends=("numpy",)), "compiled already"),
     "parse(lowered)": (lambda: spmd.parse(Lowered()), "its as_text() is one"),  # type: ignore[arg-type]
     "parse(module)": (lambda: spmd.parse(module()), "needs no parsing"),  # type: ignore[arg-type]
     "parse(path)": (lambda: spmd.parse(Path("a.mlir")), "was spmd.load meant?"),  # type: ignore[arg-type]

@@ -13,20 +13,15 @@ import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
-from spmd.compiler.broadcasts import leave_broadcasts
 from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
-from spmd.compiler.exchange import exchange_operands
-from spmd.compiler.fuse import fuse
 from spmd.compiler.inline import inline
-from spmd.compiler.iteration import walk_rows
 from spmd.compiler.options import Options
-from spmd.compiler.order import read_first
 from spmd.compiler.simplify import CONSTANT, simplify
 from spmd.compiler.steps import Plan, Step, plan_buffers
-from spmd.compiler.transposes import move_transposed
+from spmd.compiler.stretches import native_steps
 from spmd.compiler.unroll import unroll
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
@@ -89,20 +84,19 @@ class Lowering:
         flat = inline(self.module, function)
         unroll(flat.body)
         simplify(flat.body, self._evaluate)
-        exchange_operands(flat.body)
         combine(flat.body, self.options.combine_threshold)
         return flat
 
     def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int]) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
+        native = self.options.watch is None and "llvm" in self.options.backends
         for op in block.ops[:-1]:
             if op.name == CONSTANT and (array := constant_array(op)) is not None:
                 plan.constants[op.results[0]] = array
-            else:
+            elif not native:
                 plan.steps.append(self._step(op))
-        if self.options.fuse and self.options.watch is None:
-            steps = read_first(leave_broadcasts(plan.steps, plan.results), plan.results)
-            plan.steps = walk_rows(fuse(move_transposed(steps, plan.results), plan.results))
+        if native:
+            plan.steps = native_steps(block, self._step)
         plan_buffers(plan, donated)
         return plan
 

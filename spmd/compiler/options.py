@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,8 +26,8 @@ class CompileOptions(TypedDict, total=False):
     check_collectives  processes compare what they are about to do at each collective
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
-    fuse               run chains of elementwise ops block by block in cache
-    watch              called around every op (profiles, NaN checks, printing); turns fusing off
+    backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
+    watch              called around every op (profiles, NaN checks, printing), each of which then runs by itself
     """
 
     reproducible: bool
@@ -33,8 +35,27 @@ class CompileOptions(TypedDict, total=False):
     check_collectives: bool
     collective_timeout: float | None
     collective_abort: bool
-    fuse: bool
+    backends: tuple[str, ...]
     watch: Watch | None
+
+
+#: The back ends there are, the preferred one first.
+BACKENDS = ("llvm", "numpy")
+
+
+def default_backends() -> tuple[str, ...]:
+    """Those that $SPMD_BACKENDS names ("numpy" alone, say); else all that can be had here."""
+    named = os.environ.get("SPMD_BACKENDS")
+    if named:
+        chosen = tuple(name.strip() for name in named.split(","))
+        if not _are_backends(chosen):
+            raise UsageError(f"SPMD_BACKENDS names back ends among {', '.join(BACKENDS)}, got {named!r}")
+        return chosen
+    return BACKENDS if importlib.util.find_spec("llvmlite") else ("numpy",)
+
+
+def _are_backends(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and set(value) <= set(BACKENDS)
 
 
 @dataclass(frozen=True)
@@ -47,7 +68,7 @@ class Options:
     check_collectives: bool = False
     collective_timeout: float | None = None
     collective_abort: bool = False
-    fuse: bool = True
+    backends: tuple[str, ...] = field(default_factory=default_backends)
     watch: Watch | None = None
 
 
@@ -56,6 +77,7 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     bool: (lambda value: isinstance(value, bool), "True or False"),
     int: (lambda value: _is_number(value, Integral), "a whole number, not negative"),
     float | None: (lambda value: value is None or _is_number(value, Real), "a number, not negative, or None"),
+    tuple[str, ...]: (_are_backends, f"a tuple of names among {', '.join(BACKENDS)}"),
     Watch | None: (lambda value: value is None or callable(value), "a function (op, run), or None"),
 }
 

@@ -1,7 +1,7 @@
 """Short counted loops written out step by step.
 
 What a loop carries from step to step is stored whole; written out, the steps of an elementwise body run together in
-cache (compiler/fuse.py), and what depends on the counter is folded. JAX's random bits are such a loop of five steps.
+one loop nest, and what depends on the counter is folded. JAX's random bits are such a loop of five steps.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ import numpy as np
 
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
-from spmd.types import ElementType
 
 #: A compiled region or function: `program(process, *values) -> tuple of results`.
 Program = Callable[..., tuple[Any, ...]]
@@ -42,8 +41,6 @@ class Kernel:
     aliases        operands with which a result may share memory (views); empty: results are fresh arrays
     pointwise      call acts element by element on arrays of any shapes that broadcast together (and accepts_out):
                    it may be run piece by piece, and a region of such ops on whole slabs
-    prepares       (operand, call, element type): where that operand is narrower than the result, `call` puts it once
-                   into a form of that type, which the kernel takes as well and reads faster
     owned          False when a result may be memory that somebody else keeps (custom calls): never reused in place
     """
 
@@ -53,7 +50,6 @@ class Kernel:
     reuses: tuple[int, ...] = ()
     aliases: tuple[int, ...] = ()
     pointwise: bool = False
-    prepares: tuple[int, Callable[[Any], Any], ElementType] | None = None
     owned: bool = True
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from spmd import types as t
 from spmd.analysis.constants import constant_elements
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import Array, Call, keep, pointwise
@@ -33,9 +31,7 @@ def select(op: Op, context: Context) -> Kernel:
     for position, dropped in ((2, np.int8(0)), (1, np.int8(1))):
         if _has_no_bits(op.operands[position]):
             return pointwise(op, _masking(dtype, dropped))
-    made = pointwise(op, selection(dtype))
-    signed = _signed(dtype)
-    return replace(made, prepares=(0, lambda chosen: _mask(chosen).astype(signed), t.element_type_of(signed)))
+    return pointwise(op, selection(dtype))
 
 
 def _of_one_predicate(call: Call) -> Call:

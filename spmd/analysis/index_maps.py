@@ -1,0 +1,348 @@
+"""What one element of a result is: which elements of the operands, at which places.
+
+An op that moves elements is an index map: the place of an element of the result gives the place of the element of the
+operand that it is. Each op's rule rewrites an index (one affine form a dimension) and asks the reader for the operand
+there; the reader decides whether that is a load from memory or another op's rule. Source: StableHLO specification, the
+"Semantics" of each op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from spmd.analysis.affine import Affine, divided, linear, row_major
+from spmd.analysis.scalar import build
+from spmd.analysis.scalar.conversion import converted
+from spmd.analysis.scalar.elements import Element
+from spmd.analysis.scalar.elementwise import compute
+from spmd.analysis.scalar.expression import I64, Expression, constant
+from spmd.dialects.making import make_op
+from spmd.ir import Op, Value
+from spmd.types import I64 as SI64
+from spmd.types import ElementType, TensorType
+
+Index = tuple[Affine, ...]
+
+
+class Reader(Protocol):
+    """What a rule may ask for."""
+
+    @property
+    def extents(self) -> Sequence[int]:
+        """How far each loop variable runs."""
+
+    def read(self, value: Value, index: Index) -> Element:
+        """The element of `value` at `index`."""
+
+    def under(self, condition: Expression) -> AbstractContextManager[None]:
+        """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
+
+    def position(self, form: Affine) -> Expression:
+        """The number that `form` is at a point, an i64."""
+
+
+def element_type(value: Value) -> ElementType:
+    """The element type of a tensor, known not to be quantized."""
+    found = value.tensor.element_type
+    assert isinstance(found, ElementType)
+    return found
+
+
+Rule = Callable[[Op, Index, Reader], Element]
+
+#: The rule of each op that moves elements.
+INDEX_MAPS: dict[str, Rule] = {}
+
+
+def index_map(*names: str) -> Callable[[Rule], Rule]:
+    """Decorator: files a rule under the names of the ops that it serves."""
+
+    def add(rule: Rule) -> Rule:
+        INDEX_MAPS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return add
+
+
+@index_map("stablehlo.broadcast_in_dim")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    (operand,) = op.operands
+    dimensions = op["broadcast_dimensions"]
+    shape = operand.tensor.static_shape
+    return reader.read(
+        operand, tuple(Affine() if size == 1 else index[d] for size, d in zip(shape, dimensions, strict=True))
+    )
+
+
+@index_map("stablehlo.broadcast")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    return reader.read(op.operands[0], index[len(op["broadcast_sizes"]) :])
+
+
+@index_map("stablehlo.transpose")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    permutation = op["permutation"]
+    source = [Affine()] * len(index)
+    for position, dimension in enumerate(permutation):
+        source[dimension] = index[position]
+    return reader.read(op.operands[0], tuple(source))
+
+
+@index_map("stablehlo.slice")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    parts = zip(index, op["start_indices"], op["strides"], strict=True)
+    return reader.read(op.operands[0], tuple(part.scaled(stride).shifted(start) for part, start, stride in parts))
+
+
+@index_map("stablehlo.reverse")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    (operand,) = op.operands
+    source = list(index)
+    for dimension in op["dimensions"]:
+        source[dimension] = index[dimension].scaled(-1).shifted(operand.tensor.static_shape[dimension] - 1)
+    return reader.read(operand, tuple(source))
+
+
+@index_map("stablehlo.reshape")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    (operand,) = op.operands
+    return reader.read(operand, reshaped(index, op.result.tensor.static_shape, operand.tensor.static_shape, reader))
+
+
+def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader: Reader) -> Index:
+    """The index in a dense array of shape `operand` of the element at `index` of its reshaping to `result`.
+
+    Sizes are taken together only as far as they must. Raises affine.Split where a loop has to be cut first.
+    """
+    source: list[Affine] = []
+    for theirs, ours in common_groups(result, operand):
+        place = linear(index[theirs], row_major(result[theirs]))
+        source += _unravelled(place, operand[ours], reader)
+    return tuple(source)
+
+
+def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Cuts two shapes of as many elements into stretches of as many elements, each as short as it can be."""
+    i = j = 0
+    while i < len(left) or j < len(right):
+        start, other = i, j
+        size, others = 1, 1
+        while True:
+            if size <= others and i < len(left) and (size < others or i == start):
+                size, i = size * left[i], i + 1
+            elif (others < size and j < len(right)) or (j == other and j < len(right)):
+                others, j = others * right[j], j + 1
+            else:
+                break
+        while i < len(left) and left[i] == 1:
+            i += 1
+        while j < len(right) and right[j] == 1:
+            j += 1
+        yield slice(start, i), slice(other, j)
+
+
+def _unravelled(place: Affine, sizes: Sequence[int], reader: Reader) -> list[Affine]:
+    """The index of the element that is number `place` of a dense array of `sizes`."""
+    if not sizes:
+        return []
+    index: list[Affine] = []
+    for size in reversed(sizes[1:]):
+        if size == 1:
+            index.append(Affine())
+            continue
+        parts = divided(place, size, dict(enumerate(reader.extents)))
+        if parts is None:
+            number, by = reader.position(place), constant(size, I64)
+            parts = (
+                Affine.computed(build.udiv(number, by)),
+                Affine.computed(build.urem(number, by)),
+            )
+        place, remainder = parts
+        index.append(remainder)
+    return [place if sizes[0] != 1 else Affine(), *reversed(index)]
+
+
+# --- beyond the operand's ends ---------------------------------------------------------------------------------------
+
+
+def at_least(form: Affine, least: int, reader: Reader) -> Expression | None:
+    """Whether `form` is `least` or more; None where it always is."""
+    bounds = form.bounds(reader.extents)
+    if bounds is not None and bounds[0] >= least:
+        return None
+    return build.compare("sge", reader.position(form), constant(least, I64))
+
+
+def below(form: Affine, limit: int, reader: Reader) -> Expression | None:
+    """Whether `form` is less than `limit`; None where it always is."""
+    bounds = form.bounds(reader.extents)
+    if bounds is not None and bounds[1] < limit:
+        return None
+    return build.compare("slt", reader.position(form), constant(limit, I64))
+
+
+def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
+    """Whether all conditions hold; None where none is left to ask."""
+    found: Expression | None = None
+    for condition in conditions:
+        if condition is not None:
+            found = condition if found is None else build.and_(found, condition)
+    return found
+
+
+def choose(condition: Expression, taken: Element, otherwise: Element) -> Element:
+    """Where `condition` holds `taken`, else `otherwise`."""
+    return tuple(build.select(condition, one, other) for one, other in zip(taken, otherwise, strict=True))
+
+
+@index_map("stablehlo.pad")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    operand, padding = op.operands
+    return padded(op, operand, index, op["edge_padding_low"], op["interior_padding"], padding, reader)
+
+
+def padded(
+    op: Op, operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], padding: Value, reader: Reader
+) -> Element:
+    """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements."""
+    source: list[Affine] = []
+    conditions: list[Expression | None] = []
+    for part, before, between, size in zip(index, low, interior, operand.tensor.static_shape, strict=True):
+        form = part.shifted(-before)
+        if between:
+            conditions.append(at_least(form, 0, reader))
+            number, step = reader.position(form), constant(between + 1, I64)
+            rest = build.urem(number, step)
+            conditions.append(build.compare("eq", rest, constant(0, I64)))
+            form = Affine.computed(build.udiv(number, step))
+            conditions.append(below(form, size, reader))
+        else:
+            conditions += [at_least(form, 0, reader), below(form, size, reader)]
+        source.append(form)
+    inside = all_of(conditions)
+    if inside is None:
+        return reader.read(operand, tuple(source))
+    outside = reader.read(padding, ())
+    if not all(operand.tensor.static_shape):
+        return outside
+    with reader.under(inside):
+        element = reader.read(operand, tuple(source))
+    return choose(inside, element, outside)
+
+
+@index_map("stablehlo.concatenate")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    dimension = op["dimension"]
+    place = index[dimension]
+    bounds = place.bounds(reader.extents)
+    chosen: Element | None = None
+    end = op.result.tensor.static_shape[dimension]
+    # From the last to the first: each part is taken where the place lies before the parts behind it.
+    for operand in reversed(op.operands):
+        size = operand.tensor.static_shape[dimension]
+        start = end - size
+        here = size > 0 and (bounds is None or (bounds[0] < end and bounds[1] >= start))
+        end = start
+        if not here:
+            continue
+        inside = all_of([at_least(place, start, reader), below(place, start + size, reader)])
+        source = (*index[:dimension], place.shifted(-start), *index[dimension + 1 :])
+        if inside is None:
+            return reader.read(operand, source)
+        with reader.under(inside):
+            element = reader.read(operand, source)
+        before_end = below(place, start + size, reader)
+        chosen = element if chosen is None or before_end is None else choose(before_end, element, chosen)
+    assert chosen is not None, "a place lies in one of the operands"
+    return chosen
+
+
+# --- places that are numbers -----------------------------------------------------------------------------------------
+
+
+@index_map("stablehlo.iota")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    place = reader.position(index[op["iota_dimension"]])
+    return converted((place,), SI64, element_type(op.result))
+
+
+def clamped(start: Value, index: Index, most: int, reader: Reader) -> Affine:
+    """The start that an operand of a dynamic op gives, kept within 0 and `most`."""
+    (number,) = converted(reader.read(start, index), element_type(start), SI64)
+    if element_type(start).is_unsigned and element_type(start).bits == 64:
+        number = build.umin(number, constant(most, I64))
+    number = build.smax(number, constant(0, I64))
+    return Affine.computed(build.smin(number, constant(most, I64)))
+
+
+@index_map("stablehlo.dynamic_slice")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    operand, *starts = op.operands
+    source = []
+    for part, start, whole, size in zip(index, starts, operand.tensor.static_shape, op["slice_sizes"], strict=True):
+        source.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
+    return reader.read(operand, tuple(source))
+
+
+@index_map("stablehlo.gather")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    operand, indices = op.operands
+    numbers, sizes = op["dimension_numbers"], op["slice_sizes"]
+    shape = operand.tensor.static_shape
+    batch = [part for d, part in enumerate(index) if d not in numbers.offset_dims]
+    offsets = iter([index[d] for d in numbers.offset_dims])
+    vector = numbers.index_vector_dim
+    unindexed = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    source = []
+    for dimension, (whole, size) in enumerate(zip(shape, sizes, strict=True)):
+        form = Affine() if dimension in unindexed else next(offsets)
+        if dimension in numbers.start_index_map:
+            component = Affine(numbers.start_index_map.index(dimension))
+            place = list(batch)
+            if vector < indices.tensor.rank:
+                place.insert(vector, component)
+            if whole != size:
+                form += clamped(indices, tuple(place), whole - size, reader)
+        if dimension in numbers.operand_batching_dims:
+            position = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(dimension)]
+            form += batch[position if position < vector else position - 1]
+        source.append(form)
+    return reader.read(operand, tuple(source))
+
+
+# --- products of single elements -------------------------------------------------------------------------------------
+
+
+def is_outer_product(op: Op) -> bool:
+    """Whether `op`, a dot_general, multiplies single elements and sums nothing up."""
+    shape = op.operands[0].tensor.static_shape
+    return op["algorithm"] is None and all(
+        shape[dimension] == 1 for dimension in op["dot_dimension_numbers"].lhs_contracting_dimensions
+    )
+
+
+@index_map("stablehlo.dot_general")
+def _(op: Op, index: Index, reader: Reader) -> Element:
+    numbers = op["dot_dimension_numbers"]
+    batching = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)
+    contracting = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)
+    free = len(batching[0])
+    element = element_type(op.result)
+    factors = []
+    for operand, batch, contracted in zip(op.operands, batching, contracting, strict=True):
+        place = []
+        for dimension in range(operand.tensor.rank):
+            if dimension in batch:
+                place.append(index[batch.index(dimension)])
+            elif dimension in contracted:
+                place.append(Affine())
+            else:
+                place.append(index[free])
+                free += 1
+        factors.append(converted(reader.read(operand, tuple(place)), element_type(operand), element))
+    scalar = TensorType((), element)
+    results = compute(make_op("stablehlo.multiply", [Value(scalar), Value(scalar)], [scalar]), factors)
+    assert results is not None, f"multiply of {scalar} has no scalar form"
+    return results[0]

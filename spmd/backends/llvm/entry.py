@@ -1,0 +1,114 @@
+"""Native functions as functions of Python: arrays in, no conversion in between.
+
+The entry of a function is native, too: it looks into the arrays that it is given, lets go of the interpreter's lock,
+runs, and takes it again. What it is given must be arrays in C order; anything else it declines, and the caller tries
+again with such arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+#: Flags of an array that is contiguous in C order, and whose elements are aligned.
+_NEEDED = 0x0001 | 0x0100
+_FASTCALL = 0x0080
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+@cache
+def _layout() -> tuple[int, int]:
+    """Where an array object keeps the address of its data, and its flags; found by looking."""
+    probe = np.zeros(3)
+    words = (ctypes.c_void_p * 16).from_address(id(probe))
+    data = next(8 * place for place, word in enumerate(words) if word == probe.ctypes.data)
+    flags = data + 48
+    found = ctypes.c_int.from_address(id(probe) + flags).value
+    assert found & _NEEDED == _NEEDED, "arrays of this NumPy are laid out in an unknown way"
+    return data, flags
+
+
+def entry_text(name: str, function: str, count: int, *, release: bool) -> str:
+    """The text of `name`, a function that CPython calls with `count` arrays, which calls `function` on their data.
+
+    It returns 0, or 1 for arguments that are not arrays in C order. `release`: others may run meanwhile.
+    """
+    data, flags = _layout()
+    lines = [
+        f"define ptr @{name}(ptr %self, ptr %objects, i64 %count) {{",
+        "entry:",
+        f"  %pointers = alloca [{max(count, 1)} x ptr], align 8",
+        f"  %enough = icmp eq i64 %count, {count}",
+        "  br i1 %enough, label %check0, label %declined",
+    ]
+    for place in range(count):
+        lines += [
+            f"check{place}:",
+            f"  %at{place} = getelementptr ptr, ptr %objects, i64 {place}",
+            f"  %object{place} = load ptr, ptr %at{place}",
+            f"  %typeat{place} = getelementptr i8, ptr %object{place}, i64 {ctypes.sizeof(ctypes.c_ssize_t)}",
+            f"  %type{place} = load ptr, ptr %typeat{place}",
+            f"  %isarray{place} = icmp eq ptr %type{place}, @ndarray",
+            f"  br i1 %isarray{place}, label %array{place}, label %declined",
+            f"array{place}:",
+            f"  %flagsat{place} = getelementptr i8, ptr %object{place}, i64 {flags}",
+            f"  %flags{place} = load i32, ptr %flagsat{place}",
+            f"  %needed{place} = and i32 %flags{place}, {_NEEDED}",
+            f"  %good{place} = icmp eq i32 %needed{place}, {_NEEDED}",
+            f"  %dataat{place} = getelementptr i8, ptr %object{place}, i64 {data}",
+            f"  %data{place} = load ptr, ptr %dataat{place}",
+            f"  %slot{place} = getelementptr ptr, ptr %pointers, i64 {place}",
+            f"  store ptr %data{place}, ptr %slot{place}",
+            f"  br i1 %good{place}, label %check{place + 1}, label %declined",
+        ]
+    lines += [f"check{count}:"]
+    if release:
+        lines += ["  %state = call ptr @PyEval_SaveThread()"]
+    lines += [f"  call void @{function}(ptr %pointers)"]
+    if release:
+        lines += ["  call void @PyEval_RestoreThread(ptr %state)"]
+    lines += [
+        "  %done = call ptr @PyLong_FromLong(i64 0)",
+        "  ret ptr %done",
+        "declined:",
+        "  %refused = call ptr @PyLong_FromLong(i64 1)",
+        "  ret ptr %refused",
+        "}",
+        "@ndarray = external global i8",
+        "declare ptr @PyLong_FromLong(i64)",
+        *(["declare ptr @PyEval_SaveThread()", "declare void @PyEval_RestoreThread(ptr)"] if release else []),
+    ]
+    return "\n".join(lines)
+
+
+@cache
+def entry_symbols() -> dict[str, int]:
+    """The addresses that the text of entries refers to."""
+    found = {"ndarray": id(np.ndarray)}
+    for name in ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"):
+        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        assert address is not None
+        found[name] = address
+    return found
+
+
+def python_function(address: int, name: str, keep: Any) -> Callable[..., int]:
+    """The function of Python whose code is the entry at `address`; `keep` lives as long as it."""
+    definition = _MethodDef(name.encode(), address, _FASTCALL, None)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    holder = (definition, keep)  # the function's own object, which it keeps
+    function: Callable[..., int] = make(ctypes.addressof(definition), holder, None)
+    return function

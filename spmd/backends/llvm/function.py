@@ -1,0 +1,321 @@
+"""Blocks as LLVM's text: units in order, and the buffers of what they give.
+
+A buffer is a stretch of memory that one or more values stand on: views share their operand's, and a result may be
+written over an operand that nobody reads again. Buffers that hold one number are stack slots, which LLVM turns into
+registers; the others lie in the arena, a block of memory that the caller brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from spmd.backends.llvm.loops import NestWriter
+from spmd.backends.llvm.text import FunctionText
+from spmd.compiler.schedule.arena import Arena
+from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.points import constant_array, nest_of
+from spmd.ir import Op, Value, captured_values
+
+#: Bytes of a value that may lie on the stack, and of all that do.
+_SLOT, _STACK = 64, 1 << 16
+#: Bytes of a constant that is written into the code.
+_EMBEDDED = 1 << 12
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """Memory: the name of its address, and where in the arena it lies (None: not there, so not ours to reuse).
+
+    `owned` buffers belong to the block being written: they may be overwritten when nobody reads them again.
+    """
+
+    pointer: str
+    nbytes: int
+    offset: int | None = None
+    owned: bool = False
+    values: list[Value] = field(default_factory=list)
+
+
+#: Writes an op that is no loop nest: (writer, op, frame).
+Handler = Callable[["FunctionWriter", Op, "Frame"], None]
+
+
+@dataclass(frozen=True)
+class NativeOp:
+    """How an op that is no loop nest is written; `supports` says whether it can be, with its types and attributes."""
+
+    write: Handler
+    supports: Callable[[Op], bool]
+
+
+NATIVE: dict[str, NativeOp] = {}
+
+
+def native(name: str, supports: Callable[[Op], bool]) -> Callable[[Handler], Handler]:
+    """Decorator: files what writes the op `name`."""
+
+    def add(handler: Handler) -> Handler:
+        NATIVE[name] = NativeOp(handler, supports)
+        return handler
+
+    return add
+
+
+def supports(op: Op) -> bool:
+    """Whether `op`, which is part of no loop nest, has a native form."""
+    known = NATIVE.get(op.name)
+    return known is not None and known.supports(op)
+
+
+@dataclass(eq=False, slots=True)
+class Frame:
+    """A block while it is written: when each value is read last, and where results are to be put.
+
+    `buffers` are those that the block has made and that somebody may still read.
+    """
+
+    units: list[Unit]
+    last_read: dict[Value, int]
+    placed: dict[Value, Buffer]
+    index: int = 0
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def is_last_read(self, buffer: Buffer) -> bool:
+        """Whether nobody reads `buffer` after the unit that is being written."""
+        return all(self.last_read.get(value, -1) <= self.index for value in buffer.values)
+
+
+class FunctionWriter:
+    """Writes one native function, `void name(ptr arguments)`.
+
+    It is given the addresses of the inputs, the outputs, the arena, and the constants that it asks for.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        self.name = name
+        self.text = FunctionText()
+        self.arena = Arena()
+        self.globals: dict[str, str] = {}
+        #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
+        self.constants: list[np.ndarray[Any, Any]] = []
+        self.buffer_of: dict[Value, Buffer] = {}
+        self.symbols: dict[str, int] = {}
+        self._prologue: list[str] = []
+        self._stack = 0
+        self._offsets: dict[int, str] = {}
+        self._nests: dict[Unit, Nest] = {}
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        for place, value in enumerate(inputs):
+            self.buffer_of[value] = Buffer(self._argument(place), nbytes(value), values=[value])
+
+    # --- arguments and memory ---
+
+    def _argument(self, place: int) -> str:
+        name = f"%argument{place}"
+        self._prologue += [
+            f"  {name}.at = getelementptr ptr, ptr %arguments, i64 {place}",
+            f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
+        ]
+        return name
+
+    def allocate(self, frame: Frame, value: Value) -> Buffer:
+        """A buffer for `value`: where it is to be put, or one of the block's own."""
+        placed = frame.placed.get(value)
+        if placed is not None:
+            return self.assign(value, placed)
+        size = nbytes(value)
+        if size <= _SLOT and self._stack + size <= _STACK:
+            self._stack += size
+            buffer = Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size, owned=True)
+        else:
+            buffer = self.in_arena(size)
+        frame.buffers.append(buffer)
+        return self.assign(value, buffer)
+
+    def in_arena(self, size: int) -> Buffer:
+        offset = self.arena.allocate(size)
+        name = self._offsets.get(offset)
+        if name is None:
+            name = self._offsets[offset] = f"%arena{offset}"
+            self._prologue.append(f"  {name} = getelementptr i8, ptr %arena, i64 {offset}")
+        return Buffer(name, size, offset, owned=True)
+
+    def scratch(self, frame: Frame, size: int) -> Buffer:
+        """Memory without a value until the unit that is being written is done."""
+        if size <= _SLOT and self._stack + size <= _STACK:
+            self._stack += size
+            return Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size)
+        buffer = self.in_arena(size)
+        frame.buffers.append(buffer)
+        return buffer
+
+    def assign(self, value: Value, buffer: Buffer) -> Buffer:
+        """Says that `value` stands on `buffer`."""
+        self.buffer_of[value] = buffer
+        buffer.values.append(value)
+        return buffer
+
+    def pointer(self, value: Value) -> str:
+        """The name of the address of `value`."""
+        buffer = self.buffer_of.get(value)
+        if buffer is None:
+            op = value.defining_op
+            array = None if op is None else constant_array(op)
+            assert array is not None, f"{value} has no buffer"
+            buffer = self.buffer_of[value] = Buffer(self._constant(array), array.nbytes, values=[value])
+        return buffer.pointer
+
+    def _constant(self, array: np.ndarray[Any, Any]) -> str:
+        if array.nbytes <= _EMBEDDED:
+            data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
+            return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')
+        self.constants.append(array)
+        return self._argument(len(self.inputs) + len(self.outputs) + len(self.constants))
+
+    def global_(self, type: str, value: str) -> str:
+        """The name of a constant of the module."""
+        text = f"private unnamed_addr constant {type} {value}, align 64"
+        return self.globals.setdefault(text, f"@{self.name}.c{len(self.globals)}")
+
+    def copy(self, target: str, source: str, size: int) -> None:
+        """Copies bytes between buffers that do not overlap."""
+        if size and target != source:
+            self.text.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
+            self.text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    # --- blocks ---
+
+    def write_results(self, units: list[Unit], results: Sequence[Value], targets: Sequence[Buffer]) -> None:
+        """Writes units; each of `results` is in its target in the end, also where one value is several results."""
+        placed: dict[Value, Buffer] = {}
+        for result, target in zip(results, targets, strict=True):
+            placed.setdefault(result, target)
+        self.write_units(units, results, placed)
+        for result, target in zip(results, targets, strict=True):
+            self.copy(target.pointer, placed[result].pointer, target.nbytes)
+
+    def write_units(self, units: list[Unit], results: Sequence[Value], placed: Mapping[Value, Buffer]) -> None:
+        """Writes units in their order; each value in `placed` is in its place in the end."""
+        frame = Frame(units, self.last_reads(units, results), _through_views(placed))
+        for frame.index, unit in enumerate(units):
+            if unit.fused:
+                self._write_nest(unit, frame)
+            else:
+                (op,) = unit.roots
+                NATIVE[op.name].write(self, op, frame)
+            self._release(frame)
+        for value, buffer in placed.items():
+            self.copy(buffer.pointer, self.pointer(value), nbytes(value))
+        frame.index = len(units) + 1
+        self._release(frame)
+
+    def last_reads(self, units: Sequence[Unit], results: Iterable[Value]) -> dict[Value, int]:
+        """The number of the unit that reads each value last; one past the end for results."""
+        last: dict[Value, int] = {}
+        for index, unit in enumerate(units):
+            last.update(dict.fromkeys(self.reads(unit), index))
+        last.update(dict.fromkeys(results, len(units)))
+        return last
+
+    def reads(self, unit: Unit) -> list[Value]:
+        """The values that `unit` reads from memory."""
+        if unit.fused:
+            return list(dict.fromkeys(load.value for load in self.nest(unit).loads()))
+        return [value for op in unit.roots for value in (*op.operands, *(captured_values(op) if op.regions else ()))]
+
+    def nest(self, unit: Unit) -> Nest:
+        """The loop nest of a fused unit."""
+        found = self._nests.get(unit)
+        if found is None:
+            taken = unit.taken
+            found = self._nests[unit] = nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)
+        return found
+
+    def _release(self, frame: Frame) -> None:
+        """Gives back the memory of what nobody reads any more."""
+        kept = []
+        for buffer in frame.buffers:
+            if not frame.is_last_read(buffer):
+                kept.append(buffer)
+            elif buffer.owned and buffer.offset is not None:
+                self.arena.release(buffer.offset, buffer.nbytes)
+        frame.buffers = kept
+
+    def _write_nest(self, unit: Unit, frame: Frame) -> None:
+        nest = self.nest(unit)
+        for op in unit.roots:
+            for value in op.results:
+                if value in frame.placed or not self._over_operand(nest, value, frame):
+                    self.allocate(frame, value)
+        NestWriter(nest, self.text, self.pointer).write()
+
+    def _over_operand(self, nest: Nest, value: Value, frame: Frame) -> bool:
+        """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
+        stores = [store for store in nest.stores() if store.value is value]
+        if len(nest.stages) != 1 or nest.stages[0].reductions or nbytes(value) <= _SLOT:
+            return False
+        places = {(store.address, store.code.type) for store in stores}
+        for load in nest.loads():
+            buffer = self.buffer_of.get(load.value)
+            if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer.nbytes != nbytes(value):
+                continue
+            same = [other for other in nest.loads() if self.buffer_of.get(other.value) is buffer]
+            written = any(self.buffer_of.get(store.value) is buffer for store in nest.stores())
+            if (
+                frame.is_last_read(buffer)
+                and not written
+                and all((other.address, other.type) in places for other in same)
+            ):
+                self.assign(value, buffer)
+                return True
+        return False
+
+    # --- the whole ---
+
+    def finish(self) -> str:
+        """The module's text."""
+        arena = self._argument(len(self.inputs) + len(self.outputs))
+        prologue = [line.replace("%arena,", f"{arena},") for line in self._prologue]
+        arguments = [line for line in prologue if "getelementptr i8, ptr" not in line]
+        places = [line for line in prologue if "getelementptr i8, ptr" in line]
+        self.text.line("ret void")
+        return "\n".join(
+            [
+                *(f"{name} = {text}" for text, name in self.globals.items()),
+                f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
+                self.text.body([*arguments, *places]),
+                "}",
+                *self.text.declarations,
+                *(callee.declaration for callee in self.text.callees.values()),
+                "!0 = !{}",
+                'attributes #0 = { nounwind "prefer-vector-width"="512" }',
+            ]
+        )
+
+
+def nbytes(value: Value) -> int:
+    """Bytes of a tensor as its array holds it."""
+    tensor = value.tensor
+    return prod(tensor.static_shape) * tensor.dtype.itemsize
+
+
+#: Ops whose result is their operand, seen otherwise.
+VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
+
+
+def _through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
+    """Also the operands of views that are to be put somewhere."""
+    found = dict(placed)
+    for value, buffer in placed.items():
+        op = value.defining_op
+        while op is not None and op.name == "stablehlo.reshape":
+            value = op.operands[0]
+            found.setdefault(value, buffer)
+            op = value.defining_op
+    return found

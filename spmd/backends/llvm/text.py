@@ -1,0 +1,126 @@
+"""LLVM's text as it is written: names, blocks, loops whose headers are written when their bodies are known.
+
+A function's text is written scope by scope, a scope being the body of an open loop. Whatever depends on outer
+variables alone is written into the scope of the innermost one that it depends on, which stands before the inner
+loops: nothing is computed again where it does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from spmd.backends.llvm.writer import Callee
+
+
+@dataclass(slots=True)
+class Scope:
+    """The body of an open loop (the function's own at depth 0): its lines and what has been written in it."""
+
+    depth: int
+    label: str
+    head: str = ""
+    lines: list[str] = field(default_factory=list)
+    known: dict[Hashable, Any] = field(default_factory=dict)
+
+
+class FunctionText:
+    """The text of one function's body."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = [Scope(0, "entry")]
+        self.entry: list[str] = []  # allocations, which stand before all else
+        self.declarations: dict[str, None] = {}
+        self.callees: dict[str, Callee] = {}
+        self._count = 0
+
+    def fresh(self, hint: str = "t") -> str:
+        """A name that no other value or block has."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    @property
+    def depth(self) -> int:
+        """The depth of the innermost scope."""
+        return len(self.scopes) - 1
+
+    @property
+    def innermost(self) -> Scope:
+        return self.scopes[-1]
+
+    def line(self, text: str, depth: int | None = None) -> None:
+        """Writes an instruction into the scope at `depth`, the innermost one by default."""
+        self.scopes[-1 if depth is None else depth].lines.append(f"  {text}")
+
+    def value(self, text: str, depth: int | None = None, hint: str = "t") -> str:
+        """Writes an instruction that gives a value; its name."""
+        name = f"%{self.fresh(hint)}"
+        self.line(f"{name} = {text}", depth)
+        return name
+
+    def allocate(self, type: str, align: int = 64) -> str:
+        """Room on the stack for one `type`, for the whole function."""
+        name = f"%{self.fresh('slot')}"
+        self.entry.append(f"  {name} = alloca {type}, align {align}")
+        return name
+
+    def start_block(self, label: str) -> None:
+        """Begins a block in the innermost scope; the line before must have ended the last one."""
+        self.innermost.lines.append(f"{label}:")
+        self.innermost.label = label
+
+    def find(self, key: Hashable) -> Any:
+        """What was written for `key` where it can still be used; None where nothing was."""
+        for scope in reversed(self.scopes):
+            found = scope.known.get(key)
+            if found is not None:
+                return found
+        return None
+
+    def keep(self, key: Hashable, value: Any, depth: int) -> None:
+        """Remembers what was written for `key` into the scope at `depth`."""
+        self.scopes[depth].known[key] = value
+
+    # --- loops ---
+
+    @contextmanager
+    def part(self) -> Iterator[int]:
+        """A scope that runs once, where it stands; its depth."""
+        outer = self.innermost
+        inner = Scope(len(self.scopes), outer.label)
+        self.scopes.append(inner)
+        yield inner.depth
+        self.scopes.pop()
+        outer.lines += inner.lines
+        outer.label = inner.label
+
+    def open_loop(self) -> tuple[str, int]:
+        """Opens a loop; the name of its i64 variable and the depth of its body."""
+        head = self.fresh("loop")
+        scope = Scope(len(self.scopes), head, head)
+        self.scopes.append(scope)
+        return f"%{head}.i", scope.depth
+
+    def close_loop(self, count: int, step: int = 1) -> None:
+        """Closes the innermost loop, whose variable goes from 0 to `count` (more than 0) by `step`."""
+        inner = self.scopes.pop()
+        outer = self.innermost
+        head = inner.head
+        outer.lines += [
+            f"  br label %{head}",
+            f"{head}:",
+            f"  %{head}.i = phi i64 [ 0, %{outer.label} ], [ %{head}.next, %{inner.label} ]",
+            *inner.lines,
+            f"  %{head}.next = add nuw nsw i64 %{head}.i, {step}",
+            f"  %{head}.more = icmp ult i64 %{head}.next, {count}",
+            f"  br i1 %{head}.more, label %{head}, label %{head}.end",
+            f"{head}.end:",
+        ]
+        outer.label = f"{head}.end"
+
+    def body(self, prologue: list[str]) -> str:
+        """The whole text between the function's braces."""
+        (scope,) = self.scopes
+        return "\n".join(["entry:", *self.entry, *prologue, *scope.lines])

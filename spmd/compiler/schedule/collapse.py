@@ -1,0 +1,64 @@
+"""Loops that go over memory as one loop would become one.
+
+Two neighbouring loops are one loop when every address and position that knows of them steps through the inner one
+and on to the next turn of the outer one without a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spmd.analysis.affine import Affine, Variable
+from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Reduction, Stage, Store
+
+
+def collapse(nest: Nest) -> Nest:
+    """`nest` with as few loops as its addresses allow. Nests whose stages share loops are left as they are."""
+    if nest.outer or len(nest.stages) != 1:
+        return nest
+    (stage,) = nest.stages
+    forms = list(nest.forms())
+    extents = list(nest.extents)
+    gone: set[Variable] = set()
+    for loops in (stage.kept, stage.reduced):
+        if not loops:
+            continue
+        inner = loops[-1]
+        for outer in reversed(loops[:-1]):
+            adjacent = all(variable in gone for variable in range(outer + 1, inner))
+            if adjacent and all(form.coefficient(outer) == form.coefficient(inner) * extents[inner] for form in forms):
+                extents[inner] *= extents[outer]
+                gone.add(outer)
+                forms = [_without(form, gone) for form in forms]
+            else:
+                inner = outer
+    return _rewritten(nest, extents, gone) if gone else nest
+
+
+def _without(form: Affine, gone: set[Variable]) -> Affine:
+    return Affine(form.offset, tuple((v, c) for v, c in form.terms if v not in gone), form.dynamic)
+
+
+def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
+    """The nest without the variables in `gone`, over which the loops that took them in now go."""
+
+    def leaf(old: Leaf) -> Leaf:
+        if isinstance(old, Load):
+            return replace(old, address=_without(old.address, gone))
+        return Position(_without(old.form, gone))
+
+    def store(old: Store) -> Store:
+        return replace(old, address=_without(old.address, gone))
+
+    def reduction(old: Reduction) -> Reduction:
+        return replace(old, stores=tuple(map(store, old.stores)))
+
+    def stage(old: Stage) -> Stage:
+        return Stage(
+            tuple(v for v in old.loops if v not in gone),
+            tuple(v for v in old.reduced if v not in gone),
+            tuple(map(store, old.stores)),
+            tuple(map(reduction, old.reductions)),
+        )
+
+    return Nest(extents, [leaf(old) for old in nest.leaves], [stage(old) for old in nest.stages])

@@ -1,0 +1,141 @@
+"""What the schedule asks of an op: whether it can be part of a loop nest, over which points, and at what cost."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from spmd.analysis.index_maps import INDEX_MAPS, element_type, is_outer_product
+from spmd.analysis.scalar.elements import register_types
+from spmd.analysis.scalar.elementwise import compute, has_scalar_form
+from spmd.analysis.scalar.expression import Primitive, parameter, walk
+from spmd.analysis.scalar.functions.table import DEFINITIONS
+from spmd.ir import Block, Op, Value
+from spmd.types import ElementType, TensorType, Type
+
+REDUCE = "stablehlo.reduce"
+CONSTANT = "stablehlo.constant"
+#: Index maps that cost more than a place: what they read is chosen, point by point, among several.
+_CHOOSING = {
+    "stablehlo.concatenate": 4,
+    "stablehlo.pad": 2,
+    "stablehlo.gather": 4,
+    "stablehlo.dynamic_slice": 1,
+    "stablehlo.dot_general": 1,
+}
+_COSTS = {
+    Primitive.DIV: 4,
+    Primitive.SQRT: 4,
+    Primitive.REM: 16,
+    Primitive.SDIV: 8,
+    Primitive.UDIV: 8,
+    Primitive.SREM: 8,
+    Primitive.UREM: 8,
+    Primitive.CONSTANT: 0,
+    Primitive.PARAMETER: 0,
+}
+_FUNCTION_COST = 16
+#: Elements of a scalar form that a nest takes in.
+_LARGEST_FORM = 400
+
+
+def is_movement(op: Op) -> bool:
+    """Whether `op` moves elements and computes none."""
+    return op.name in INDEX_MAPS
+
+
+def is_reduction(op: Op) -> bool:
+    return op.name == REDUCE
+
+
+def is_plain(type: Type) -> bool:
+    """Whether values of `type` lie in memory as loops read it: tensors of known shape, not quantized."""
+    return isinstance(type, TensorType) and type.is_static and _has_registers(type.element_type)
+
+
+@cache
+def _has_registers(element: object) -> bool:
+    if not isinstance(element, ElementType):
+        return False
+    try:
+        register_types(element)
+    except TypeError:
+        return False
+    return True
+
+
+def is_fusible(op: Op) -> bool:
+    """Whether `op` can be part of a loop nest."""
+    if op.name == CONSTANT:
+        return is_plain(op.results[0].type)
+    if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
+        return False
+    if op.name == "stablehlo.dot_general":
+        return is_outer_product(op)
+    if op.name in INDEX_MAPS:
+        return True
+    if op.name == REDUCE:
+        return _is_scalar_region(op.regions[0].block)
+    return not op.regions and has_scalar_form(op.name) and _form_cost(op) is not None
+
+
+def _is_scalar_region(block: Block) -> bool:
+    """Whether a region computes scalars from scalars, by ops that have a scalar form."""
+    for op in block.ops[:-1]:
+        if op.name == CONSTANT and is_plain(op.results[0].type):
+            continue
+        if op.regions or not all(is_plain(v.type) and not v.tensor.rank for v in (*op.operands, *op.results)):
+            return False
+        if not has_scalar_form(op.name) or _form_cost(op) is None:
+            return False
+    return True
+
+
+def cost_of(op: Op) -> int:
+    """Machine operations that an element of the result takes, roughly."""
+    if op.name in INDEX_MAPS:
+        return _CHOOSING.get(op.name, 0)
+    if op.name in (CONSTANT, REDUCE):
+        return 0
+    return _form_cost(op) or 0
+
+
+_FORM_COSTS: dict[object, int | None] = {}
+
+
+def _form_cost(op: Op) -> int | None:
+    """What the scalar form of `op` costs; None where it has none."""
+    elements = tuple(value.tensor.element_type for value in (*op.operands, *op.results))
+    try:
+        key = (op.name, elements, tuple(op.attributes.items()))
+        if key in _FORM_COSTS:
+            return _FORM_COSTS[key]
+    except TypeError:  # an attribute that cannot be hashed
+        key = None
+    cost = _cost(op)
+    if key is not None:
+        _FORM_COSTS[key] = cost
+    return cost
+
+
+def _cost(op: Op) -> int | None:
+    number = 0
+    operands = []
+    for value in op.operands:
+        types = register_types(element_type(value))
+        operands.append(tuple(parameter(number + part, type) for part, type in enumerate(types)))
+        number += len(types)
+    results = compute(op, operands)
+    if results is None:
+        return None
+    nodes = walk([part for element in results for part in element])
+    if len(nodes) > _LARGEST_FORM or any(n.primitive.is_function and n.primitive not in DEFINITIONS for n in nodes):
+        return None
+    return sum(_FUNCTION_COST if node.primitive.is_function else _COSTS.get(node.primitive, 1) for node in nodes)
+
+
+def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The points that `op` goes over, and which of their dimensions it folds."""
+    if op.name == REDUCE:
+        return op.operands[0].tensor.static_shape, tuple(sorted(op["dimensions"]))
+    value: Value = op.results[0]
+    return value.tensor.static_shape, ()

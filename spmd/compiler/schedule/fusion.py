@@ -1,0 +1,249 @@
+"""Which ops are computed together: a block's ops become units.
+
+Ops are looked at from the last to the first, so that whoever reads a value is placed before the value is. A value that
+one unit reads is computed inside it, where that costs nothing; a cheap one is computed wherever it is read; any other
+is written to memory, by a unit of its own or by one that goes over the same points anyway. A unit never waits for what
+waits for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spmd.compiler.schedule.forms import (
+    CONSTANT,
+    cost_of,
+    is_fusible,
+    is_movement,
+    is_plain,
+    is_reduction,
+    iteration_shape,
+)
+from spmd.dialects.core import is_pure
+from spmd.ir import Block, Op, Value, captured_values
+
+#: Scalar operations that may be done again rather than written to memory and read back.
+CHEAP = 6
+#: Ops that one unit takes in.
+LARGEST = 160
+#: Ops whose result is their operand in memory, seen in another shape.
+VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
+#: How a unit reaches a value: 0 is the point itself, other numbers stand for chains of index maps.
+Path = int
+
+
+@dataclass(eq=False, slots=True)
+class Unit:
+    """Ops that run together. `roots` are those whose results are written to memory, `taken` those computed on the way.
+
+    `shape` and `reduced` are the points that a fused unit goes over and the dimensions that it folds; a unit of one op
+    that is not fused (`fused` False) has neither.
+    """
+
+    fused: bool
+    position: int
+    shape: tuple[int, ...] = ()
+    reduced: tuple[int, ...] = ()
+    roots: list[Op] = field(default_factory=list)
+    taken: dict[Op, None] = field(default_factory=dict)
+    readers: set[Unit] = field(default_factory=set)
+
+    @property
+    def ops(self) -> list[Op]:
+        return [*self.taken, *self.roots]
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.fused and self.roots[0].name == "stablehlo.reduce"
+
+    def __lt__(self, other: Unit) -> bool:
+        return self.position < other.position
+
+
+def fuse(block: Block, outside: Iterable[Value]) -> list[Unit]:
+    """The units of `block` in an order in which they may run; `outside` are values that are needed after it."""
+    return _Fusion(block, set(outside)).run()
+
+
+class _Fusion:
+    def __init__(self, block: Block, outside: set[Value]) -> None:
+        self.ops = block.ops[:-1]
+        self.outside = outside
+        self.units: list[Unit] = []
+        #: Who reads a value, and along which paths; units that are not fused read from memory, along none.
+        self.uses: dict[Value, dict[Unit, set[Path]]] = {}
+        self._paths: dict[tuple[Op, Path], Path] = {}
+        self._repeating: set[Path] = set()
+        self._last_effect: Unit | None = None
+
+    def run(self) -> list[Unit]:
+        for position in range(len(self.ops) - 1, -1, -1):
+            op = self.ops[position]
+            if op.name == CONSTANT and is_plain(op.result.type):
+                continue  # read where it is used
+            if is_fusible(op):
+                self._place(op, position)
+            else:
+                self._alone(op, position)
+        return in_order(self.units)
+
+    # --- units of one op ---
+
+    def _alone(self, op: Op, position: int) -> None:
+        unit = Unit(False, position, roots=[op])
+        self._add(unit, op)
+        for value in (*op.operands, *(captured_values(op) if op.regions else ())):
+            self.uses.setdefault(value, {}).setdefault(unit, set())
+        if not is_pure(op):
+            if self._last_effect is not None:
+                unit.readers.add(self._last_effect)
+            self._last_effect = unit
+
+    def _add(self, unit: Unit, op: Op) -> None:
+        self.units.append(unit)
+        self._link(unit, op)
+
+    def _link(self, unit: Unit, op: Op) -> None:
+        """Whoever reads a result of `op` waits for `unit`."""
+        for result in op.results:
+            unit.readers.update(reader for reader in self.uses.get(result, {}) if reader is not unit)
+
+    # --- fused units ---
+
+    def _place(self, op: Op, position: int) -> None:
+        uses: dict[Unit, set[Path]] = {}
+        for result in op.results:
+            for unit, paths in self.uses.get(result, {}).items():
+                uses.setdefault(unit, set()).update(paths)
+        kept = any(result in self.outside for result in op.results) or any(not unit.fused for unit in uses)
+        if not uses and not kept:
+            return  # nobody wants it
+        if not kept and not is_reduction(op) and self._may_repeat(op, uses):
+            for unit, paths in uses.items():
+                unit.taken[op] = None
+                self._read_operands(op, unit, paths)
+            return
+        if op.name in VIEWS:
+            self._alone(op, position)
+            return
+        joined = self._joinable(op, uses) or self._sibling(op, uses)
+        if joined is None:
+            shape, reduced = iteration_shape(op)
+            joined = Unit(True, position, shape, reduced, [op])
+            self._add(joined, op)
+        else:
+            joined.roots.append(op)
+            self._link(joined, op)
+        self._read_operands(op, joined, {0})
+
+    def _may_repeat(self, op: Op, uses: dict[Unit, set[Path]]) -> bool:
+        """Whether computing `op` wherever it is read costs no more than writing and reading it."""
+        if any(len(unit.taken) >= LARGEST for unit in uses):
+            return False
+        times = sum(len(paths) for paths in uses.values())
+        cost = cost_of(op)
+        if times == 1:
+            return cost <= CHEAP or not any(path in self._repeating for paths in uses.values() for path in paths)
+        if is_movement(op):
+            return times <= 8 or cost == 0
+        return cost * (times - 1) <= CHEAP and times <= 8
+
+    def _joinable(self, op: Op, uses: dict[Unit, set[Path]]) -> Unit | None:
+        """A unit that reads `op` at its own points, and can write it on the way."""
+        if is_reduction(op):
+            return None
+        shape, _ = iteration_shape(op)
+        for unit in sorted((unit for unit in uses if unit.fused), key=lambda unit: unit.position):
+            if unit.shape != shape or uses[unit] != {0} or len(unit.taken) >= LARGEST:
+                continue
+            if not any(self._reaches(other, unit) for other in uses if other is not unit):
+                return unit
+        return None
+
+    def _sibling(self, op: Op, uses: dict[Unit, set[Path]]) -> Unit | None:
+        """A unit over the same points that reads what `op` reads, and neither waits for the other."""
+        shape, reduced = iteration_shape(op)
+        if not shape:
+            return None
+        candidates: dict[Unit, None] = {}
+        for operand in op.operands:
+            for unit, paths in self.uses.get(operand, {}).items():
+                if unit.fused and 0 in paths and unit.shape == shape and unit.reduced == reduced and unit not in uses:
+                    candidates[unit] = None
+        for unit in candidates:
+            if unit.is_reduction != is_reduction(op) or len(unit.taken) >= LARGEST or len(unit.roots) >= 8:
+                continue
+            if not any(self._reaches(reader, unit) for reader in uses):
+                return unit
+        return None
+
+    def _reaches(self, start: Unit, goal: Unit) -> bool:
+        """Whether `goal` waits for `start`."""
+        seen, stack = {start}, [start]
+        while stack:
+            unit = stack.pop()
+            if unit is goal:
+                return True
+            for reader in unit.readers:
+                if reader not in seen:
+                    seen.add(reader)
+                    stack.append(reader)
+        return False
+
+    def _read_operands(self, op: Op, unit: Unit, paths: set[Path]) -> None:
+        onward = {self._beyond(op, path) for path in paths} if is_movement(op) else paths
+        scalars_only = op.name == "stablehlo.reduce"
+        count = len(op.operands) // 2
+        for place, operand in enumerate(op.operands):
+            steps = {self._constant_path()} if scalars_only and place >= count else onward
+            self.uses.setdefault(operand, {}).setdefault(unit, set()).update(steps)
+        for value in captured_values(op) if op.regions else ():
+            self.uses.setdefault(value, {}).setdefault(unit, set()).add(self._constant_path())
+
+    def _constant_path(self) -> Path:
+        return -1
+
+    def _beyond(self, op: Op, path: Path) -> Path:
+        """The path through the index map of `op`."""
+        key = (op, path)
+        found = self._paths.get(key)
+        if found is None:
+            found = self._paths[key] = len(self._paths) + 1
+            if path in self._repeating or repeats(op):
+                self._repeating.add(found)
+        return found
+
+
+def repeats(op: Op) -> bool:
+    """Whether the loops inside of which an element of the operand is used again and again are not the innermost."""
+    if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.gather"):
+        return op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
+    if op.name != "stablehlo.broadcast_in_dim":
+        return True
+    shape = op.operands[0].tensor.static_shape
+    used = [d for size, d in zip(shape, op["broadcast_dimensions"], strict=True) if size != 1]
+    result = op.result.tensor.static_shape
+    added = [d for d, size in enumerate(result) if size != 1 and d not in used]
+    return bool(used and added) and min(added) < max(used)
+
+
+def in_order(units: list[Unit]) -> list[Unit]:
+    """Units in an order in which each stands behind those that it waits for, else as the program has them."""
+    waiting: dict[Unit, int] = dict.fromkeys(units, 0)
+    for unit in units:
+        for reader in unit.readers:
+            waiting[reader] += 1
+    ready = [unit for unit, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    ordered: list[Unit] = []
+    while ready:
+        unit = heapq.heappop(ready)
+        ordered.append(unit)
+        for reader in unit.readers:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, reader)
+    assert len(ordered) == len(units), "units wait for each other"
+    return ordered

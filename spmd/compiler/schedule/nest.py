@@ -1,0 +1,114 @@
+"""Loop nests as data: an iteration space, what is read at each of its points, what is computed, and what is written.
+
+Values in registers are scalar expressions (spmd.analysis.scalar); their parameters are numbered by `Nest.leaves`, each
+a machine value in memory or the number that an index is. Nothing here knows how loops are run: LLVM's text, costs and
+printing all read the same nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from spmd.analysis.affine import Affine, Variable
+from spmd.analysis.scalar.expression import Expression, MachineType
+from spmd.ir import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A machine value from the buffer of `value`, read where `mask` holds (everywhere when None).
+
+    `address` counts machine values of `type`, of which a complex element has two.
+    """
+
+    value: Value
+    address: Affine
+    type: MachineType
+    mask: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The number that an affine form is at a point, an i64."""
+
+    form: Affine
+
+
+Leaf = Load | Position
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`code`, a machine value, is written to the buffer of `value`; `address` as in `Load`."""
+
+    value: Value
+    address: Affine
+    code: Expression
+
+
+#: The number of the first parameter that stands for a folded value; lower ones are those of leaves.
+FOLDED = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Machine values folded over a stage's reduced variables.
+
+    `combine` has as parameters, from number `FOLDED` on, n folded values, then n more, and gives n. `initial` is the
+    first of what is folded. `neutral` is what parts of a fold may start from, any number of them: a neutral element, or
+    `initial` itself where folding it again changes nothing; None where no such is known, and the order of elements is
+    then kept. `stores` have the n folded values as parameters.
+    """
+
+    inputs: tuple[Expression, ...]
+    initial: tuple[Expression, ...]
+    combine: tuple[Expression, ...]
+    neutral: tuple[Expression, ...] | None
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Loops over `loops`, outermost first; those in `reduced` come last, whatever their place in memory order."""
+
+    loops: tuple[Variable, ...]
+    reduced: tuple[Variable, ...]
+    stores: tuple[Store, ...]
+    reductions: tuple[Reduction, ...] = ()
+
+    @property
+    def kept(self) -> tuple[Variable, ...]:
+        """The loops that are not folded."""
+        return tuple(variable for variable in self.loops if variable not in self.reduced)
+
+
+@dataclass(slots=True)
+class Nest:
+    """Stages that run one after another; within each turn of the loops `outer`, which they share.
+
+    Variables are numbered in memory order, outermost first: `extents` says how far each one runs.
+    """
+
+    extents: list[int]
+    leaves: list[Leaf]
+    stages: list[Stage] = field(default_factory=list)
+    outer: tuple[Variable, ...] = ()
+
+    def loads(self) -> Iterator[Load]:
+        """All that is read."""
+        return (leaf for leaf in self.leaves if isinstance(leaf, Load))
+
+    def stores(self) -> Iterator[Store]:
+        """All that is written."""
+        for stage in self.stages:
+            yield from stage.stores
+            for reduction in stage.reductions:
+                yield from reduction.stores
+
+    def forms(self) -> Iterator[Affine]:
+        """All that counts with loop variables."""
+        for leaf in self.leaves:
+            yield leaf.address if isinstance(leaf, Load) else leaf.form
+        for store in self.stores():
+            yield store.address

@@ -1,0 +1,203 @@
+"""Nests made from ops: what a unit's ops compute at each point of its iteration space.
+
+`PointReader` follows a value back through the ops that a unit has taken in, with an affine index: movement becomes
+arithmetic on indices, elementwise ops become scalar expressions, and what is left are loads from buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.affine import Affine, Split, linear, row_major
+from spmd.analysis.index_maps import INDEX_MAPS, Index, clamped, element_type
+from spmd.analysis.scalar import build
+from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types, register_types
+from spmd.analysis.scalar.elementwise import compute
+from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
+from spmd.attributes import DenseAttr
+from spmd.compiler.schedule.collapse import collapse
+from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
+from spmd.compiler.schedule.reductions import reduction_of
+from spmd.ir import Op, Value
+from spmd.types import ElementType
+
+REDUCE = "stablehlo.reduce"
+
+
+def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
+    """The nest over `shape` that writes the results of `roots`, ops of which `taken` holds being computed on the way.
+
+    `reduced` are the dimensions that `reduce` ops among the roots fold; the others write one element a point.
+    """
+
+    def made(extents: list[int], index: Index) -> Nest:
+        reader = PointReader(extents, lambda op: taken(op) or (op in own and op.name != REDUCE))
+        stores = []
+        reductions = []
+        for op in roots:
+            if op.name == REDUCE:
+                reductions.append(reduction_of(op, index, reader))
+                continue
+            for value in op.results:
+                element = reader.read(value, index)
+                stores += stored(value, index, element)
+        folded = {variable for dimension in reduced for variable, _ in index[dimension].terms}
+        kept = [variable for variable in range(len(extents)) if variable not in folded]
+        stage = Stage((*kept, *sorted(folded)), tuple(sorted(folded)), tuple(stores), tuple(reductions))
+        return Nest(extents, reader.leaves, [stage])
+
+    own = set(roots)
+    return collapse(iterate(shape, made))
+
+
+def stored(value: Value, index: Index, element: Element) -> list[Store]:
+    """The stores that write `element` of `value` at `index`."""
+    tensor = value.tensor
+    codes = encode(element, element_type(value))
+    address = linear(index, row_major(tensor.static_shape)).scaled(len(codes))
+    return [Store(value, address.shifted(part), code) for part, code in enumerate(codes)]
+
+
+def constant_array(op: Op) -> np.ndarray[Any, Any] | None:
+    """The array of a `stablehlo.constant`."""
+    attribute = op.attributes.get("value") if op.name == "stablehlo.constant" else None
+    return attribute.array if isinstance(attribute, DenseAttr) else None
+
+
+def is_splat(array: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements of `array` lie at one place in memory."""
+    return array.size == 1 or (array.size > 0 and not any(array.strides))
+
+
+class PointReader:
+    """Elements of values at points of an iteration space: expressions whose leaves are loads and positions.
+
+    `is_taken(op)` says which ops are computed here; the results of all others are loaded.
+    """
+
+    def __init__(self, extents: list[int], is_taken: Callable[[Op], bool]) -> None:
+        self.extents = extents
+        self.leaves: list[Leaf] = []
+        self._is_taken = is_taken
+        self._parameters: dict[Leaf, Expression] = {}
+        self._elements: dict[tuple[Value, Index, Expression | None], Element] = {}
+        self._mask: Expression | None = None
+
+    def read(self, value: Value, index: Index) -> Element:
+        """The element of `value` at `index`."""
+        op = value.defining_op
+        if not all(value.tensor.static_shape):  # there is none: whatever is computed of it is never run
+            return element_constant(0, element_type(value))
+        array = None if op is None else constant_array(op)
+        if array is not None:
+            if is_splat(array):
+                return element_constant(array[(0,) * array.ndim], element_type(value))
+            if all(part.is_constant for part in index):
+                return element_constant(array[tuple(part.offset for part in index)], element_type(value))
+        if op is None or not self._is_taken(op):
+            return self.load(value, index)
+        key = (value, index, self._mask)
+        found = self._elements.get(key)
+        if found is None:
+            found = self._elements[key] = self._computed(op, value, index)
+        return found
+
+    def _computed(self, op: Op, value: Value, index: Index) -> Element:
+        rule = INDEX_MAPS.get(op.name)
+        if rule is not None:
+            return rule(op, index, self)
+        elements = compute(op, [self.read(operand, index if operand.tensor.rank else ()) for operand in op.operands])
+        assert elements is not None, f"{op.name} has no scalar form"
+        return elements[op.results.index(value)]
+
+    def load(self, value: Value, index: Index) -> Element:
+        """The element of `value` at `index`, from its buffer."""
+        tensor = value.tensor
+        types = memory_types(element_type(value))
+        address = linear(index, row_major(tensor.static_shape)).scaled(len(types))
+        codes = [
+            self._leaf(Load(value, address.shifted(part), type, self._mask), type) for part, type in enumerate(types)
+        ]
+        return decode(tuple(codes), element_type(value))
+
+    def position(self, form: Affine) -> Expression:
+        """The number that `form` is at a point, an i64."""
+        if form.is_constant or form.dynamic:
+            return form.expression(lambda variable: self._leaf(Position(Affine.of(variable)), I64))
+        return self._leaf(Position(form), I64)
+
+    @contextmanager
+    def under(self, condition: Expression) -> Iterator[None]:
+        """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
+        before = self._mask
+        self._mask = condition if before is None else build.and_(before, condition)
+        try:
+            yield
+        finally:
+            self._mask = before
+
+    def _leaf(self, leaf: Leaf, type: MachineType) -> Expression:
+        found = self._parameters.get(leaf)
+        if found is None:
+            found = self._parameters[leaf] = parameter(len(self.leaves), type)
+            self.leaves.append(leaf)
+        return found
+
+
+def iterate(shape: Sequence[int], build_nest: Callable[[list[int], Index], Nest]) -> Nest:
+    """The nest that `build_nest` makes over `shape`, loops being cut in two where an index would not be affine else.
+
+    `build_nest` takes the extents of the loop variables and the index of a point, one affine form a dimension.
+    """
+    factors: list[list[int]] = [[size] for size in shape]
+    while True:
+        extents: list[int] = []
+        index: list[Affine] = []
+        owner: list[tuple[int, int]] = []
+        for dimension, sizes in enumerate(factors):
+            variables = []
+            for place, size in enumerate(sizes):
+                if size == 1:
+                    variables.append(Affine())
+                    continue
+                variables.append(Affine.of(len(extents)))
+                owner.append((dimension, place))
+                extents.append(size)
+            index.append(linear(variables, row_major(sizes)))
+        try:
+            return build_nest(extents, tuple(index))
+        except Split as split:
+            dimension, place = owner[split.variable]
+            whole = factors[dimension][place]
+            factors[dimension][place : place + 1] = [whole // split.size, split.size]
+
+
+def parameters_of(elements: Sequence[ElementType], start: int = 0) -> list[Element]:
+    """Elements whose machine values are parameters, numbered from `start`."""
+    made: list[Element] = []
+    for element in elements:
+        types = register_types(element)
+        made.append(tuple(parameter(start + part, type) for part, type in enumerate(types)))
+        start += len(types)
+    return made
+
+
+def update_nest(op: Op) -> Nest:
+    """The nest that writes a `dynamic_update_slice`'s update over its operand, which the result stands on."""
+    operand, update, *starts = op.operands
+    shape = operand.tensor.static_shape
+
+    def made(extents: list[int], index: Index) -> Nest:
+        reader = PointReader(extents, lambda op: False)
+        element = reader.read(update, index)
+        places = []
+        for part, start, whole, size in zip(index, starts, shape, update.tensor.static_shape, strict=True):
+            places.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
+        loops = tuple(range(len(extents)))
+        return Nest(extents, reader.leaves, [Stage(loops, (), tuple(stored(op.result, tuple(places), element)))])
+
+    return collapse(iterate(update.tensor.static_shape, made))

@@ -1,0 +1,104 @@
+"""What `reduce` folds at a point: inputs, the region as expressions over folded values, what it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spmd.analysis.affine import Affine, linear, row_major
+from spmd.analysis.extrema import extremum_of
+from spmd.analysis.index_maps import Index, Reader, element_type
+from spmd.analysis.reducers import Monoid, identity, monoids_of
+from spmd.analysis.scalar.conversion import converted
+from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
+from spmd.analysis.scalar.elementwise import compute
+from spmd.analysis.scalar.expression import Expression, parameter
+from spmd.compiler.schedule.nest import FOLDED, Reduction, Store
+from spmd.dialects.making import make_op
+from spmd.ir import Block, Op, Value
+from spmd.types import ElementType, TensorType
+
+
+def reduction_of(op: Op, index: Index, reader: Reader) -> Reduction:
+    """The fold of `op`, a `reduce`, whose operands are read at `index`."""
+    count = len(op.results)
+    block = op.regions[0].block
+    monoids = monoids_of(op.regions[0])
+    elements = [
+        element_type(argument) if monoids is None else monoids[place].accumulator
+        for place, argument in enumerate(block.arguments[:count])
+    ]
+    inputs = [_as(reader.read(v, index), v, e) for v, e in zip(op.operands[:count], elements, strict=True)]
+    initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
+    folded, more = _parameters([*elements, *elements], count)
+    if monoids is None:
+        combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
+        neutral = _flat(initial) if extremum_of(op.regions[0]) is not None else None
+    else:
+        combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
+        neutral = _identities(monoids, elements)
+    kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
+    return Reduction(
+        _flat(inputs), _flat(initial), _flat(combined), neutral, tuple(_stores(op, kept, folded, elements))
+    )
+
+
+def _as(element: Element, value: Value, wanted: ElementType) -> Element:
+    return converted(element, element_type(value), wanted)
+
+
+def _flat(elements: Sequence[Element]) -> tuple[Expression, ...]:
+    return tuple(part for element in elements for part in element)
+
+
+def _parameters(elements: Sequence[ElementType], count: int) -> tuple[list[Element], list[Element]]:
+    """The folded elements and those that are combined with them, as parameters."""
+    made: list[Element] = []
+    number = FOLDED
+    for element in elements:
+        types = register_types(element)
+        made.append(tuple(parameter(number + part, type) for part, type in enumerate(types)))
+        number += len(types)
+    return made[:count], made[count:]
+
+
+def _combined(monoid: Monoid, x: Element, y: Element) -> Element:
+    scalar = TensorType((), monoid.accumulator)
+    results = compute(make_op(monoid.op, [Value(scalar), Value(scalar)], [scalar]), [x, y])
+    assert results is not None, f"{monoid.op} of {scalar} has no scalar form"
+    return results[0]
+
+
+def _identities(monoids: Sequence[Monoid], elements: Sequence[ElementType]) -> tuple[Expression, ...] | None:
+    found = [identity(monoid.kind, element) for monoid, element in zip(monoids, elements, strict=True)]
+    if any(array is None for array in found):
+        return None
+    return _flat([element_constant(array, element) for array, element in zip(found, elements, strict=True)])
+
+
+def _stores(op: Op, kept: Index, folded: Sequence[Element], elements: Sequence[ElementType]) -> list[Store]:
+    stores = []
+    for value, element, type in zip(op.results, folded, elements, strict=True):
+        target = element_type(value)
+        codes = encode(converted(element, type, target), target)
+        address: Affine = linear(kept, row_major(value.tensor.static_shape)).scaled(len(codes))
+        stores += [Store(value, address.shifted(part), code) for part, code in enumerate(codes)]
+    return stores
+
+
+def region_results(block: Block, arguments: Sequence[Element], read: Callable[[Value], Element]) -> list[Element]:
+    """What a region of scalar ops gives for `arguments`; `read` gives what it captures."""
+    values: dict[Value, Element] = dict(zip(block.arguments, arguments, strict=True))
+
+    def element(value: Value) -> Element:
+        found = values.get(value)
+        if found is None:
+            found = values[value] = read(value)
+        return found
+
+    for op in block.ops[:-1]:
+        if op.name == "stablehlo.constant":
+            continue  # read where it is used
+        results = compute(op, [element(operand) for operand in op.operands])
+        assert results is not None, f"{op.name} has no scalar form"
+        values.update(zip(op.results, results, strict=True))
+    return [element(value) for value in block.terminator.operands]

@@ -1,0 +1,98 @@
+"""A block's units as steps: neighbouring ones with a native form are one native function, the others a kernel an op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from spmd.backends.numpy.core import Kernel
+from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.steps import Step
+from spmd.ir import Block, Op, Value, captured_values
+
+MakeStep = Callable[[Op], Step]
+
+
+def native_steps(block: Block, make_step: MakeStep) -> list[Step]:
+    """The steps of `block`, natively as far as they can be; `make_step` gives the step of one op."""
+    from spmd.backends.llvm.stretch import compile_stretch, is_native
+
+    results = list(block.terminator.operands)
+    units = fuse(block, results)
+    steps: list[Step] = []
+    read_later = _read_later(units, results)
+    for native, group in _groups(units, is_native):
+        if not native or all(_is_view(unit) for unit in group):
+            steps += [make_step(op) for unit in group for op in unit.ops]
+            continue
+        before, stretch = _without_first_views(group)
+        steps += [make_step(op) for unit in before for op in unit.roots]
+        made = {value for unit in stretch for op in unit.roots for value in op.results}
+        inputs = [value for value in _reads(stretch) if value not in made and not _is_constant(value)]
+        end = units.index(stretch[-1])
+        outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
+        if not outputs:
+            continue
+        kernel = Kernel(compile_stretch(stretch, inputs, outputs))
+        steps.append(Step(stretch[0].roots[0], kernel, inputs, outputs))
+    return steps
+
+
+def _is_constant(value: Value) -> bool:
+    op = value.defining_op
+    return op is not None and op.name == "stablehlo.constant"
+
+
+def _is_view(unit: Unit) -> bool:
+    return not unit.fused and unit.roots[0].name in VIEWS
+
+
+def _groups(units: list[Unit], is_native: Callable[[Unit], bool]) -> Iterator[tuple[bool, list[Unit]]]:
+    """Neighbouring units that are all native, or all not."""
+    group: list[Unit] = []
+    kind = False
+    for unit in units:
+        native = is_native(unit)
+        if group and native is not kind:
+            yield kind, group
+            group = []
+        kind = native
+        group.append(unit)
+    if group:
+        yield kind, group
+
+
+def _without_first_views(group: list[Unit]) -> tuple[list[Unit], list[Unit]]:
+    """Views of what comes from elsewhere, which need no copy outside of native code, and the other units."""
+    made: set[Value] = set()
+    views: list[Unit] = []
+    others: list[Unit] = []
+    for unit in group:
+        (first, *_) = unit.roots
+        if _is_view(unit) and not any(operand in made for operand in first.operands):
+            views.append(unit)
+            continue
+        others.append(unit)
+        made.update(value for op in unit.roots for value in op.results)
+    return views, others
+
+
+def _reads(units: Iterable[Unit]) -> list[Value]:
+    """The values that the ops of units read, whoever makes them, each once."""
+    found: dict[Value, None] = {}
+    for unit in units:
+        inside = set(unit.taken)
+        for op in unit.ops:
+            for value in (*op.operands, *(captured_values(op) if op.regions else ())):
+                if value.defining_op not in inside:
+                    found[value] = None
+    return list(found)
+
+
+def _read_later(units: list[Unit], results: list[Value]) -> dict[Value, int]:
+    """The number of the last unit that reads each value; one past the end for results, -1 for what nobody reads."""
+    last: dict[Value, int] = {value: -1 for unit in units for op in unit.roots for value in op.results}
+    for number, unit in enumerate(units):
+        for value in _reads([unit]):
+            last[value] = number
+    last.update(dict.fromkeys(results, len(units)))
+    return last
