@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from spmd.compiler.verify import verify as verify
     from spmd.errors import CollectiveError as CollectiveError
     from spmd.errors import CompileError as CompileError
+    from spmd.errors import ConversionError as ConversionError
     from spmd.errors import ExecutionError as ExecutionError
     from spmd.errors import ParseError as ParseError
     from spmd.errors import SpmdError as SpmdError
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from spmd.runtime.parallel import run_parallel as run_parallel
     from spmd.runtime.simulation import Simulation as Simulation
     from spmd.runtime.simulation import simulate as simulate
+    from spmd.saving import save as save
+    from spmd.saving import serialize as serialize
 
 __version__ = "0.1.0"
 
@@ -47,6 +50,7 @@ _HOMES = {
     "verify": "spmd.compiler.verify",
     "CollectiveError": "spmd.errors",
     "CompileError": "spmd.errors",
+    "ConversionError": "spmd.errors",
     "ExecutionError": "spmd.errors",
     "ParseError": "spmd.errors",
     "SpmdError": "spmd.errors",
@@ -59,6 +63,8 @@ _HOMES = {
     "parse": "spmd.reading",
     "Executable": "spmd.runtime.executable",
     "run_parallel": "spmd.runtime.parallel",
+    "save": "spmd.saving",
+    "serialize": "spmd.saving",
     "Simulation": "spmd.runtime.simulation",
     "simulate": "spmd.runtime.simulation",
 }

@@ -233,6 +233,10 @@ class CompileError(SpmdError):
     """The program is sound but cannot be compiled here (an unknown custom call, a grid that does not fit)."""
 
 
+class ConversionError(SpmdError):
+    """The program cannot be written so: the form, or that version of it, has no place for something in it."""
+
+
 class ExecutionError(SpmdError):
     """The program failed while it ran."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from spmd.artifacts import sections as s
+from spmd.artifacts.encodings.fields import Version
 from spmd.artifacts.ir_reader import IrReader
-from spmd.artifacts.stream import Buffer
+from spmd.artifacts.ir_writer import IrWriter
+from spmd.artifacts.numbering import Numbering
+from spmd.artifacts.stream import Buffer, ByteWriter
 from spmd.artifacts.tables import Tables
 from spmd.collecting import no_collection
 from spmd.dialects import core
@@ -33,3 +36,38 @@ def read_bytecode(data: Buffer, name: str = "<bytes>") -> Module:
     if len(ops) == 1 and isinstance(ops[0], Module):
         return ops[0]
     return Module("builtin.module", regions=[Region([Block((), ops)])], definition=core.OPS["builtin.module"])
+
+
+#: The version of the format that goes with each version of VHLO, from the version named on.
+_FORMATS: tuple[tuple[Version, int], ...] = (((0, 15), 6), ((0, 14), 4), ((0, 12), 3), ((0, 10), 1), ((0, 9), 0))
+
+
+def write_bytecode(module: Module, *, version: int = s.NEWEST, producer: str = "spmd") -> bytes:
+    """The module as MLIR bytecode, in the ops that it has; `version` is that of the format, 0 to 6."""
+    return _written(module, Numbering(version), producer)
+
+
+def write_portable(module: Module, version: Version, producer: str = "spmd") -> bytes:
+    """The module as a portable artifact of a version of VHLO; ConversionError names an op that has no place in it."""
+    number = next(format for since, format in _FORMATS if since <= version)
+    name = f"StableHLO_v{version[0]}.{version[1]}.0+{producer}"
+    return _written(module, Numbering(number, version), name)
+
+
+def _written(module: Module, numbering: Numbering, producer: str) -> bytes:
+    with no_collection():
+        ir = IrWriter(numbering).section(module)
+    writer = ByteWriter()
+    writer.bytes(s.MAGIC)
+    writer.varint(numbering.version)
+    writer.bytes(producer.encode() + b"\0")
+    rest = ByteWriter()
+    numbering.write_attributes(rest)
+    numbering.write_resources(rest)
+    numbering.write_dialects(writer)
+    writer.bytes(rest.data)
+    s.write_section(writer, s.IR, ir)
+    numbering.write_strings(writer)
+    if numbering.version >= s.PROPERTIES_APART:
+        numbering.write_properties(writer)
+    return bytes(writer.data)

@@ -126,8 +126,9 @@ def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, 
     return found
 
 
-#: Attributes that ops have been given since they were first kept so, the latest first.
-_ADDED: dict[str, tuple[str, ...]] = {
+#: Attributes that ops have been given since they were first kept so, the latest first. Where one is left out, neither
+#: is it written, so that readers who do not know of it can read the others.
+ADDED: dict[str, tuple[str, ...]] = {
     "chlo.top_k": ("is_stable",),
     "sdy.all_reduce": ("reduction_op",),
     "sdy.reduce_scatter": ("reduction_op",),
@@ -138,7 +139,7 @@ _ADDED: dict[str, tuple[str, ...]] = {
 
 def _absent(definition: OpDef, entry: EntryReader) -> tuple[str, ...]:
     """The attributes that the producer did not know of: there are as many references as it knew attributes."""
-    added = _ADDED.get(definition.name)
+    added = ADDED.get(definition.name)
     if added is None:
         return ()
     start, count = entry.position, 0

@@ -145,3 +145,47 @@ PROGRAMS = {
 
 #: The first version of VHLO that can hold each, where that is not the first of all.
 SINCE = {"types": "1.10", "mixed": "1.11"}
+
+REDUCE = """
+func.func @f(%a: tensor<4xf32>) -> tensor<f64> {
+  %z = stablehlo.constant dense<0.0> : tensor<f64>
+  %0 = "stablehlo.reduce"(%a, %z) <{dimensions = array<i64: 0>}> ({
+    ^bb0(%x: tensor<f64>, %y: tensor<f64>):
+      %1 = stablehlo.add %x, %y : tensor<f64>
+      stablehlo.return %1 : tensor<f64>
+  }) : (tensor<4xf32>, tensor<f64>) -> tensor<f64>
+  return %0 : tensor<f64>
+}
+"""
+
+#: What each version brought, by an op that needs it: (the version before, text).
+NEWS = {
+    "f8E4M3FNUZ": ("0.9", "func.func @f(%a: tensor<f8E4M3FNUZ>) -> tensor<f8E4M3FNUZ> { return %a : tensor<f8E4M3FNUZ> }"),
+    "promotion": ("0.16", REDUCE),
+    "batching": (
+        "1.0",
+        """func.func @f(%a: tensor<3x4xf32>, %i: tensor<3x1xi32>) -> tensor<3xf32> {
+  %0 = "stablehlo.gather"(%a, %i) <{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [1], operand_batching_dims = [0],
+    start_indices_batching_dims = [0], start_index_map = [1], index_vector_dim = 1>, slice_sizes = array<i64: 1, 1>}>
+    : (tensor<3x4xf32>, tensor<3x1xi32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32> }""",
+    ),
+    "dictionary": (
+        "1.2",
+        """func.func @f(%a: tensor<f32>) -> tensor<f32> {
+  %0 = stablehlo.custom_call @g(%a) {api_version = 4 : i32, backend_config = {x = 1 : i32}} : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32> }""",
+    ),
+    "tan": ("1.3", "func.func @f(%a: tensor<f32>) -> tensor<f32> { %0 = stablehlo.tan %a : tensor<f32>\n return %0 : tensor<f32> }"),
+    "algorithm": (
+        "1.5",
+        """func.func @f(%a: tensor<2x2xf32>) -> tensor<2x2xf32> {
+  %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0], algorithm = <lhs_precision_type = tf32, rhs_precision_type = tf32,
+    accumulation_type = f32, lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 1,
+    allow_imprecise_accumulation = false> : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  return %0 : tensor<2x2xf32> }""",
+    ),
+}  # fmt: skip
+
+UNKNOWN = 'func.func @f(%a: tensor<f32>) { %0:2 = "my.op"(%a) ({ "my.end"() : () -> () }) {k = #my.attr<1>, t = !my.type<x>} : (tensor<f32>) -> (!my.type<x>, i17)\n return }'
+DOUBLE = "func.func @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.add %a, %a : tensor<3xf32>\n return %0 : tensor<3xf32> }"

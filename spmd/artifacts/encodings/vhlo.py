@@ -239,13 +239,13 @@ def _storage_fields(type: t.QuantizedType) -> tuple[Any, ...]:
 
 
 def _per_tensor(type: t.QuantizedType) -> tuple[Any, ...] | None:
-    if type.is_per_axis or type.block_sizes:
+    if type.is_per_axis or type.block_sizes or not type.storage.is_integer:
         return None
     return *_storage_fields(type), type.scales[0], type.zero_points[0], type.storage_min, type.storage_max
 
 
 def _per_axis(type: t.QuantizedType) -> tuple[Any, ...] | None:
-    if not type.is_per_axis:
+    if not type.is_per_axis or not type.storage.is_integer:
         return None
     bounds = type.storage_min, type.storage_max
     return *_storage_fields(type), type.quantization_dimension, *bounds, type.scales, type.zero_points

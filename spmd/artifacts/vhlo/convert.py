@@ -31,12 +31,8 @@ from spmd.attributes import (
     UnitAttr,
 )
 from spmd.dialects import structs
-from spmd.errors import Diagnostic, SpmdError
+from spmd.errors import ConversionError, Diagnostic
 from spmd.ir import Op
-
-
-class ConversionError(SpmdError):
-    """A version of VHLO cannot hold the program."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,298 @@
+"""The tables of a bytecode file while it is written: what ops refer to is encoded when it is first referred to.
+
+Attributes and types stand in one of two spellings: MLIR's and each dialect's own, or VHLO's. What VHLO has no code for
+stands plain beside it, since version 1.11 of VHLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from spmd.artifacts import sections as s
+from spmd.artifacts.encodings import DIALECTS
+from spmd.artifacts.encodings.builtin import BUILTIN
+from spmd.artifacts.encodings.fields import Encoding, EntryWriter, Version
+from spmd.artifacts.encodings.locations import FileLocation, FileRange, location_of
+from spmd.artifacts.encodings.vhlo import VHLO
+from spmd.artifacts.stream import ByteWriter
+from spmd.artifacts.vhlo.convert import fault
+from spmd.attributes import Attribute, DenseAttr, DictAttr, LocationAttr
+from spmd.ir import Op
+from spmd.syntax.attribute_printer import format_attribute
+from spmd.types import Type
+
+#: The two spellings.
+PLAIN, PORTABLE = "", "vhlo"
+#: The first version of VHLO beside which attributes, types and ops of other dialects may stand.
+MIXED: Version = (1, 11)
+#: The first version of VHLO whose readers know ranges of a file.
+_RANGES: Version = (1, 9)
+#: Larger constants are told apart by which array they are: comparing their elements would take longer than writing.
+_COMPARED_BELOW = 1 << 12
+
+_Entry = tuple[str, bytes | bytearray, bool]
+
+
+class Numbering:
+    """Strings, dialects, op names, attributes, types, properties and resources by number."""
+
+    def __init__(self, version: int, portable: Version | None = None) -> None:
+        self.version = version
+        self.portable = portable
+        #: The op that is being written, which errors name.
+        self.op: Op | None = None
+        self._strings: dict[bytes, int] = {}
+        self._dialects: dict[str, int] = {}
+        self._op_names: dict[tuple[str, bool], int] = {}
+        self._attributes: dict[Hashable, int] = {}
+        self._attribute_entries: list[_Entry] = []
+        self._types: dict[tuple[str, Type], int] = {}
+        self._type_entries: list[_Entry] = []
+        self._properties: dict[bytes, int] = {}
+        self._resources: dict[str, int] = {}
+
+    def string(self, data: bytes) -> int:
+        return self._strings.setdefault(data, len(self._strings))
+
+    def dialect(self, name: str) -> int:
+        return self._dialects.setdefault(name, len(self._dialects))
+
+    def op_name(self, name: str, registered: bool) -> int:
+        return self._op_names.setdefault((name, registered), len(self._op_names))
+
+    def properties(self, data: bytes) -> int:
+        return self._properties.setdefault(data, len(self._properties))
+
+    def resource(self, key: str) -> int:
+        return self._resources.setdefault(key, len(self._resources))
+
+    # --- attributes and types ----------------------------------------------------------------------------------------
+
+    def attribute(self, attribute: Attribute, spelling: str = PLAIN) -> int:
+        """The number of `attribute`, which is encoded if it is a new one."""
+        key = (spelling, _identity(attribute))
+        found = self._attributes.get(key)
+        if found is None:
+            if isinstance(attribute, LocationAttr):
+                return self.location(attribute.text)
+            known = VHLO.attributes.find(attribute) if spelling == PORTABLE else None
+            if spelling == PORTABLE and known is None:
+                self._expect_mixed(f"attributes such as {format_attribute(attribute)[:60]} beside VHLO's")
+                found = self.attribute(attribute)
+            else:
+                found = len(self._attribute_entries)
+                self._attribute_entries.append(("", b"", False))
+            self._attributes[key] = found
+            if spelling == PLAIN or known is not None:
+                self._attribute_entries[found] = self._encoded(attribute, known, spelling, "attributes")
+        return found
+
+    def dictionary(self, entries: Mapping[str, Attribute], spelling: str) -> int:
+        """The number of MLIR's dictionary of attributes in `spelling`."""
+        whole = DictAttr(entries)
+        key = (spelling, "dictionary", whole)
+        found = self._attributes.get(key)
+        if found is None:
+            found = self._attributes[key] = len(self._attribute_entries)
+            self._attribute_entries.append(("", b"", False))
+            writer = _Writer(self, spelling)
+            encoding, values = BUILTIN.attributes.find(whole)  # type: ignore[misc]
+            encoding.write(writer, values)
+            self._attribute_entries[found] = ("builtin", writer.data, True)
+        return found
+
+    def location(self, text: str | None) -> int:
+        location = location_of(text)
+        if self.portable is not None and self.portable < _RANGES:
+            location = _without_ranges(location)
+        return self.attribute(location)
+
+    def type(self, type: Type, spelling: str = PLAIN) -> int:
+        found = self._types.get((spelling, type))
+        if found is None:
+            known = VHLO.types.find(type) if spelling == PORTABLE else None
+            if spelling == PORTABLE and known is None:
+                self._expect_mixed(f"types such as {type} beside VHLO's")
+                found = self.type(type)
+            else:
+                found = len(self._type_entries)
+                self._type_entries.append(("", b"", False))
+            self._types[spelling, type] = found
+            if spelling == PLAIN or known is not None:
+                self._type_entries[found] = self._encoded(type, known, spelling, "types")
+        return found
+
+    def _encoded(self, value: Any, known: tuple[Encoding, tuple[Any, ...]] | None, spelling: str, table: str) -> _Entry:
+        dialect = PORTABLE
+        if known is None:
+            for dialect, encodings in DIALECTS.items():
+                known = getattr(encodings, table).find(value) if dialect != PORTABLE else None
+                if known is not None:
+                    break
+        elif self.portable is not None and self.portable < known[0].since:
+            since = known[0].since
+            text = str(value) if isinstance(value, Type) else format_attribute(value)
+            self._fail(f"{text[:60]} came with version {since[0]}.{since[1]}")
+        if known is None:
+            text = str(value) if isinstance(value, Type) else format_attribute(value)
+            return _dialect_of(text), text.encode("utf-8", "surrogateescape") + b"\0", False
+        writer = _Writer(self, spelling)
+        known[0].write(writer, known[1])
+        return dialect, writer.data, True
+
+    def _expect_mixed(self, what: str) -> None:
+        if self.portable is not None and self.portable < MIXED:
+            self._fail(f"{what} came with version 1.11")
+
+    def _fail(self, why: str) -> None:
+        assert self.op is not None and self.portable is not None
+        raise fault(self.op, why, self.portable)
+
+    # --- sections ----------------------------------------------------------------------------------------------------
+
+    def write_attributes(self, writer: ByteWriter) -> None:
+        """Adds the sections of attributes and types, and of their offsets."""
+        offsets = ByteWriter()
+        offsets.varint(len(self._attribute_entries))
+        offsets.varint(len(self._type_entries))
+        for entries in (self._attribute_entries, self._type_entries):
+            for dialect, group in _grouped([(entry[0], entry) for entry in entries]):
+                offsets.varint(self.dialect(dialect))
+                offsets.varint(len(group))
+                for _, data, encoded in group:
+                    offsets.flagged(len(data), encoded)
+        s.write_section(writer, s.ATTRIBUTE_OFFSETS, offsets.data)
+        data = bytearray()
+        for _, entry, _ in (*self._attribute_entries, *self._type_entries):
+            data += entry
+        s.write_section(writer, s.ATTRIBUTES, data)
+
+    def write_dialects(self, writer: ByteWriter) -> None:
+        """Adds the section of dialects and op names: all others must have been numbered."""
+        names = ByteWriter()
+        for dialect, group in _grouped([(_parts(name)[0], (name, known)) for name, known in self._op_names]):
+            names.varint(self.dialect(dialect))
+            names.varint(len(group))
+            for name, known in group:
+                number = self.string(_parts(name)[1].encode())
+                if self.version >= s.PROPERTIES_APART:
+                    names.flagged(number, known)
+                else:
+                    names.varint(number)
+        section = ByteWriter()
+        section.varint(len(self._dialects))
+        for dialect in self._dialects:
+            number = self.string(dialect.encode())
+            if self.version >= s.DIALECT_VERSIONS:
+                section.flagged(number, False)
+            else:
+                section.varint(number)
+        if self.version >= s.NO_UNKNOWN_LOCATIONS:
+            section.varint(len(self._op_names))
+        section.bytes(names.data)
+        s.write_section(writer, s.DIALECTS, section.data)
+
+    def write_properties(self, writer: ByteWriter) -> None:
+        section = ByteWriter()
+        section.varint(len(self._properties))
+        for data in self._properties:
+            section.varint(len(data))
+            section.bytes(data)
+        s.write_section(writer, s.PROPERTIES, section.data)
+
+    def write_resources(self, writer: ByteWriter) -> None:
+        """Adds the names of constants whose elements are kept nowhere; nothing where there are none."""
+        if not self._resources:
+            return
+        offsets = ByteWriter()
+        offsets.varint(0)
+        offsets.varint(self.dialect("builtin"))
+        offsets.varint(len(self._resources))
+        for key in self._resources:
+            offsets.varint(self.string(key.encode()))
+            offsets.varint(0)
+            offsets.byte(0)
+        s.write_section(writer, s.RESOURCE_OFFSETS, offsets.data)
+        s.write_section(writer, s.RESOURCES, b"")
+
+    def write_strings(self, writer: ByteWriter) -> None:
+        s.write_section(writer, s.STRINGS, s.write_strings(list(self._strings)))
+
+    def entry(self, spelling: str) -> EntryWriter:
+        """A writer that knows the tables."""
+        return _Writer(self, spelling)
+
+
+def _identity(attribute: Attribute) -> Hashable:
+    if isinstance(attribute, DenseAttr) and attribute.array.nbytes >= _COMPARED_BELOW:
+        return DenseAttr, id(attribute.array), attribute.type
+    return attribute
+
+
+def _without_ranges(location: Attribute) -> Attribute:
+    """The location with places in a file in place of ranges."""
+    if isinstance(location, FileRange):
+        return FileLocation(location.file, *(*location.numbers, 0, 0)[:2])
+    if not hasattr(location, "__dataclass_fields__"):
+        return location
+    changed = {}
+    for name in location.__dataclass_fields__:
+        part = getattr(location, name)
+        if isinstance(part, tuple):
+            part = tuple(_without_ranges(entry) if isinstance(entry, Attribute) else entry for entry in part)
+        elif isinstance(part, Attribute):
+            part = _without_ranges(part)
+        changed[name] = part
+    return type(location)(**changed)
+
+
+def _dialect_of(text: str) -> str:
+    """The dialect that an attribute or type is of, by its text."""
+    if text[:1] not in "#!":
+        return "builtin"
+    name = text[1:]
+    for mark in ".<":
+        name = name.partition(mark)[0]
+    return name
+
+
+def _parts(name: str) -> tuple[str, str]:
+    dialect, dot, rest = name.partition(".")
+    return (dialect, rest) if dot else ("builtin", name)
+
+
+def _grouped(entries: list[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Runs of entries with the same dialect."""
+    groups: list[tuple[str, list[Any]]] = []
+    for dialect, entry in entries:
+        if not groups or groups[-1][0] != dialect:
+            groups.append((dialect, []))
+        groups[-1][1].append(entry)
+    return groups
+
+
+class _Writer(EntryWriter):
+    """Writes one entry of the tables, in a spelling."""
+
+    __slots__ = ("_numbering", "_spelling")
+
+    def __init__(self, numbering: Numbering, spelling: str) -> None:
+        super().__init__()
+        self._numbering = numbering
+        self._spelling = spelling
+
+    def attribute_number(self, attribute: Attribute) -> int:
+        return self._numbering.attribute(attribute, self._spelling)
+
+    def plain_attribute_number(self, attribute: Attribute) -> int:
+        return self._numbering.attribute(attribute)
+
+    def type_number(self, type: Type) -> int:
+        return self._numbering.type(type, self._spelling)
+
+    def string_number(self, data: bytes) -> int:
+        return self._numbering.string(data)
+
+    def resource_number(self, key: str) -> int:
+        return self._numbering.resource(key)

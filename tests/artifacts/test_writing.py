@@ -1,0 +1,115 @@
+"""Bytecode and portable artifacts that are written here are read alike, here and by the reference."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.artifacts.bytecode import write_bytecode
+from spmd.artifacts.vhlo.ops import parse_version
+from spmd.syntax import difference
+from tests.artifacts import reference
+from tests.artifacts.programs import DOUBLE, NEWS, PROGRAMS, QUANTIZED, REDUCE, SINCE, UNKNOWN
+
+EVERYTHING = {**PROGRAMS, "quantized": QUANTIZED}
+
+
+@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_bytecode_comes_back(name: str, version: int) -> None:
+    module = spmd.parse(EVERYTHING[name])
+    data = write_bytecode(module, version=version)
+    assert difference(module, spmd.parse(data)) is None
+    if name in PROGRAMS:
+        assert difference(module, spmd.parse(reference.text_of(data))) is None
+
+
+@pytest.mark.parametrize("version", reference.VERSIONS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_reference_reads_portable_artifacts(name: str, version: str) -> None:
+    module = spmd.parse(PROGRAMS[name])
+    if parse_version(version) < parse_version(SINCE.get(name, "0.9")):
+        with pytest.raises(spmd.ConversionError, match=r"VHLO .* cannot hold it: .* came with version"):
+            spmd.serialize(module, version=version)
+        return
+    data = spmd.serialize(module, version=version)
+    assert difference(spmd.parse(reference.text_of(data)), spmd.parse(data)) is None
+    assert difference(spmd.parse(data), module) is None
+
+
+@pytest.mark.parametrize("version", ["minimum", "0.17.0", "current"])
+def test_quantized_types_come_back(version: str) -> None:
+    """The specification's per-axis types came with version 0.18."""
+    module = spmd.parse(QUANTIZED)
+    if version == "current":
+        assert difference(module, spmd.parse(spmd.serialize(module, version=version))) is None
+    else:
+        with pytest.raises(spmd.ConversionError, match=r"came with version 0\.18"):
+            spmd.serialize(module, version=version)
+
+
+@pytest.mark.parametrize("name", NEWS)
+def test_what_a_version_brought_the_one_before_cannot_hold(name: str) -> None:
+    before, text = NEWS[name]
+    module = spmd.parse(text)
+    major, minor = parse_version(before)
+    after = "1.0.0" if (major, minor) == (0, 20) else f"{major}.{minor + 1}.0"
+    with pytest.raises(spmd.ConversionError, match=rf"VHLO {before} cannot hold it: .*came with version"):
+        spmd.serialize(module, version=f"{before}.0")
+    data = spmd.serialize(module, version=after)
+    assert difference(module, spmd.parse(data)) is None
+    assert difference(module, spmd.parse(reference.text_of(data))) is None
+    assert reference.portable(text, f"{before}.0") is None
+
+
+def test_places_in_the_source_are_written() -> None:
+    place = '"n"(callsite("a.py":1:2 at fused["b.py":3:4 to :9, "c"]))'
+    text = f"func.func @f(%a: tensor<f32>) {{ %0 = stablehlo.abs %a : tensor<f32> loc({place})\n return }}"
+    module = spmd.parse(text)
+    again = spmd.parse(spmd.serialize(module))
+    assert again.functions[0].body.ops[0].debug_location == place
+    older = spmd.parse(spmd.serialize(module, version="1.0.0"))
+    assert older.functions[0].body.ops[0].debug_location == place.replace(" to :9", "")
+
+
+def test_versions_are_told_as_they_are() -> None:
+    module = spmd.parse(REDUCE)
+    assert spmd.serialize(module)[:32].startswith(b"ML\xefR\x0dStableHLO_v1.20.0+spmd")
+    for wrong in ("0.8.0", "1.99.0", "newest", "1", 1):
+        with pytest.raises(spmd.UsageError, match="version"):
+            spmd.serialize(module, version=wrong)  # type: ignore[arg-type]
+
+
+def test_an_unknown_dialect_comes_back() -> None:
+    module = spmd.parse(UNKNOWN)
+    assert difference(module, spmd.parse(write_bytecode(module))) is None
+
+
+FORMATS = {
+    "text": b"module",
+    "generic": b'"builtin.module"',
+    "bytecode": b"ML\xefR",
+    "vhlo@1.0.0": b"ML\xefR",
+    "hlo": b"HloModule",
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_saved_programs_are_loaded(format: str, tmp_path: Path) -> None:
+    file = tmp_path / "program"
+    spmd.save(spmd.parse(DOUBLE), file, format=format)
+    assert file.read_bytes().startswith(FORMATS[format])
+    (got,) = spmd.compile(spmd.load(file))(np.float32([1, 2, 3]))
+    assert got.tolist() == [2, 4, 6]
+
+
+def test_the_command_converts(tmp_path: Path) -> None:
+    text, there, back = tmp_path / "p.mlir", tmp_path / "p.mlirbc", tmp_path / "q.mlir"
+    text.write_text(PROGRAMS["regions"])
+    for left, right in ((text, there), (there, back)):
+        subprocess.run([sys.executable, "-m", "launch", "convert", left, right], check=True)
+    assert there.read_bytes()[:4] == b"ML\xefR"
+    assert difference(spmd.load(text), spmd.load(back)) is None
