@@ -1,0 +1,18 @@
+"""JAX functions on MPI ranks: JAX traces, this runtime compiles, computes and communicates.
+
+    step = spmd.jax.jit(train_step, axes={"data": 4})    # every rank calls it with its own arrays
+    params, loss = step(params, batch)
+
+    many = spmd.jax.simulate(train_step, axes={"data": 4096})    # all processes stacked in this one
+    spmd.jax.export(train_step, params, batch, axes={"data": 4}, path="step.mlir")    # runs without JAX
+
+Only this package imports JAX (the extra ``jax``).
+"""
+
+from spmd.jax import _installed as _installed
+from spmd.jax import trees as _trees  # noqa: F401  (checkpoints learn JAX's trees)
+from spmd.jax.exporting import export
+from spmd.jax.jitting import jit
+from spmd.jax.simulating import simulate
+
+__all__ = ["export", "jit", "simulate"]

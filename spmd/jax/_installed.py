@@ -1,0 +1,15 @@
+"""Loaded before all else of spmd.jax: says in a sentence that JAX is missing, where it is."""
+
+from spmd.errors import UsageError
+
+
+class MissingJaxError(UsageError, ImportError):
+    """JAX is not installed."""
+
+
+try:
+    import jax as jax
+except ImportError as error:
+    raise MissingJaxError(
+        "spmd.jax needs JAX, which cannot be imported here: pip install 'spmd[jax]' installs it"
+    ) from error

@@ -1,0 +1,198 @@
+"""A function compiled for one tree of arguments and their forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import numpy as np
+
+import spmd.compiler.compile as compiler
+from collectives.grid import ProcessGrid
+from partitioner import Layout, shard_array, unshard_array
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.jax.leaves import Array, Form, from_array, to_array
+from spmd.jax.tracing import Lowered
+from spmd.runtime.executable import Executable
+from spmd.types import TensorType
+
+Layouts = Sequence[Layout | None]
+
+
+class Compiled:
+    """`run` takes this process's arrays of the leaves of (args, kwargs), and gives the tree of its results."""
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        tree: Any,
+        static: tuple[Any, ...],
+        forms: tuple[Form, ...],
+        as_jax: bool,
+        options: Mapping[str, Any],
+    ) -> None:
+        self.module: Module = lowered.module
+        self.grid = ProcessGrid(num_replicas=1, num_partitions=lowered.processes)
+        self.processes = lowered.processes
+        self.is_global = lowered.is_global
+        self.tree = tree
+        self.static = static
+        self.forms = forms
+        self.out_tree = lowered.out_tree
+        self.out_forms = lowered.results
+        self.kept = lowered.kept
+        self.tokens = lowered.tokens
+        self._options = options
+        self._finish = [_finisher(form, as_jax) for form in lowered.results]
+        self._run: Callable[[Sequence[Any]], Any] | None = None
+
+    @cached_property
+    def executable(self) -> Executable:
+        return compiler.compile(self.module, self.grid, partition=self.is_global, **self._options)
+
+    @cached_property
+    def signature(self) -> list[tuple[tuple[int, ...], Any]] | None:
+        """Shapes and dtypes of NumPy arrays that `run` takes as they are; None where some leaf is no such array."""
+        if any(form.weak or form.is_key for form in self.forms):
+            return None
+        shapes = [
+            form.shape if layout is None else _block(layout)
+            for form, layout in zip(self.forms, self.layouts, strict=True)
+        ]
+        return [(shape, form.dtype) for shape, form in zip(shapes, self.forms, strict=True)]
+
+    def run(self, arrays: Sequence[Any]) -> Any:
+        if self._run is None:
+            self._run = self._bound()
+        return self._run(arrays)
+
+    def _bound(self) -> Callable[[Sequence[Any]], Any]:
+        """`run`, with what it need not do left out."""
+        executable, unflatten, tokens = self.executable, self.out_tree.unflatten, self.tokens
+        plain = all(finish is None for finish in self._finish)
+        if plain and not tokens and self.kept == tuple(range(len(self.forms))):
+            return lambda arrays: unflatten(executable(*arrays))
+        kept, before = self.kept, (None,) * tokens
+
+        def run(arrays: Sequence[Any]) -> Any:
+            results = executable(*before, *[arrays[index] for index in kept])
+            return unflatten(self.finished(results[tokens:]))
+
+        return run
+
+    def finished(self, results: Sequence[Array]) -> list[Any]:
+        """Leaves of the results from their arrays."""
+        pairs = zip(self._finish, results, strict=True)
+        return [result if finish is None else finish(result) for finish, result in pairs]
+
+    # --- arguments ---
+
+    def arrays(self, leaves: Sequence[Any], forms: Sequence[Form], names: Sequence[str]) -> list[Array]:
+        """This process's arrays of the leaves: of the global view, whole ones are cut."""
+        arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
+        if not self.is_global:
+            return arrays
+        return self.shard(arrays, self.layouts)
+
+    @cached_property
+    def layouts(self) -> Layouts:
+        """How each leaf of the arguments is cut: None where it is not."""
+        layouts: list[Layout | None] = [None] * len(self.forms)
+        if self.is_global and self.executable.in_shardings is not None:
+            for index, layout in zip(self.kept, self.executable.in_shardings, strict=True):
+                layouts[index] = layout if _is_cut(layout) else None
+        return layouts
+
+    @cached_property
+    def out_layouts(self) -> Layouts:
+        given = self.executable.out_shardings if self.is_global else None
+        return [layout if _is_cut(layout) else None for layout in given or [None] * len(self.out_forms)]
+
+    def fits(self, forms: Sequence[Form], names: Sequence[str]) -> bool:
+        """Whether arguments of these forms are, leaf by leaf, whole arrays or blocks of what this was compiled for.
+
+        UsageError when some are certainly blocks of it, and others are neither.
+        """
+        wholes = [form == known for form, known in zip(forms, self.forms, strict=True)]
+        blocks = [
+            layout is not None and form.data_shape == _block(layout) and form.dtype == known.dtype
+            for form, known, layout in zip(forms, self.forms, self.layouts, strict=True)
+        ]
+        wrong = [index for index, found in enumerate(zip(wholes, blocks, strict=True)) if not any(found)]
+        if wrong and any(blocks):
+            index = wrong[0]
+            layout = self.layouts[index]
+            block = "" if layout is None else f" nor this process's block of it, of shape {_block(layout)}"
+            raise UsageError(f"{names[index]} is {forms[index]}: neither the global {self.forms[index]}{block}")
+        return not wrong
+
+    # --- blocks and whole arrays ---
+
+    def layouts_of(self, tree: Any) -> Layouts | None:
+        """The layouts of `tree`, if it is the arguments, the results, or one of either; None otherwise."""
+        leaves, structure = jax.tree.flatten(tree)
+        shapes = [np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape) for leaf in leaves]
+        for known, forms, layouts in self._parts():
+            if known == structure and all(map(_is_whole_or_block, shapes, forms, layouts)):
+                return layouts
+        return None
+
+    def _parts(self) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
+        args = self.tree.children()[0]
+        yield from _with_children(args, self.forms, self.layouts)
+        yield from _with_children(self.out_tree, self.out_forms, self.out_layouts)
+
+    def shard(self, leaves: Sequence[Any], layouts: Layouts) -> list[Array]:
+        rank = self.executable.process.rank
+
+        def block(leaf: Any, layout: Layout | None) -> Any:
+            if layout is None or np.shape(leaf) == _block(layout):
+                return leaf
+            return shard_array(np.asarray(leaf), layout, rank)
+
+        return list(map(block, leaves, layouts))
+
+    def unshard(self, leaves: Sequence[Any], layouts: Layouts) -> list[Array]:
+        communicator = self.executable.process.communicator
+        return [
+            leaf
+            if layout is None or np.shape(leaf) != _block(layout)
+            else unshard_array(np.asarray(leaf), layout, communicator)
+            for leaf, layout in zip(leaves, layouts, strict=True)
+        ]
+
+    def shardings(self, leaves: Sequence[Any], layouts: Layouts) -> list[Any]:
+        return list(layouts)
+
+
+def _finisher(form: Form, as_jax: bool) -> Callable[[Array], Any] | None:
+    """What makes the leaf of a result's array; None where it is that array."""
+    if form.is_key or form.dtype == jax.dtypes.float0 or as_jax:
+        return partial(from_array, form=form, as_jax=as_jax)
+    return None
+
+
+def _with_children(tree: Any, forms: Sequence[Form], layouts: Layouts) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
+    yield tree, forms, layouts
+    start = 0
+    for child in tree.children():
+        part = slice(start, start + child.num_leaves)
+        yield child, forms[part], layouts[part]
+        start = part.stop
+
+
+def _is_whole_or_block(shape: tuple[int, ...], form: Form, layout: Layout | None) -> bool:
+    return shape in (form.shape, form.shape if layout is None else _block(layout))
+
+
+def _is_cut(layout: Any) -> bool:
+    return isinstance(layout, Layout) and layout.sharding is not None and not layout.sharding.is_replicated
+
+
+def _block(layout: Layout) -> tuple[int, ...]:
+    local = layout.local_type
+    assert isinstance(local, TensorType)
+    return local.static_shape

@@ -1,0 +1,55 @@
+"""`spmd.jax.export`: a JAX function as a program that runs without JAX."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.jax.jitting import check_function, checked_axes
+from spmd.jax.leaves import form_of, names_of
+from spmd.jax.module import check_no_callbacks, name_arguments
+from spmd.jax.statics import Statics
+from spmd.jax.tracing import lower
+
+
+def export(
+    function: Callable[..., Any],
+    *args: Any,
+    axes: Mapping[str, int] | None = None,
+    path: str | PathLike[str] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    **kwargs: Any,
+) -> Module:
+    """Writes the program that `spmd.jax.jit(function, axes=axes)` runs for such arguments as StableHLO to `path`.
+
+    Where it runs, no JAX is needed: `spmd.load(path)`, or `spmd run path`. It takes and gives the leaves of the trees
+    in JAX's order; each argument has its name in the tree as `jax.arg_info`, each result as `jax.result_info`.
+
+    :param args, kwargs: one process's arguments, or whole ones in the global view: arrays, or jax.ShapeDtypeStruct.
+    :param axes: sizes by name, major first; the global view has its mesh instead, and needs none.
+    :returns: the module.
+    :raises UsageError: for what `spmd.jax.jit` refuses, and for callbacks into Python.
+    """
+    check_function(function, "spmd.jax.export")
+    statics = Statics(function, static_argnums, static_argnames)
+    rest, named, static = statics.split(args, kwargs)
+    leaves, tree = jax.tree.flatten((rest, named))
+    names = names_of((rest, named), statics.names_of_rest())
+    forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
+    pairs = (("processes", 1),) if axes is None else checked_axes(axes)
+    lowered = lower(function, pairs, functools.partial(statics.insert, static), tree, forms)
+    if axes is None and not lowered.is_global:
+        raise UsageError('spmd.jax.export needs the axes of the view of one process, such as axes={"data": 4}')
+    check_no_callbacks(lowered.module)
+    name_arguments(lowered.module, [names[index] for index in lowered.kept])
+    if path is not None:
+        Path(path).write_text(str(lowered.module))
+    return lowered.module

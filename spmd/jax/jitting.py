@@ -1,0 +1,108 @@
+"""`spmd.jax.jit`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Unpack, overload
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.options import CompileOptions, chosen_options
+from spmd.errors import UsageError
+from spmd.jax.process_view import Axes
+from spmd.jax.statics import Statics
+from spmd.jax.step import Step
+from spmd.usage import check_grid, kind_of
+
+
+@overload
+def jit(
+    function: Callable[..., Any],
+    *,
+    axes: Mapping[str, int] | None = None,
+    grid: ProcessGrid | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    as_jax: bool = False,
+    **options: Unpack[CompileOptions],
+) -> Step: ...
+
+
+@overload
+def jit(
+    function: None = None,
+    *,
+    axes: Mapping[str, int] | None = None,
+    grid: ProcessGrid | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    as_jax: bool = False,
+    **options: Unpack[CompileOptions],
+) -> Callable[[Callable[..., Any]], Step]: ...
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    axes: Mapping[str, int] | None = None,
+    grid: ProcessGrid | None = None,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    as_jax: bool = False,
+    **options: Unpack[CompileOptions],
+) -> Any:
+    """Makes a JAX function run on the ranks of a job; also a decorator.
+
+    A plain function is the view of one process: its arguments and results are trees of this process's own arrays, and
+    `jax.lax.psum` and its kin work over the named axes. They mean, derivatives included, what they mean under
+    `jax.vmap` with axis names. A function that is `jax.jit(f, in_shardings=..., out_shardings=...)`, or holds
+    `jax.shard_map` over a mesh, is the global view: it is written for whole arrays. At its first call each leaf is
+    such a whole array, of which this process takes its block. Afterwards a leaf of a block's shape is this process's
+    block, as results are; `step.unshard(tree)` makes them whole, `step.shard(tree)` cuts. Meshes may be abstract
+    (`jax.sharding.AbstractMesh`): no device but one is needed.
+
+    :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
+        one axis, "processes", of all ranks. The global view has its mesh instead.
+    :param grid: in place of `axes`: one axis, "processes", of all its processes.
+    :param static_argnums, static_argnames: as jax.jit takes them.
+    :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
+    :param options: those of spmd.compile.
+    :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
+    """
+    if function is None:
+        return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
+    return _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
+
+
+def _jit(
+    function: Any,
+    axes: Mapping[str, int] | None,
+    grid: ProcessGrid | None,
+    static_argnums: int | Sequence[int],
+    static_argnames: str | Sequence[str],
+    as_jax: bool,
+    options: Mapping[str, Any],
+) -> Step:
+    check_function(function, "spmd.jax.jit")
+    check_grid(grid, "spmd.jax.jit")
+    chosen_options(ProcessGrid(1, 1), options)
+    given = None if axes is None else checked_axes(axes)
+    if grid is not None:
+        if given is not None:
+            raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
+        given = (("processes", grid.size),)
+    return Step(function, given, Statics(function, static_argnums, static_argnames), as_jax, options)
+
+
+def check_function(function: Any, taker: str) -> None:
+    if not callable(function):
+        raise UsageError(f"{taker} takes a function, got {kind_of(function)}")
+
+
+def checked_axes(axes: Any) -> Axes:
+    """Axes as pairs; UsageError for what is no mapping of names to sizes."""
+    if not isinstance(axes, Mapping) or not axes:
+        raise UsageError(f'axes is a mapping of names to sizes, such as {{"data": 4}}, got {axes!r}')
+    for name, size in axes.items():
+        if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise UsageError(f"axes gives a name its size, an integer from 1 on, got {name!r}: {size!r}")
+    return tuple(axes.items())

@@ -1,0 +1,93 @@
+"""Leaves of JAX's trees as arrays of this runtime, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from spmd.errors import UsageError
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    weak: bool = False
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is of typed PRNG keys, which travel as their data."""
+        return bool(jax.numpy.issubdtype(self.dtype, jax.dtypes.prng_key))
+
+    @property
+    def data_shape(self) -> tuple[int, ...]:
+        """The shape of the array that holds it."""
+        return tuple(jax.eval_shape(jax.random.key_data, self.struct).shape) if self.is_key else self.shape
+
+    @property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(self.shape, self.dtype, weak_type=self.weak)  # type: ignore[no-untyped-call]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+def form_of(leaf: Any, names: Sequence[str], index: int) -> Form:
+    """The form in which jax.jit takes `leaf`; UsageError, with its name, `names[index]`, for what it does not."""
+    if leaf.__class__ is np.ndarray and (known := _canonical.get(leaf.dtype)) is not None:
+        return Form(leaf.shape, known)
+    if isinstance(leaf, np.ma.MaskedArray):
+        raise UsageError(
+            f"{names[index]} is a masked array, whose mask JAX would drop: fill it first (`.filled(value)`)"
+        )
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return Form(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
+    try:
+        known_type = jax.api_util.shaped_abstractify(leaf)  # type: ignore[no-untyped-call]
+    except (TypeError, ValueError, OverflowError) as error:
+        told = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
+        raise UsageError(f"{names[index]} is of type {type(leaf).__name__}: {told}") from error
+    return Form(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type))
+
+
+#: dtypes that are the same with and without x64.
+_canonical = {
+    np.dtype(name): np.dtype(name) for name in ("float32", "int32", "uint8", "int8", "bool", "float16", "uint32")
+}
+
+
+def to_array(leaf: Any, form: Form) -> Array:
+    """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
+    if form.is_key:
+        return np.asarray(jax.random.key_data(leaf))
+    return np.asarray(leaf, form.dtype)
+
+
+def from_array(array: Array, form: Form, as_jax: bool) -> Any:
+    """The leaf of `form` whose elements are `array`."""
+    if form.is_key:
+        return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=form.dtype._impl)
+    if form.dtype == jax.dtypes.float0:
+        return np.zeros(form.shape, form.dtype)
+    return jax.numpy.asarray(array) if as_jax else array
+
+
+def names_of(tree: Any, parameters: Sequence[str]) -> list[str]:
+    """How a user would write each leaf of (args, kwargs): `params['w']`. `parameters`: names of the positional ones."""
+    names = []
+    for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        first, rest = path[1], path[2:]
+        if path[0].idx == 0:
+            head = parameters[first.idx] if first.idx < len(parameters) else f"argument {first.idx}"
+        else:
+            head = str(first.key)
+        names.append(head + jax.tree_util.keystr(rest))
+    return names

@@ -1,0 +1,103 @@
+"""What JAX lowered, as a module of this runtime."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd.attributes import DictAttr, IntegerAttr, StringAttr
+from spmd.backends.numpy.custom_call import register_custom_call
+from spmd.errors import UsageError
+from spmd.ir import Module, Op, Value
+from spmd.jax import places
+from spmd.reading import parse
+from spmd.types import I32
+
+_OF_MESHES = ("sdy.sharding_constraint", "sdy.mesh")
+_CALLBACK = "xla_ffi_python_cpu_callback"
+_numbers = itertools.count()
+
+
+def module_of(lowered: Any, name: str) -> Module:
+    """The module of a `jax.stages.Lowered`: its ops know their places in Python, its callbacks the functions here."""
+    module = parse(lowered.as_text(debug_info=True), f"<{name}>", verify=False)
+    places.locate(module)
+    details = lowered._lowering.compile_args
+    _connect_callbacks(module, details.get("host_callbacks") or ())
+    return module
+
+
+def set_processes(module: Module, count: int) -> None:
+    """Says that the module is for `count` partitions."""
+    module.discardable = {**module.discardable, "mhlo.num_partitions": IntegerAttr(count, I32)}
+
+
+def drop_shardings(module: Module) -> None:
+    """Removes what says nothing in the view of one process: JAX lays out keys on a mesh without axes."""
+    kept: dict[Value, Value] = {}
+    for op in list(module.walk()):
+        op.read_instead(kept)
+        for region in op.regions:
+            for block in region.blocks:
+                for inner in block.ops:
+                    if inner.name == "sdy.sharding_constraint":
+                        kept[inner.result] = kept.get(inner.operands[0], inner.operands[0])
+                block.ops[:] = [inner for inner in block.ops if inner.name not in _OF_MESHES]
+
+
+def mesh_size(module: Module) -> int:
+    """The number of devices that a module with shardings is for."""
+    meshes = [op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"]
+    given = module.discardable.get("mhlo.num_partitions")
+    sizes: list[int] = [math.prod(axis.size for axis in mesh.axes) for mesh in meshes]
+    return max([*sizes, given.value if isinstance(given, IntegerAttr) else 1])
+
+
+def is_callback(op: Op) -> bool:
+    return op.name == "stablehlo.custom_call" and str(op["call_target_name"]).startswith("spmd.jax.callback.")
+
+
+def _connect_callbacks(module: Module, callbacks: Sequence[Callable[..., Any]]) -> None:
+    """JAX numbers the Python functions that a program calls; each gets a target of its own, which runs it on a rank."""
+    targets: dict[int, str] = {}
+    for op in module.walk():
+        if op.name != "stablehlo.custom_call" or op["call_target_name"] != _CALLBACK:
+            continue
+        config = op.discardable["mhlo.backend_config"]
+        assert isinstance(config, DictAttr)
+        number = config.entries["index"].value  # type: ignore[attr-defined]
+        if number not in targets:
+            targets[number] = f"spmd.jax.callback.{next(_numbers)}"
+            register_custom_call(targets[number], _calling(callbacks[number]))
+        op.attributes = {**op.attributes, "call_target_name": targets[number]}
+        op.discardable = {name: value for name, value in op.discardable.items() if name != "sdy.sharding"}
+
+
+def _calling(callback: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arrays: Any, attributes: Any) -> Any:
+        # JAX may keep what it is given: it gets memory of its own.
+        return callback(*[np.array(array) if isinstance(array, np.ndarray) else array for array in arrays])
+
+    return call
+
+
+def name_arguments(module: Module, names: Sequence[str]) -> None:
+    """Gives the arguments of @main behind its tokens their names."""
+    main = module.function("main")
+    given = main.argument_attributes
+    tokens = len(given) - len(names)
+    named = [
+        {**entry, "jax.arg_info": StringAttr(name.encode())} for entry, name in zip(given[tokens:], names, strict=True)
+    ]
+    main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, [*given[:tokens], *named]))}
+
+
+def check_no_callbacks(module: Module) -> None:
+    """UsageError for a program that calls back into this Python process: no other can run it."""
+    for op in module.walk():
+        if is_callback(op):
+            raise UsageError(f"{op.location}: a callback into Python cannot be exported")

@@ -1,0 +1,75 @@
+"""The places of ops in the user's Python, from the locations that JAX writes."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sysconfig
+from pathlib import Path
+
+from spmd.errors import Location, Source
+from spmd.ir import Module
+
+#: One frame: its function, file and line, as MLIR prints a name and a place inside of it.
+_FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+_OWN = str(Path(__file__).parent)
+
+
+class TracedLocation(Location):
+    """A line of Python that JAX traced; worked out only when someone asks."""
+
+    __slots__ = ("_found", "_program", "_text")
+
+    def __init__(self, program: Location, text: str) -> None:
+        super().__init__(program.source, program.offset)
+        self._program = program
+        self._text = text
+        self._found: tuple[str, int, int] | None = None
+
+    def _place(self) -> tuple[str, int, int]:
+        """File, line and column of the innermost frame of the user's own code, or else the innermost of all."""
+        if self._found is None:
+            frames = [(file, int(line), int(column)) for _, file, line, column in _FRAME.findall(self._text)]
+            frames = [frame for frame in frames if not frame[0].startswith(_OWN)]
+            own = [frame for frame in frames if not frame[0].startswith(_INSTALLED)]
+            self._found = next(iter(own or frames), ("", 0, 0))
+        return self._found
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self._place()[0])
+
+    @property
+    def file(self) -> str:
+        return self._place()[0] or self._program.file
+
+    @property
+    def line(self) -> int:
+        return self._place()[1] or self._program.line
+
+    @property
+    def column(self) -> int:
+        return self._place()[2] + 1 if self.is_known else self._program.column
+
+    def quote(self) -> str:
+        if not self.is_known:
+            return self._program.quote()
+        text = linecache.getline(self.file, self.line).rstrip("\n")
+        if not text:
+            return ""
+        source = Source(self.file, text)
+        return Location(source, min(self.column - 1, len(text))).quote()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.is_known else str(self._program)
+
+    __repr__ = __str__
+
+
+def locate(module: Module) -> None:
+    """Gives each op of `module` that has one its place in Python."""
+    for op in module.walk():
+        text = op.debug_location
+        if text is not None:
+            op.move(TracedLocation(op.location, text))

@@ -1,0 +1,65 @@
+"""A JAX function as one process of many: traced with named axes, lowered for a single device.
+
+The function is traced as `jax.vmap` would trace it, under an environment of named axes, so that collectives and their
+derivatives mean what they mean there. The primitive `process` then lowers what was traced as if the program ran on a
+mesh of these axes; no device of such a mesh need exist.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Primitive
+from jax.interpreters import mlir
+from jax.sharding import AbstractMesh
+
+Axes = tuple[tuple[str, int], ...]
+
+_process: Any = Primitive("process")
+_process.multiple_results = True
+
+
+def traced(function: Callable[..., Any], axes: Axes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """What JAX traced (`jax.stages.Traced`) of `function` as a process of a mesh of `axes`, major first."""
+
+    @functools.wraps(function)
+    def process(*args: Any, **kwargs: Any) -> Any:
+        jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args, **kwargs)
+        results = _process.bind(*jax.tree.leaves((args, kwargs)), jaxpr=jaxpr, axes=axes)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return jax.jit(process, keep_unused=True).trace(*args, **kwargs)
+
+
+def _types(*_: Any, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:
+    """The types of the results; the axes end here, other effects go on."""
+    names = {name for name, _ in axes}
+    return jaxpr.out_avals, {effect for effect in jaxpr.effects if getattr(effect, "name", None) not in names}
+
+
+def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, axes: Axes) -> Any:
+    names = tuple(name for name, _ in axes)
+    mesh: Any = AbstractMesh(tuple(size for _, size in axes), names)
+    context = ctx.module_context.replace(axis_context=mlir.SPMDAxisContext(mesh, frozenset(names)))
+    ordered = [effect for effect in ctx.tokens_in.effects() if effect in jaxpr.effects]
+    results, tokens = mlir.jaxpr_subcomp(
+        context,
+        jaxpr.jaxpr,
+        ctx.name_stack,
+        ctx.tokens_in.subset(ordered),
+        [mlir.ir_constant(constant) for constant in jaxpr.consts],
+        *operands,
+        dim_var_values=ctx.dim_var_values,
+        const_lowering=ctx.const_lowering,
+        outer_traceback=None,
+    )
+    if ordered:
+        ctx.set_tokens_out(ctx.tokens_in.update_tokens(tokens))
+    return results
+
+
+_process.def_effectful_abstract_eval(_types)
+mlir.register_lowering(_process, _lower)

@@ -1,0 +1,188 @@
+"""A JAX function that runs on the ranks of a job."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.jax.compiled import Compiled
+from spmd.jax.leaves import Form, form_of, names_of
+from spmd.jax.process_view import Axes
+from spmd.jax.statics import Statics
+from spmd.jax.tracing import lower, name_of
+from spmd.runtime.executable import Executable
+from spmd.runtime.world import ranks, under_mpi
+
+_flatten = jax.tree_util.tree_flatten
+_ndarray = np.ndarray
+
+
+class Step:
+    """What `spmd.jax.jit` makes of a function: call it with this process's trees.
+
+    It is compiled once for each tree of arguments, their shapes and dtypes, and each value of static arguments.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        axes: Axes | None,
+        statics: Statics,
+        as_jax: bool,
+        options: Mapping[str, Any],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._axes = axes
+        self._statics = statics
+        self._as_jax = as_jax
+        self._options = dict(options)
+        self._made: dict[Any, Compiled] = {}
+        self._last: Compiled | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the function on this process's arguments. All processes call it, as they would a collective."""
+        static: tuple[Any, ...] = ()
+        if self._statics:
+            args, kwargs, static = self._statics.split(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+        last = self._last
+        if (
+            last is not None
+            and [(leaf.shape, leaf.dtype) if leaf.__class__ is _ndarray else None for leaf in leaves] == last.signature
+            and tree == last.tree
+            and static == last.static
+        ):
+            return last.run(leaves)
+        compiled, arrays = self._prepared(leaves, tree, static)
+        self._check_ranks(compiled)
+        self._last = compiled
+        return compiled.run(arrays)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Module:
+        """The program, for arguments of these forms (arrays, or jax.ShapeDtypeStruct)."""
+        return self._for(args, kwargs).module
+
+    def executable(self, *args: Any, **kwargs: Any) -> Executable:
+        """The compiled program, for arguments of these forms. It takes and gives the leaves of the trees."""
+        return self._for(args, kwargs).executable
+
+    def shard(self, tree: Any) -> Any:
+        """This process's blocks of whole arrays: of the arguments, one of them, the results or one of them.
+
+        The program must have been compiled for such arrays: by a call, or by `executable`.
+        """
+        return self._found("shard", tree)
+
+    def unshard(self, tree: Any) -> Any:
+        """The whole arrays of blocks, on every process: a collective call. Takes what `shard` gives."""
+        return self._found("unshard", tree)
+
+    def shardings(self, tree: Any) -> Any:
+        """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
+        return self._found("shardings", tree)
+
+    def __repr__(self) -> str:
+        axes = "" if self._axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self._axes)
+        return f"<spmd.jax.jit of {name_of(self._function)}{axes}>"
+
+    # --- compiling ---
+
+    @property
+    def axes(self) -> Axes:
+        """The named axes, major first; by default one, of all ranks."""
+        return (("processes", number_of_ranks()),) if self._axes is None else self._axes
+
+    def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
+        static: tuple[Any, ...] = ()
+        if self._statics:
+            args, kwargs, static = self._statics.split(args, kwargs)
+        leaves, tree = _flatten((args, kwargs))
+        return self._compiled(leaves, tree, static)[0]
+
+    def _prepared(self, leaves: list[Any], tree: Any, static: tuple[Any, ...]) -> tuple[Compiled, list[Any]]:
+        """What is compiled for such arguments, and its arrays."""
+        compiled, forms, names = self._compiled(leaves, tree, static)
+        return compiled, compiled.arrays(leaves, forms, names)
+
+    def _compiled(
+        self, leaves: Sequence[Any], tree: Any, static: tuple[Any, ...]
+    ) -> tuple[Compiled, tuple[Form, ...], Sequence[str]]:
+        names = _Names(tree, self._statics)
+        forms = tuple([form_of(leaf, names, index) for index, leaf in enumerate(leaves)])
+        key = (tree, forms, static)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._of_blocks(forms, tree, static, names) or self._compile(forms, tree, static)
+        return made, forms, names
+
+    def _of_blocks(
+        self, forms: tuple[Form, ...], tree: Any, static: tuple[Any, ...], names: Sequence[str]
+    ) -> Compiled | None:
+        """What was compiled for whole arrays of which some of these are blocks."""
+        for compiled in reversed(list(self._made.values())):
+            if (
+                compiled.is_global
+                and compiled.tree == tree
+                and compiled.static == static
+                and compiled.fits(forms, names)
+            ):
+                return compiled
+        return None
+
+    def _compile(self, forms: tuple[Form, ...], tree: Any, static: tuple[Any, ...]) -> Compiled:
+        insert = functools.partial(self._statics.insert, static)
+        lowered = lower(self._function, self.axes, insert, tree, forms)
+        return Compiled(lowered, tree, static, forms, self._as_jax, self._options)
+
+    def _check_ranks(self, compiled: Compiled) -> None:
+        there = number_of_ranks()
+        if compiled.processes == there:
+            return
+        wanted = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
+        raise UsageError(
+            f"{name_of(self._function)}: {wanted} {compiled.processes} processes, and there are {there} ranks; "
+            f"start it with `spmd launch -n {compiled.processes}`, or run all of them here with spmd.jax.simulate"
+        )
+
+    def _found(self, what: str, tree: Any) -> Any:
+        for compiled in reversed(list(dict.fromkeys(self._made.values()))):
+            layouts = compiled.layouts_of(tree)
+            if layouts is not None:
+                structure: Any
+                leaves, structure = _flatten(tree)
+                return structure.unflatten(getattr(compiled, what)(leaves, layouts))
+        if not self._made:
+            raise UsageError(f"{what} needs a compiled program: call the step before, or its `executable(*arguments)`")
+        raise UsageError(
+            f"{what} takes the arguments or the results of the step, or one of them, whole or as blocks; "
+            f"this tree is none: {jax.tree.structure(tree)}"
+        )
+
+
+class _Names(Sequence[str]):
+    """Names of the leaves of (args, kwargs), made when somebody is told one."""
+
+    def __init__(self, tree: Any, statics: Statics) -> None:
+        self._tree = tree
+        self._statics = statics
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return names_of(self._tree.unflatten([0] * len(self)), self._statics.names_of_rest())
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._names[index]
+
+    def __len__(self) -> int:
+        return int(self._tree.num_leaves)
+
+
+def number_of_ranks() -> int:
+    return ranks().size if under_mpi() else 1

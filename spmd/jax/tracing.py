@@ -1,0 +1,132 @@
+"""A JAX function, traced and lowered for given forms: the view of one process, or the global view."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from spmd.errors import UsageError
+from spmd.ir import Module
+from spmd.jax import process_view
+from spmd.jax.leaves import Form
+from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
+from spmd.jax.process_view import Axes
+
+#: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
+Insert = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], Mapping[str, Any]]]
+
+_UNBOUND = re.compile(r"unbound axis name: (\S+?)\.?(?:\s|$)")
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A function, lowered. `is_global`: it is written for whole arrays, and the module has shardings.
+
+    `kept`: the leaves of the arguments that the module takes. `tokens`: how many tokens come before them, and before
+    the results; they keep callbacks in order.
+    """
+
+    module: Module
+    processes: int
+    is_global: bool
+    results: tuple[Form, ...]
+    out_tree: Any
+    kept: tuple[int, ...]
+    tokens: int
+
+
+def lower(function: Callable[..., Any], axes: Axes, insert: Insert, tree: Any, forms: Sequence[Form]) -> Lowered:
+    """Lowers `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
+
+    `insert` puts what is static among the arguments.
+    """
+    args, kwargs = jax.tree.unflatten(tree, [form.struct for form in forms])
+    traced, is_global = _trace(function, axes, insert, args, kwargs)
+    lowered = traced.lower(lowering_platforms=("cpu",))
+    module = module_of(lowered, name_of(function))
+    if not is_global:
+        drop_shardings(module)
+    processes = mesh_size(module) if is_global else math.prod(size for _, size in axes)
+    set_processes(module, processes)
+    kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(forms)))
+    results, out_tree = jax.tree.flatten(traced.out_info)
+    shown = tuple(Form(tuple(out.shape), out.dtype, bool(out.weak_type)) for out in results)
+    tokens = sum("jax.token" in entry for entry in module.function("main").argument_attributes)
+    return Lowered(module, processes, is_global, shown, out_tree, tuple(sorted(kept)), tokens)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _trace(function: Callable[..., Any], axes: Axes, insert: Insert, args: Any, kwargs: Any) -> tuple[Any, bool]:
+    """What JAX traced, and whether it is the global view, which is lowered as JAX itself does."""
+    if hasattr(function, "trace"):  # the work of jax.jit
+        with contextlib.suppress(_UnboundAxisError), _axes_told(axes):
+            all_args, all_kwargs = insert(args, kwargs)
+            traced = function.trace(*all_args, **all_kwargs)
+            if _is_global(traced):
+                return traced, True
+
+    @functools.wraps(function)
+    def complete(*args: Any, **kwargs: Any) -> Any:
+        all_args, all_kwargs = insert(args, kwargs)
+        return function(*all_args, **all_kwargs)
+
+    with _axes_told(axes):
+        traced = process_view.traced(complete, axes, args, kwargs)
+    if _is_global(traced):
+        return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
+    return traced, False
+
+
+class _UnboundAxisError(UsageError):
+    """A collective names an axis that is not there."""
+
+
+@contextlib.contextmanager
+def _axes_told(axes: Axes) -> Iterator[None]:
+    """Makes JAX's error of an unbound axis one that tells which there are."""
+    try:
+        yield
+    except NameError as error:
+        found = _UNBOUND.search(str(error))
+        if found is None:
+            raise
+        there = ", ".join(f"{name} ({size})" for name, size in axes)
+        raise _UnboundAxisError(f"a collective names the axis {found[1]}; the axes here are {there}") from error
+
+
+def _is_global(traced: Any) -> bool:
+    """Whether a program speaks of a mesh: it maps over one, constrains a sharding, or jits with shardings."""
+    if _has_shardings(traced._params):
+        return True
+    mapped = ("shard_map", "sharding_constraint", "reshard")
+    return any(
+        equation.primitive.name in mapped or _has_shardings(equation.params)
+        for equation in _equations(traced.jaxpr.jaxpr)
+    )
+
+
+def _has_shardings(params: Mapping[str, Any]) -> bool:
+    given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    return any(isinstance(sharding, jax.sharding.Sharding) for sharding in given)
+
+
+def _equations(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(inner, ClosedJaxpr):
+                    yield from _equations(inner.jaxpr)
+                elif isinstance(inner, Jaxpr):
+                    yield from _equations(inner)

@@ -1,0 +1,44 @@
+"""What spmd.checkpoint has to know of JAX's trees: typed PRNG keys, and the nodes that are registered with JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from spmd.checkpoint import tree
+from spmd.checkpoint.tree import Key, Node
+
+
+def _key(value: Any) -> Node | None:
+    """A typed PRNG key: its data, and the name of its implementation."""
+    if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return None
+    entries = [("impl", str(jax.random.key_impl(value))), ("data", np.asarray(jax.random.key_data(value)))]
+    return Node("prng_key", "key", entries, lambda parts: jax.random.wrap_key_data(parts[1], impl=parts[0]))
+
+
+def _make_key(parts: dict[Key, Any]) -> Any:
+    return jax.random.wrap_key_data(parts["data"], impl=parts["impl"])
+
+
+def _registered(value: Any) -> Node | None:
+    """A node that is registered with JAX; its children by their keys there."""
+    if jax.tree_util.all_leaves([value]):
+        return None
+    structure: Any
+    paths, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda other: other is not value)
+    entries = [(_plain(path[0]), child) for path, child in paths]
+    return Node("pytree", type(value).__name__, entries, structure.unflatten)
+
+
+def _plain(entry: Any) -> Key:
+    for name in ("key", "name", "idx"):
+        if hasattr(entry, name):
+            return getattr(entry, name)
+    return str(entry)
+
+
+tree.register("prng_key", _key, _make_key)
+tree.register("pytree", _registered)
