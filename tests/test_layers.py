@@ -1,6 +1,7 @@
 """The folders know of each other only what the design allows: dependencies point one way."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ ALLOWED = {
     | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
     | {"spmd.usage"},
 }
+#: The one package that may import JAX, which not everybody has.
+OF_JAX = ROOT / "spmd" / "jax"
 OWN = ("spmd", "collectives", "partitioner", "launch", "tests", "benchmarks")
 
 
@@ -75,3 +78,8 @@ def test_a_layer_imports_only_what_is_below_it(layer: str) -> None:
 def test_nothing_that_is_installed_imports_tests_or_benchmarks() -> None:
     files = [file for package in OWN[:4] for file in (ROOT / package).rglob("*.py")]
     assert [file for file in files if any(within(name, set(OWN[4:])) for name in imports_when_loaded(file))] == []
+
+
+def test_only_spmd_jax_imports_jax() -> None:
+    files = [file for package in OWN[:4] for file in (ROOT / package).rglob("*.py") if OF_JAX not in file.parents]
+    assert [file for file in files if re.search(r"^\s*(import|from) jax\b", file.read_text(), re.MULTILINE)] == []

@@ -23,7 +23,7 @@ Layouts = Sequence[Layout | None]
 
 
 class Compiled:
-    """`run` takes this process's arrays of the leaves of (args, kwargs), and gives the tree of its results."""
+    """The program, and what lies between it and trees of (args, kwargs) and of results."""
 
     def __init__(
         self,
@@ -47,7 +47,6 @@ class Compiled:
         self.tokens = lowered.tokens
         self._options = options
         self._finish = [_finisher(form, as_jax) for form in lowered.results]
-        self._run: Callable[[Sequence[Any]], Any] | None = None
 
     @cached_property
     def executable(self) -> Executable:
@@ -64,13 +63,14 @@ class Compiled:
         ]
         return [(shape, form.dtype) for shape, form in zip(shapes, self.forms, strict=True)]
 
-    def run(self, arrays: Sequence[Any]) -> Any:
-        if self._run is None:
-            self._run = self._bound()
-        return self._run(arrays)
+    @cached_property
+    def plain(self) -> set[type] | None:
+        """The types of leaves that `run` takes as they are, where they fit `signature`; None where there are none."""
+        return None if self.signature is None else {np.ndarray} if self.forms else set()
 
-    def _bound(self) -> Callable[[Sequence[Any]], Any]:
-        """`run`, with what it need not do left out."""
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any]], Any]:
+        """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
         executable, unflatten, tokens = self.executable, self.out_tree.unflatten, self.tokens
         plain = all(finish is None for finish in self._finish)
         if plain and not tokens and self.kept == tuple(range(len(self.forms))):
@@ -131,19 +131,22 @@ class Compiled:
 
     # --- blocks and whole arrays ---
 
-    def layouts_of(self, tree: Any) -> Layouts | None:
-        """The layouts of `tree`, if it is the arguments, the results, or one of either; None otherwise."""
+    def layouts_of(self, tree: Any, of_arguments: bool) -> Layouts | None:
+        """The layouts of `tree`, if it is the arguments, the results, or one of either; None otherwise.
+
+        `of_arguments`: which of them to think of first, where it could be both.
+        """
         leaves, structure = jax.tree.flatten(tree)
         shapes = [np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape) for leaf in leaves]
-        for known, forms, layouts in self._parts():
+        for known, forms, layouts in self._parts(of_arguments):
             if known == structure and all(map(_is_whole_or_block, shapes, forms, layouts)):
                 return layouts
         return None
 
-    def _parts(self) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
-        args = self.tree.children()[0]
-        yield from _with_children(args, self.forms, self.layouts)
-        yield from _with_children(self.out_tree, self.out_forms, self.out_layouts)
+    def _parts(self, of_arguments: bool) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
+        sides = [(self.out_tree, self.out_forms, self.out_layouts), (self.tree.children()[0], self.forms, self.layouts)]
+        for side in reversed(sides) if of_arguments else sides:
+            yield from _with_children(*side)
 
     def shard(self, leaves: Sequence[Any], layouts: Layouts) -> list[Array]:
         rank = self.executable.process.rank

@@ -12,7 +12,8 @@ from spmd.ir import Module
 
 #: One frame: its function, file and line, as MLIR prints a name and a place inside of it.
 _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")})
+#: Files of libraries: of packages that are installed, and of Python itself.
+_LIBRARY = re.compile(rf"[/\\](?:site|dist)-packages[/\\]|{re.escape(sysconfig.get_path('stdlib'))}")
 _OWN = str(Path(__file__).parent)
 
 
@@ -32,7 +33,7 @@ class TracedLocation(Location):
         if self._found is None:
             frames = [(file, int(line), int(column)) for _, file, line, column in _FRAME.findall(self._text)]
             frames = [frame for frame in frames if not frame[0].startswith(_OWN)]
-            own = [frame for frame in frames if not frame[0].startswith(_INSTALLED)]
+            own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
             self._found = next(iter(own or frames), ("", 0, 0))
         return self._found
 

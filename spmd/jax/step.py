@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
-from spmd.errors import UsageError
+from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.jax.compiled import Compiled
 from spmd.jax.leaves import Form, form_of, names_of
@@ -20,7 +19,6 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.world import ranks, under_mpi
 
 _flatten = jax.tree_util.tree_flatten
-_ndarray = np.ndarray
 
 
 class Step:
@@ -41,6 +39,7 @@ class Step:
         self._function = function
         self._axes = axes
         self._statics = statics
+        self._has_statics = bool(statics)
         self._as_jax = as_jax
         self._options = dict(options)
         self._made: dict[Any, Compiled] = {}
@@ -49,19 +48,29 @@ class Step:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function on this process's arguments. All processes call it, as they would a collective."""
         static: tuple[Any, ...] = ()
-        if self._statics:
+        if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
-        leaves, tree = _flatten((args, kwargs))
         last = self._last
-        if (
-            last is not None
-            and [(leaf.shape, leaf.dtype) if leaf.__class__ is _ndarray else None for leaf in leaves] == last.signature
-            and tree == last.tree
-            and static == last.static
-        ):
-            return last.run(leaves)
-        compiled, arrays = self._prepared(leaves, tree, static)
+        if last is not None and static == last.static:
+            try:
+                leaves = last.tree.flatten_up_to((args, kwargs))
+            except ValueError:
+                pass  # another tree
+            else:
+                if set(map(type, leaves)) == last.plain:
+                    try:
+                        return last.run(leaves)  # the executable itself knows arrays that it was not compiled for
+                    except ExecutionError:
+                        if [(leaf.shape, leaf.dtype) for leaf in leaves] == last.signature:
+                            raise
+        return self._anew(args, kwargs, static)
+
+    def _anew(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
+        """A call whose arguments have to be looked at: others than those of the last one, or not all NumPy arrays."""
+        leaves, tree = _flatten((args, kwargs))
+        compiled, forms, names = self._compiled(leaves, tree, static)
         self._check_ranks(compiled)
+        arrays = compiled.arrays(leaves, forms, names)
         self._last = compiled
         return compiled.run(arrays)
 
@@ -81,7 +90,10 @@ class Step:
         return self._found("shard", tree)
 
     def unshard(self, tree: Any) -> Any:
-        """The whole arrays of blocks, on every process: a collective call. Takes what `shard` gives."""
+        """The whole arrays of blocks, on every process: a collective call. Of the results, or the arguments, or one.
+
+        Results come first where a tree could be either; `shard` thinks of arguments first.
+        """
         return self._found("unshard", tree)
 
     def shardings(self, tree: Any) -> Any:
@@ -101,15 +113,10 @@ class Step:
 
     def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
         static: tuple[Any, ...] = ()
-        if self._statics:
+        if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = _flatten((args, kwargs))
         return self._compiled(leaves, tree, static)[0]
-
-    def _prepared(self, leaves: list[Any], tree: Any, static: tuple[Any, ...]) -> tuple[Compiled, list[Any]]:
-        """What is compiled for such arguments, and its arrays."""
-        compiled, forms, names = self._compiled(leaves, tree, static)
-        return compiled, compiled.arrays(leaves, forms, names)
 
     def _compiled(
         self, leaves: Sequence[Any], tree: Any, static: tuple[Any, ...]
@@ -153,7 +160,7 @@ class Step:
 
     def _found(self, what: str, tree: Any) -> Any:
         for compiled in reversed(list(dict.fromkeys(self._made.values()))):
-            layouts = compiled.layouts_of(tree)
+            layouts = compiled.layouts_of(tree, of_arguments=what == "shard")
             if layouts is not None:
                 structure: Any
                 leaves, structure = _flatten(tree)

@@ -95,11 +95,14 @@ class Parser(OpCursor):
 
 
 def read_locations(source: Source) -> dict[str, str]:
-    """The location aliases, each spelled out."""
+    """The location aliases, each spelled out; of one that is too long, the innermost part that is not."""
     done: dict[str, str] = {}
     for name, body in dict(_LOCATION_ALIAS.findall(source.text)).items():
         text = _LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
-        done["#" + name] = text if len(text) <= _LONGEST_LOCATION else "unknown"
+        if len(text) > _LONGEST_LOCATION:
+            inner = _LOCATION_NAME.search(body)
+            text = done.get(inner[0], "unknown") if inner else "unknown"
+        done["#" + name] = text
     return done
 
 

@@ -1,0 +1,65 @@
+"""Training states of JAX, flax and optax in checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spmd import checkpoint
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import spmd.jax as _  # noqa: E402, F401
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Box:
+    def __init__(self, content: Any, label: str) -> None:
+        self.content, self.label = content, label
+
+    def tree_flatten_with_keys(self) -> Any:
+        return [(jax.tree_util.GetAttrKey("content"), self.content)], self.label
+
+    @classmethod
+    def tree_unflatten(cls, label: str, children: Any) -> Any:
+        return cls(*children, label)
+
+
+def same(mine: Any, other: Any) -> None:
+    assert jax.tree.structure(mine) == jax.tree.structure(other)
+    jax.tree.map(np.testing.assert_array_equal, mine, other)
+
+
+def test_keys_and_registered_nodes_come_back(tmp_path: Path) -> None:
+    tree = {"key": jax.random.key(3, impl="rbg"), "keys": jax.random.split(jax.random.key(1), 3)}
+    checkpoint.save(tmp_path, 1, tree)
+    for found in (checkpoint.restore(tmp_path), checkpoint.restore(tmp_path, like=tree)):
+        for name, key in tree.items():
+            assert jax.random.key_impl(found[name]) == jax.random.key_impl(key)
+            assert (found[name] == key).all()
+    box = Box(jnp.arange(3), "b")
+    checkpoint.save(tmp_path, 2, [box])
+    same(checkpoint.restore(tmp_path, like=[Box(jnp.zeros(3, int), "b")]), [box])
+    with pytest.raises(checkpoint.CheckpointError, match="a Box, which is only restored with like="):
+        checkpoint.restore(tmp_path)
+
+
+def test_states_of_flax_and_optax_come_back(tmp_path: Path) -> None:
+    optax, flax = pytest.importorskip("optax"), pytest.importorskip("flax")
+    from flax.training.train_state import TrainState
+
+    model = flax.linen.Dense(3)
+    chain = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.cosine_decay_schedule(0.1, 10)))
+    state = TrainState.create(apply_fn=model.apply, params=model.init(jax.random.key(0), jnp.ones(2)), tx=chain)
+    state = state.apply_gradients(grads=jax.tree.map(jnp.ones_like, state.params))
+    checkpoint.save(tmp_path, 1, {"state": state, "frozen": flax.core.freeze({"a": jnp.ones(2, jnp.bfloat16)})})
+    fresh = TrainState.create(apply_fn=model.apply, params=model.init(jax.random.key(1), jnp.ones(2)), tx=chain)
+    like = {"state": fresh, "frozen": flax.core.freeze({"a": jnp.zeros(2, jnp.bfloat16)})}
+    found = checkpoint.restore(tmp_path, like=like)
+    same(found["state"], state.replace(tx=fresh.tx, apply_fn=fresh.apply_fn))
+    assert type(found["frozen"]) is flax.core.FrozenDict and found["frozen"]["a"].dtype == jnp.bfloat16

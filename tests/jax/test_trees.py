@@ -1,0 +1,175 @@
+"""Trees, dtypes, weak types, keys and static arguments are what they are under jax.jit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import spmd
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+import spmd.jax  # noqa: E402
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "rest"], meta_fields=["name"])
+@dataclass
+class State:
+    x: Any
+    rest: Any
+    name: str = "state"
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def same(function: Any, *args: Any, **kwargs: Any) -> None:
+    """The function gives the same tree here as under jax.jit, the same types and elements."""
+    mine, other = spmd.jax.jit(function)(*args, **kwargs), jax.jit(function)(*args, **kwargs)
+    assert jax.tree.structure(mine) == jax.tree.structure(other)
+    for first, second in zip(jax.tree.leaves(mine), jax.tree.leaves(other), strict=True):
+        assert isinstance(first, np.ndarray)
+        assert (first.dtype, first.shape) == (second.dtype, second.shape)
+        np.testing.assert_allclose(first, np.asarray(second), rtol=1e-6)
+
+
+ONES = np.ones(3, np.float32)
+TREES = [
+    {"w": ONES, "b": (ONES, None), "a": [], "n": {}},
+    Pair(ONES, Pair(None, (ONES,))),
+    State(ONES, {"y": ONES}, "other"),
+    [jnp.ones(3), ONES, 2, 2.5, True],
+    (),
+]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=str)
+def test_trees_keep_their_structure(tree: Any) -> None:
+    same(lambda tree: jax.tree.map(lambda leaf: leaf * 2, tree), tree)
+
+
+DTYPES = [np.float64, np.int64, np.uint8, np.bool_, np.complex64, np.complex128, np.float16, ml_dtypes.bfloat16]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dtypes_are_those_of_jax_with_and_without_x64(dtype: type, x64: bool) -> None:
+    with jax.enable_x64(x64):
+        same(lambda x: (x, x + 1, x * 1.5), np.array([0, 1, 3]).astype(dtype))
+
+
+@pytest.mark.parametrize("scalar", [1, 1.0, True, 1j, np.float32(1), np.int8(1), np.float64(1), jnp.float32(1)])
+def test_scalars_promote_as_they_do_there(scalar: Any) -> None:
+    same(lambda scalar, x: (scalar + x, scalar), scalar, np.array([1, 2], np.float16))
+
+
+def test_arguments_by_name_and_unused_ones() -> None:
+    same(lambda x, *, y, z=None: {"sum": x + y["a"]}, ONES, y={"a": ONES, "b": np.zeros(7)})
+
+
+def test_typed_keys_go_in_and_come_out() -> None:
+    def split(key: Any) -> Any:
+        first, *others = jax.random.split(key, 3)
+        return first, jnp.stack(others), jax.random.normal(first, (4,))
+
+    for impl in ("threefry2x32", "rbg", "unsafe_rbg"):
+        key = jax.random.key(7, impl=impl)
+        first, others, draws = spmd.jax.jit(split)(key)
+        wanted = jax.jit(split)(key)
+        assert jax.random.key_impl(first) == jax.random.key_impl(key) and others.shape == (2,)
+        assert (jax.random.key_data(others) == jax.random.key_data(wanted[1])).all()
+        if impl == "threefry2x32":
+            np.testing.assert_allclose(draws, wanted[2], rtol=1e-5)
+        assert spmd.jax.jit(lambda key: key)(first) == first
+
+
+def test_derivatives_by_integers_are_float0() -> None:
+    step = spmd.jax.jit(jax.grad(lambda x: (x * 2.0).sum(), allow_int=True))
+    assert step(np.array([1, 2])).dtype == jax.dtypes.float0
+
+
+def test_results_are_numpy_s_own_or_jax_s() -> None:
+    assert isinstance(spmd.jax.jit(lambda x: x + 1, as_jax=True)(ONES), jax.Array)
+    result = spmd.jax.jit(lambda x: x + 1)(ONES)
+    result += 1  # the caller owns it
+    assert (np.asarray(jnp.asarray(result)) == 3).all()
+
+
+def test_a_decorator_compiles_once_for_each_form() -> None:
+    traced = 0
+
+    @spmd.jax.jit
+    def double(x: Any) -> Any:
+        """Twice x."""
+        nonlocal traced
+        traced += 1
+        return jax.tree.map(lambda leaf: 2 * leaf, x)
+
+    for x in (ONES, ONES, jnp.ones(3), np.ones(3), np.ones(4), ONES, [ONES], {"a": ONES}, [ONES], [None], None):
+        jax.tree.map(np.testing.assert_array_equal, double(x), jax.tree.map(lambda leaf: 2 * leaf, x))
+    assert traced == 6
+    assert double.__doc__ == "Twice x." and "double" in repr(double)
+
+
+def test_static_arguments_are_values_of_python() -> None:
+    def power(x: Any, times: int, *, mode: str = "sum") -> Any:
+        return getattr(jnp, mode)(x**times) if times else mode
+
+    for options in ({"static_argnums": 1, "static_argnames": "mode"}, {"static_argnames": ("times", "mode")}):
+        step = spmd.jax.jit(power, **options)
+        x = np.array([1, 2], np.float32)
+        assert [step(x, 2), step(x, times=3), step(x, 2, mode="max"), step(2 * x, 2)] == [5, 9, 4, 20]
+    jitted = jax.jit(power, static_argnums=1, static_argnames="mode")
+    assert spmd.jax.jit(jitted, static_argnums=1, static_argnames="mode")(x, 2, mode="min") == 1
+
+
+def test_consts_and_closures_are_part_of_the_program() -> None:
+    table, key = jnp.arange(4.0), jax.random.key(1)
+    same(lambda x: table[:3] + x + jax.random.uniform(key, (3,)) + np.arange(3), ONES)
+
+
+BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
+    (lambda x: jax.lax.psum(x, "data"), {}, (ONES,), r"names the axis data; the axes here are processes \(1\)"),
+    (lambda x: x, {"axes": {"data": 4}}, (ONES,), "data=4 make 4 processes, and there are 1 ranks; .* -n 4`"),
+    (lambda x, y: x, {}, (ONES, {"a": object()}), r"y\['a'\] is of type object: JAX makes no array of it"),
+    (lambda *xs: xs, {}, (ONES, "text"), "argument 1 is of type str"),
+    (lambda x: x, {}, (2**40,), "x is of type int: .*too large"),
+    (lambda x: x, {}, (np.ma.masked_array([1.0], [True]),), "x is a masked array"),
+    (lambda x, y: x, {"static_argnums": 1}, (ONES, [1]), "static argument 'y' is of type list, which cannot be hashed"),
+    (lambda x: x, {"static_argnums": 3}, (ONES,), "static_argnums has 3, and the function takes 1 arguments"),
+    (lambda x: x, {"static_argnames": "z"}, (ONES,), "static_argnames has 'z', which is no parameter"),
+    (lambda x: x, {"axes": {"data": 0}}, (ONES,), "axes gives a name its size, an integer from 1 on, got 'data': 0"),
+    (lambda x: x, {"axes": ["data"]}, (ONES,), "axes is a mapping of names to sizes"),
+    (lambda x: x, {"axes": {"a": 1}, "grid": spmd.ProcessGrid(1, 1)}, (ONES,), "axes or a grid, not both"),
+    (lambda x: x, {"nonsense": 1}, (ONES,), "there is no option 'nonsense'"),
+    (3, {}, (ONES,), "spmd.jax.jit takes a function, got int"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "options", "args", "message"), BAD)
+def test_bad_use_gets_a_sentence(function: Any, options: dict[str, Any], args: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(spmd.UsageError, match=message):
+        spmd.jax.jit(function, **options)(*args)
+
+
+def test_bad_use_of_a_simulation_gets_a_sentence() -> None:
+    many = spmd.jax.simulate(lambda x: jax.lax.psum(x, "data"), axes={"data": 4})
+    with pytest.raises(spmd.UsageError, match=r"x is float32\[3\]: it needs a leading axis of all 4 processes"):
+        many(ONES)
+    assert many(ONES[:1]).tolist() == [4.0] * 4
+    assert many(2.0).tolist() == [8.0] * 4
+
+
+def test_a_grid_may_stand_for_the_axis() -> None:
+    module = spmd.jax.jit(lambda x: jax.lax.psum(x, "processes"), grid=spmd.ProcessGrid(3, 2)).lower(ONES)
+    (result,) = spmd.run_parallel(module, inputs=[[ONES]] * 6)[0]
+    assert result.tolist() == [6, 6, 6]

@@ -1,0 +1,158 @@
+"""JAX functions on MPI ranks: the view of one process and the global view, against JAX itself in one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from mpi4py import MPI
+
+import spmd
+from spmd import checkpoint
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.sharding import AbstractMesh, NamedSharding  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import spmd.jax  # noqa: E402
+
+pytestmark = pytest.mark.mpi
+RANK, SIZE = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+
+
+def close(mine: Any, other: Any) -> None:
+    assert jax.tree.structure(mine) == jax.tree.structure(other)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), mine, other)
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def loss(params: Any, batch: Any) -> Any:
+    hidden = jnp.tanh(batch["x"] @ params["w"] + params["b"])
+    return jnp.mean((hidden @ params["v"] - batch["y"]) ** 2)
+
+
+def params() -> dict[str, np.ndarray[Any, Any]]:
+    return {"w": normal(6, 8, seed=1), "b": np.zeros(8, np.float32), "v": normal(8, 2, seed=2)}
+
+
+def batch(rows: int) -> dict[str, np.ndarray[Any, Any]]:
+    return {"x": normal(rows, 6, seed=3), "y": normal(rows, 2, seed=4)}
+
+
+def sgd(params: Any, slopes: Any) -> Any:
+    return jax.tree.map(lambda parameter, slope: parameter - 0.1 * slope, params, slopes)
+
+
+def test_data_parallel_training_is_that_of_one_process() -> None:
+    @spmd.jax.jit
+    def step(params: Any, batch: Any) -> Any:
+        value, slopes = jax.value_and_grad(loss)(params, batch)
+        value, slopes = lax.pmean((value, slopes), "processes")
+        return sgd(params, slopes), value
+
+    @jax.jit
+    def alone(params: Any, batch: Any) -> Any:
+        value, slopes = jax.value_and_grad(loss)(params, batch)
+        return sgd(params, slopes), value
+
+    whole = batch(4 * SIZE)
+    mine = {name: array[RANK * 4 : RANK * 4 + 4] for name, array in whole.items()}
+    state, other = params(), params()
+    for _ in range(5):
+        state, value = step(state, mine)
+        other, wanted = alone(other, whole)
+        close((state, value), (other, wanted))
+
+
+def test_each_rank_is_where_vmap_has_it() -> None:
+    axes = {"a": 2, "b": SIZE // 2} if SIZE % 2 == 0 else {"a": 1, "b": SIZE}
+
+    def function(x: Any) -> Any:
+        index = lax.axis_index("a") * 100 + lax.axis_index("b")
+        return (
+            index,
+            lax.psum(x, "b"),
+            jax.grad(lambda x: (lax.all_gather(x, "a") ** 2).sum())(x),
+            lax.pmax(x, ("a", "b")),
+        )
+
+    whole = normal(SIZE, 3)
+    wanted = jax.vmap(jax.vmap(function, axis_name="b"), axis_name="a")(whole.reshape(*axes.values(), 3))
+    wanted = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[RANK], wanted)
+    close(spmd.jax.jit(function, axes=axes)(whole[RANK]), wanted)
+
+
+def mesh() -> AbstractMesh:
+    return AbstractMesh((2, SIZE // 2) if SIZE % 2 == 0 else (1, SIZE), ("data", "model"))
+
+
+def cut(*axes: str | None) -> NamedSharding:
+    return NamedSharding(mesh(), P(*axes))
+
+
+LAYOUT = {"w": P(None, "model"), "b": P("model"), "v": P("model")}
+
+
+def global_step() -> Any:
+    state = {name: NamedSharding(mesh(), spec) for name, spec in LAYOUT.items()}
+    data = {"x": cut("data"), "y": cut("data")}
+
+    def step(params: Any, batch: Any) -> Any:
+        value, slopes = jax.value_and_grad(loss)(params, batch)
+        return sgd(params, slopes), value
+
+    return jax.jit(step, in_shardings=(state, data), out_shardings=(state, cut()))
+
+
+def test_the_global_view_takes_whole_arrays_and_blocks(tmp_path: Any) -> None:
+    step, whole = spmd.jax.jit(global_step()), batch(4 * SIZE)
+    alone = jax.jit(lambda params, batch: (sgd(params, jax.grad(loss)(params, batch)), loss(params, batch)))
+    other = params()
+    state, value = step(params(), whole)
+    assert state["w"].shape == (6, 8 // mesh().shape["model"])
+    other, wanted = alone(other, whole)
+    close(step.unshard((state, value)), (other, wanted))
+    blocks = step.shard(whole)
+    assert blocks["x"].shape == (4 * SIZE // mesh().shape["data"], 6)
+    for data in (whole, blocks, {"x": whole["x"], "y": blocks["y"]}):
+        state, value = step(state, data)
+        other, wanted = alone(other, whole)
+        close(step.unshard(state), other)
+        close(value, wanted)
+    close(step.shard(step.unshard(state)), state)
+    folder = MPI.COMM_WORLD.bcast(str(tmp_path))
+    checkpoint.save(folder, 1, state, step.shardings(state))
+    close(checkpoint.restore(folder, like=state, shardings=step.shardings(state)), state)
+    close(checkpoint.restore(folder), other)
+
+
+def test_shard_map_is_the_global_view() -> None:
+    def inner(x: Any, w: Any) -> Any:
+        return lax.psum(x @ w, "model")
+
+    mapped = jax.shard_map(inner, mesh=mesh(), in_specs=(P("data", "model"), P("model")), out_specs=P("data"))
+    step = spmd.jax.jit(lambda x, w: mapped(x, w) + 1)
+    x, w = normal(2 * SIZE, 2 * SIZE), normal(2 * SIZE, 3)
+    close(step.unshard(step(x, w)), x @ w + 1)
+
+
+def test_bad_use_gets_a_sentence() -> None:
+    with pytest.raises(
+        spmd.UsageError, match=rf"data={SIZE + 1} make {SIZE + 1} processes, and there are {SIZE} ranks"
+    ):
+        spmd.jax.jit(lambda x: x, axes={"data": SIZE + 1})(np.ones(2))
+    step = spmd.jax.jit(global_step())
+    with pytest.raises(spmd.UsageError, match="shard needs a compiled program"):
+        step.shard(params())
+    state, _ = step(params(), batch(4 * SIZE))
+    with pytest.raises(spmd.UsageError, match=r"batch\['x'\] is float32\[7,6\]: neither the global float32"):
+        step(state, {"x": normal(7, 6), "y": normal(7, 2)})
+    with pytest.raises(spmd.UsageError, match="this tree is none"):
+        step.unshard({"other": state})
