@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from partitioner.annotate import with_shardings
 from partitioner.core import Partitioned
+from partitioner.launched import starts_processes, with_parts
 from partitioner.partition import partition
 from partitioner.reading import is_sharded
 from partitioner.sharding import (
@@ -30,7 +31,9 @@ __all__ = [
     "partition",
     "shard_array",
     "shard_stacked",
+    "starts_processes",
     "unshard_array",
     "unshard_stacked",
+    "with_parts",
     "with_shardings",
 ]

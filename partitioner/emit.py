@@ -79,6 +79,13 @@ class Emitter(Writer):
         """Whether this process is the first along `axes`: a scalar of type i1."""
         return self.compare(self.coordinate(axes), self.index(0), "EQ")
 
+    def is_device(self, device: int) -> Value:
+        """Whether this process is `device`: a scalar of type i1."""
+        ops, self.ops = self.ops, self.prologue
+        found = self.compare(self.convert(self._device_id(), TensorType((), I32)), self.index(device), "EQ")
+        self.ops = ops
+        return found
+
     # --- collectives
 
     def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxes:

@@ -16,6 +16,7 @@ from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL, Reader
 from partitioner.rules.core import PASS, Mapping, Rule, rule_of
 from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Annotation, Sharding
+from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Value
 from spmd.types import TensorType
@@ -202,11 +203,11 @@ class Graph:
         inner = outer | self.reader.manual(op)
         body = op.region("body").block
         for operand, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
-            self.edge([self.spec(operand, outer)], self._boundary(operand, argument, given, inner, outer))
+            self.edge([self.spec(operand, outer)], self._boundary(op, operand, argument, given, inner, outer))
         self._block(body, inner)
         returned = body.terminator.operands
         for result, value, given in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
-            self.edge([self._boundary(result, value, given, inner, outer)], self.spec(result, outer))
+            self.edge([self._boundary(op, result, value, given, inner, outer)], self.spec(result, outer))
 
     def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
         """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
@@ -218,10 +219,18 @@ class Graph:
         if spec.is_asked:
             self._boundary_step(spec, local, manual)
 
-    def _boundary(self, whole: Value, part: Value, given: object, inner: frozenset[int], outer: frozenset[int]) -> Spec:
+    def _boundary(
+        self,
+        op: Op,
+        whole: Value,
+        part: Value,
+        given: TensorSharding,
+        inner: frozenset[int],
+        outer: frozenset[int],
+    ) -> Spec:
         """The spec of a value on its way into or out of a manual computation: the manual atoms lead each dimension."""
         spec = self._new(whole, outer)
-        asked = self.reader.annotation(given, whole.type)  # type: ignore[arg-type]
+        asked = self.reader.asked_by(op, given, whole.type)
         local = self.spec(part, inner)
         if asked is None:
             return spec

@@ -12,7 +12,6 @@ from partitioner.processes import Processes
 from partitioner.reading import Reader
 from partitioner.sharding import Layout, replicated
 from spmd.dialects.making import make_op
-from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
 
@@ -40,13 +39,13 @@ def _is_all(op: Op, reader: Reader) -> bool:
 
 def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
     """Whether arguments or results are annotated with another layout than the computation takes or gives."""
-    inner = dict(zip(op.operands, layouts(op["in_shardings"], [v.type for v in op.operands], reader), strict=True))
+    inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
         (asked,) = reader.of_attributes(dict(entry), [argument.type], function)
         have = inner.get(argument)
         if asked is not None and (have is None or asked.sharding.dimensions != have.sharding.dimensions):  # type: ignore[union-attr]
             return True
-    outer = layouts(op["out_shardings"], op.result_types, reader)
+    outer = layouts(op, "out_shardings", op.result_types, reader)
     for layout, entry in zip(outer, function.result_attributes, strict=True):
         (asked,) = reader.of_attributes(dict(entry), [layout.type], function)
         if asked is not None and asked.sharding.dimensions != layout.sharding.dimensions:  # type: ignore[union-attr]
@@ -54,11 +53,11 @@ def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
     return False
 
 
-def layouts(given: ShardingPerValue, types: list[Type], reader: Reader) -> list[Layout]:
-    """The layouts that in_shardings or out_shardings ask for."""
+def layouts(op: Op, name: str, types: list[Type], reader: Reader) -> list[Layout]:
+    """The layouts that the in_shardings or out_shardings of `op` ask for."""
     found = []
-    for sharding, type in zip(given.shardings, types, strict=True):
-        annotation = reader.annotation(sharding, type)
+    for sharding, type in zip(op[name].shardings, types, strict=True):
+        annotation = reader.asked_by(op, sharding, type)
         found.append(Layout(type, None if annotation is None else annotation.sharding))
     return found
 
@@ -66,7 +65,7 @@ def layouts(given: ShardingPerValue, types: list[Type], reader: Reader) -> list[
 def take_out(module: Module, function: Function, op: Op, reader: Reader, processes: Processes) -> Partitioned:
     """The program of one process that the manual computation `op` of `function` stands for."""
     inner = op.region("body").block
-    asked = dict(zip(op.operands, layouts(op["in_shardings"], [v.type for v in op.operands], reader), strict=True))
+    asked = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     in_shardings = [asked.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
     block = Block(layout.local_type for layout in in_shardings)
     values: dict[Value, Value] = {}
@@ -84,7 +83,7 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader, process
         local_module(module, made_function, others, processes),
         function.symbol,
         tuple(in_shardings),
-        tuple(layouts(op["out_shardings"], op.result_types, reader)),
+        tuple(layouts(op, "out_shardings", op.result_types, reader)),
     )
 
 

@@ -60,7 +60,7 @@ def import_program(
     program = Program(function, block, importer.asked, importer.groups)
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
         asked = reader.of_attributes(dict(entry), [argument.type], function)[0]
-        importer.ask(argument, reader.whole(argument.type) if asked is None and whole_boundary else asked)
+        importer.ask(argument, asked or (_whole(argument, reader) if whole_boundary else None))
     with importer.calls.inside(function):
         importer.append(function.body.ops[:-1], values, block)
     terminator = function.body.terminator
@@ -68,13 +68,17 @@ def import_program(
     _refuse_dynamic(block, function)
     for value, entry in zip(terminator.operands, function.result_attributes, strict=True):
         asked = reader.of_attributes(dict(entry), [value.type], function)[0]
-        asked = reader.whole(value.type) if asked is None and whole_boundary else asked
+        asked = asked or (_whole(value, reader) if whole_boundary else None)
         mapped = importer.use(value, values, block)
         returned.append(mapped if asked is None else importer.constrain(mapped, asked, block, terminator))
     block.ops.append(make_op("func.return", returned, location=terminator.location))
     if not as_written:
         remove_dead(block)
     return program
+
+
+def _whole(value: Value, reader: Reader) -> Annotation | None:
+    return reader.whole(value.type) if isinstance(value.type, TensorType) else None
 
 
 def _refuse_dynamic(block: Block, function: Function) -> None:
@@ -169,7 +173,7 @@ class _Importer:
         reader = self.reader
         if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
-            self.ask(made.result, reader.annotation(op[name], op.result.type))
+            self.ask(made.result, reader.asked_by(op, op[name], op.result.type))
         elif op.discardable and len(made.results) == len(op.results):
             asked = reader.of_attributes(op.discardable, op.result_types, op)
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
@@ -202,12 +206,12 @@ class _Importer:
 
     def _named(self, op: Op, values: dict[Value, Value], block: Block) -> None:
         body = op.region("body").block
-        asked = _per_value(op["in_shardings"], op.operand_types, self.reader)
+        asked = _per_value(op, op["in_shardings"], op.operand_types, self.reader)
         for argument, operand, wish in zip(body.arguments, op.operands, asked, strict=True):
             value = values.get(operand, operand)
             values[argument] = value if wish is None else self.constrain(value, wish, block, op)
         self.append(body.ops[:-1], values, block)
-        asked = _per_value(op["out_shardings"], op.result_types, self.reader)
+        asked = _per_value(op, op["out_shardings"], op.result_types, self.reader)
         for result, returned, wish in zip(op.results, body.terminator.operands, asked, strict=True):
             value = values.get(returned, returned)
             values[result] = value if wish is None else self.constrain(value, wish, block, op)
@@ -263,10 +267,12 @@ def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
     return replace(annotation, closed=closed)
 
 
-def _per_value(given: ShardingPerValue | None, types: Sequence[Type], reader: Reader) -> list[Annotation | None]:
+def _per_value(
+    op: Op, given: ShardingPerValue | None, types: Sequence[Type], reader: Reader
+) -> list[Annotation | None]:
     if given is None:
         return [None] * len(types)
-    return [reader.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
+    return [reader.asked_by(op, sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:

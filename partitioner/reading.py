@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from partitioner.core import called_functions
 from partitioner.gspmd import TileSharding, merged_grid, parse_sharding, tile_axes
@@ -29,11 +30,12 @@ _SDY_ONLY = frozenset(("sdy.sharding_constraint", "sdy.reshard", "sdy.manual_com
 
 def is_sharded(module: Module) -> bool:
     """Whether the module says how anything is laid out over devices."""
-    return any(_speaks_of_shardings(op) for op in module.walk())
+    return any(speaks_of_shardings(op) for op in module.walk())
 
 
-def _speaks_of_shardings(op: Op) -> bool:
-    if op.name in _SDY_ONLY or SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable:
+def speaks_of_shardings(op: Op) -> bool:
+    """Whether `op` itself says how anything is laid out."""
+    if op.name in _SDY_ONLY or is_collective(op) or SHARDING_NAME in op.discardable or GSPMD_NAME in op.discardable:
         return True
     if isinstance(op, Function):
         entries = [*op.argument_attributes, *op.result_attributes]
@@ -94,10 +96,8 @@ class Reader:
             found += picked
         return tuple(found)
 
-    def whole(self, type: Type) -> Annotation | None:
-        """That every process holds all of a tensor; None for what is no tensor."""
-        if not isinstance(type, TensorType):
-            return None
+    def whole(self, type: TensorType) -> Annotation:
+        """That every process holds all of a tensor."""
         return Annotation(Sharding(self.mesh, ((),) * type.rank), (True,) * type.rank, (0,) * type.rank)
 
     def annotation(self, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
@@ -106,7 +106,10 @@ class Reader:
         if not isinstance(type, TensorType):
             return None
         if mesh.is_maximal:
-            return self.whole(type)
+            (device,) = mesh.device_ids
+            if device >= self.mesh.size > 1:
+                raise MeshError(f"there is no device {device} among {self.mesh.size}")
+            return replace(self.whole(type), device=device) if self.mesh.size > 1 else self.whole(type)
         if not mesh.axes:
             closed = tuple(dimension.is_closed for dimension in sharding.dimensions)
             return Annotation(Sharding(self.mesh, ((),) * type.rank), closed, (0,) * type.rank)
@@ -166,6 +169,13 @@ class Reader:
             return frozenset(range(len(self.mesh.atoms)))
         part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
+
+    def asked_by(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
+        """What `op` asks of a value; CompileError at the op for what cannot be."""
+        try:
+            return self.annotation(sharding, type)
+        except MeshError as error:
+            raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
     def of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
         """What the attributes of a value or an op say of its values, sdy's form before GSPMD's."""

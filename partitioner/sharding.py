@@ -99,13 +99,15 @@ def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
 class Annotation:
     """What a program asks of one tensor. `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
 
-    `fixed`: atoms that must not cut the tensor at all (written replicated={...}).
+    `fixed`: atoms that must not cut the tensor at all (written replicated={...}). `device`: the one that alone has the
+    tensor; whatever the others hold is not it.
     """
 
     sharding: Sharding
     closed: tuple[bool, ...]
     priority: tuple[int, ...]
     fixed: frozenset[int] = frozenset()
+    device: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
+from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
@@ -23,9 +24,8 @@ from partitioner.reading import Reader
 from partitioner.reshard import cost, reshard
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
-from spmd.analysis.reducers import identity
 from spmd.ir import Block, Op, Region, Value, captured_values
-from spmd.types import ElementType, TensorType, Type
+from spmd.types import TensorType, Type
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,21 @@ class Lowering:
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
+        asked = self.program.asked.get(value)
+        if asked is not None and asked.device is not None and sharding is not None:
+            local, sharding = self._of_device(value, local, sharding, asked.device)
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
+
+    def _of_device(self, value: Value, local: Value, sharding: Sharding, device: int) -> tuple[Value, Sharding]:
+        """What one device holds of a value, as the sum over all of that and nothing."""
+        whole = replicated(self.mesh, value.tensor.rank)
+        nothing = nothing_of(value.tensor)
+        if nothing is None:
+            return local, sharding
+        local = reshard(self.emitter, local, value.tensor, sharding, whole)
+        chosen = self.emitter.broadcast(self.emitter.is_device(device), local.tensor.shape)
+        local = self.emitter.select(chosen, local, self.emitter.splat(nothing, local.tensor))
+        return local, replace(whole, partial=tuple(range(len(self.mesh.atoms))), reduction=sum_of(value.tensor))
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
         """The block that this process holds when the devices stand as in `order`."""
@@ -158,7 +172,7 @@ class Lowering:
         """Says that `make` gives `value` in any layout, at no cost; makes it in the one that is wished for."""
         layout = self.wanted(value).whole()
         self._makers[value] = make
-        self.set(value, make(layout), layout)
+        self._add(value, make(layout), layout, len(self._scopes) - 1)
 
     def at_hand(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
         """The local value laid out so and not partial, if there is one."""
@@ -208,8 +222,7 @@ class Lowering:
     def _unreduced(self, local: Value, axes: tuple[int, ...]) -> Value:
         """A value whose sum over `axes` is `local`: nothing on all but one device."""
         first = self.emitter.is_first(axes)
-        element = local.tensor.element_type
-        nothing = identity("add", element) if isinstance(element, ElementType) else None
+        nothing = nothing_of(local.tensor)
         zero = self.emitter.splat(0 if nothing is None else nothing, local.tensor)
         return self.emitter.select(self.emitter.broadcast(first, local.tensor.shape), local, zero)
 

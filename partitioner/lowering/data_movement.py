@@ -12,14 +12,13 @@ from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import by_rule, emit_plain
 from partitioner.lowering.core import Lowering, lowers
+from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import Run, Window, straight
-from spmd.analysis.reducers import identity
 from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
-from spmd.types import ElementType
 
 
 @lowers("stablehlo.constant", "sdy.constant")
@@ -190,8 +189,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
     """A slice of cut dimensions as a sum: each process gives what it has of it. False where that is no cheaper."""
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
-    element = value.tensor.element_type
-    nothing = identity("add", element) if isinstance(element, ElementType) else None
+    nothing = nothing_of(value.tensor)
     if otherwise == 0 or any(step != 1 for step in op["strides"]) or nothing is None:
         return False
     rule = sum_rule(op)
@@ -218,8 +216,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
             local = win.take(emitter, local, dimension, layout.dimensions[dimension], window, zero)
         starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
     attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
-    name = "stablehlo.or" if str(value.tensor.element_type) == "i1" else "stablehlo.add"
-    made = replace(result, partial=axes, reduction=name)
+    made = replace(result, partial=axes, reduction=sum_of(value.tensor))
     lowering.set(op.result, lowering.clone(op, [local], [made], attributes)[0], made)
     return True
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,23 +17,12 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.data_movement import sum_rule
 from partitioner.lowering.reduction import folding
+from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, REDUCE, Rule, local_rule
 from partitioner.sharding import Sharding
-from spmd.analysis.reducers import identity
 from spmd.ir import Op, Value
 from spmd.types import I1, I32, ElementType, TensorType, storage_range
-
-
-def _nothing(value: Value) -> np.ndarray[Any, Any] | None:
-    """What may be added to elements of the type of `value` without a change, zeros' signs included; None: nothing."""
-    element = value.tensor.element_type
-    return identity("add", element) if isinstance(element, ElementType) else None
-
-
-def _reduction(value: Value) -> str:
-    element = value.tensor.element_type
-    return "stablehlo.or" if isinstance(element, ElementType) and element.is_boolean else "stablehlo.add"
 
 
 def _as_index(emitter: Emitter, value: Value) -> Value:
@@ -66,7 +54,7 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     value = op.operands[0]
     size, taken = value.tensor.static_shape, op.result.tensor.static_shape
     rule = sum_rule(op)
-    nothing = _nothing(value)
+    nothing = nothing_of(value.tensor)
     kinds = (PASS,) if nothing is None else (PASS, REDUCE)
     assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in kinds)
     pending = _linear_pending(lowering, value)
@@ -103,7 +91,7 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         made = emitter.select(test(made), made, emitter.splat(nothing, made.tensor))
     axes = reduced(rule, assignment)
     partial = tuple(sorted((*axes, *pending[0])))
-    lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
+    lowering.set(op.result, made, replace(result, partial=partial, reduction=sum_of(value.tensor)))
 
 
 def _is_signed(value: Value) -> bool:
@@ -114,7 +102,7 @@ def _is_signed(value: Value) -> bool:
 def _linear_pending(lowering: Lowering, value: Value) -> tuple[Axes, str]:
     layouts = lowering.layouts_of(value)
     is_alone = len(layouts) == 1 and lowering.uses.get(value) == 1
-    if is_alone and layouts[0].partial and layouts[0].reduction == _reduction(value):
+    if is_alone and layouts[0].partial and layouts[0].reduction == sum_of(value.tensor):
         return layouts[0].partial, layouts[0].reduction
     return (), "stablehlo.add"
 
@@ -174,7 +162,7 @@ def gather(lowering: Lowering, op: Op) -> None:
     rule = local_rule(op)
     value = op.operands[0]
     numbers = op["dimension_numbers"]
-    nothing = _nothing(value)
+    nothing = nothing_of(value.tensor)
 
     def allowed(factor: int) -> bool:
         return rule.kinds[factor] == PASS or (rule.kinds[factor] == REDUCE and nothing is not None)
@@ -213,7 +201,7 @@ def gather(lowering: Lowering, op: Op) -> None:
         assert nothing is not None
         made = emitter.select(test, made, emitter.splat(nothing, made.tensor))
     partial = reduced(rule, assignment)
-    lowering.set(op.result, made, replace(result, partial=partial, reduction=_reduction(value)))
+    lowering.set(op.result, made, replace(result, partial=partial, reduction=sum_of(value.tensor)))
 
 
 def _own_indices(

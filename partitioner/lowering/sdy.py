@@ -9,6 +9,7 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.rules.core import REDUCE, local_rule
 from partitioner.sharding import Sharding, replicated
+from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.types import TensorType
@@ -76,7 +77,7 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
             lowering.set(argument, lowering.whole(value), None)
             continue
         free = lowering.wanted(argument)
-        layout = _with_manual(lowering, given, value, manual, free)
+        layout = _with_manual(lowering, op, given, value, manual, free)
         if layout.mesh is not lowering.mesh and len(manual) < len(lowering.mesh.atoms):
             text = "a computation manual over some axes alone has devices in the order of the program's first mesh"
             raise CompileError(Diagnostic(op.location, text, op.name))
@@ -89,12 +90,14 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
             continue
         free = lowering.wanted(value).whole()
         local = lowering.get(value, free)
-        lowering.set(result, local, _with_manual(lowering, given, result, manual, free))
+        lowering.set(result, local, _with_manual(lowering, op, given, result, manual, free))
 
 
-def _with_manual(lowering: Lowering, given: object, value: Value, manual: frozenset[int], free: Sharding) -> Sharding:
+def _with_manual(
+    lowering: Lowering, op: Op, given: TensorSharding, value: Value, manual: frozenset[int], free: Sharding
+) -> Sharding:
     """The layout of a whole value, given how its manual part is asked for and how its free part is cut."""
-    asked = lowering.reader.annotation(given, value.type)  # type: ignore[arg-type]
+    asked = lowering.reader.asked_by(op, given, value.type)
     if asked is None:
         return replicated(lowering.mesh, value.tensor.rank)
     dimensions: list[Axes] = []

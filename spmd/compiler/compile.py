@@ -94,7 +94,10 @@ def prepare(
     if partition:
         import partitioner
 
-        if partitioner.is_sharded(module):
+        if partitioner.is_sharded(module) and partitioner.starts_processes(module, function):
+            module = partitioner.with_parts(module, function)
+            found = _find(module, function)
+        elif partitioner.is_sharded(module):
             split = partitioner.partition(module, chosen.grid, function)
             found = _find(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)

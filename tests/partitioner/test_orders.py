@@ -186,3 +186,41 @@ func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}
     for replica in range(2):
         blocks = [found[4 * replica + device][0] for device in range(4)]
         np.testing.assert_array_equal(partitioner.join_blocks(blocks, parts.out_shardings[0]), a + replica)
+
+
+def test_of_what_is_on_one_device_the_others_have_nothing() -> None:
+    text = (
+        _TURNED
+        + """
+func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@third, []>},
+                %b: tensor<4xi1> {sdy.sharding = #sdy.sharding<@third, []>},
+                %c: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>})
+    -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}, tensor<4xi1>) {
+  %0 = stablehlo.add %a, %c : tensor<4xf32>
+  return %0, %b : tensor<4xf32>, tensor<4xi1>
+}"""
+    )
+    grid = spmd.ProcessGrid(1, 4)
+    parts = partitioner.partition(spmd.parse(text), grid)
+    a, b, c = np.array([1, -0.0, np.nan, 4], np.float32), np.array([True, False, True, False]), _array(4)
+    blocks = [partitioner.shard_array(c, parts.in_shardings[2], rank) for rank in range(4)]
+    inputs = [[a if rank == 3 else a + 7, b if rank == 3 else ~b, blocks[rank]] for rank in range(4)]
+    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    whole = partitioner.join_blocks([results[0] for results in found], parts.out_shardings[0])
+    np.testing.assert_array_equal(whole, a + c)
+    for results in found:
+        np.testing.assert_array_equal(results[1], b)
+
+
+def test_a_device_that_is_not_there() -> None:
+    text = (
+        _TURNED
+        + """sdy.mesh @ninth = <[], device_ids=[9]>
+func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<4xf32> {
+  %0 = sdy.sharding_constraint %a <@ninth, []> : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}"""
+    )
+    with pytest.raises(spmd.CompileError, match="no device 9 among 4") as refused:
+        partitioner.partition(spmd.parse(text, "here.mlir"))
+    assert "here.mlir:" in str(refused.value)

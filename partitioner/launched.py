@@ -1,0 +1,72 @@
+"""Programs that start processes themselves: the functions they start, each as the program of one process.
+
+Source: StableHLO's interpreter dialect, `interpreter.run_parallel`: rows of `programs` are replicas, columns
+partitions. Inputs and results of a started function are those of its process: blocks where it has shardings, and
+whole arrays where it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from collectives.grid import ProcessGrid
+from partitioner.core import called_functions
+from partitioner.partition import partition
+from partitioner.reading import speaks_of_shardings
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Block, Function, Module, Op, Region, new_op
+
+_STARTING = "interpreter.run_parallel"
+
+
+def starts_processes(module: Module, function: str) -> bool:
+    """Whether `function` has no shardings itself and starts processes."""
+    entry = next((found for found in module.functions if found.symbol == function), None)
+    if entry is None or any(map(speaks_of_shardings, entry.walk())):
+        return False
+    return any(op.name == _STARTING for op in entry.walk())
+
+
+def with_parts(module: Module, function: str) -> Module:
+    """`module` in which the functions with shardings that `function` starts are programs of one process.
+
+    CompileError for one that is started on grids of two shapes, or on a grid that its mesh does not fit.
+    """
+    made: dict[str, Op] = {}
+    grids: dict[str, ProcessGrid] = {}
+    for op, symbol, grid in _started(module.function(function)):
+        if grids.setdefault(symbol, grid) != grid:
+            text = f"@{symbol} is started on a {grids[symbol]} grid and on a {grid} one"
+            raise CompileError(Diagnostic(op.location, text, op.name))
+        started = module.symbols.get(symbol)
+        if symbol in made or not isinstance(started, Function) or not _is_sharded(module, started):
+            continue
+        parts = partition(module, grid, symbol, whole_boundary=True)
+        made.update((found.symbol, found) for found in parts.module.functions)
+    ops = [made.get(op.symbol, op) if isinstance(op, Function) else op for op in module.body.ops]
+    found = new_op(
+        module.name,
+        (),
+        (),
+        dict(module.attributes),
+        [Region([Block((), ops)])],
+        definition=module.definition,
+        discardable=dict(module.discardable),
+        location=module.location,
+    )
+    assert isinstance(found, Module)
+    return found
+
+
+def _started(function: Function) -> Iterator[tuple[Op, str, ProcessGrid]]:
+    for op in function.walk():
+        if op.name == _STARTING:
+            table = op["programs"]
+            if table and table[0]:
+                grid = ProcessGrid(len(table), len(table[0]))
+                yield from ((op, str(getattr(name, "root", name)), grid) for row in table for name in row)
+
+
+def _is_sharded(module: Module, function: Function) -> bool:
+    reached = (function, *called_functions(module, [function]))
+    return any(speaks_of_shardings(op) for root in reached for op in root.walk())
