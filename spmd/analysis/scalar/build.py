@@ -61,6 +61,12 @@ def like(value: float, x: Expression) -> Expression:
     return constant(value, x.type)
 
 
+def table(index: Expression, values: Sequence[float], type: MachineType) -> Expression:
+    """The entry of `values` at an i32 `index`, which is within."""
+    bits = tuple(constant(value, type).attribute for value in values)
+    return expression(Primitive.TABLE, type, (index,), bits)
+
+
 # --- choices and comparisons -----------------------------------------------------------------------------------------
 
 

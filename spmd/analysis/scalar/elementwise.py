@@ -13,6 +13,7 @@ from spmd.analysis.scalar import conversion, integer
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
 from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
+from spmd.analysis.scalar.functions import DEFINITIONS
 from spmd.analysis.scalar.rules import RULES, Function, Real, element_of, rule
 from spmd.ir import Op
 from spmd.types import ElementType
@@ -36,8 +37,9 @@ def has_scalar_form(name: str) -> bool:
     return name in RULES
 
 
-def _function(primitive: Primitive) -> Real:
-    return lambda *operands: b.call(primitive, *operands)
+def _function(primitive: Primitive) -> Real | None:
+    """A function of floats; None for one without a definition."""
+    return (lambda *operands: b.call(primitive, *operands)) if primitive in DEFINITIONS else None
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -113,6 +113,7 @@ class Primitive(enum.Enum):
     FLOAT_TO_HALF = "float_to_half"  # f32 -> i16, the bits of the nearest f16
     HALF_TO_FLOAT = "half_to_float"
     BITCAST = "bitcast"  # between an integer and a float of one width
+    TABLE = "table"  # (i32 index) -> an entry of `attribute`, bits of constants; in definitions of functions alone
 
     # functions
     EXP = "exp"
@@ -156,8 +157,8 @@ class Primitive(enum.Enum):
 _ORDER = list(Primitive)
 _FUNCTIONS = frozenset(_ORDER[_ORDER.index(Primitive.EXP) :])
 
-#: A constant's bits, a parameter's index, a comparison's predicate.
-Attribute = int | str | None
+#: A constant's bits, a parameter's index, a comparison's predicate, a table's entries.
+Attribute = int | str | tuple[object, ...] | None
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spmd.analysis.scalar.expression import Expression, Primitive
+from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.backends.llvm.jit import Library, compile_ir
 from spmd.backends.llvm.scalars import Renderer
-from spmd.backends.llvm.writer import Callee, Writer, llvm_type
+from spmd.backends.llvm.writer import Callee, Writer, constant_text, llvm_type, suffix
 
 _LOCK = threading.Lock()
 _LIBRARIES: dict[Callee, Library] = {}
@@ -46,17 +46,26 @@ def function_text(callee: Callee, *, linkage: str = "") -> str:
     """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
     writer = Writer()
     writer.label("entry")
-    renderer = _BodyRenderer(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
+    renderer = _BodyRenderer(writer, callee)
     (result,) = renderer.render(expand([definition(callee.function, callee.type)]))
     name = llvm_type(callee.type, callee.width)
     writer.do(f"ret {name} {result}")
     parameters = ", ".join(f"{name} %p{index}" for index in range(callee.arity))
-    body = "\n".join(writer.lines)
-    return f"define {linkage} {name} @{callee.name}({parameters}) memory(none) nounwind willreturn {{\n{body}\n}}\n"
+    body = "\n".join([f"define {linkage} {name} @{callee.name}({parameters}) {_ATTRIBUTES} {{", *writer.lines, "}\n"])
+    return "\n".join([*renderer.tables, body])
+
+
+#: The tables that a function reads are memory that nobody else sees.
+_ATTRIBUTES = "memory(none) nounwind willreturn"
 
 
 class _BodyRenderer(Renderer):
-    """A renderer that may write blocks: what lanes rarely choose is jumped over when none does."""
+    """A renderer that may write blocks and tables: what lanes rarely choose is jumped over when none does."""
+
+    def __init__(self, writer: Writer, callee: Callee) -> None:
+        super().__init__(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
+        self.tables: list[str] = []
+        self._stem = callee.name
 
     def _needed(self, node: Expression) -> Sequence[Expression]:
         if node.primitive is Primitive.RARELY:
@@ -64,6 +73,8 @@ class _BodyRenderer(Renderer):
         return node.operands
 
     def _write(self, node: Expression) -> str:
+        if node.primitive is Primitive.TABLE:
+            return self._look_up(node)
         if node.primitive is not Primitive.RARELY:
             return super()._write(node)
         chosen, rare, common = node.operands
@@ -84,3 +95,26 @@ class _BodyRenderer(Renderer):
         writer.do(f"br label %{joined}")
         writer.label(joined)
         return writer.emit(f"phi {type} [{usual}, %{before}], [{picked}, %{after}]")
+
+    def _look_up(self, node: Expression) -> str:
+        assert isinstance(node.attribute, tuple)
+        scalar, type = llvm_type(node.type), llvm_type(node.type, self.width)
+        entries = [constant_text(constant_bits(bits, node.type)) for bits in node.attribute if isinstance(bits, int)]
+        name = f"@{self._stem}.table{len(self.tables)}"
+        listed = ", ".join(f"{scalar} {entry}" for entry in entries)
+        line = f"private unnamed_addr constant [{len(entries)} x {scalar}] [{listed}]"
+        known = [each.split(" = ", 1) for each in self.tables]
+        for other, text in known:
+            if text == line:
+                name = other
+                break
+        else:
+            self.tables.append(f"{name} = {line}")
+        index = f"{llvm_type('i32', self.width)} {self._names[node.operands[0]]}"
+        place = self.writer.emit(f"getelementptr {scalar}, ptr {name}, {index}")
+        if self.width == 1:
+            return self.writer.emit(f"load {scalar}, ptr {place}")
+        lanes = f"<{self.width} x i1> splat (i1 true), {type} zeroinitializer"
+        gather = f"@llvm.masked.gather.{suffix(node.type, self.width)}.{suffix('p0', self.width)}"
+        align = node.type.bits // 8
+        return self.writer.emit(f"call {type} {gather}({llvm_type('ptr', self.width)} align {align} {place}, {lanes})")

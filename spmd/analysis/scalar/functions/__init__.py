@@ -9,10 +9,13 @@ from __future__ import annotations
 from functools import cache
 
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter, substitute, walk
-from spmd.analysis.scalar.functions import integer_power
+from spmd.analysis.scalar.functions import exponential, integer_power, logarithm, trigonometric
 from spmd.analysis.scalar.functions.table import DEFINITIONS
 
-assert integer_power  # their definitions stand in DEFINITIONS
+assert exponential and integer_power and logarithm and trigonometric  # their definitions stand in DEFINITIONS
+
+
+__all__ = ["DEFINITIONS", "definition", "expand"]
 
 
 @cache

@@ -1,0 +1,167 @@
+"""exp, expm1 and what is made of them: logistic, tanh, sinh, cosh.
+
+With k the whole number nearest to x / log 2 and r = x - k log 2, exp(x) is 2^k exp(r). exp(r) - 1 is r + r^2 Q(r), Q
+the minimax polynomial on |r| <= log(2) / 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spmd.analysis.scalar.build import (
+    abs_,
+    add,
+    bits_of,
+    compare,
+    copysign,
+    div,
+    float_of,
+    fma,
+    like,
+    mul,
+    neg,
+    polynomial,
+    select,
+    shift_left,
+    shift_right,
+    sub,
+)
+from spmd.analysis.scalar.expression import F32, Expression, MachineType, Primitive
+from spmd.analysis.scalar.functions.table import define
+
+_LOG2_E = 1.4426950408889634
+
+
+@dataclass(frozen=True)
+class _Format:
+    """What the exponential of a float type needs.
+
+    `rounder` has numbers of units in its last place, so that adding it rounds to whole numbers; log 2 is the sum of
+    `log_2`. `lowest` and `highest` are just beyond where the result is zero and infinity, `minus_one` where
+    exp(x) - 1 is -1.
+    """
+
+    rounder: float
+    log_2: tuple[float, float]
+    coefficients: tuple[float, ...]
+    mantissa: int
+    bias: int
+    lowest: float
+    highest: float
+    minus_one: float
+
+
+_SINGLE = _Format(
+    1.5 * 2**23,
+    (0.693145751953125, 1.428606765330187e-06),
+    (
+        0.0001502597879152745, 0.0013929979177191854, 0.008341511711478233, 0.041666511446237564, 0.16666635870933533,
+        0.5,
+    ),
+    23,
+    127,
+    -104.0,
+    89.0,
+    -18.0,
+)  # fmt: skip
+_DOUBLE = _Format(
+    1.5 * 2**52,
+    (0.6931471805599453, 2.3190468138462996e-17),
+    (
+        2.5052829680674778e-08, 2.7626173254127036e-07, 2.755741076945525e-06, 2.4801504950061895e-05,
+        0.00019841269715298044, 0.001388888893181689, 0.008333333333391198, 0.04166666666657606, 0.16666666666666588,
+        0.5000000000000006,
+    ),
+    52,
+    1023,
+    -746.0,
+    710.0,
+    -38.0,
+)  # fmt: skip
+
+
+def _format(type: MachineType) -> _Format:
+    return _SINGLE if type is F32 else _DOUBLE
+
+
+def _reduced(x: Expression) -> tuple[Expression, Expression]:
+    """(k as an integer, exp(r) - 1)."""
+    form = _format(x.type)
+    rounder = like(form.rounder, x)
+    shifted = fma(x, like(_LOG2_E, x), rounder)
+    k = sub(shifted, rounder)
+    r = fma(k, like(-form.log_2[1], x), fma(k, like(-form.log_2[0], x), x))
+    excess = fma(mul(r, r), polynomial(r, form.coefficients), r)
+    return sub(bits_of(shifted), bits_of(rounder)), excess
+
+
+def _power_of_two(exponent: Expression, type: MachineType) -> Expression:
+    """2^exponent, of an integer for which that is a normal number."""
+    form = _format(type)
+    return float_of(shift_left(add(exponent, like(form.bias, exponent)), form.mantissa))
+
+
+def _at_least(x: Expression, limit: float) -> Expression:
+    """x, but not below `limit`; NaN stays."""
+    return select(compare("olt", x, like(limit, x)), like(limit, x), x)
+
+
+def at_most(x: Expression, limit: float) -> Expression:
+    """x, but not above `limit`; NaN stays."""
+    return select(compare("ogt", x, like(limit, x)), like(limit, x), x)
+
+
+def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
+    """exp(x) / 2^halvings, where exp(x) alone may overflow."""
+    form = _format(x.type)
+    k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
+    if halvings:
+        k = sub(k, like(halvings, k))
+    half = shift_right(k, 1, signed=True)  # in two steps: 2^k may be no normal number
+    mantissa = add(excess, like(1, x))
+    return mul(mul(mantissa, _power_of_two(half, x.type)), _power_of_two(sub(k, half), x.type))
+
+
+@define(Primitive.EXP)
+def exp(x: Expression) -> Expression:
+    return scaled_exp(x)
+
+
+def unsigned_expm1(x: Expression) -> Expression:
+    """exp(x) - 1, but that -0 gives +0."""
+    form = _format(x.type)
+    k, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
+    half = _power_of_two(sub(k, like(1, k)), x.type)  # of 2^k, which may overflow
+    result = fma(half, excess, sub(half, like(0.5, x)))
+    return add(result, result)
+
+
+@define(Primitive.EXPM1)
+def expm1(x: Expression) -> Expression:
+    return copysign(unsigned_expm1(x), x)
+
+
+@define(Primitive.LOGISTIC)
+def logistic(x: Expression) -> Expression:
+    """1 / (1 + exp(-x)), from the side on which the exponential is small."""
+    small = scaled_exp(neg(abs_(x)))
+    one = like(1, x)
+    return _quotient(select(compare("olt", x, like(0, x)), small, one), one, small)
+
+
+@define(Primitive.TANH)
+def tanh(x: Expression) -> Expression:
+    """e / (e + 2) with e = exp(2|x|) - 1."""
+    size = at_most(abs_(x), 10.0 if x.type is F32 else 20.0)
+    excess = unsigned_expm1(add(size, size))
+    return copysign(_quotient(excess, like(2, x), excess), x)
+
+
+def _quotient(numerator: Expression, x: Expression, y: Expression) -> Expression:
+    """numerator / (x + y) with nearly one rounding."""
+    total = add(x, y)
+    error = sub(y, sub(total, x))
+    inverse = div(like(1, x), total)
+    quotient = mul(numerator, inverse)
+    rest = fma(neg(quotient), error, fma(neg(quotient), total, numerator))
+    return fma(rest, inverse, quotient)

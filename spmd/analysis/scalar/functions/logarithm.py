@@ -1,0 +1,98 @@
+"""log and log1p.
+
+x is 2^e m with m within a factor of sqrt(2) of one. log(m), of f = m - 1, is f - f^2/2 + f^3 P(f) in f32; in f64,
+with s = f / (2 + f), it is 2 atanh(s) = 2 s + s R(s^2), arranged so that f, which is exact, comes last (fdlibm's
+`log`). P and R are minimax polynomials.
+"""
+
+from __future__ import annotations
+
+from spmd.analysis.scalar.build import (
+    add,
+    and_,
+    bits_of,
+    compare,
+    copysign,
+    div,
+    float_of,
+    fma,
+    infinity,
+    like,
+    mask,
+    mul,
+    nan,
+    neg,
+    polynomial,
+    select,
+    shift_right,
+    sub,
+)
+from spmd.analysis.scalar.expression import F32, Expression, Primitive
+from spmd.analysis.scalar.functions.table import define
+
+_SINGLE_P = (
+    0.06685048341751099, -0.11605114489793777, 0.11886287480592728, -0.12420085817575455, 0.1422097384929657,
+    -0.1666700839996338, 0.2000204622745514, -0.2500002980232239, 0.3333331346511841,
+)  # fmt: skip
+_DOUBLE_R = (
+    0.1479677983798193, 0.15313972024680667, 0.18183567210939744, 0.22222198521499656, 0.2857142874285027,
+    0.3999999999941281, 0.6666666666666735,
+)  # fmt: skip
+#: log 2 in two parts, the first of which times any exponent is exact.
+_SINGLE_LOG_2 = (0.693145751953125, 1.428606765330187e-06)
+_DOUBLE_LOG_2 = (0.6931471803691238, 1.9082149292705877e-10)
+
+
+def _parts(x: Expression) -> tuple[Expression, Expression]:
+    """(e as a float, m - 1) of a positive number that may be subnormal."""
+    single = x.type is F32
+    mantissa, root_half = (23, 0x3F3504F3) if single else (52, 0x3FE6A09E667F3BCD)
+    rounder = like(1.5 * 2.0**mantissa, x)
+    small = compare("olt", x, like(2.0 ** (-126 if single else -1022), x))
+    bits = sub(bits_of(select(small, mul(x, like(2.0**mantissa, x)), x)), like(root_half, bits_of(x)))
+    exponent = sub(float_of(add(shift_right(bits, mantissa, signed=True), bits_of(rounder))), rounder)
+    exponent = sub(exponent, select(small, like(mantissa, x), like(0, x)))
+    m = float_of(add(mask(bits, (1 << mantissa) - 1), like(root_half, bits)))
+    return exponent, sub(m, like(1, x))
+
+
+def log_of_positive(x: Expression, correction: Expression | None = None) -> Expression:
+    """log(x), and a small `correction` added before the last rounding."""
+    exponent, f = _parts(x)
+    square = mul(f, f)
+    if x.type is F32:
+        high, low = (like(part, x) for part in _SINGLE_LOG_2)
+        rest = fma(exponent, low, mul(mul(f, square), polynomial(f, _SINGLE_P)))
+        if correction is not None:
+            rest = add(rest, correction)
+        return fma(exponent, high, add(f, fma(like(-0.5, x), square, rest)))
+    high, low = (like(part, x) for part in _DOUBLE_LOG_2)
+    s = div(f, add(like(2, x), f))
+    z = mul(s, s)
+    half_square = mul(like(0.5, x), square)
+    small = mul(exponent, low) if correction is None else fma(exponent, low, correction)
+    rest = fma(s, fma(z, polynomial(z, _DOUBLE_R), half_square), small)
+    return fma(exponent, high, sub(f, sub(half_square, rest)))
+
+
+def _outside(x: Expression, root: float) -> Expression:
+    """What the logarithm with its pole at `root` is at the pole, at infinity, left of the pole and of NaN."""
+    left = select(compare("olt", x, like(root, x)), nan(x.type), x)
+    return select(compare("oeq", x, like(root, x)), neg(infinity(x.type)), left)
+
+
+@define(Primitive.LOG)
+def log(x: Expression) -> Expression:
+    inside = and_(compare("ogt", x, like(0, x)), compare("olt", x, infinity(x.type)))
+    return select(inside, log_of_positive(x), _outside(x, 0))
+
+
+@define(Primitive.LOG1P)
+def log1p(x: Expression) -> Expression:
+    """log(1 + x), with what the sum rounds off added again."""
+    one = like(1, x)
+    total = add(one, x)
+    lost = select(compare("ogt", x, one), sub(one, sub(total, x)), sub(x, sub(total, one)))
+    inside = and_(compare("ogt", x, like(-1, x)), compare("olt", x, infinity(x.type)))
+    result = copysign(log_of_positive(total, div(lost, total)), x)
+    return select(inside, result, _outside(x, -1))

@@ -1,0 +1,156 @@
+"""Angles modulo a right angle: x = k pi/2 + r with |r| <= pi/4, to all bits of r.
+
+Up to some size k pi/2 is subtracted in three parts (Cody and Waite): the first product differs from x exactly, and
+where the two nearly cancel, so does the second. Beyond, 2/pi is taken in pieces short enough that each product with x
+is exact, whole turns are dropped from each, and the rest is summed with its errors (Payne and Hanek).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spmd.analysis.scalar.build import (
+    add,
+    bits_of,
+    extend,
+    float_of,
+    fma,
+    like,
+    mask,
+    mul,
+    neg,
+    rint,
+    shift_left,
+    shift_right,
+    shorten,
+    smax,
+    sub,
+    table,
+    truncate,
+    udiv,
+    zero_extend,
+)
+from spmd.analysis.scalar.expression import F32, F64, I32, I64, Expression, constant
+
+_TWO_OVER_PI = 0.6366197723675814
+_SINGLE_PARTS = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+_DOUBLE_PARTS = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
+
+
+@dataclass(frozen=True)
+class Angle:
+    """A quadrant, an integer of which the last two bits count, and the angle within it; in f64 what that rounds off."""
+
+    quadrant: Expression
+    rest: Expression
+    low: Expression | None
+
+
+def largest_small(x: Expression) -> float:
+    """How large |x| may be for `small_angle`."""
+    return 3e4 if x.type is F32 else 1e5
+
+
+def _rounded(x: Expression) -> tuple[Expression, Expression]:
+    """(the nearest integer to a small float as an integer, as a float)."""
+    rounder = like(1.5 * 2.0 ** (23 if x.type is F32 else 52), x)
+    shifted = add(x, rounder)
+    return sub(bits_of(shifted), bits_of(rounder)), sub(shifted, rounder)
+
+
+def small_angle(x: Expression) -> Angle:
+    quadrant, turns = _rounded(mul(x, like(_TWO_OVER_PI, x)))
+    first, second, third = (like(-part, x) for part in (_SINGLE_PARTS if x.type is F32 else _DOUBLE_PARTS))
+    exact = fma(turns, first, x)
+    if x.type is F32:
+        return Angle(quadrant, fma(turns, third, fma(turns, second, exact)), None)
+    product = mul(turns, second)
+    near, error = _two_sum(exact, product)
+    low = add(error, fma(turns, third, fma(turns, second, neg(product))))
+    rest = add(near, low)
+    return Angle(quadrant, rest, add(sub(near, rest), low))
+
+
+def large_angle(x: Expression) -> Angle:
+    if x.type is F32:
+        wide = extend(x)
+        pieces = _pieces(24, 9)
+        terms = [mul(wide, constant(piece * 2.0 ** (-24 * (at + 1)), F64)) for at, piece in enumerate(pieces)]
+    else:
+        terms = _double_terms(x)
+    high, middle, low = _sum_of_parts(terms)
+    quadrant, turns = _rounded(high)
+    fraction = sub(high, turns)
+    rest = add(fraction, middle)
+    lost = add(sub(middle, sub(rest, fraction)), low)
+    right_angle, right_angle_low = (constant(part, F64) for part in _DOUBLE_PARTS[:2])
+    angle = mul(rest, right_angle)
+    angle_low = fma(rest, right_angle, neg(angle))
+    angle_low = add(angle_low, fma(rest, right_angle_low, mul(lost, right_angle)))
+    if x.type is F64:
+        return Angle(quadrant, angle, angle_low)
+    return Angle(truncate(quadrant, I32), shorten(angle), None)
+
+
+def _sum_of_parts(terms: list[Expression]) -> tuple[Expression, Expression, Expression]:
+    """The sum of `terms`, each modulo 4, as a sum of three numbers of falling size."""
+    high = middle = low = constant(0, F64)
+    quarter = constant(0.25, F64)
+    for term in terms:
+        part = fma(constant(-4, F64), rint(mul(term, quarter)), term)
+        high, error = _two_sum(high, part)
+        middle, error = _two_sum(middle, error)
+        low = add(low, error)
+    high, error = _two_sum(high, middle)
+    return high, error, low
+
+
+def _two_sum(x: Expression, y: Expression) -> tuple[Expression, Expression]:
+    """x + y rounded, and what that lost."""
+    total = add(x, y)
+    part = sub(total, x)
+    return total, add(sub(x, sub(total, part)), sub(y, part))
+
+
+#: Bits of a piece of 2/pi that is multiplied with half an f64, and how many pieces matter to one x.
+_PIECE, _WINDOW = 26, 8
+
+
+def _double_terms(x: Expression) -> list[Expression]:
+    """Products of x with the pieces of 2/pi that are neither whole turns nor below all bits."""
+    exponent = truncate(sub(mask(shift_right(bits_of(x), 52), 0x7FF), like(1023 + 54, bits_of(x))), I32)
+    first = udiv(smax(exponent, constant(0, I32)), constant(_PIECE, I32))
+    power = sub(constant(1023, I32), mul(first, constant(_PIECE, I32)))
+    scaled = mul(x, float_of(shift_left(zero_extend(power, I64), 52)))
+    head = float_of(mask(bits_of(scaled), ~((1 << 27) - 1) & (1 << 64) - 1))
+    tail = sub(scaled, head)
+    pieces = tuple(float(piece) for piece in _pieces(_PIECE, 1024 // _PIECE + _WINDOW))
+    terms = []
+    for at in range(_WINDOW):
+        piece = mul(table(add(first, constant(at, I32)), pieces, F64), constant(2.0 ** (-_PIECE * (at + 1)), F64))
+        terms += [mul(head, piece), mul(tail, piece)]
+    return terms
+
+
+def _pieces(bits: int, count: int) -> list[int]:
+    """2/pi cut into integers of so many bits."""
+    total = bits * count
+    whole = _two_over_pi(total)
+    return [whole >> (total - bits * (at + 1)) & (1 << bits) - 1 for at in range(count)]
+
+
+def _two_over_pi(bits: int) -> int:
+    """2/pi 2^bits, rounded down; pi by Machin's formula."""
+    guard = bits + 64
+
+    def arctangent_of_inverse(n: int) -> int:
+        power = total = (1 << guard) // n
+        sign, divisor = -1, 3
+        while power:
+            power //= n * n
+            total += sign * (power // divisor)
+            sign, divisor = -sign, divisor + 2
+        return total
+
+    pi = 4 * (4 * arctangent_of_inverse(5) - arctangent_of_inverse(239))
+    return (2 << (guard + bits)) // pi
