@@ -1,13 +1,16 @@
 """Open MPI's banners on how a job ended, taken out of the stream and read for what they know."""
 
 import re
-import signal
+
+from launch.rank import Ending
 
 RULE = b"-" * 74
 LONGEST_BANNER = 4096
 
 _KILLED = re.compile(r"noticed that process rank (\d+) with PID (\d+) on node (\S+)\s+exited on\s+signal (\d+)")
 _EXITED = re.compile(r"Process name: \[[^\]]*,(\d+)\]\s+Exit code:\s+(\d+)")
+_IMPROPER = re.compile(r"due to process rank (\d+) with PID (\d+) on node (\S+)\s+exiting\s+improperly")
+_ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+).*Errorcode:\s+(\d+)", re.DOTALL)
 _ENDINGS = (
     "MPI_ABORT was invoked on rank",
     "has exited due to process rank",
@@ -91,19 +94,14 @@ class BannerFilter:
             return False
         if killed := _KILLED.search(text):
             rank, process, node, number = killed.groups()
-            name = _signal_name(int(number))
-            self.cause = (
-                f"spmd launch: rank {rank} (process {process} on {node}) was killed by signal {number} ({name}); "
-                "all other ranks were ended"
-            )
+            self.cause = str(Ending(int(rank), int(process), node, int(number), 0))
+        elif improper := _IMPROPER.search(text):
+            rank, process, node = improper.groups()
+            self.cause = str(Ending(int(rank), int(process), node, 0, 0))
+        elif aborted := _ABORTED.search(text):
+            rank, status = aborted.groups()
+            self.cause = f"spmd launch: rank {rank} called MPI_Abort with status {status}; all other ranks were ended"
         elif exited := _EXITED.search(text):
             rank, status = exited.groups()
             self.cause = f"spmd launch: rank {rank} exited with status {status}; all other ranks were ended"
         return True
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

@@ -11,9 +11,12 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Protocol, TextIO
 
+from launch import rank
 from launch.banners import BannerFilter
-from launch.mpirun import ALLOCATION_VARIABLES
+from launch.hydra_banners import HydraBannerFilter
+from launch.mpirun import ALLOCATION_VARIABLES, Kind
 from spmd.runtime.failure import REPORTS_VARIABLE, end_with_parent
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
@@ -24,21 +27,31 @@ SHARED_MEMORY = Path("/dev/shm")
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 
-def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
-    """Run a launcher to its end and return the exit status.
+class Filter(Protocol):
+    """Takes banners out of a stream of bytes."""
 
-    The status is the launcher's (for Open MPI that of the first rank that failed), or 128 + N after signal N. Signals
-    that reach this process go on to the job. The message of a rank that failed comes last on stderr.
+    def feed(self, data: bytes) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+def run(command: Sequence[str], added_environment: Mapping[str, str], kind: Kind = "openmpi") -> int:
+    """Run a launcher of ``kind`` to its end and return the exit status.
+
+    The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
+    to the job. The message of a rank that failed comes last on stderr.
     """
     with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _shared_memory() as shared:
         environment = {**os.environ, **added_environment, **shared, REPORTS_VARIABLE: reports}
         messages, writing = os.pipe()
+        printed, printing = os.pipe() if kind == "hydra" else (None, None)
         try:
             # The job keeps the reading end too: should this process die, Open MPI's launcher would meet a broken pipe
             # at its first word, and leave without ending the ranks.
             process = subprocess.Popen(
                 command,
                 env=environment,
+                stdout=printing,
                 stderr=writing,
                 pass_fds=(messages,),
                 preexec_fn=end_with_parent,
@@ -48,7 +61,9 @@ def run(command: Sequence[str], added_environment: Mapping[str, str]) -> int:
             return 126
         finally:
             os.close(writing)
-        return _Job(process, messages, Path(reports)).finish()
+            if printing is not None:
+                os.close(printing)
+        return _Job(process, messages, printed, Path(reports)).finish()
 
 
 @contextlib.contextmanager
@@ -64,30 +79,66 @@ def _shared_memory() -> Iterator[dict[str, str]]:
         yield {SHARED_VARIABLE: folder}
 
 
+class _Stream:
+    """What the job writes to one of our own streams, passed on through a filter by a thread of its own."""
+
+    def __init__(self, pipe: int, target: TextIO, banners: Filter) -> None:
+        self._pipe, self._target, self._banners = pipe, target, banners
+        self._thread = threading.Thread(target=self._pass, daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Waits until all is passed on; a process that outlived the job may hold the pipe open: not for long."""
+        self._thread.join(timeout=PATIENCE_SECONDS)
+
+    def _pass(self) -> None:
+        while True:
+            ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
+            if not ready:
+                self._write(self._banners.flush())
+                continue
+            data = os.read(self._pipe, 65536)
+            if not data:
+                break
+            # Open MPI ends its banners with a NUL.
+            self._write(self._banners.feed(data.replace(b"\0", b"") if self._target is sys.stderr else data))
+        self._write(self._banners.flush())
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._target.buffer.write(data)
+            self._target.flush()
+
+
 class _Job:
-    def __init__(self, process: subprocess.Popen[bytes], messages: int, reports: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], messages: int, printed: int | None, reports: Path
+    ) -> None:
         self._process = process
-        self._pipe = messages
         self._reports = reports
         self._ended_by: int | None = None
         self._filter = BannerFilter()
-        self._messages = threading.Thread(target=self._pass_messages, daemon=True)
+        self._streams = [_Stream(messages, sys.stderr, self._filter)]
+        if printed is not None:
+            self._streams.append(_Stream(printed, sys.stdout, HydraBannerFilter()))
 
     def finish(self) -> int:
-        self._messages.start()
         previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
         try:
             status = self._wait()
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-        # A process that outlived the job may hold the pipe open: do not wait for it.
-        self._messages.join(timeout=PATIENCE_SECONDS)
-        message = self._last_message()
+        for stream in self._streams:
+            stream.finish()
+        ending = rank.first_ending(self._reports)
+        message = self._last_message(ending)
         if message:
             print(message, file=sys.stderr, flush=True)
         if self._ended_by is not None:
             return 128 + self._ended_by
+        if ending is not None and status:
+            return ending.job_status
         return status if status >= 0 else 128 - status
 
     def _wait(self) -> int:
@@ -106,26 +157,13 @@ class _Job:
             return  # Ctrl-C reached the whole foreground group, so the launcher has it already.
         self._process.send_signal(number)
 
-    def _pass_messages(self) -> None:
-        while True:
-            ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
-            if not ready:
-                _write_to_stderr(self._filter.flush())
-                continue
-            data = os.read(self._pipe, 65536)
-            if not data:
-                break
-            # Open MPI ends its banners with a NUL.
-            _write_to_stderr(self._filter.feed(data.replace(b"\0", b"")))
-        _write_to_stderr(self._filter.flush())
-
-    def _last_message(self) -> str:
+    def _last_message(self, ending: rank.Ending | None) -> str:
         """Why the job ended early: the first failed rank's own words, or what the launcher knows of its end."""
         if self._ended_by is not None:
             return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
         if not reports:
-            return self._filter.cause
+            return self._filter.cause or ("" if ending is None else str(ending))
         header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
         same: list[int] = []
         other: list[int] = []
@@ -135,12 +173,6 @@ class _Job:
         lines = [f"(rank {', '.join(map(str, sorted(same)))} failed in the same way)"] if same else []
         lines += [f"(rank {', '.join(map(str, sorted(other)))} failed too, after this)"] if other else []
         return "\n".join([*lines, header, *([reason] if reason else [])])
-
-
-def _write_to_stderr(data: bytes) -> None:
-    if data:
-        sys.stderr.buffer.write(data)
-        sys.stderr.flush()
 
 
 def _in_foreground() -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from launch import machine
+from launch import machine, rank
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -61,9 +61,17 @@ def find() -> Launcher | None:
     for name in ("mpirun", "mpiexec"):
         path = shutil.which(name, path=own) or shutil.which(name)
         if path is not None:
-            return Launcher(path, _kind(path))
+            kind = _kind(path)
+            return Launcher(_itself(path) if kind == "hydra" else path, kind)
     path = shutil.which("srun")
     return None if path is None else Launcher(path, "srun")
+
+
+def _itself(path: str) -> str:
+    """Intel MPI's mpirun is a script, which does not pass signals on to the launcher that it starts: that launcher."""
+    beside = shutil.which("mpiexec.hydra", path=str(Path(path).parent))
+    with open(path, "rb") as stream:
+        return beside if beside is not None and stream.read(2) == b"#!" else path
 
 
 def _kind(path: str) -> Kind:
@@ -79,7 +87,8 @@ def _kind(path: str) -> Kind:
 def command_line(launcher: Launcher, job: Job) -> list[str]:
     """The launcher's full command line for this job on this machine."""
     options = {"openmpi": _openmpi_options, "hydra": _hydra_options, "srun": _srun_options}[launcher.kind](job)
-    return [launcher.path, *options, *job.extra, *_program(job.command)]
+    keeper = rank.command(Path(__file__).parents[1]) if launcher.kind == "hydra" else []
+    return [launcher.path, *options, *job.extra, *keeper, *_program(job.command)]
 
 
 def environment(job: Job) -> dict[str, str]:

@@ -47,4 +47,4 @@ def run(args: argparse.Namespace) -> int:
         settings = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
         print(shlex.join([*settings, *line]))
         return 0
-    return job.run(line, added)
+    return job.run(line, added, launcher.kind)

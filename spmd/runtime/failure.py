@@ -12,12 +12,16 @@ instead of printing it.
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import threading
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
+#: The process that keeps this rank (launch.rank), where one does.
+KEPT_VARIABLE = "SPMD_RANK_KEEPER"
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
@@ -47,6 +51,7 @@ def install() -> None:
             previous_hook(kind, error, trace)
         elif issubclass(kind, KeyboardInterrupt):
             if world is not None:
+                _tell(world.rank, f"{_name(world)} was interrupted (SIGINT)\n")
                 _end_job(EXIT_INTERRUPTED)
         else:
             import traceback
@@ -82,16 +87,37 @@ def _meet_launcher() -> None:
         return
     if parent in _LAUNCHERS:
         end_with_parent()
-        _launched_rank = next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
+        _launched_rank = launched_rank()
+    elif KEPT_VARIABLE in os.environ and os.environ[KEPT_VARIABLE] == str(os.getppid()):
+        _launched_rank = launched_rank()  # who keeps it has seen to its end
+        _mark_running()
 
 
-def end_with_parent() -> None:
-    """Have the system send this process SIGTERM when its parent dies, where the system offers it (Linux)."""
+def launched_rank() -> int | None:
+    """The rank that the environment gives this process, if any."""
+    return next((int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ), None)
+
+
+def end_with_parent(number: int = signal.SIGTERM) -> None:
+    """Have the system send this process signal ``number`` when its parent dies, where the system can (Linux)."""
     if sys.platform.startswith("linux"):
         import ctypes
-        import signal
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+
+
+def _mark_running() -> None:
+    """Leave a file that goes when the interpreter ends, by which one is told that ends in another way."""
+    folder = os.environ.get(REPORTS_VARIABLE, "")
+    if os.path.isdir(folder):
+        file = Path(folder) / f".running-{_launched_rank}"
+        file.touch()
+        atexit.register(file.unlink, missing_ok=True)
+
+
+def left_without_ending(folder: Path, rank: int) -> bool:
+    """Whether rank ``rank`` has ended without its interpreter's ending, MPI's included."""
+    return (folder / f".running-{rank}").exists()
 
 
 def _reported_before_mpi() -> bool:

@@ -39,6 +39,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts ranks on a program and afterwards sees that nothing of them is left."""
     marker = uuid.uuid4().hex
     environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)  # a line of one rank is one piece
 
     def start(program: str, command: list[str] = LAUNCH, prelude: str = PRELUDE) -> subprocess.Popen[str]:
         script = tmp_path / "program.py"
@@ -58,6 +59,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     while (left := processes_with(marker)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert left == []
+
+
+def ends_are_told() -> bool:
+    """Whether the launcher tells of ranks that end without ending MPI, as Open MPI's does."""
+    from launch import mpirun
+
+    launcher = mpirun.find()
+    return launcher is not None and launcher.kind == "openmpi"
 
 
 def finish(job: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -97,6 +106,24 @@ def test_a_rank_that_leaves_with_a_status_ends_the_job_with_it(start: Start, lea
     status, _, err = finish(start(f"if world.rank == 2: {leaving}\nworld.Barrier()"))
     assert status == 3
     assert "rank 2" in err and "status 3" in err
+
+
+@pytest.mark.parametrize("prelude", [PRELUDE, PRELUDE.replace("import spmd", "")], ids=["spmd", "mpi4py alone"])
+def test_a_rank_that_leaves_without_ending_mpi_ends_the_job(start: Start, prelude: str) -> None:
+    """Status 0 is not what the job ends with, and somebody says why."""
+    if "spmd" not in prelude and not ends_are_told():
+        pytest.skip("nobody here can tell this from a rank that has ended well")
+    status, _, err = finish(start("if world.rank == 1: os._exit(0)\nworld.Barrier()", prelude=prelude))
+    assert status == 1
+    assert "rank 1 (process" in err and "exited with status 0 and without ending MPI" in err.splitlines()[-1]
+
+
+def test_a_rank_that_is_interrupted_says_so(start: Start) -> None:
+    program = "import signal\nif world.rank == 1: os.kill(os.getpid(), signal.SIGINT)\nworld.Barrier()\ntime.sleep(60)"
+    prelude = PRELUDE + "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    status, _, err = finish(start(program, prelude=prelude))
+    assert status == 130
+    assert "rank 1 of 3 on" in err and err.rstrip().endswith("was interrupted (SIGINT)")
 
 
 def test_what_all_ranks_say_is_told_once(start: Start) -> None:
@@ -152,10 +179,10 @@ def test_a_killed_launcher_takes_its_ranks_along(start: Start) -> None:
 
 
 def test_a_killed_mpirun_takes_its_ranks_along(start: Start) -> None:
-    program = "world.Barrier()\nif world.rank == 0: print(os.getppid(), flush=True)\ntime.sleep(60)"
-    job = start(program)
-    assert job.stdout is not None
-    os.kill(int(job.stdout.readline()), signal.SIGKILL)
+    job = start("world.Barrier()\nif world.rank == 0: print('ready', flush=True)\ntime.sleep(60)")
+    assert job.stdout is not None and job.stdout.readline() == "ready\n"
+    launchers = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+    os.kill(int(launchers[0]), signal.SIGKILL)
     status, _, _ = finish(job)
     assert status == 128 + signal.SIGKILL
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import machine, mpirun
+from launch import machine, mpirun, rank
 from launch.mpirun import Job, Launcher
 
+ROOT = Path(__file__).parents[2]
 OPENMPI = Launcher("/usr/bin/mpirun", "openmpi")
 
 
@@ -54,8 +55,9 @@ def test_a_batch_system_decides_on_processors(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_hydra_and_srun_get_their_own_words() -> None:
-    assert options(4, Launcher("mpiexec", "hydra")) == "mpiexec -n 4 -bind-to core prog"
-    assert options(8, Launcher("mpiexec", "hydra")) == "mpiexec -n 8 prog"
+    keeper = " ".join(rank.command(ROOT))
+    assert options(4, Launcher("mpiexec", "hydra")) == f"mpiexec -n 4 -bind-to core {keeper} prog"
+    assert options(8, Launcher("mpiexec", "hydra")) == f"mpiexec -n 8 {keeper} prog"
     assert options(4, Launcher("srun", "srun")) == "srun --ntasks=4 --kill-on-bad-exit=1 --cpus-per-task=1 prog"
 
 

@@ -1,0 +1,56 @@
+"""The banners of Hydra, the launcher of MPICH and Intel MPI, on how a job ended: taken out of the stream.
+
+They name the rank that was ended last as well as the one that began; launch.rank knows better.
+"""
+
+_RULE = b"=" * 83 + b"\n"
+_TITLE = b"=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
+_AFTERWARDS = (
+    b"YOUR APPLICATION TERMINATED WITH THE EXIT STRING:",
+    b"This typically refers to a problem with your application.",
+    b"Please see the FAQ page for debugging suggestions",
+)
+
+
+class HydraBannerFilter:
+    """Passes a byte stream on, without Hydra's banners. What may be the beginning of one waits for its end."""
+
+    def __init__(self) -> None:
+        self._line = b""  # the last line, while it is not complete
+        self._held = b""  # an empty line and a rule that may begin a banner
+        self._in_banner = self._was_banner = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Take bytes in; return those to be passed on now."""
+        *lines, self._line = (self._line + data).split(b"\n")
+        passed = b"".join([self._complete(line + b"\n") for line in lines])
+        if not (self._in_banner or self._may_belong(self._line)):
+            passed += self.flush()
+        return passed
+
+    def flush(self) -> bytes:
+        """Return all that is held: nothing more came to complete it."""
+        passed, self._held, self._line = self._held + self._line, b"", b""
+        return passed
+
+    def _complete(self, line: bytes) -> bytes:
+        if self._in_banner:
+            self._in_banner = line != _RULE
+            self._was_banner = True
+            return b""
+        if self._held.endswith(_RULE) and line.startswith(_TITLE):
+            self._held, self._in_banner = b"", True
+            return b""
+        if self._was_banner and line.startswith(_AFTERWARDS):
+            return b""
+        if line == b"\n" or line == _RULE:
+            earlier, self._held = (b"", self._held + line) if self._held == b"\n" else (self._held, line)
+            return earlier
+        passed, self._held = self._held + line, b""
+        return passed
+
+    def _may_belong(self, line: bytes) -> bool:
+        if not line:
+            return bool(self._held)
+        begins = (_RULE, _TITLE, *(_AFTERWARDS if self._was_banner else ()))
+        return any(words.startswith(line) or line.startswith(words) for words in begins)

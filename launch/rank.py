@@ -1,0 +1,95 @@
+"""Keeping one rank: what starts it where the launcher does not tell how a rank has ended (Hydra's do not).
+
+``main`` runs the command as a child, passes signals on to it, notes how it ended if that was not well, and ends with
+its status. The note is a file ``end-<rank>.txt`` in the folder of failure reports. Neither outlives the other.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from spmd.runtime import failure
+
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+EXIT_NOT_FOUND = 127
+
+
+def command(root: Path) -> list[str]:
+    """What starts ``main`` whichever folder the ranks run in; ``root`` is where this package is found."""
+    code = f"import sys; sys.path.append({str(root)!r}); from launch import rank; rank.main(sys.argv[1:])"
+    return [sys.executable, "-P", "-c", code]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a rank ended that did not end well: by a signal, or with a status (0: without ending MPI)."""
+
+    rank: int
+    process: int
+    node: str
+    signal: int
+    status: int
+
+    @property
+    def job_status(self) -> int:
+        """The status that the job ends with."""
+        return 128 + self.signal if self.signal else self.status or failure.EXIT_FAILURE
+
+    def __str__(self) -> str:
+        if self.signal:
+            how = f"was killed by signal {self.signal} ({signal_name(self.signal)})"
+        elif self.status:
+            how = f"exited with status {self.status}"
+        else:
+            how = "exited with status 0 and without ending MPI"
+        where = f"rank {self.rank} (process {self.process} on {self.node})"
+        return f"spmd launch: {where} {how}; all other ranks were ended"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def first_ending(folder: Path) -> Ending | None:
+    """What the first rank that ended badly has left in ``folder``."""
+    notes = sorted(folder.glob("end-*.txt"), key=lambda path: path.stat().st_mtime_ns)
+    if not notes:
+        return None
+    rank, process, node, number, status = notes[0].read_text().split()
+    return Ending(int(rank), int(process), node, int(number), int(status))
+
+
+def main(arguments: list[str]) -> None:
+    os.environ[failure.KEPT_VARIABLE] = str(os.getpid())
+    child = os.fork()
+    if not child:
+        failure.end_with_parent(signal.SIGKILL)
+        try:
+            os.execvp(arguments[0], arguments)
+        except OSError as error:
+            print(f"spmd launch: {arguments[0]}: {error.strerror}", file=sys.stderr, flush=True)
+            os._exit(EXIT_NOT_FOUND)
+    for name in FORWARDED:
+        signal.signal(getattr(signal, name), lambda number, frame: os.kill(child, number))
+    _, state = os.waitpid(child, 0)
+    number = os.WTERMSIG(state) if os.WIFSIGNALED(state) else 0
+    status = 0 if number else os.WEXITSTATUS(state)
+    rank = failure.launched_rank()
+    folder = Path(os.environ.get(failure.REPORTS_VARIABLE, ""))
+    if rank is not None and (number or status or failure.left_without_ending(folder, rank)):
+        _note(folder, Ending(rank, child, os.uname().nodename, number, status))
+    os._exit(128 + number if number else status)
+
+
+def _note(folder: Path, ending: Ending) -> None:
+    text = f"{ending.rank} {ending.process} {ending.node} {ending.signal} {ending.status}"
+    with contextlib.suppress(OSError):
+        unfinished = folder / f".end-{ending.rank}.txt"
+        unfinished.write_text(text)
+        unfinished.rename(folder / f"end-{ending.rank}.txt")
