@@ -69,8 +69,11 @@ def read_cases(paths: Iterable[str | Path]) -> list[Case]:
     return found
 
 
-def judge(case: Case, *, execute: bool = True, diagnostics: bool = False) -> Verdict:
-    """Whether the module does what it must. `diagnostics`: expected errors are compared by their words, too."""
+def judge(case: Case, *, execute: bool = True, diagnostics: bool = False, mode: str = "threads") -> Verdict:
+    """Whether the module does what it must. `diagnostics`: expected errors are compared by their words, too.
+
+    `mode` is how grids that the module runs are run: "threads", "stacked", or "auto": stacked where they can be.
+    """
     import spmd
 
     expected = case.expected()
@@ -86,7 +89,7 @@ def judge(case: Case, *, execute: bool = True, diagnostics: bool = False) -> Ver
             return Verdict(problem)
         name = entry_point(module) if execute else None
         if name is not None:
-            _run(module, name)
+            _run(module, name, mode)
         return Verdict(None, only_verified=name is None)
     except spmd.SpmdError as error:
         return Verdict(str(error))
@@ -121,17 +124,30 @@ def _check_printing(module: Module) -> str | None:
     return None
 
 
-def _run(module: Module, name: str) -> None:
+def _run(module: Module, name: str, mode: str) -> None:
     import spmd
     from collectives.threads import solitary
     from spmd.runtime.process import Process
 
+    if mode != "threads":
+        module = _stacked(module, mode)
     executable = spmd.compile(module, function=name)
     if executable.grid.size == 1:
         # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
         executable.run(Process(executable.grid, solitary()), ())
     else:
         executable()
+
+
+def _stacked(module: Module, mode: str) -> Module:
+    """`module` with the grids that it runs stacked; the error of one that cannot be, where all have to be."""
+    from spmd.compiler.options import Options
+    from spmd.compiler.stack.runs import stack_runs
+
+    made, refused = stack_runs(module, Options())
+    if refused and mode == "stacked":
+        raise refused[0]
+    return made
 
 
 def entry_point(module: Module) -> str | None:

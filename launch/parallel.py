@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="BYTES",
         help="combine small all_reduces up to this size; 0: never",
     )
+    group.add_argument(
+        "--mode",
+        choices=("auto", "stacked", "threads"),
+        default="auto",
+        help="with --grid: compute all processes at once as one stacked program, or run each as a thread; auto stacks "
+        "more than 16 where it can be done, and -v tells why it could not",
+    )
     group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
 
@@ -62,7 +69,7 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:
     """What ``spmd.run_parallel`` is given beside the program and its inputs."""
-    given: dict[str, Any] = {"abort": args.collective_abort}
+    given: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode}
     if args.collective_timeout is not None:
         given["timeout"] = args.collective_timeout or float("inf")
     for name in ("infeed", "outfeed"):

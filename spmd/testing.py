@@ -12,9 +12,9 @@
             }''', grid=(2, 1), inputs=lambda rank: [np.full(2, rank, np.float32)])
         run.expect(lambda rank: [np.full(2, 1, np.float32)])
 
-Processes are threads of the test's own. Under ``mpirun -n 2 python -m pytest --with-mpi`` (pytest-mpi), they are the
-ranks, where there are as many as the grid has processes; each rank then compares its own values, and a test fails on
-all ranks when it fails on one.
+Processes are threads of the test's own, or with ``mode="stacked"`` one stacked program. Under ``mpirun -n 2 python -m
+pytest --with-mpi`` (pytest-mpi), they are the ranks, where there are as many as the grid has processes; each rank then
+compares its own values, and a test fails on all ranks when it fails on one.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def _run(
     if world is None:
         results = spmd.run_parallel(module, chosen, given, **options)
         return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
+    options.pop("mode", None)
     executable = spmd.compile(module, chosen, **options)
     return Outcome(chosen, {world.rank: executable(*given[world.rank])}, world.exchange)
 

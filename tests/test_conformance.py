@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.conformance import Case, check_case, read_cases
+from launch.conformance import Case, check_case, judge, read_cases
 
 FOLDER = Path(__file__).parents[1].parent / "shared" / "conformance"
 CASES = [list(group) for _, group in groupby(read_cases([FOLDER]), lambda case: case.path)] if FOLDER.is_dir() else []
@@ -16,3 +16,13 @@ CASES = [list(group) for _, group in groupby(read_cases([FOLDER]), lambda case: 
 def test_a_file_of_programs(cases: list[Case]) -> None:
     problems = {case.name: problem for case in cases if (problem := check_case(case)) is not None}
     assert problems == {}
+
+
+RUNS = [case for group in CASES for case in group if "interpreter.run_parallel" in case.text]
+
+
+@pytest.mark.skipif(not RUNS, reason=f"no conformance files at {FOLDER}")
+@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name.removeprefix(f"{FOLDER}/"))
+def test_a_grid_of_processes_stacked(case: Case) -> None:
+    """Those that can be stacked; different programs run as threads."""
+    assert judge(case, mode="auto").problem is None

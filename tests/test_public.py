@@ -232,7 +232,7 @@ def test_too_large_a_grid_is_refused_at_its_place(count: int) -> None:
 
 def test_more_processes_than_threads_are_refused() -> None:
     with pytest.raises(spmd.CompileError, match="65,536 processes: run_parallel runs at most 16,384"):
-        spmd.run_parallel(with_replicas(1 << 16))
+        spmd.run_parallel(with_replicas(1 << 16), mode="threads")
 
 
 # --- what stands beside a user's script ------------------------------------------------------------------------------

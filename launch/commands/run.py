@@ -1,6 +1,7 @@
 """``spmd run``: run a program on arrays from files, alone, on MPI ranks, or on processes inside this one."""
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--random", type=values.not_negative, metavar="SEED", help="make the arguments from the function's signature"
     )
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell how processes inside this one are run")
     parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
     parallel.add_arguments(parser)
     watching = parser.add_mutually_exclusive_group()
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     import spmd
 
+    if args.verbose:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
     os.environ |= parallel.timeout_settings(args)
     if args.random is not None and args.arguments:
         raise spmd.UsageError("--random makes the arguments: give either it or array files")

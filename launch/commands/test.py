@@ -34,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-run", action="store_true", help="read, verify and print only")
     parser.add_argument(
+        "--mode",
+        choices=("threads", "stacked", "auto"),
+        default="threads",
+        help="run the grids that modules run on threads, as one stacked program, or stacked where they can be "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--diagnostics",
         action="store_true",
         help="compare expected errors by their text, too, as MLIR's -verify-diagnostics does, not by line alone",
@@ -44,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     cases = [case for case in read_cases(args.paths) if args.keyword in case.name]
     passed = failed = by_line = only_verified = 0
     world = _ranks()
-    judged = partial(judge, execute=not args.no_run, diagnostics=args.diagnostics)
+    judged = partial(judge, execute=not args.no_run, diagnostics=args.diagnostics, mode=args.mode)
     outcomes = _outcomes(cases, args.jobs if world is None else 1, judged)
     if world is not None:
         outcomes = _of_all(world, outcomes)

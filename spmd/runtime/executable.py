@@ -60,7 +60,7 @@ class Executable:
         self._signature = function.signature
         self._location = function.location
         self._program = np.errstate(all="ignore")(program)  # quicker at each call than a with statement
-        self._checks = [_check(type) for type in self.in_types]
+        self._checks = [argument_check(type) for type in self.in_types]
         self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
         self._process: Process | None = None
 
@@ -163,7 +163,8 @@ class Executable:
         return f"<executable {self._signature}{name} on a {self.grid} grid>"
 
 
-def _check(type: Type) -> Check:
+def argument_check(type: Type) -> Check:
+    """What makes an array of `type` of an argument, or tells that it is none."""
     if not isinstance(type, TensorType):
         return lambda value: value
     dtype, shape, array = type.dtype, type.shape, np.ndarray

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
+import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import CollectiveError as TransportError
@@ -15,16 +17,21 @@ from spmd.compiler.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import course, disagreement
-from spmd.runtime.executable import Executable, grid_of
+from spmd.runtime.executable import Executable, argument_check, grid_of
 from spmd.runtime.process import Process
+from spmd.runtime.simulation import Simulation, simulation_of
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.usage import check_function, check_grid, check_module, kind_of
 
 Array = npt.NDArray[Any]
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
 
-#: Each process is a thread.
+_log = logging.getLogger("spmd")
+
+#: Where each process is a thread.
 _MOST_PROCESSES = 1 << 14
+#: So many processes run as threads unless they are asked not to.
+_FEW_PROCESSES = 16
 
 
 def run_parallel(
@@ -37,25 +44,34 @@ def run_parallel(
     outfeed: Sequence[OutfeedTarget | None] | None = None,
     timeout: float = 60.0,
     abort: bool = False,
+    mode: str = "auto",
     **options: Unpack[CompileOptions],
 ) -> list[tuple[Any, ...]]:
-    """Runs `function` of `module` as every process of `grid`, each a thread.
+    """Runs `function` of `module` as every process of `grid`.
 
     `module` may be rows (replicas) of columns (partitions) of modules: different programs. `inputs` has an entry a
     process in rank order, each a sequence of arrays; none at all for programs without arguments. `infeed` and
-    `outfeed` have an entry a process (see spmd.runtime.streams). A process that waits longer than `timeout` seconds is
-    reported, and with `abort` ends the run. `options` are those of spmd.compile. Returns a tuple of arrays a process,
-    in rank order. The first error of any process ends all of them and is raised.
+    `outfeed` have an entry a process (see spmd.runtime.streams). `options` are those of spmd.compile. Returns a tuple
+    of arrays a process, in rank order. The first error of any process ends all of them and is raised.
+
+    `mode` is how: "threads" makes each process a thread, which behaves as a rank does: one that waits longer than
+    `timeout` seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as
+    spmd.simulate does. "auto" stacks a grid of more than 16 processes that all run one program, unless it cannot be
+    stacked, which the logger "spmd" tells.
     """
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
     grid = grid or _grid_of(module)
-    _check_size(grid)
+    if mode not in ("auto", "stacked", "threads"):
+        raise UsageError(f'mode is "auto", "stacked" or "threads", got {mode!r}')
+    if mode == "threads":
+        _check_size(grid)
     table = _table(module, grid)
     if [len(row) for row in table] != [grid.num_partitions] * grid.num_replicas:
         raise CompileError(f"programs come in rows of {[len(row) for row in table]}, the process grid is {grid}")
     executables = _compiled([program for row in table for program in row], grid, function, options)
-    if len({id(executable) for executable in executables}) > 1:
+    one_program = len({id(executable) for executable in executables}) == 1
+    if not one_program:
         _check_agreement(executables)
     given = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
     for name, entries in (("inputs", given), ("infeed", infeed), ("outfeed", outfeed)):
@@ -65,6 +81,10 @@ def run_parallel(
         raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
     for rank, arrays in enumerate(given):
         _sequence(f"inputs[{rank}]", arrays)
+    simulation = _simulation(executables[0] if one_program else None, mode)
+    if simulation is not None:
+        return _stacked(simulation, given, infeed, outfeed)
+    _check_size(grid)
     infeeds = [infeed_from(source) for source in infeed or [None] * grid.size]
     outfeeds = [outfeed_to(target) for target in outfeed or [None] * grid.size]
     ends = [endpoints(executable.module, executable.function) for executable in executables]
@@ -85,6 +105,63 @@ def run_parallel(
         for stream in outfeeds:
             if isinstance(stream, OutfeedFile):
                 stream.close()
+
+
+def _simulation(executable: Executable | None, mode: str) -> Simulation | None:
+    """The stacked program of a grid of one program, where `mode` asks for it; None for threads."""
+    if executable is None:
+        if mode == "stacked":
+            raise CompileError('different programs a process are not stacked: run them with mode="threads"')
+        return None
+    if mode == "threads" or (mode == "auto" and executable.grid.size <= _FEW_PROCESSES):
+        return None
+    try:
+        simulation = simulation_of(executable)
+        _log.info("all processes are computed at once; by turns: %s", ", ".join(simulation.serial) or "nothing")
+        return simulation
+    except (CompileError, CollectiveError) as error:
+        if mode == "stacked":
+            raise
+        _log.info("the processes run as threads: %s", error)
+        return None
+
+
+def _stacked(
+    simulation: Simulation,
+    inputs: Sequence[Sequence[Any]],
+    infeed: Sequence[InfeedSource | None] | None,
+    outfeed: Sequence[OutfeedTarget | None] | None,
+) -> list[tuple[Any, ...]]:
+    """The results of each process, in arrays of its own."""
+    for rank, arrays in enumerate(inputs):
+        if len(arrays) != len(simulation.in_types):
+            counts = f"takes {len(simulation.in_types)} arguments, got {len(arrays)}"
+            raise ExecutionError(f"@{simulation.function} {counts} for process {rank}")
+    checks = [argument_check(type) for type in simulation.in_types]
+    columns = [_column(check, [arrays[index] for arrays in inputs]) for index, check in enumerate(checks)]
+    results = simulation(*columns, infeed=infeed, outfeed=outfeed)
+    return [tuple([_of_process(value, rank) for value in results]) for rank in range(simulation.grid.size)]
+
+
+def _column(check: Callable[[Any], Any], values: Sequence[Any]) -> Any:
+    """One argument of all processes, stacked: once where it is one object."""
+    if all(value is values[0] for value in values):
+        array = check(values[0])
+        return array[None] if isinstance(array, np.ndarray) else array
+    arrays = []
+    for rank, value in enumerate(values):
+        try:
+            arrays.append(check(value))
+        except ExecutionError as error:
+            error.add_note(f"in process {rank}")
+            raise
+    return np.stack(arrays)
+
+
+def _of_process(value: Any, rank: int) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_of_process(part, rank) for part in value])
+    return None if value is None else np.array(value[rank])
 
 
 def _sequence(name: str, value: Any) -> Any:

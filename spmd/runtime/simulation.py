@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
 from collectives.threads import solitary
+from spmd.compiler.options import CompileOptions
 from spmd.errors import ExecutionError
 from spmd.ir import Module
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Infeed, Outfeed, Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, Type
+from spmd.usage import check_function, check_grid, check_module
+
+if TYPE_CHECKING:
+    from spmd.compiler.compile import Prepared
 
 Array = npt.NDArray[Any]
 
@@ -27,13 +33,11 @@ class Simulation:
     process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process.
     """
 
-    def __init__(self, module: Module, grid: ProcessGrid | None, function: str, options: dict[str, Any]) -> None:
-        from spmd.compiler.compile import prepare
-
-        self._prepared = prepare(module, grid, function, **options)
+    def __init__(self, prepared: Prepared, options: CompileOptions) -> None:
+        self._prepared = prepared
         self._options = options
         self.grid: ProcessGrid = self._prepared.options.grid
-        self.function = function
+        self.function = prepared.function.symbol
         self.in_types: tuple[Type, ...] = self._prepared.function.type.inputs
         self.out_types: tuple[Type, ...] = self._prepared.function.type.results
         self._made: dict[tuple[bool, ...], _Compiled] = {}
@@ -137,23 +141,40 @@ class _Compiled:
         self.executable, self.stacked, self.serial = executable, stacked, serial
 
 
-def simulate(module: Module, grid: ProcessGrid | None = None, function: str = "main", **options: Any) -> Simulation:
+def simulate(
+    module: Module, grid: ProcessGrid | None = None, function: str = "main", **options: Unpack[CompileOptions]
+) -> Simulation:
     """Compiles `function` of `module` for all processes of `grid` at once.
 
     `grid` defaults to the module's own. A program with shardings is partitioned first. `options` are those of
     spmd.compile. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
     """
-    return Simulation(module, grid, function, options)
+    from spmd.compiler.compile import prepare
+
+    check_module(module, "spmd.simulate")
+    check_grid(grid, "spmd.simulate")
+    check_function(function, "spmd.simulate")
+    return Simulation(prepare(module, grid, function, **options), options)
 
 
-def _compile(prepared: Any, flags: tuple[bool, ...], options: dict[str, Any]) -> _Compiled:
+def simulation_of(executable: Executable) -> Simulation:
+    """The simulation of the program that `executable` runs as one process."""
+    from spmd.compiler.compile import Prepared
+
+    function = executable.module.function(executable.function)
+    shardings = executable.in_shardings, executable.out_shardings
+    chosen = executable.options
+    options: Any = {entry.name: getattr(chosen, entry.name) for entry in fields(chosen) if entry.name != "grid"}
+    return Simulation(Prepared(executable.module, function, chosen, *shardings), options)
+
+
+def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOptions) -> _Compiled:
     from spmd.compiler.compile import compile
     from spmd.compiler.stack import stack
 
     symbol = prepared.function.symbol
     made = stack(prepared.module, prepared.options, symbol, flags)
-    alone = {name: value for name, value in options.items() if name != "partition"}
-    executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **alone)
+    executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **options)
     return _Compiled(executable, made.results, tuple([f"{op.location}: {op.name}" for op in made.serial]))
 
 

@@ -1,0 +1,92 @@
+"""Grids of processes that a program itself runs (`interpreter.run_parallel`), stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.options import Options
+from spmd.compiler.stack.core import refuse
+from spmd.compiler.stack.program import Stacked, stack
+from spmd.dialects.making import make_op
+from spmd.dialects.writer import Writer
+from spmd.errors import SpmdError
+from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.types import TensorType
+
+RUN = "interpreter.run_parallel"
+
+
+def stack_runs(module: Module, options: Options) -> tuple[Module, list[SpmdError]]:
+    """`module` with each grid run as one stacked function; and why some were left as they are."""
+    refused: list[SpmdError] = []
+    block = Block()
+    for op in module.body.ops:
+        block.ops.append(_rewritten(module, options, op, block.ops, refused) if isinstance(op, Function) else op)
+    made = new_op(
+        module.name, (), (), dict(module.attributes), [Region([block])],
+        definition=module.definition, discardable=module.discardable, location=module.location,
+    )  # fmt: skip
+    assert isinstance(made, Module)
+    return made, refused
+
+
+def _rewritten(
+    module: Module, options: Options, function: Function, added: list[Op], refused: list[SpmdError]
+) -> Function:
+    if function.is_declaration or not any(op.name == RUN for op in function.body.ops):
+        return function
+    writer, replaced = Writer(), dict[Value, Value]()
+    for op in function.body.ops:
+        op.read_instead(replaced)
+        if op.name != RUN:
+            writer.ops.append(op)
+            continue
+        try:
+            made = _stacked(module, options, op)
+        except SpmdError as error:
+            refused.append(error)
+            writer.ops.append(op)
+            continue
+        symbol = f"{made.function.symbol}.stacked.{len(added)}"
+        made.function.attributes = {**made.function.attributes, "sym_name": symbol, "sym_visibility": "private"}
+        added += [op for op in made.module.body.ops if op is made.function]
+        replaced.update(zip(op.results, _called(writer, op, made, symbol), strict=True))
+    function.body.ops = writer.ops
+    return function
+
+
+def _stacked(module: Module, options: Options, op: Op) -> Stacked:
+    table = op["programs"]
+    symbols = {str(getattr(symbol, "root", symbol)) for row in table for symbol in row}
+    if len(symbols) > 1:
+        raise refuse(op, "its processes run different programs")
+    if op["infeed"]:
+        raise refuse(op, "its processes read from one queue")
+    return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop())
+
+
+def _called(writer: Writer, op: Op, made: Stacked, symbol: str) -> list[Value]:
+    """The results of all processes in order of rank, from a call of the stacked function."""
+    writer.location = op.location
+    size = sum(map(len, op["programs"]))
+    taken, given = len(op.operands) // size, len(op.results) // size
+    columns = [_joined(writer, op.operands[index::taken]) for index in range(taken)]
+    types = [value.type for value in made.function.body.terminator.operands]
+    call = make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
+    writer.ops.append(call)
+    results = []
+    for rank in range(size):
+        for index in range(given):
+            value, whole = op.results[rank * given + index], call.results[index]
+            row = writer.slice(whole, 0, rank, rank + 1) if made.results[index] else whole
+            results.append(writer.one("reshape", [row], value.type) if made.results[index] else whole)
+    return results
+
+
+def _joined(writer: Writer, values: Sequence[Value]) -> Value:
+    if not isinstance(values[0].type, TensorType):
+        return values[0]  # a token orders what one program does
+    rows = [writer.reshape(value, (1, *value.tensor.static_shape)) for value in values]
+    return writer.concatenate(rows, 0)

@@ -1,0 +1,58 @@
+"""Grids that a program runs itself become calls of stacked functions; those that cannot are left, with the reason."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spmd
+from launch.conformance import Case, judge
+from spmd.compiler.options import Options
+from spmd.compiler.stack.runs import RUN, stack_runs
+
+PROGRAM = """
+func.func @sum(%x: tensor<2xf32>, %k: !stablehlo.token) -> (tensor<2xf32>, tensor<ui32>, !stablehlo.token) {
+  %0 = "stablehlo.all_reduce"(%x) ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %c : tensor<f32>
+  }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<2xf32>) -> tensor<2xf32>
+  %1 = stablehlo.replica_id : tensor<ui32>
+  return %0, %1, %k : tensor<2xf32>, tensor<ui32>, !stablehlo.token
+}
+func.func @main() -> (tensor<2xf32>, tensor<2xf32>, tensor<ui32>) {
+  %x = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %y = stablehlo.constant dense<[3.0, 5.0]> : tensor<2xf32>
+  %k = stablehlo.create_token : !stablehlo.token
+  %r:6 = "interpreter.run_parallel"(%x, %k, %y, %k) {programs = [[@sum], [@sum]]}
+    : (tensor<2xf32>, !stablehlo.token, tensor<2xf32>, !stablehlo.token)
+    -> (tensor<2xf32>, tensor<ui32>, !stablehlo.token, tensor<2xf32>, tensor<ui32>, !stablehlo.token)
+  check.expect_eq_const %r#0, dense<[4.0, 7.0]> : tensor<2xf32>
+  return %r#0, %r#3, %r#4 : tensor<2xf32>, tensor<2xf32>, tensor<ui32>
+}"""
+
+
+def test_a_grid_of_one_program() -> None:
+    made, refused = stack_runs(spmd.parse(PROGRAM), Options())
+    spmd.verify(made)
+    assert not refused
+    assert RUN not in str(made.function("main"))
+    results = spmd.compile(made)()
+    assert [np.asarray(result).tolist() for result in results] == [[4, 7], [4, 7], 1]
+
+
+def test_a_grid_of_different_programs_is_left() -> None:
+    text = PROGRAM.replace("[[@sum], [@sum]]", "[[@sum], [@other]]").replace(
+        "func.func @main", PROGRAM.split("func.func @main")[0].replace("@sum", "@other") + "func.func @main"
+    )
+    made, refused = stack_runs(spmd.parse(text), Options())
+    assert RUN in str(made.function("main"))
+    assert "different programs" in str(refused[0])
+
+
+@pytest.mark.parametrize("mode", ["threads", "stacked", "auto"])
+def test_conformance_files_in_every_mode(mode: str) -> None:
+    case = Case(Path("test.mlir"), 0, PROGRAM)
+    assert judge(case, mode=mode).problem is None
+    wrong = Case(case.path, 0, PROGRAM.replace("dense<[4.0, 7.0]>", "dense<[4.0, 8.0]>"))
+    assert "8" in str(judge(wrong, mode=mode).problem)
