@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spmd.backends.llvm.function import Buffer, Frame, FunctionWriter, native, nbytes, supports
-from spmd.backends.llvm.loops import NestWriter
 from spmd.compiler.schedule.forms import CONSTANT, is_fusible, is_plain
 from spmd.compiler.schedule.fusion import Unit, fuse
-from spmd.compiler.schedule.points import update_nest
 from spmd.ir import Block, Op, Value
 
 #: Bytes of loop state that is copied from turn to turn; larger state changes places with what replaces it.
@@ -35,21 +33,6 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     for operand, result in zip(op.operands, op.results, strict=True):
         writer.pointer(operand)
         writer.assign(result, writer.buffer_of[operand])
-
-
-@native("stablehlo.dynamic_update_slice", lambda op: all(is_plain(v.type) for v in (*op.operands, op.result)))
-def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
-    operand = op.operands[0]
-    writer.pointer(operand)
-    before = writer.buffer_of[operand]
-    placed = frame.placed.get(op.result)
-    mine = before.owned and before in frame.buffers and frame.is_last_read(before)
-    if placed is before or (placed is None and mine):
-        writer.assign(op.result, before)
-    else:
-        after = writer.allocate(frame, op.result)
-        writer.copy(after.pointer, before.pointer, nbytes(operand))
-    NestWriter(update_nest(op), writer.text, writer.pointer).write()
 
 
 @native("stablehlo.if", regions_are_native)
@@ -173,13 +156,14 @@ class _LoopWriter:
 
     def _reads_where_it_writes(self, unit: Unit, state: _State) -> bool:
         if not unit.fused:
-            (op,) = unit.roots
-            return (
-                op.name == "stablehlo.dynamic_update_slice"
-                and all(operand is not state.argument for operand in op.operands[1:])
-                and op.operands[0] is state.argument
-            )
+            return False
         nest = self.writer.nest(unit)
+        if unit.is_update:
+            (op,) = unit.roots
+            place = op.results.index(state.result)
+            others = [operand for k, operand in enumerate(op.operands) if k != place]
+            read = [*others, *(load.value for load in nest.loads())]
+            return op.operands[place] is state.argument and all(value is not state.argument for value in read)
         if len(nest.stages) != 1 or nest.stages[0].reductions:
             return False
         places = {(store.address, store.code.type) for store in nest.stores() if store.value is state.result}

@@ -20,6 +20,7 @@ from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import constant_array, nest_of
+from spmd.compiler.schedule.updates import update_nest, updated
 from spmd.ir import Op, Value, captured_values
 
 #: Bytes of a value that may lie on the stack, and of all that do.
@@ -226,7 +227,8 @@ class FunctionWriter:
     def reads(self, unit: Unit) -> list[Value]:
         """The values that `unit` reads from memory."""
         if unit.fused:
-            return list(dict.fromkeys(load.value for load in self.nest(unit).loads()))
+            memory = unit.roots[0].operands[: updated(unit.roots[0])] if unit.is_update else ()
+            return list(dict.fromkeys([*memory, *(load.value for load in self.nest(unit).loads())]))
         return [value for op in unit.roots for value in (*op.operands, *(captured_values(op) if op.regions else ()))]
 
     def nest(self, unit: Unit) -> Nest:
@@ -234,7 +236,11 @@ class FunctionWriter:
         found = self._nests.get(unit)
         if found is None:
             taken = unit.taken
-            found = self._nests[unit] = nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)
+            if unit.is_update:
+                found = update_nest(unit.roots[0], lambda op: op in taken)
+            else:
+                found = nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)
+            self._nests[unit] = found
         return found
 
     def _release(self, frame: Frame) -> None:
@@ -249,11 +255,28 @@ class FunctionWriter:
 
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
         nest = self.nest(unit)
-        for op in unit.roots:
+        if unit.is_update:
+            self._place_update(nest, unit.roots[0], frame)
+        for op in () if unit.is_update else unit.roots:
             for value in op.results:
                 if value in frame.placed or not self._over_operand(nest, value, frame):
                     self.allocate(frame, value)
         NestWriter(nest, self.text, self.pointer).write()
+
+    def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
+        """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
+        read = {load.value for load in nest.loads()}
+        for operand, result in zip(op.operands, op.results, strict=False):
+            self.pointer(operand)
+            before = self.buffer_of[operand]
+            placed = frame.placed.get(result)
+            mine = before.owned and before in frame.buffers and frame.is_last_read(before)
+            shared = any(self.buffer_of.get(value) is before for value in read) or op.operands.count(operand) > 1
+            if placed is before or (placed is None and mine and not shared):
+                self.assign(result, before)
+            else:
+                after = self.allocate(frame, result)
+                self.copy(after.pointer, before.pointer, nbytes(operand))
 
     def _over_operand(self, nest: Nest, value: Value, frame: Frame) -> bool:
         """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""

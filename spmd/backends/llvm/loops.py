@@ -17,7 +17,7 @@ from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Pr
 from spmd.backends.llvm.scalars import render_node
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
-from spmd.compiler.schedule.nest import FOLDED, Load, Nest, Position, Reduction, Stage, Store
+from spmd.compiler.schedule.nest import FOLDED, Load, Nest, Position, Reduction, Stage, Store, Update
 from spmd.ir import Value
 
 #: Lanes of a loop that computes elements, and of one that folds them.
@@ -76,6 +76,8 @@ class NestWriter:
                 self._fold(stage, written_out)
             else:
                 self._store_all(stage.stores, {})
+                for update in stage.updates:
+                    self._update(update)
 
         with self.text.part():
             self._loops(stage.kept, at_point, written_out)
@@ -87,6 +89,8 @@ class NestWriter:
         among = stage.loops
         if stage.reductions and (self._length(stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
             among = stage.kept  # elements are folded in their order
+        if stage.updates:
+            among = tuple(variable for variable in stage.loops[-1:] if variable in stage.side_by_side)
         if not among:
             return None, 1
         lane = max(among)
@@ -412,20 +416,21 @@ class NestWriter:
 
     # --- memory ---
 
-    def _load(self, load: Load) -> Rendered:
+    def _load(self, load: Load, least: int = 0) -> Rendered:
+        """What is in memory, read in the scope at depth `least` or further in."""
         mask = None if load.mask is None else self.render(load.mask)
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)
         step = load.address.coefficient(self.lane) if self.lane is not None else 0
         gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)
         if not gathered and not step and (mask is None or not mask.is_vector):
-            return self._load_one(load, pointer, type, mask)
+            return self._load_one(load, pointer, type, mask, least)
         vector = llvm_type(load.type, self.width)
         needs_mask = mask is not None or self.valid is not None
         align = load.type.bits // 8
         if gathered or step != 1:
             form = self._affine(load.address)
-            depth = max(form.depth, mask.depth if mask else 0)
+            depth = max(form.depth, mask.depth if mask else 0, least)
             places = self.at_width(form, I64, self.width)
             pointers = self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
             allowed = self._allowed(mask) if needs_mask else _all_lanes(self.width)
@@ -436,7 +441,7 @@ class NestWriter:
             )
             return Rendered(self.text.value(call, depth), True, depth)
         start = self._start_of(load.address)
-        depth = max(start.depth, mask.depth if mask else 0)
+        depth = max(start.depth, mask.depth if mask else 0, least)
         place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
         if not needs_mask:
             return Rendered(self.text.value(f"load {vector}, ptr {place}, align {align}", depth), True, depth)
@@ -447,10 +452,10 @@ class NestWriter:
         )
         return Rendered(self.text.value(text, depth), True, depth)
 
-    def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None) -> Rendered:
+    def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
         """One value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
         start = self._start_of(load.address)
-        depth = max(start.depth, mask.depth if mask else 0)
+        depth = max(start.depth, mask.depth if mask else 0, least)
         number = start.name
         if mask is not None:
             number = self.text.value(f"select i1 {mask.name}, i64 {number}, i64 0", depth)
@@ -482,7 +487,25 @@ class NestWriter:
             else:
                 self._store(store, self.render(store.code))
 
-    def _store(self, store: Store, value: Rendered) -> None:
+    def _update(self, update: Update) -> None:
+        """Reads what stands in memory now, and writes what takes its place."""
+        mask = None if update.mask is None else self.render(update.mask)
+        loads = [
+            Load(value, address, code.type, update.mask)
+            for (value, address, _), code in zip(update.writes, update.old, strict=True)
+        ]
+        before = [self._load(load, self.text.depth) for load in loads]
+        vector = any(value.is_vector for value in before)
+        bindings = {
+            FOLDED + number: Rendered(self.at_width(value, load.type, self.width if vector else 1), vector, 0)
+            for number, (value, load) in enumerate(zip(before, loads, strict=True))
+        }
+        bound = _Bound(self, bindings, self.width if vector else 1)
+        codes = [bound.render(code) for _, _, code in update.writes]
+        for (value, address, code), name in zip(update.writes, codes, strict=True):
+            self._store(Store(value, address, code), Rendered(name, vector, self.text.depth), mask)
+
+    def _store(self, store: Store, value: Rendered, mask: Rendered | None = None) -> None:
         type = llvm_type(store.code.type, 1)
         pointer = self.pointer(store.value)
         step = store.address.coefficient(self.lane) if self.lane is not None else 0
@@ -492,6 +515,9 @@ class NestWriter:
             place = pointer
             if first.name != "0":
                 place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {first.name}")
+            if mask is not None:  # what is outside is written where nobody looks
+                nowhere = self.text.allocate(type, 8)
+                place = self.text.value(f"select i1 {mask.name}, ptr {place}, ptr {nowhere}")
             self.text.line(f"store {type} {value.name}, ptr {place}")
             return
         align = store.code.type.bits // 8
@@ -500,18 +526,18 @@ class NestWriter:
         if step == 1 and not varies:
             start = self._start_of(store.address)
             place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}")
-            if self.valid is None:
+            if self.valid is None and mask is None:
                 self.text.line(f"store {vector} {name}, ptr {place}, align {align}")
                 return
             function = f"llvm.masked.store.{suffix(store.code.type, self.width)}.p0"
             self.text.line(
                 f"call void @{function}({vector} {name}, ptr align {align} {place}, "
-                f"<{self.width} x i1> {self._valid_lanes()})"
+                f"<{self.width} x i1> {self._allowed(mask)})"
             )
             return
         places = self.at_width(self._affine(store.address), I64, self.width)
         pointers = self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}")
-        allowed = _all_lanes(self.width) if self.valid is None else self._valid_lanes()
+        allowed = _all_lanes(self.width) if self.valid is None and mask is None else self._allowed(mask)
         function = f"llvm.masked.scatter.{suffix(store.code.type, self.width)}.{suffix('p0', self.width)}"
         self.text.line(
             f"call void @{function}({vector} {name}, <{self.width} x ptr> align {align} {pointers}, "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spmd.analysis.affine import Affine, Variable
-from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Reduction, Stage, Store
+from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Reduction, Stage, Store, Update
 
 
 def collapse(nest: Nest) -> Nest:
@@ -20,7 +20,8 @@ def collapse(nest: Nest) -> Nest:
     forms = list(nest.forms())
     extents = list(nest.extents)
     gone: set[Variable] = set()
-    for loops in (stage.kept, stage.reduced):
+    meeting = tuple(v for v in stage.kept if v not in stage.side_by_side)
+    for loops in (meeting, tuple(v for v in stage.kept if v in stage.side_by_side), stage.reduced):
         if not loops:
             continue
         inner = loops[-1]
@@ -53,12 +54,17 @@ def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
     def reduction(old: Reduction) -> Reduction:
         return replace(old, stores=tuple(map(store, old.stores)))
 
+    def update(old: Update) -> Update:
+        return replace(old, writes=tuple((value, _without(at, gone), code) for value, at, code in old.writes))
+
     def stage(old: Stage) -> Stage:
         return Stage(
             tuple(v for v in old.loops if v not in gone),
             tuple(v for v in old.reduced if v not in gone),
             tuple(map(store, old.stores)),
             tuple(map(reduction, old.reductions)),
+            tuple(map(update, old.updates)),
+            old.side_by_side - gone,
         )
 
     return Nest(extents, [leaf(old) for old in nest.leaves], [stage(old) for old in nest.stages])

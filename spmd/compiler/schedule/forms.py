@@ -5,10 +5,12 @@ from __future__ import annotations
 from functools import cache
 
 from spmd.analysis.index_maps import INDEX_MAPS, element_type, is_outer_product
+from spmd.analysis.reducers import returned_argument
 from spmd.analysis.scalar.elements import register_types
 from spmd.analysis.scalar.elementwise import compute, has_scalar_form
 from spmd.analysis.scalar.expression import Primitive, parameter, walk
 from spmd.analysis.scalar.functions.table import DEFINITIONS
+from spmd.compiler.schedule.updates import SCATTER, UPDATE_SLICE, is_update, update_shape, updated
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType, Type
 
@@ -71,11 +73,26 @@ def is_fusible(op: Op) -> bool:
         return False
     if op.name == "stablehlo.dot_general":
         return is_outer_product(op)
-    if op.name in INDEX_MAPS:
+    if op.name == SCATTER:
+        return _is_plain_scatter(op)
+    if op.name in INDEX_MAPS or op.name == UPDATE_SLICE:
         return True
     if op.name == REDUCE:
         return _is_scalar_region(op.regions[0].block)
     return not op.regions and has_scalar_form(op.name) and _form_cost(op) is not None
+
+
+def _is_plain_scatter(op: Op) -> bool:
+    """Whether results are their operands' types, and the region computes in it without rounding more than once."""
+    count = updated(op)
+    block = op.regions[0].block
+    elements = [element_type(argument) for argument in block.arguments[:count]]
+    for operand, result, element in zip(op.operands, op.results, elements, strict=False):
+        if operand.type is not result.type or element is not element_type(result):
+            return False
+        if element.is_float and element.bits < 32 and returned_argument(op.regions[0]) is None:
+            return False
+    return _is_scalar_region(block)
 
 
 def _is_scalar_region(block: Block) -> bool:
@@ -94,7 +111,7 @@ def cost_of(op: Op) -> int:
     """Machine operations that an element of the result takes, roughly."""
     if op.name in INDEX_MAPS:
         return _CHOOSING.get(op.name, 0)
-    if op.name in (CONSTANT, REDUCE):
+    if op.name in (CONSTANT, REDUCE) or is_update(op):
         return 0
     return _form_cost(op) or 0
 
@@ -135,6 +152,8 @@ def _cost(op: Op) -> int | None:
 
 def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The points that `op` goes over, and which of their dimensions it folds."""
+    if is_update(op):
+        return update_shape(op), ()
     if op.name == REDUCE:
         return op.operands[0].tensor.static_shape, tuple(sorted(op["dimensions"]))
     value: Value = op.results[0]

@@ -21,6 +21,7 @@ from spmd.compiler.schedule.forms import (
     is_reduction,
     iteration_shape,
 )
+from spmd.compiler.schedule.updates import SCATTER, is_update, updated
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
@@ -32,6 +33,8 @@ LARGEST = 160
 VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
 #: How a unit reaches a value: 0 is the point itself, other numbers stand for chains of index maps.
 Path = int
+#: The path of what a unit reads as memory, whole.
+MEMORY: Path = -2
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +59,11 @@ class Unit:
 
     @property
     def is_reduction(self) -> bool:
-        return self.fused and self.roots[0].name == "stablehlo.reduce"
+        return self.fused and is_reduction(self.roots[0])
+
+    @property
+    def is_update(self) -> bool:
+        return self.fused and is_update(self.roots[0])
 
     def __lt__(self, other: Unit) -> bool:
         return self.position < other.position
@@ -117,10 +124,12 @@ class _Fusion:
         for result in op.results:
             for unit, paths in self.uses.get(result, {}).items():
                 uses.setdefault(unit, set()).update(paths)
-        kept = any(result in self.outside for result in op.results) or any(not unit.fused for unit in uses)
+        kept = any(result in self.outside for result in op.results) or any(
+            not u.fused or MEMORY in paths for u, paths in uses.items()
+        )
         if not uses and not kept:
             return  # nobody wants it
-        if not kept and not is_reduction(op) and self._may_repeat(op, uses):
+        if not kept and not is_reduction(op) and not is_update(op) and self._may_repeat(op, uses):
             for unit, paths in uses.items():
                 unit.taken[op] = None
                 self._read_operands(op, unit, paths)
@@ -128,7 +137,7 @@ class _Fusion:
         if op.name in VIEWS:
             self._alone(op, position)
             return
-        joined = self._joinable(op, uses) or self._sibling(op, uses)
+        joined = None if is_update(op) else self._joinable(op, uses) or self._sibling(op, uses)
         if joined is None:
             shape, reduced = iteration_shape(op)
             joined = Unit(True, position, shape, reduced, [op])
@@ -156,7 +165,7 @@ class _Fusion:
             return None
         shape, _ = iteration_shape(op)
         for unit in sorted((unit for unit in uses if unit.fused), key=lambda unit: unit.position):
-            if unit.shape != shape or uses[unit] != {0} or len(unit.taken) >= LARGEST:
+            if unit.shape != shape or unit.is_update or uses[unit] != {0} or len(unit.taken) >= LARGEST:
                 continue
             if not any(self._reaches(other, unit) for other in uses if other is not unit):
                 return unit
@@ -170,7 +179,9 @@ class _Fusion:
         candidates: dict[Unit, None] = {}
         for operand in op.operands:
             for unit, paths in self.uses.get(operand, {}).items():
-                if unit.fused and 0 in paths and unit.shape == shape and unit.reduced == reduced and unit not in uses:
+                if unit.is_update or unit in uses or not unit.fused:
+                    continue
+                if 0 in paths and unit.shape == shape and unit.reduced == reduced:
                     candidates[unit] = None
         for unit in candidates:
             if unit.is_reduction != is_reduction(op) or len(unit.taken) >= LARGEST or len(unit.roots) >= 8:
@@ -193,12 +204,29 @@ class _Fusion:
         return False
 
     def _read_operands(self, op: Op, unit: Unit, paths: set[Path]) -> None:
+        if is_update(op):
+            self._read_update(op, unit)
+            return
         onward = {self._beyond(op, path) for path in paths} if is_movement(op) else paths
         scalars_only = op.name == "stablehlo.reduce"
         count = len(op.operands) // 2
         for place, operand in enumerate(op.operands):
             steps = {self._constant_path()} if scalars_only and place >= count else onward
             self.uses.setdefault(operand, {}).setdefault(unit, set()).update(steps)
+        for value in captured_values(op) if op.regions else ():
+            self.uses.setdefault(value, {}).setdefault(unit, set()).add(self._constant_path())
+
+    def _read_update(self, op: Op, unit: Unit) -> None:
+        """What is written is read where it is written; what is written into is memory."""
+        count = updated(op)
+        for place, operand in enumerate(op.operands):
+            paths = self.uses.setdefault(operand, {}).setdefault(unit, set())
+            if place < count:
+                paths.add(MEMORY)
+            elif op.name == SCATTER:
+                paths.add(0 if place > count else self._beyond(op, 0))
+            else:
+                paths.add(0 if place == count else self._constant_path())
         for value in captured_values(op) if op.regions else ():
             self.uses.setdefault(value, {}).setdefault(unit, set()).add(self._constant_path())
 

@@ -69,13 +69,31 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """Machine values in memory that new ones take the place of, where `mask` holds (everywhere when None).
+
+    `writes` are (value, address, code), codes having the parameters `old`: what stands there before. Points that
+    write to one place do so in their order.
+    """
+
+    writes: tuple[tuple[Value, Affine, Expression], ...]
+    old: tuple[Expression, ...]
+    mask: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
-    """Loops over `loops`, outermost first; those in `reduced` come last, whatever their place in memory order."""
+    """Loops over `loops`, outermost first; those in `reduced` come last, whatever their place in memory order.
+
+    Of `updates`, only what the loops `side_by_side` go over is known to lie at different places.
+    """
 
     loops: tuple[Variable, ...]
     reduced: tuple[Variable, ...]
     stores: tuple[Store, ...]
     reductions: tuple[Reduction, ...] = ()
+    updates: tuple[Update, ...] = ()
+    side_by_side: frozenset[Variable] = frozenset()
 
     @property
     def kept(self) -> tuple[Variable, ...]:
@@ -112,3 +130,6 @@ class Nest:
             yield leaf.address if isinstance(leaf, Load) else leaf.form
         for store in self.stores():
             yield store.address
+        for stage in self.stages:
+            for update in stage.updates:
+                yield from (address for _, address, _ in update.writes)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.affine import Affine, Split, linear, row_major
-from spmd.analysis.index_maps import INDEX_MAPS, Index, clamped, element_type
+from spmd.analysis.index_maps import INDEX_MAPS, Index, element_type
 from spmd.analysis.scalar import build
-from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types, register_types
+from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
 from spmd.attributes import DenseAttr
@@ -23,7 +23,6 @@ from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
 from spmd.compiler.schedule.reductions import reduction_of
 from spmd.ir import Op, Value
-from spmd.types import ElementType
 
 REDUCE = "stablehlo.reduce"
 
@@ -174,30 +173,3 @@ def iterate(shape: Sequence[int], build_nest: Callable[[list[int], Index], Nest]
             dimension, place = owner[split.variable]
             whole = factors[dimension][place]
             factors[dimension][place : place + 1] = [whole // split.size, split.size]
-
-
-def parameters_of(elements: Sequence[ElementType], start: int = 0) -> list[Element]:
-    """Elements whose machine values are parameters, numbered from `start`."""
-    made: list[Element] = []
-    for element in elements:
-        types = register_types(element)
-        made.append(tuple(parameter(start + part, type) for part, type in enumerate(types)))
-        start += len(types)
-    return made
-
-
-def update_nest(op: Op) -> Nest:
-    """The nest that writes a `dynamic_update_slice`'s update over its operand, which the result stands on."""
-    operand, update, *starts = op.operands
-    shape = operand.tensor.static_shape
-
-    def made(extents: list[int], index: Index) -> Nest:
-        reader = PointReader(extents, lambda op: False)
-        element = reader.read(update, index)
-        places = []
-        for part, start, whole, size in zip(index, starts, shape, update.tensor.static_shape, strict=True):
-            places.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
-        loops = tuple(range(len(extents)))
-        return Nest(extents, reader.leaves, [Stage(loops, (), tuple(stored(op.result, tuple(places), element)))])
-
-    return collapse(iterate(update.tensor.static_shape, made))

@@ -1,0 +1,120 @@
+"""Ops that write into part of their operand: `dynamic_update_slice` and `scatter`.
+
+The result stands on the operand's memory, or on a copy of it; the nest goes over the update and writes where it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spmd.analysis.affine import Affine, linear, row_major
+from spmd.analysis.index_maps import Index, all_of, at_least, below, clamped, element_type
+from spmd.analysis.scalar.conversion import converted
+from spmd.analysis.scalar.elements import decode, encode, memory_types
+from spmd.analysis.scalar.expression import Expression, parameter
+from spmd.compiler.schedule.collapse import collapse
+from spmd.compiler.schedule.nest import FOLDED, Nest, Stage, Update
+from spmd.compiler.schedule.points import PointReader, iterate, stored
+from spmd.compiler.schedule.reductions import region_results
+from spmd.ir import Op
+from spmd.types import I64, ElementType
+
+UPDATE_SLICE = "stablehlo.dynamic_update_slice"
+SCATTER = "stablehlo.scatter"
+
+
+def is_update(op: Op) -> bool:
+    """Whether the results of `op` are its first operands but for a part that it writes."""
+    return op.name in (UPDATE_SLICE, SCATTER)
+
+
+def updated(op: Op) -> int:
+    """How many of the operands are written into."""
+    return len(op.results)
+
+
+def update_shape(op: Op) -> tuple[int, ...]:
+    """The points that an update goes over: the shape of what it writes."""
+    value = op.operands[1] if op.name == UPDATE_SLICE else op.operands[-1]
+    return value.tensor.static_shape
+
+
+def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
+    """The nest that writes the updates of `op` into its results."""
+
+    def made(extents: list[int], index: Index) -> Nest:
+        reader = PointReader(extents, taken)
+        if op.name == UPDATE_SLICE:
+            return _slice_update(op, extents, index, reader)
+        return _scatter(op, extents, index, reader)
+
+    return collapse(iterate(update_shape(op), made))
+
+
+def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
+    operand, update, *starts = op.operands
+    places = []
+    for part, start, whole, size in zip(
+        index, starts, operand.tensor.static_shape, update.tensor.static_shape, strict=True
+    ):
+        places.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
+    stores = tuple(stored(op.result, tuple(places), reader.read(update, index)))
+    return Nest(extents, reader.leaves, [Stage(tuple(range(len(extents))), (), stores)])
+
+
+def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
+    """Each element of the updates is combined with that of the result at its place, where that is inside."""
+    count = len(op.results)
+    numbers = op["scatter_dimension_numbers"]
+    indices = op.operands[count]
+    windows = set(numbers.update_window_dims)
+    batch = [part for dimension, part in enumerate(index) if dimension not in windows]
+    offsets = iter([index[dimension] for dimension in sorted(windows)])
+    absent = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
+    vector = numbers.index_vector_dim
+    shape = op.operands[0].tensor.static_shape
+    place: list[Affine] = []
+    conditions: list[Expression | None] = []
+    for dimension, size in enumerate(shape):
+        form = Affine() if dimension in absent else next(offsets)
+        if dimension in numbers.scatter_dims_to_operand_dims:
+            component = Affine(numbers.scatter_dims_to_operand_dims.index(dimension))
+            at = list(batch)
+            if vector < indices.tensor.rank:
+                at.insert(vector, component)
+            (number,) = converted(reader.read(indices, tuple(at)), element_type(indices), I64)
+            form += Affine.computed(number)
+        if dimension in numbers.input_batching_dims:
+            position = numbers.scatter_indices_batching_dims[numbers.input_batching_dims.index(dimension)]
+            form += batch[position if position < vector else position - 1]
+        conditions += [at_least(form, 0, reader), below(form, size, reader)]
+        place.append(form)
+    block = op.regions[0].block
+    elements = [element_type(argument) for argument in block.arguments]
+    given = [reader.read(value, index) for value in op.operands[count + 1 :]]
+    new = [converted(g, element_type(v), e) for g, v, e in zip(given, op.operands[count + 1 :], elements, strict=False)]
+    old, codes = _old(elements[:count])
+    results = region_results(block, [*old, *new], lambda value: reader.read(value, ()))
+    made = []
+    for value, element, type in zip(op.results, results, elements, strict=False):
+        parts = encode(element, type)
+        address = linear(place, row_major(value.tensor.static_shape)).scaled(len(parts))
+        made += [(value, address.shifted(number), part) for number, part in enumerate(parts)]
+    update = Update(tuple(made), codes, all_of(conditions))
+    # Places may meet: only what lies within one window is written side by side.
+    side_by_side = {variable for dimension in windows for variable, _ in index[dimension].terms}
+    loops = tuple(range(len(extents)))
+    return Nest(extents, reader.leaves, [Stage(loops, (), (), (), (update,), frozenset(side_by_side))])
+
+
+def _old(elements: list[ElementType]) -> tuple[list[tuple[Expression, ...]], tuple[Expression, ...]]:
+    """The elements that stand in the results before, as parameters, and those parameters."""
+    parameters: list[Expression] = []
+    made = []
+    for element in elements:
+        codes = []
+        for type in memory_types(element):
+            codes.append(parameter(FOLDED + len(parameters), type))
+            parameters.append(codes[-1])
+        made.append(decode(tuple(codes), element))
+    return made, tuple(parameters)
