@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
-from spmd.artifacts.formats import looks_binary, read_binary
+from spmd.artifacts.formats import HEAD, TEXT, format_of, read_binary
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
@@ -69,8 +69,8 @@ def _read(path: str | PathLike[str]) -> bytes | memoryview:
         if "\n" in fspath(path):
             raise UsageError("spmd.load takes the path of a file, got text of several lines: was spmd.parse meant?")
         with Path(path).open("rb") as file:
-            head = file.read(_HEADER_WITHIN)
-            if looks_binary(head) and fstat(file.fileno()).st_size >= _MAPPED_FROM:
+            head = file.read(HEAD)
+            if format_of(head) != TEXT and fstat(file.fileno()).st_size >= _MAPPED_FROM:
                 return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
             return head + file.read()
     except FileNotFoundError as error:

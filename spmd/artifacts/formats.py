@@ -4,18 +4,40 @@ from __future__ import annotations
 
 from spmd.artifacts.sections import MAGIC
 from spmd.artifacts.stream import Buffer
+from spmd.errors import UsageError
 from spmd.ir import Module
 
+#: How much of a file tells what it is.
+HEAD = 4096
+BYTECODE, EXPORTED, TEXT = "MLIR bytecode", "jax.export", "text"
 
-def looks_binary(head: Buffer) -> bool:
-    """Whether a file that begins so is one of those that are not text."""
-    return bytes(head[: len(MAGIC)]) == MAGIC
+
+def format_of(head: Buffer) -> str:
+    """What a file that begins so is; text is anything else."""
+    if bytes(head[: len(MAGIC)]) == MAGIC:
+        return BYTECODE
+    if bytes(head[4:8]) and 0 in bytes(head[:64]):
+        from spmd.artifacts.jax_export import looks_exported
+
+        if looks_exported(head):
+            return EXPORTED
+    return TEXT
 
 
-def read_binary(data: Buffer | bytearray, name: str) -> Module | None:
-    """The module that `data` holds; None when they are none of what is known here: text, perhaps."""
-    if not looks_binary(memoryview(data)[:64]):
-        return None
-    from spmd.artifacts.bytecode import read_bytecode
+def read_binary(data: Buffer, name: str, *, vjp: int = 0) -> Module | None:
+    """The module that `data` holds; None when they are none of what is known here: text, perhaps.
 
-    return read_bytecode(bytes(data) if isinstance(data, bytearray) else data, name)
+    `vjp` asks for the gradient of so high an order of what jax.export wrote.
+    """
+    format = format_of(data[:HEAD])
+    if format == EXPORTED:
+        from spmd.artifacts.jax_export import callable_module, read_exported
+
+        return callable_module(read_exported(data, name).gradient(vjp))
+    if vjp:
+        raise UsageError(f"only files of jax.export hold gradients, and {name} is none")
+    if format == BYTECODE:
+        from spmd.artifacts.bytecode import read_bytecode
+
+        return read_bytecode(data, name)
+    return None
