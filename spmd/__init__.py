@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collectives.grid import ProcessId as ProcessId
     from spmd import checkpoint as checkpoint
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
-    from spmd.compiler.compile import compile as compile
     from spmd.compiler.verify import verify as verify
+    from spmd.compiling import compile as compile
     from spmd.errors import CollectiveError as CollectiveError
     from spmd.errors import CompileError as CompileError
     from spmd.errors import ConversionError as ConversionError
@@ -46,7 +46,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ProcessGrid": "collectives.grid",
     "ProcessId": "collectives.grid",
-    "compile": "spmd.compiler.compile",
+    "compile": "spmd.compiling",
     "verify": "spmd.compiler.verify",
     "CollectiveError": "spmd.errors",
     "CompileError": "spmd.errors",

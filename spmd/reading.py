@@ -17,6 +17,7 @@ from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
 from spmd.ir import Module
+from spmd.objects import program_in
 from spmd.syntax import parse as _parse
 from spmd.syntax.parser import decode
 from spmd.usage import kind_of
@@ -28,17 +29,34 @@ _MAPPED_FROM = 1 << 20
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 
 
-def parse(text: str | bytes | memoryview, name: str = "<string>", *, verify: bool = True) -> Module:
-    """The module that `text`, of StableHLO or XLA's HLO, says, or MLIR bytecode. `name` stands for the file in errors.
+def parse(text: Any, name: str = "<string>", *, verify: bool = True) -> Module:
+    """The module that `text` is: StableHLO's or XLA's HLO text, MLIR bytecode, or what jax.export wrote.
+
+    `text` is a string, bytes, a file that is open for reading, or an object of another library that holds a program: a
+    `jax.stages.Lowered` or `Traced`, a `jax.export.Exported`, an MLIR module. `name` stands for the file in errors.
 
     Raises ParseError where the text is not the language's or the bytes no program, VerificationError where the program
     breaks a constraint, UsageError for what is neither.
     """
-    _check_text(text)
     if not isinstance(name, str):
         raise UsageError(f"spmd.parse takes the text's name as a string, got {kind_of(name)}")
+    return _parsed(_program(text), name, verify=verify)
+
+
+def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Module:
+    """The module in the file at `path`, in any form that `parse` takes.
+
+    `vjp` asks for the gradient of that order, where the file is of jax.export and holds it. Raises what `parse` does,
+    and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no file to read.
+    """
+    if not isinstance(vjp, int) or vjp < 0:
+        raise UsageError(f"vjp is the order of a gradient, 0 for the function itself, got {vjp!r}")
+    return _parsed(read_file(path), fspath(path), verify=verify, vjp=vjp)
+
+
+def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int = 0) -> Module:
     if not isinstance(text, str):
-        module = read_binary(text, name)
+        module = read_binary(text, name, vjp=vjp)
         if module is not None:
             if verify:
                 with no_collection():
@@ -53,16 +71,8 @@ def parse(text: str | bytes | memoryview, name: str = "<string>", *, verify: boo
     return module
 
 
-def load(path: str | PathLike[str], *, verify: bool = True) -> Module:
-    """The module in the file at `path`.
-
-    Raises what `parse` does, and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no
-    file to read.
-    """
-    return parse(_read(path), fspath(path), verify=verify)
-
-
-def _read(path: str | PathLike[str]) -> bytes | memoryview:
+def read_file(path: str | PathLike[str]) -> bytes | memoryview:
+    """The bytes of a file; a large one that is not text is seen where it lies."""
     if not isinstance(path, str | PathLike):
         raise UsageError(f"spmd.load takes the path of a file, got {kind_of(path)}")
     try:
@@ -81,18 +91,24 @@ def _read(path: str | PathLike[str]) -> bytes | memoryview:
         raise UsageError(f"{fspath(path)!r} is no path of a file: {error}") from None
 
 
-def _check_text(text: Any) -> None:
-    """UsageError or ParseError, with what was perhaps meant, for what is clearly no program's text."""
+def _program(text: Any) -> str | bytes | memoryview:
+    """The text or bytes in `text`; UsageError or ParseError, with what was perhaps meant, where there are none."""
     if isinstance(text, str):
         if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):
             raise ParseError(f"{text.strip()!r} is no program, but looks like a file's name: was spmd.load meant?")
-    elif isinstance(text, PathLike):
+        return text
+    if isinstance(text, bytes | memoryview):
+        return text
+    if isinstance(text, bytearray):
+        return bytes(text)
+    if isinstance(text, PathLike):
         raise UsageError(f"spmd.parse takes a program's text, got the path {fspath(text)}: was spmd.load meant?")
-    elif isinstance(text, Module):
+    if isinstance(text, Module):
         raise UsageError("spmd.parse takes a program's text, got a module, which needs no parsing")
-    elif not isinstance(text, bytes | bytearray | memoryview):
-        advice = ": its as_text() is one" if hasattr(text, "as_text") else ""
-        raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}{advice}")
+    found = program_in(text)
+    if found is None:
+        raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}")
+    return found
 
 
 def _parse_hlo(text: str, name: str) -> Module | None:

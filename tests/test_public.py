@@ -135,10 +135,9 @@ def test_an_error_is_the_same_after_pickling(fail: Callable[[], Any]) -> None:
 # --- what they take --------------------------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "compile(lowered)": (lambda: spmd.compile(Lowered()), "spmd.parse(x.as_text()) makes a module of it"),  # type: ignore[arg-type]
-    "compile(text)": (lambda: spmd.compile(TEXT), "not a program's text: spmd.parse makes a module"),  # type: ignore[arg-type]
-    "compile(path)": (lambda: spmd.compile(Path("a.mlir")), "spmd.load('a.mlir') gives one"),  # type: ignore[arg-type]
-    "compile(None)": (lambda: spmd.compile(None), "spmd.compile takes a module, got NoneType"),  # type: ignore[arg-type]
+    "compile(text)": (lambda: spmd.compile(TEXT), "not a program's text: spmd.parse makes a module"),
+    "compile(path)": (lambda: spmd.compile(Path("a.mlir")), "spmd.load('a.mlir') gives one"),
+    "compile(None)": (lambda: spmd.compile(None), "spmd.compile takes a module, got NoneType"),
     "compile(grid)": (lambda: spmd.compile(module(), (2, 1)), "spmd.ProcessGrid(2, 1), not (2, 1)"),  # type: ignore[arg-type]
     "compile(number)": (lambda: spmd.compile(module(), 4), "such as spmd.ProcessGrid(4, 2), not int"),  # type: ignore[arg-type]
     "compile(function)": (lambda: spmd.compile(module(), function=None), "the name of a function"),  # type: ignore[arg-type]
@@ -157,10 +156,9 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "infeed": (lambda: spmd.run_parallel(module(), GRID, infeed=[3, 3]), "an infeed is a function"),  # type: ignore[list-item]
     "outfeed": (lambda: spmd.run_parallel(module(), GRID, outfeed=[3, 3]), "an outfeed is a function"),  # type: ignore[list-item]
     "options of an executable": (lambda: spmd.run_parallel(executable(), backends=("numpy",)), "compiled already"),
-    "parse(lowered)": (lambda: spmd.parse(Lowered()), "its as_text() is one"),  # type: ignore[arg-type]
-    "parse(module)": (lambda: spmd.parse(module()), "needs no parsing"),  # type: ignore[arg-type]
-    "parse(path)": (lambda: spmd.parse(Path("a.mlir")), "was spmd.load meant?"),  # type: ignore[arg-type]
-    "parse(number)": (lambda: spmd.parse(5), "takes a program's text, got int"),  # type: ignore[arg-type]
+    "parse(module)": (lambda: spmd.parse(module()), "needs no parsing"),
+    "parse(path)": (lambda: spmd.parse(Path("a.mlir")), "was spmd.load meant?"),
+    "parse(number)": (lambda: spmd.parse(5), "takes a program's text, got int"),
     "load(text)": (lambda: spmd.load(TEXT), "was spmd.parse meant?"),
     "load(None)": (lambda: spmd.load(None), "the path of a file, got NoneType"),  # type: ignore[arg-type]
     "load with a NUL": (lambda: spmd.load("a\0b"), "is no path of a file"),
@@ -175,6 +173,11 @@ def test_a_wrong_argument_is_told_in_a_sentence(what: str) -> None:
         call()
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert isinstance(caught.value, TypeError)
+
+
+def test_what_holds_a_program_is_taken_as_one() -> None:
+    assert str(spmd.parse(Lowered())) == str(module())
+    assert spmd.compile(Lowered()).function == "main"
 
 
 @pytest.mark.parametrize("name", ["foo.mlir", "folder/step_4.hlo", "a.txt"])

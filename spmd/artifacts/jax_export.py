@@ -128,7 +128,7 @@ class Exported:
         return list(self.out_tree.leaves("result"))
 
     def gradient(self, order: int) -> Exported:
-        """The exported gradient of that order, this function itself being of order 0; UsageError where there is none."""
+        """The exported gradient of that order, the function itself being of order 0; UsageError where there is none."""
         found = self
         for _ in range(order):
             if found.vjp is None:

@@ -1,0 +1,31 @@
+"""`spmd.compile`: the compiler, for modules and for whatever a module can be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from spmd.compiler.compile import compile as _compile
+from spmd.ir import Module
+from spmd.objects import program_in
+from spmd.reading import parse
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _of_programs(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """`function`, which takes a module, for objects that hold a program, too."""
+
+    @wraps(function)
+    def taking(module: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        if not isinstance(module, Module | str | bytes):
+            program = program_in(module)
+            module = module if program is None else parse(program)
+        return function(module, *args, **kwargs)
+
+    return cast(Callable[Concatenate[Any, P], R], taking)
+
+
+compile = _of_programs(_compile)
