@@ -8,7 +8,7 @@ from launch import programs, values
 
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
-    from spmd.backends.numpy.collective_plans import Collective
+    from spmd.analysis.collectives import Collective
     from spmd.ir import Block, Op
 
 HELP = "show the process grid, and each collective's groups, bytes and algorithm"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tuple["Op", "Collective | None", bool]]:
     """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it."""
-    from spmd.backends.numpy.collective_plans import DESCRIPTIONS
+    from spmd.analysis.collectives import DESCRIPTIONS
 
     for op in block.ops:
         if op.name in DESCRIPTIONS:

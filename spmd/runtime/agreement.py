@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
-from spmd.backends.numpy.collective_plans import DESCRIPTIONS, Collective
+from spmd.analysis.collectives import DESCRIPTIONS, Collective
 from spmd.compiler.lower import Lowering
 from spmd.ir import Function, Op
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from collectives.communicator import Call, Start
+from collectives.communicator import Call, Communicator, Start
 from collectives.operations import AllReduce
-from spmd.backends.numpy.collective_plans import DESCRIPTIONS, ROOTED, Collective
+from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
@@ -51,11 +51,17 @@ def rooted(op: Op, context: Context) -> Kernel:
     return _blocking(DESCRIPTIONS[op.name](op, context), context)
 
 
+def _end(collective: Collective, process: Process, context: Context) -> Communicator | None:
+    """The process's end of its group; None for a process in no group."""
+    world = process.communicator
+    return collective.communicator(world.checked() if context.options.check_collectives else world, process.rank)
+
+
 def _blocking(collective: Collective, context: Context) -> Kernel:
     key = object()
 
     def bind(process: Process) -> Sequence[Call]:
-        communicator = collective.communicator(process, context)
+        communicator = _end(collective, process, context)
         if communicator is None:
             return [_outside(collective, i) for i in range(len(collective.operations))]
         calls = [communicator.bind(operation, collective.where) for operation in collective.operations]
@@ -96,7 +102,7 @@ def _packed(collective: Collective, operation: AllReduce, context: Context) -> K
     key = object()
 
     def bind(process: Process) -> Call:
-        communicator = collective.communicator(process, context)
+        communicator = _end(collective, process, context)
         assert communicator is not None
         return communicator.bind(operation, collective.where)
 
@@ -155,7 +161,7 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
             bound = calls.get((index, root))
             if bound is None:
                 collective = describe(op, context, root)
-                communicator = collective.communicator(process, context)
+                communicator = _end(collective, process, context)
                 if communicator is None:
                     bound = _outside(collective, index)
                 else:
@@ -216,7 +222,7 @@ def async_start(op: Op, context: Context) -> Kernel:
     key = object()
 
     def bind(process: Process) -> Sequence[Callable[[Array], Any]]:
-        communicator = collective.communicator(process, context)
+        communicator = _end(collective, process, context)
         if communicator is None:
             return [_computing(_outside(collective, i)) for i in range(len(collective.operations))]
         starts = [communicator.bind_start(operation, collective.where) for operation in collective.operations]

@@ -13,8 +13,8 @@ import numpy as np
 from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
+from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.process_groups import channel_id
-from spmd.backends.numpy.collective_plans import DESCRIPTIONS
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op

@@ -17,9 +17,9 @@ from collectives.errors import CollectiveError as TransportError
 from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
+from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.analysis.reducers import identity
 from spmd.attributes import DenseAttr, DictAttr, StringAttr
-from spmd.backends.numpy.collective_plans import DESCRIPTIONS, ROOTED, Collective
 from spmd.compiler.stack.core import Leaf, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows

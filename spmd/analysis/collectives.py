@@ -30,9 +30,7 @@ from collectives.operations import (
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
-from spmd.backends.numpy.core import Context
 from spmd.ir import Module, Op, Value, captured_values
-from spmd.runtime.process import Process
 from spmd.types import QuantizedType
 
 Array = np.ndarray[Any, Any]
@@ -69,18 +67,15 @@ class Collective:
     convert: tuple[np.dtype[Any] | None, ...] = ()
     pack_limit: int = 0
 
-    def communicator(self, process: Process, context: Context) -> Communicator | None:
-        """The process's end of its group; None for a process in no group."""
-        world = process.communicator
-        if context.options.check_collectives:
-            world = world.checked()
+    def communicator(self, world: Communicator, rank: int) -> Communicator | None:
+        """The end that process `rank` of the grid has of its group; None for a process in no group."""
         if self.groups is None:
             return world
-        group = self.groups.find(process.rank)
+        group = self.groups.find(rank)
         if group is not None:
             return world.group(group)
         if self.outsider is None:
-            raise CollectiveError(f"process {process.id} is in none of the process groups {self.groups!r}")
+            raise CollectiveError(f"process {rank} is in none of the process groups {self.groups!r}")
         return None
 
     @cached_property
