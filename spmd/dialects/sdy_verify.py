@@ -18,7 +18,7 @@ from spmd.dialects.sdy_rule import check_rule
 from spmd.dialects.sdy_values import GivenShardings, is_collective
 from spmd.errors import Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value
-from spmd.types import TensorType, TupleType, Type
+from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
 _EDGES_NAME = "sdy.propagation_edges"
 _EDGE_LISTS = ("sdy.result_propagation_edges", "sdy.block_arg_propagation_edges")
@@ -55,6 +55,8 @@ class _Checker:
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.ops:
+                    if inner.name == "sdy.mesh" and not isinstance(op, Module):
+                        yield Diagnostic(inner.location, f"a mesh stands in a module, got one in {op.name}", inner.name)
                     if inner.regions or inner.discardable or inner.name.startswith("sdy."):
                         yield from self.walk(inner, manual)
 
@@ -138,13 +140,15 @@ class _Checker:
             if len(type.types) != 1:
                 raise ShardingFault(f"only a tuple of one value has a sharding, got {type}")
             type = type.types[0]
-        if not isinstance(type, TensorType):
+        if isinstance(type, UnrankedTensorType):
+            raise ShardingFault(f"only a tensor that has a rank has a sharding, got {type}")
+        if not isinstance(type, (TensorType, BufferType)):
             if sharding.dimensions or sharding.replicated or sharding.unreduced:
                 text = "has a sharding of rank 0 without replicated or unreduced axes"
                 raise ShardingFault(f"a value of type {type} {text}")
             return
-        if len(sharding.dimensions) != type.rank:
-            raise ShardingFault(f"a sharding of rank {len(sharding.dimensions)} on a tensor of rank {type.rank}")
+        if len(sharding.dimensions) != len(type.shape):
+            raise ShardingFault(f"a sharding of rank {len(sharding.dimensions)} on a tensor of rank {len(type.shape)}")
         for index, dimension in enumerate(sharding.dimensions):
             if dimension.priority is not None and dimension.is_closed and not dimension.axes:
                 raise ShardingFault(f"dimension {index} is empty and closed, so it can have no priority")

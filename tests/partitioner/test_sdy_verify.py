@@ -225,10 +225,38 @@ def test_a_fault_is_told_once_at_its_place() -> None:
     assert len(refused.value.diagnostics) == 1
 
 
+def test_a_mesh_stands_in_a_module() -> None:
+    with pytest.raises(spmd.VerificationError, match="a mesh stands in a module, got one in func.func"):
+        spmd.parse(_module('sdy.mesh @inner = <["a"=2]>'))
+
+
 def test_a_function_has_no_values_to_shard() -> None:
     wrong = '#sdy.sharding_per_value<[<@m, [{"x"}]>]>'
     with pytest.raises(spmd.VerificationError, match="1 shardings for 0 results"):
         spmd.parse(f"{_MESHES}func.func @f() attributes {{sdy.sharding = {wrong}}} {{\nreturn\n}}")
+
+
+@pytest.mark.parametrize(
+    ("type", "dimensions", "what"),
+    [
+        ("tensor<*xf32>", "", "has a rank"),
+        ("!stablehlo.token", "{}", "a sharding of rank 0"),
+        ("!stablehlo.token", "", None),
+        ("tuple<tensor<8xf32>, tensor<8xf32>>", "", "a tuple of one value"),
+        ("tuple<tensor<8xf32>>", '{"x"}', None),
+        ("tensor<?x8xf32>", '{"x"}, {"y"}', None),
+        ("memref<8xf32>", '{"x"}', None),
+        ("memref<8xf32>", "", "rank 0 on a tensor of rank 1"),
+    ],
+)
+def test_what_has_a_sharding(type: str, dimensions: str, what: str | None) -> None:
+    text = f"{_MESHES}func.func @f(%a: {type} {{sdy.sharding = #sdy.sharding<@m, [{dimensions}]>}}) {{\n  return\n}}"
+    if what is None:
+        spmd.parse(text)
+        return
+    with pytest.raises(spmd.VerificationError) as refused:
+        spmd.parse(text)
+    assert what in str(refused.value)
 
 
 @pytest.mark.parametrize(
