@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partitioner.mesh import Axes, DeviceMesh
-from spmd.types import TensorType, Type
+from spmd.analysis.reducers import identity
+from spmd.types import ElementType, TensorType, Type
 
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
@@ -162,17 +163,46 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: La
     local = layout.sharding.local_shape(shape)
     if block.shape != local:
         block = np.pad(block, [(0, size - have) for size, have in zip(local, block.shape, strict=True)])
-    return block
+    return _partial_block(block, layout, rank)
+
+
+def _partial_block(block: Array, layout: Layout, rank: int) -> Array:
+    """What one process holds of a block that several hold the sum of: the first of them holds it, the others nothing.
+
+    Copies are partial results of a maximum or a minimum as they are.
+    """
+    assert layout.sharding is not None and isinstance(layout.type, TensorType)
+    partial, element = layout.sharding.partial, layout.type.element_type
+    is_first = not partial or layout.sharding.mesh.block_index(partial)[rank % layout.sharding.mesh.size] == 0
+    if is_first or layout.sharding.reduction != "stablehlo.add" or not isinstance(element, ElementType):
+        return block
+    nothing = identity("add", element)
+    if nothing is None:
+        raise TypeError(f"there is no sum of elements of {layout.type}, which the program takes as one")
+    return np.full_like(block, nothing)
+
+
+#: How partial results are put together, by the op.
+_FOLDS: dict[str, np.ufunc] = {
+    "stablehlo.add": np.add,
+    "stablehlo.or": np.logical_or,
+    "stablehlo.maximum": np.maximum,
+    "stablehlo.minimum": np.minimum,
+}
 
 
 def join_blocks(blocks: Sequence[Array], layout: Layout) -> Array:
-    """The global array from the blocks of all partitions, in order of rank."""
+    """The global array from the blocks of all partitions, in order of rank; partial results are put together."""
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
         return blocks[0]
     whole = np.empty(layout.type.static_shape, layout.type.dtype)
-    for rank, block in enumerate(blocks):
+    part_of = layout.sharding.mesh.block_index(layout.sharding.partial)
+    order = np.argsort(part_of, kind="stable").tolist() if layout.sharding.partial else range(len(blocks))
+    fold = _FOLDS[layout.sharding.reduction]
+    for rank in order:
         index = layout.index(rank)
-        whole[index] = block[tuple(slice(0, part.stop - part.start) for part in index)]
+        block = blocks[rank][tuple(slice(0, part.stop - part.start) for part in index)]
+        whole[index] = block if part_of[rank] == 0 else fold(whole[index], block)
     return whole
 
 

@@ -24,12 +24,12 @@ def assemble(
     emitter = Emitter(reader.mesh, processes)
     lowering = Lowering(program, reader, layouts, emitter)
     source = program.block
-    wanted = [lowering.wanted(value).whole() if _is_tensor(value) else None for value in source.arguments]
-    given = [_in_order_asked(program, value, layout) for value, layout in zip(source.arguments, wanted, strict=True)]
+    wanted = [lowering.wanted(value) if _is_tensor(value) else None for value in source.arguments]
+    given = [_as_asked(program, value, layout) for value, layout in zip(source.arguments, wanted, strict=True)]
     block = lowering.block(source, given, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
-        layout = _in_order_asked(program, value, _result_layout(lowering, value))
+        layout = _as_asked(program, value, _result_layout(lowering, value))
         out_layouts.append(Layout(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
@@ -47,10 +47,12 @@ def assemble(
     )
 
 
-def _in_order_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:
-    """`layout` over the devices in the order of the mesh that the program names for `value`."""
+def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Sharding | None:
+    """`layout` over the devices in the order of the mesh that the program names for `value`; partial if it asks so."""
+    if layout is None:
+        return None
     asked = program.asked.get(value)
-    return layout if layout is None or asked is None else replace(layout, mesh=asked.sharding.mesh)
+    return layout.whole() if asked is None else replace(layout, mesh=asked.sharding.mesh)
 
 
 def _is_tensor(value: Value) -> bool:
@@ -61,10 +63,10 @@ def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
     """The layout asked for, or, when nobody asked, the cheapest of those at hand."""
     if not _is_tensor(value):
         return None
-    wanted = lowering.wanted(value).whole()
+    wanted = lowering.wanted(value)
     if value in lowering.program.asked:
         return wanted
-    options = [wanted, *(layout.whole() for layout in lowering.layouts_of(value))]
+    options = [wanted.whole(), *(layout.whole() for layout in lowering.layouts_of(value))]
     return min(options, key=lambda layout: lowering.price(value, layout))
 
 

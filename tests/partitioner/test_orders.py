@@ -224,3 +224,27 @@ func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}
     with pytest.raises(spmd.CompileError, match="no device 9 among 4") as refused:
         partitioner.partition(spmd.parse(text, "here.mlir"))
     assert "here.mlir:" in str(refused.value)
+
+
+@pytest.mark.parametrize(("kind", "fold"), [("", np.add), ("max", np.maximum), ("min", np.minimum)])
+def test_unreduced_arguments_are_what_the_processes_hold(kind: str, fold: np.ufunc) -> None:
+    text = (
+        _TURNED
+        + f"""
+func.func @main(%a: tensor<4x6xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}], unreduced={kind}{{"y"}}>}})
+    -> (tensor<4x6xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}]>}},
+        tensor<4x6xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}, {{}}], unreduced={kind}{{"y"}}>}}) {{
+  %0 = sdy.all_reduce {kind or "sum"} {{"y"}} %a out_sharding=<@mesh, [{{"x"}}, {{}}]> : tensor<4x6xf32>
+  return %0, %a : tensor<4x6xf32>, tensor<4x6xf32>
+}}"""
+    )
+    grid = spmd.ProcessGrid(1, 4)
+    parts = partitioner.partition(spmd.parse(text), grid)
+    random = np.random.default_rng(0)
+    held = [random.integers(-9, 9, (2, 6)).astype(np.float32) for _ in range(4)]
+    found = spmd.run_parallel(parts.module, grid, [[block] for block in held], timeout=30)
+    whole = np.concatenate([fold(held[0], held[1]), fold(held[2], held[3])])
+    for index, layout in enumerate(parts.out_shardings):
+        np.testing.assert_array_equal(partitioner.join_blocks([results[index] for results in found], layout), whole)
+    a = _array(4, 6)
+    np.testing.assert_array_equal(run_parts(text, [a], 4)[1], a)

@@ -226,7 +226,7 @@ def test_a_fault_is_told_once_at_its_place() -> None:
 
 
 def test_a_mesh_stands_in_a_module() -> None:
-    with pytest.raises(spmd.VerificationError, match="a mesh stands in a module, got one in func.func"):
+    with pytest.raises(spmd.VerificationError, match=r"a mesh stands in a module, got one in func\.func"):
         spmd.parse(_module('sdy.mesh @inner = <["a"=2]>'))
 
 
