@@ -157,7 +157,9 @@ class _LoopWriter:
     def _reads_where_it_writes(self, unit: Unit, state: _State) -> bool:
         if not unit.fused:
             return False
-        nest = self.writer.nest(unit)
+        if len(self.writer.nests(unit)) != 1:
+            return False
+        (nest,) = self.writer.nests(unit)
         if unit.is_update:
             (op,) = unit.roots
             place = op.results.index(state.result)

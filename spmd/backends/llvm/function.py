@@ -17,9 +17,10 @@ import numpy as np
 from spmd.backends.llvm.loops import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
+from spmd.compiler.schedule.forms import CONCATENATE
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
-from spmd.compiler.schedule.points import constant_array, nest_of
+from spmd.compiler.schedule.points import constant_array, nest_of, part_nests
 from spmd.compiler.schedule.updates import update_nest, updated
 from spmd.ir import Op, Value, captured_values
 
@@ -110,7 +111,7 @@ class FunctionWriter:
         self._prologue: list[str] = []
         self._stack = 0
         self._offsets: dict[int, str] = {}
-        self._nests: dict[Unit, Nest] = {}
+        self._nests: dict[Unit, list[Nest]] = {}
         self.inputs, self.outputs = list(inputs), list(outputs)
         for place, value in enumerate(inputs):
             self.buffer_of[value] = Buffer(self._argument(place), nbytes(value), values=[value])
@@ -228,19 +229,15 @@ class FunctionWriter:
         """The values that `unit` reads from memory."""
         if unit.fused:
             memory = unit.roots[0].operands[: updated(unit.roots[0])] if unit.is_update else ()
-            return list(dict.fromkeys([*memory, *(load.value for load in self.nest(unit).loads())]))
+            loads = (load.value for nest in self.nests(unit) for load in nest.loads())
+            return list(dict.fromkeys([*memory, *loads]))
         return [value for op in unit.roots for value in (*op.operands, *(captured_values(op) if op.regions else ()))]
 
-    def nest(self, unit: Unit) -> Nest:
-        """The loop nest of a fused unit."""
+    def nests(self, unit: Unit) -> list[Nest]:
+        """The loop nests of a fused unit, in their order."""
         found = self._nests.get(unit)
         if found is None:
-            taken = unit.taken
-            if unit.is_update:
-                found = update_nest(unit.roots[0], lambda op: op in taken)
-            else:
-                found = nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)
-            self._nests[unit] = found
+            found = self._nests[unit] = nests_of(unit)
         return found
 
     def _release(self, frame: Frame) -> None:
@@ -254,14 +251,15 @@ class FunctionWriter:
         frame.buffers = kept
 
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
-        nest = self.nest(unit)
+        nests = self.nests(unit)
         if unit.is_update:
-            self._place_update(nest, unit.roots[0], frame)
+            self._place_update(nests[0], unit.roots[0], frame)
         for op in () if unit.is_update else unit.roots:
             for value in op.results:
-                if value in frame.placed or not self._over_operand(nest, value, frame):
+                if value in frame.placed or not self._over_operand(nests, value, frame):
                     self.allocate(frame, value)
-        NestWriter(nest, self.text, self.pointer).write()
+        for nest in nests:
+            NestWriter(nest, self.text, self.pointer).write()
 
     def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
         """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
@@ -278,8 +276,11 @@ class FunctionWriter:
                 after = self.allocate(frame, result)
                 self.copy(after.pointer, before.pointer, nbytes(operand))
 
-    def _over_operand(self, nest: Nest, value: Value, frame: Frame) -> bool:
+    def _over_operand(self, nests: list[Nest], value: Value, frame: Frame) -> bool:
         """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
+        if len(nests) != 1:
+            return False
+        (nest,) = nests
         stores = [store for store in nest.stores() if store.value is value]
         if len(nest.stages) != 1 or nest.stages[0].reductions or nbytes(value) <= _SLOT:
             return False
@@ -326,6 +327,17 @@ def nbytes(value: Value) -> int:
     """Bytes of a tensor as its array holds it."""
     tensor = value.tensor
     return prod(tensor.static_shape) * tensor.dtype.itemsize
+
+
+def nests_of(unit: Unit) -> list[Nest]:
+    """The loop nests of a fused unit."""
+    taken = unit.taken
+    first = unit.roots[0]
+    if unit.is_update:
+        return [update_nest(first, lambda op: op in taken)]
+    if first.name == CONCATENATE:
+        return part_nests(first, lambda op: op in taken)
+    return [nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)]
 
 
 #: Ops whose result is their operand, seen otherwise.

@@ -11,6 +11,7 @@ from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.tiles import LARGEST, Tiled, write_tiled
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.structs import DotDimensionNumbers
 from spmd.ir import Op, Value
@@ -158,6 +159,23 @@ def _multiply(
 
     def flag(matrix: _Matrix) -> str:
         return writer.global_("i8", "78" if matrix.column_stride == 1 and matrix.columns >= 1 else "84")
+
+    lhs_matrix, rhs_matrix = product.lhs, product.rhs
+    size = lhs_matrix.rows * lhs_matrix.columns * rhs_matrix.columns
+    if size <= LARGEST and rhs_matrix.column_stride == 1:
+        bits = 32 if element == "f32" else 64
+        tiled = Tiled(
+            lhs_matrix.rows,
+            rhs_matrix.columns,
+            lhs_matrix.columns,
+            type,
+            bits,
+            lhs_matrix.row_stride,
+            lhs_matrix.column_stride,
+            rhs_matrix.row_stride,
+        )
+        write_tiled(text, tiled, pointers[0], pointers[1], pointers[2])
+        return
 
     one, zero = (writer.global_(type, f"{value}.0") for value in (1, 0))
     arguments = [

@@ -16,9 +16,10 @@ from spmd.types import ElementType, TensorType, Type
 
 REDUCE = "stablehlo.reduce"
 CONSTANT = "stablehlo.constant"
+CONCATENATE = "stablehlo.concatenate"
 #: Index maps that cost more than a place: what they read is chosen, point by point, among several.
 _CHOOSING = {
-    "stablehlo.concatenate": 4,
+    CONCATENATE: 4,
     "stablehlo.pad": 2,
     "stablehlo.gather": 4,
     "stablehlo.dynamic_slice": 1,

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from spmd.compiler.schedule.forms import (
+    CONCATENATE,
     CONSTANT,
     cost_of,
     is_fusible,
@@ -64,6 +65,11 @@ class Unit:
     @property
     def is_update(self) -> bool:
         return self.fused and is_update(self.roots[0])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may be computed at the unit's points, too."""
+        return self.fused and not self.is_update and self.roots[0].name != CONCATENATE
 
     def __lt__(self, other: Unit) -> bool:
         return self.position < other.position
@@ -137,7 +143,8 @@ class _Fusion:
         if op.name in VIEWS:
             self._alone(op, position)
             return
-        joined = None if is_update(op) else self._joinable(op, uses) or self._sibling(op, uses)
+        apart = is_update(op) or op.name == CONCATENATE
+        joined = None if apart else self._joinable(op, uses) or self._sibling(op, uses)
         if joined is None:
             shape, reduced = iteration_shape(op)
             joined = Unit(True, position, shape, reduced, [op])
@@ -155,9 +162,7 @@ class _Fusion:
         cost = cost_of(op)
         if times == 1:
             return cost <= CHEAP or not any(path in self._repeating for paths in uses.values() for path in paths)
-        if is_movement(op):
-            return times <= 8 or cost == 0
-        return cost * (times - 1) <= CHEAP and times <= 8
+        return cost * (times - 1) <= CHEAP and (times <= 8 or cost == 0)
 
     def _joinable(self, op: Op, uses: dict[Unit, set[Path]]) -> Unit | None:
         """A unit that reads `op` at its own points, and can write it on the way."""
@@ -165,7 +170,7 @@ class _Fusion:
             return None
         shape, _ = iteration_shape(op)
         for unit in sorted((unit for unit in uses if unit.fused), key=lambda unit: unit.position):
-            if unit.shape != shape or unit.is_update or uses[unit] != {0} or len(unit.taken) >= LARGEST:
+            if unit.shape != shape or not unit.is_open or uses[unit] != {0} or len(unit.taken) >= LARGEST:
                 continue
             if not any(self._reaches(other, unit) for other in uses if other is not unit):
                 return unit
@@ -179,7 +184,7 @@ class _Fusion:
         candidates: dict[Unit, None] = {}
         for operand in op.operands:
             for unit, paths in self.uses.get(operand, {}).items():
-                if unit.is_update or unit in uses or not unit.fused:
+                if not unit.is_open or unit in uses:
                     continue
                 if 0 in paths and unit.shape == shape and unit.reduced == reduced:
                     candidates[unit] = None

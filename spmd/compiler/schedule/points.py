@@ -53,6 +53,26 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
     return collapse(iterate(shape, made))
 
 
+def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
+    """The nests that write the operands of `op`, a `concatenate`, each to its part of the result."""
+    nests = []
+    start = 0
+    for operand in op.operands:
+
+        def made(extents: list[int], index: Index, operand: Value = operand, start: int = start) -> Nest:
+            reader = PointReader(extents, taken)
+            place = list(index)
+            place[op["dimension"]] = place[op["dimension"]].shifted(start)
+            stores = stored(op.result, tuple(place), reader.read(operand, index))
+            return Nest(extents, reader.leaves, [Stage(tuple(range(len(extents))), (), tuple(stores))])
+
+        shape = operand.tensor.static_shape
+        start += shape[op["dimension"]]
+        if all(shape):
+            nests.append(collapse(iterate(shape, made)))
+    return nests
+
+
 def stored(value: Value, index: Index, element: Element) -> list[Store]:
     """The stores that write `element` of `value` at `index`."""
     tensor = value.tensor
