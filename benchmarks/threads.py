@@ -3,7 +3,8 @@
 import os
 import sys
 
-from launch.mpirun import CORE_VARIABLE, THREAD_VARIABLES
+from launch.mpirun import CORE_VARIABLE
+from spmd.runtime.thread_share import THREAD_VARIABLES
 
 
 def limit(count: int) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import xla
 from benchmarks.harness import Timing, duration, paired_ratio, print_table, write_json
 from benchmarks.programs import DEFAULT_FOLDER
-from launch.mpirun import THREAD_VARIABLES
+from spmd.runtime.thread_share import THREAD_VARIABLES
 
 RANKS = 2
 WARM_UP = 5

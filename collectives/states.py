@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
+def ranges_text(numbers: Sequence[int]) -> str:
+    """``3`` or ``0-3, 7``."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
 def ranks_text(ranks: Sequence[int]) -> str:
     """``process 3`` or ``processes 0-3, 7``."""
-    runs: list[tuple[int, int]] = []
-    for rank in sorted(ranks):
-        if runs and runs[-1][1] == rank - 1:
-            runs[-1] = (runs[-1][0], rank)
-        else:
-            runs.append((rank, rank))
-    text = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    return f"process{'es' if len(ranks) > 1 else ''} {text}"
+    return f"process{'es' if len(ranks) > 1 else ''} {ranges_text(ranks)}"
 
 
 def states_text(states: Mapping[int, str]) -> str:

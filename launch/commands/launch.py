@@ -6,7 +6,8 @@ import shlex
 import shutil
 import sys
 
-from launch import job, machine, mpirun, parallel, values
+from launch import job, mpirun, parallel, values
+from spmd.runtime import machine, thread_share
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     if launcher is None:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
         return 127
-    threads = args.threads or (None if mpirun.threads_from_environment() else 1)
+    threads = args.threads or (None if thread_share.said_by_user() else 1)
     plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args, parallel.timeout_settings(args))
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
     if args.dry_run:

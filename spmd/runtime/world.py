@@ -9,7 +9,7 @@ from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
 from collectives.settings import SettingError
 from spmd.errors import CollectiveError, CompileError
-from spmd.runtime import failure
+from spmd.runtime import failure, thread_share
 from spmd.runtime.process import Process
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
 
 _processes: dict[ProcessGrid, Process] = {}
+#: The world whose ranks have shared out the machine's processors, once they have.
+_shared: list[MpiCommunicator] = []
 
 
 def under_mpi() -> bool:
@@ -38,6 +40,9 @@ def ranks() -> MpiCommunicator:
         communicator = MpiCommunicator.world()
     except SettingError as error:
         raise CollectiveError(str(error)) from None
+    if communicator.size > 1 and communicator not in _shared:
+        _shared.append(communicator)
+        thread_share.take(communicator.comm)
     if communicator.watcher is not None:
         communicator.watcher.end_job = failure.fail
         failure.come_first()

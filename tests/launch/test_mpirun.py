@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import machine, mpirun, rank
+from launch import mpirun, rank
 from launch.mpirun import Job, Launcher
+from spmd.runtime import machine, thread_share
 
 ROOT = Path(__file__).parents[2]
 OPENMPI = Launcher("/usr/bin/mpirun", "openmpi")
@@ -71,11 +72,11 @@ def test_threads_are_set_and_sent_unless_the_user_has(monkeypatch: pytest.Monkey
     assert added["OMP_NUM_THREADS"] == added["OPENBLAS_NUM_THREADS"] == "3"
     assert "-x OMP_NUM_THREADS" in options(2)
     assert "OMP_NUM_THREADS" not in mpirun.environment(Job(["prog"], 2, threads=None))
-    for name in mpirun.THREAD_VARIABLES:
+    for name in thread_share.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert not mpirun.threads_from_environment()
+    assert not thread_share.said_by_user()
     monkeypatch.setenv("MKL_NUM_THREADS", "8")
-    assert mpirun.threads_from_environment()
+    assert thread_share.said_by_user()
 
 
 def executable(path: Path, says: str) -> Path:

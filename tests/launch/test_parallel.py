@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from launch import machine, mpirun
+from launch import mpirun
 from launch.cli import main
+from spmd.runtime import machine
 
 ROOT = Path(__file__).parents[2]
 SPMD = [sys.executable, "-m", "launch"]

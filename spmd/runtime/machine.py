@@ -9,7 +9,7 @@ CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 def usable_cores() -> int:
     """Physical cores this process may use: its affinity, less what a control group's quota takes away."""
-    cores = _physical_cores(_affinity())
+    cores = _physical_cores(processors())
     quota = _control_group_quota()
     return cores if quota is None else max(1, min(cores, quota))
 
@@ -19,7 +19,8 @@ def is_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
-def _affinity() -> set[int]:
+def processors() -> set[int]:
+    """The logical processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))
