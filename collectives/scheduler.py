@@ -22,6 +22,9 @@ class Stopped(BaseException):
     """Ends a process because another one failed; no program is to catch it."""
 
 
+_ENDED = "has ended"
+
+
 class Scheduler:
     """Turns for ``size`` processes, ``limit`` at a time. ``lock`` guards all that the processes share."""
 
@@ -29,6 +32,8 @@ class Scheduler:
         self.lock = threading.Lock()
         self.failure: BaseException | None = None
         self.failed_rank: int | None = None
+        self.ended = threading.Event()  # all processes have
+        self.stopped: set[int] = set()  # processes that have met Stopped
         self.waiting: list[str | None] = [None] * size
         self.since = [time.monotonic()] * size
         self.turns = 0  # handed out so far: how a watcher sees that something moves
@@ -75,9 +80,15 @@ class Scheduler:
     def finish(self, rank: int) -> None:
         """The process's thread ends."""
         with self.lock:
-            self.waiting[rank] = "has ended"
+            self.waiting[rank] = _ENDED
             self._alive -= 1
+            if not self._alive:
+                self.ended.set()
             self._pass_on()
+
+    def has_ended(self, rank: int) -> bool:
+        """Whether the process's thread has come to its end."""
+        return self.waiting[rank] == _ENDED
 
     def fail(self, error: BaseException, rank: int | None = None) -> None:
         """Stops all processes; the first failure is the one that is told."""
@@ -120,7 +131,7 @@ class Scheduler:
         self._running -= 1
         self._limit = max(self._base_limit, min(self._limit, self._running + 1))
         if not self._running and not self._ready and not self._outside and self._alive:
-            states = {rank: f"waits in {what}" if what != "has ended" else what
+            states = {rank: f"waits in {what}" if what != _ENDED else what
                       for rank, what in enumerate(self.waiting) if what is not None}  # fmt: skip
             self._fail(CollectiveError("deadlock: every process waits for another\n" + states_text(states)), None)
 

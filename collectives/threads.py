@@ -22,7 +22,7 @@ from collectives.rendezvous import Group, Key, Posted, Round, World, at_place
 from collectives.scheduler import Stopped
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text
-from collectives.threads_watch import join, watch
+from collectives.threads_watch import stop, watch
 
 Array = npt.NDArray[Any]
 T = TypeVar("T")
@@ -253,7 +253,7 @@ def run(
             scheduler.enter(rank)
             results[rank] = process(ThreadCommunicator(world, members, rank))
         except Stopped:
-            pass
+            scheduler.stopped.add(rank)
         except BaseException as error:  # whatever it is, it ends the grid and is raised by run
             scheduler.fail(error, rank)
         finally:
@@ -267,8 +267,12 @@ def run(
         watch(scheduler, threads, timeout, abort)
     except BaseException as error:
         scheduler.fail(error)
-        join(threads)
+        stop(scheduler, threads)
         raise
+    finally:
+        for rank, thread in enumerate(threads):
+            if scheduler.has_ended(rank):
+                thread.join()
     if scheduler.failure is not None:
         if scheduler.failed_rank is not None:
             scheduler.failure.add_note(f"in process {scheduler.failed_rank}")

@@ -1,5 +1,6 @@
 """Processes as threads: taking turns, failing together, finding deadlocks."""
 
+import _thread
 import logging
 import threading
 import time
@@ -31,6 +32,39 @@ def test_the_first_exception_is_raised_with_the_name_of_its_process() -> None:
         run(4, process)
     assert caught.value.__notes__ == ["in process 2"]
     assert not [t for t in threading.enumerate() if t.name.startswith("process-") and t.is_alive()]
+
+
+def test_processes_that_compute_without_end_are_ended_by_the_failure_of_another() -> None:
+    def process(c: ThreadCommunicator) -> None:
+        if c.rank == 2:
+            raise KeyError("lost")
+        while True:
+            np.add(1, 1)
+
+    start = time.monotonic()
+    with pytest.raises(KeyError, match="lost"):
+        run(4, process)
+    assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
+    assert time.monotonic() - start < 30
+
+
+def test_an_interrupt_ends_processes_that_compute() -> None:
+    """Ctrl-C, in the thread that runs them."""
+    ready = threading.Event()
+
+    def process(c: ThreadCommunicator) -> None:
+        ready.set()
+        while True:
+            np.add(1, 1)
+
+    def interrupt() -> None:
+        ready.wait()
+        _thread.interrupt_main()
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run(3, process)
+    assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
 
 
 def test_different_collectives_are_told_with_their_places() -> None:
