@@ -43,7 +43,7 @@ def _report(scheduler: Scheduler, now: float, timeout: float, abort: bool) -> fl
     longest = max(waits.values(), default=0.0)
     if longest < timeout:
         return timeout - longest
-    states = {rank: "computes" for rank in range(len(scheduler.waiting))}
+    states = dict.fromkeys(range(len(scheduler.waiting)), "computes")
     for rank, what in enumerate(scheduler.waiting):
         if what is not None:
             states[rank] = f"waits {waits[rank]:.0f} s in {what}" if rank in waits else what
