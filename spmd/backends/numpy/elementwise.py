@@ -39,7 +39,7 @@ from spmd.backends.numpy.pointwise import (
     widened_complex,
 )
 from spmd.backends.numpy.scalars import extremum_on_scalars
-from spmd.backends.numpy.special import by_width, log_single, rounded
+from spmd.backends.numpy.special import by_width, in_double, log_single, rounded
 from spmd.ir import Op, Value
 
 
@@ -102,17 +102,19 @@ def _single_in_double(function: Call) -> Call:
     return by_width(rounded(function), function)
 
 
+_logistic_single = rounded(lambda x, dtype: on_float.logistic(x.astype(dtype)))
+
 UNARY: dict[str, Function] = {
     "stablehlo.abs": Function(np.absolute, signed=np.absolute),
     "stablehlo.cbrt": Function(_single_in_double(np.cbrt), on_complex.cbrt),
     "stablehlo.ceil": Function(np.ceil),
     "stablehlo.cosine": Function(np.cos, np.cos),
-    "stablehlo.exponential": Function(np.exp, np.exp),
+    "stablehlo.exponential": Function(_single_in_double(np.exp), np.exp),
     "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), on_complex.expm1),
     "stablehlo.floor": Function(np.floor),
     "stablehlo.log": Function(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
     "stablehlo.log_plus_one": Function(_single_in_double(np.log1p), on_complex.log1p),
-    "stablehlo.logistic": Function(on_float.logistic, on_complex.logistic),
+    "stablehlo.logistic": Function(by_width(_logistic_single, on_float.logistic), on_complex.logistic),
     "stablehlo.negate": Function(
         np.negative, np.negative, np.negative, np.negative, None, np.negative, native_half=True
     ),
@@ -124,17 +126,8 @@ UNARY: dict[str, Function] = {
     "stablehlo.sine": Function(np.sin, np.sin),
     "stablehlo.sqrt": Function(np.sqrt, np.sqrt),
     "stablehlo.tan": Function(_single_in_double(np.tan), np.tan),
-    "stablehlo.tanh": Function(np.tanh, np.tanh),
+    "stablehlo.tanh": Function(_single_in_double(np.tanh), np.tanh),
 }
-
-#: NumPy's f32 loops of these are quick, and one or two ULP off. Where elements are few that is nothing gained: they are
-#: rounded once, so that small cases, which people look at, are as near to any other implementation as can be.
-_ROUNDED_IF_FEW: dict[str, Call] = {
-    "stablehlo.exponential": rounded(np.exp),
-    "stablehlo.logistic": rounded(lambda x, dtype: on_float.logistic(x.astype(dtype))),
-    "stablehlo.tanh": rounded(np.tanh),
-}
-_FEW = 1024
 
 BINARY: dict[str, Function] = {
     "stablehlo.add": _number(np.add),
@@ -147,7 +140,7 @@ BINARY: dict[str, Function] = {
     "stablehlo.minimum": Function(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
-    "stablehlo.power": Function(np.power, np.power, on_integer.power_signed, np.power),
+    "stablehlo.power": Function(in_double(on_float.power), np.power, on_integer.power_signed, np.power),
     "stablehlo.remainder": Function(
         np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True
     ),
@@ -180,8 +173,7 @@ def unary(op: Op, context: Context) -> Kernel:
     element = element_of(op.operands[0])
     if element.is_complex and op.name == "stablehlo.abs":
         return pointwise(op, np.absolute)
-    few = element is t.F32 and op.result.tensor.size <= _FEW
-    call = (few and _ROUNDED_IF_FEW.get(op.name)) or UNARY[op.name].call(element, 1)
+    call = UNARY[op.name].call(element, 1)
     if call is None:
         raise unsupported(op)
     return pointwise(op, call)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.pointwise import Array, keep, larger, smaller
+from spmd.backends.numpy.pointwise import Array, Call, keep, larger, smaller
 
 _BITS: dict[np.dtype[Any], type] = {
     np.dtype(np.float32): np.uint32,
@@ -93,6 +93,32 @@ def sign(x: Any, out: Array | None = None) -> Any:
 def rsqrt(x: Any, out: Array | None = None) -> Any:
     """1 / sqrt(x); -0 gives -infinity."""
     return np.reciprocal(np.sqrt(x, out=out), out=out)
+
+
+def power(x: Any, y: Any, out: Array | None = None) -> Any:
+    """x to the y, of f64; squares, reciprocals and square roots rounded once.
+
+    NumPy rounds these once where the exponent is one number for all elements, and not where it is an array.
+    """
+    if y.size == 1 and y.ndim <= x.ndim and (exact := _EXACT_POWERS.get(float(y.reshape(())[()]))) is not None:
+        return exact(x, out=out)
+    x, y = np.broadcast_arrays(x, y)
+    shape = x.shape
+    x, y = (np.ascontiguousarray(operand).reshape(-1) for operand in (x, y))
+    # a single exponent counts as one for all
+    result = np.power(x, y) if x.size != 1 else np.power(np.repeat(x, 2), np.repeat(y, 2))[:1]
+    for exponent, exact in _EXACT_POWERS.items():
+        chosen = y == exponent
+        if np.count_nonzero(chosen):
+            result[chosen] = exact(x[chosen])
+    return keep(result.reshape(shape), out)
+
+
+_EXACT_POWERS: dict[float, Call] = {
+    2.0: np.square,
+    -1.0: np.reciprocal,
+    0.5: lambda x, out=None: np.abs(np.sqrt(np.where(x == -np.inf, np.inf, x)), out=out),
+}
 
 
 def logistic(x: Any, out: Array | None = None) -> Any:

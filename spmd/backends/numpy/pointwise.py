@@ -9,6 +9,10 @@ Narrow types compute wide and round once (specification, "Floating-point types";
 - a function of one operand of at most 16 bits is a table over all its values, worked out in f64;
 - a function of two operands of at most 8 bits each is a table over all pairs;
 - bf16 and, where NumPy has no loop, f16 compute in f32; 2- and 4-bit integers in 8 bits, wrapped.
+
+An element's result follows from its operands' values alone, whatever the array's size, layout and place in it
+(DESIGN, "The same bits"): no function is chosen by how many elements there are, and where NumPy has several loops that
+give different bits (`forward`, elementwise_float.power) only one of them is used.
 """
 
 from __future__ import annotations
@@ -47,7 +51,50 @@ def pointwise(op: Op, call: Call) -> Kernel:
     )
     if not result.rank and not any(operand.tensor.is_quantized for operand in op.operands):
         call = on_scalars(call, [element_of(operand) for operand in op.operands])
+    if _may_differ(op, call):
+        call = forward(call)
     return Kernel(call, accepts_out=True, reuses=reuses, pointwise=True)
+
+
+#: NumPy's functions of real numbers whose every loop gives the exact result, rounded.
+_CORRECTLY_ROUNDED: frozenset[Call] = frozenset(
+    (
+        *(np.absolute, np.add, np.ceil, np.divide, np.floor, np.fmod, np.multiply, np.negative, np.rint, np.sqrt),
+        *(np.equal, np.greater, np.greater_equal, np.isfinite, np.less, np.less_equal, np.not_equal, np.subtract),
+    )
+)
+
+
+def _may_differ(op: Op, call: Call) -> bool:
+    """Whether NumPy's loops for `call` may give different bits."""
+    elements = [operand.tensor.element_type for operand in op.operands]
+    plain = [element for element in elements if isinstance(element, t.ElementType)]
+    if any(element.is_complex for element in plain):
+        return True
+    return any(element.is_float for element in plain) and call not in _CORRECTLY_ROUNDED
+
+
+def forward(call: Call) -> Call:
+    """`call` on arrays that are walked from their first element to their last.
+
+    NumPy runs its vector loops over strides of any length, but not backwards: there the C library's functions take
+    over, which give other bits (complex products, exp, pow, ...). Complex scalars are multiplied by other loops again:
+    they go as arrays of one element.
+    """
+
+    def run(*operands: Any, out: Array | None = None) -> Any:
+        if operands[0].dtype.kind == "c" and not any(operand.ndim for operand in operands):
+            made = call(*[np.reshape(operand, 1) for operand in operands]).reshape(())
+            return made[()] if out is None else keep(made, out)
+        for operand in operands:
+            if operand.ndim and min(operand.strides) < 0:
+                operands = tuple([x if not x.ndim or min(x.strides) >= 0 else x.copy() for x in operands])
+                break
+        if out is not None and out.ndim and min(out.strides) < 0:
+            return keep(call(*operands), out)
+        return call(*operands, out=out)
+
+    return run
 
 
 def element_of(value: Value) -> t.ElementType:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import Array, Call, in_blocks, keep, write
@@ -303,11 +304,11 @@ def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
 def _zeta_right_of_zero(x: Array, q: Array) -> Array:
     """Ten terms and the Euler-Maclaurin formula for the others (Johansson, arXiv:1309.2877, formula 5)."""
     power = np.negative(x)
-    total = np.power(q, power)
+    total = power_of(q, power)
     for term in range(1, _ZETA_TERMS):
-        total += np.power(q + term, power)
+        total += power_of(q + term, power)
     end = q + _ZETA_TERMS
-    last = np.power(end, power)
+    last = power_of(end, power)
     inverse_square = np.reciprocal(end * end)
     tail = np.full_like(total, 1 / _ZETA_TAIL[0])
     for order, coefficient in enumerate(_ZETA_TAIL[1:], start=1):
