@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region
 
 SOME = settings(max_examples=60, deadline=None, derandomize=True)
@@ -198,3 +200,45 @@ def test_elements_along_one_dimension_where_the_result_drops_another(
         start_index_map = [{axis}], index_vector_dim = 2>}}"""
     text = op(text, [x, indices], ("i32", want.shape))
     np.testing.assert_array_equal(here(text, x, indices)[0], want)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f8E4M3FN"])
+@pytest.mark.parametrize("shape", [(3, 2), (5, 40), (9, 1200)])
+def test_scatter_among_zeros_of_two_signs(element: str, shape: tuple[int, int]) -> None:
+    """The larger of +0 and -0 is +0; a sum is -0 where all is; rows that nobody updates stay as they are."""
+    dtype = ELEMENT_TYPES[element].dtype
+    rows = np.array([[0], [0], [1], [1], [1], [2], [2]] * 3, np.int64)
+    zeros = np.array([0.0, -0.0], dtype)
+    rng = np.random.default_rng(0)
+    x, updates = rng.choice(zeros, shape), rng.choice(zeros, (len(rows), shape[1]))
+    numbers = scatter_rows(shape)
+    for name in ("add", "maximum", "minimum"):
+        (got,) = here(op(f'"stablehlo.scatter"(%0, %1, %2) {numbers} {monoid(name, element)}', [x, rows, updates],
+                         (element, shape)), x, rows, updates)  # fmt: skip
+        want = np.signbit(x.astype(np.float32))
+        for row, update in zip(rows[:, 0], np.signbit(updates.astype(np.float32)), strict=True):
+            want[row] = want[row] | update if name == "minimum" else want[row] & update
+        np.testing.assert_array_equal(np.signbit(got.astype(np.float32)), want, name)
+        assert not got.astype(np.float32).any()
+
+
+def scatter_rows(shape: tuple[int, int]) -> str:
+    return """<{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0],
+        scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}>"""
+
+
+@pytest.mark.parametrize("name", ["add", "multiply"])
+def test_updates_of_narrow_floats_are_rounded_once(name: str) -> None:
+    """However many there are: as a reduction of the same elements."""
+    for count in (3, 5000):
+        x = np.full((2, 1), 1, ml_dtypes.bfloat16)
+        updates = np.full((count, 1), 1.0078125 if name == "multiply" else 0.00390625, ml_dtypes.bfloat16)
+        if name == "multiply":
+            updates[count // 2 :] = 0.99609375
+        rows = np.ones((count, 1), np.int64)
+        text = op(f'"stablehlo.scatter"(%0, %1, %2) {scatter_rows((2, 1))} {monoid(name, "bf16")}', [x, rows, updates],
+                  ("bf16", (2, 1)))  # fmt: skip
+        wide = np.float32(1)
+        for update in updates.astype(np.float32)[:, 0]:
+            wide = wide + update if name == "add" else wide * update
+        np.testing.assert_array_equal(here(text, x, rows, updates)[0], np.array([[1], [wide]]).astype(x.dtype))

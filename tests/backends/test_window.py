@@ -159,9 +159,9 @@ def test_select_and_scatter(direction: str, scatter: str, data: st.DataObject) -
 
 @pytest.mark.parametrize("name", ["add", "multiply"])
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("sizes", [(3, 2), (13, 13)])
+@pytest.mark.parametrize("sizes", [(3, 2), (4, 4)])
 def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tuple[int, int]) -> None:
-    """From the initial value on, in row-major order, each step rounded as the region rounds it."""
+    """From the initial value on, in row-major order; narrow types in f32, rounded once."""
     dtype = ELEMENT_TYPES[element].dtype
     rng = np.random.default_rng(0)
     x = (rng.normal(size=(12, 12)) if name == "add" else np.exp(rng.normal(size=(12, 12)) / 9)).astype(dtype)
@@ -169,9 +169,10 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
     shape = [(12 + sum(pad) - size) // 5 + 1 for size, pad in zip(sizes, padding, strict=True)]
     text = op(window_text(monoid(name, element), sizes, [5, 5], [1, 1], [1, 1], padding), arrays, (element, shape))
     (got,) = here(text, *arrays)
-    padded = np.pad(x, padding, constant_values=arrays[1])
+    wide = np.float32 if element != "f64" else np.float64
+    padded = np.pad(x.astype(wide), padding, constant_values=arrays[1].astype(wide))
     for place in np.ndindex(*shape):
-        total = arrays[1]
+        total = arrays[1].astype(wide)
         for inner in np.ndindex(*sizes):
             total = getattr(np, name)(total, padded[place[0] * 5 + inner[0], place[1] * 5 + inner[1]])
-        assert got[place] == total
+        assert got[place] == total.astype(dtype)

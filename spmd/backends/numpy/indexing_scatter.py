@@ -9,22 +9,24 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
+from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import Placement
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
-from spmd.backends.numpy.regions import Loop, loop_of
+from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of
 from spmd.ir import Op
 from spmd.types import ElementType
 
 Array = np.ndarray[Any, Any]
-sparse = Late("scipy.sparse")
+#: SciPy's own loops: its operator would start from zeros, and adding these to the table loses the sign of a -0.0.
+sparse = Late("scipy.sparse._sparsetools")
 #: Applies updates (rows, payload) at row numbers to a table (row count, payload), in place.
 Apply = Callable[[Array, Array, Array], None]
 
 #: A sum over a part of the table larger than this is cheaper as a sparse product over all of it.
 _DENSE_PART = 1 / 8
-#: Updates that are taken one after another, each rounded, as the specification's own order has it.
+#: Updates that are quicker added one after another than as a product.
 _FEW = 4096
 #: Elements that make a row worth being combined by itself.
 _LONG_ROW = 16
@@ -41,19 +43,17 @@ def scatter(op: Op, context: Context) -> Kernel:
     if count == 1:
         kind = binary_of(region)
         monoid = loop_of(region)
-        rounds_each = monoid is not None and not monoid.direct and op.operands[-1].tensor.size <= _FEW
-        if rounds_each and kind in ("add", "multiply"):
-            return _general(op, context, placement, arrange)
         table = (placement.row_count, placement.payload)
         if returned_argument(region) == 1:
             return _in_place(op, placement, arrange, _assign, None)
         if returned_argument(region) == 0:
             return Kernel(lambda operand, *_: operand, aliases=(0,))
-        if kind == "subtract" and isinstance(element := op.result.tensor.element_type, ElementType):
+        if kind == "subtract" and isinstance(element := region.block.arguments[0].tensor.element_type, ElementType):
             difference = Loop("subtract", element, np.subtract, compute_dtype(element))
             return _in_place(op, placement, arrange, _adding(difference, table), difference)
         if monoid is not None:
-            apply = _adding(monoid, table) if monoid.kind == "add" and monoid.compute != np.bool_ else _at(monoid)
+            adds = monoid.kind == "add" and monoid.compute != np.bool_
+            apply = _adding(monoid, table) if adds else _combining(monoid)
             return _in_place(op, placement, arrange, apply, monoid)
     return _general(op, context, placement, arrange)
 
@@ -107,11 +107,19 @@ def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, mo
     return Kernel(call, accepts_out=True, reuses=(0,))
 
 
-def _selected(placement: Placement, starts: Sequence[Array], updates: Array) -> tuple[Array, Array]:
-    """Row numbers and updates (rows, payload) of what lies within the operand."""
+def _selected(
+    placement: Placement, arrange: list[int], starts: Sequence[Array], updates: Array
+) -> tuple[Array, Array]:
+    """Row numbers and updates (rows, payload) of what lies within the operand, in row-major order of the updates."""
     rows = placement.rows(starts).reshape(-1)
-    values = updates.reshape(len(rows), placement.payload)
+    values = updates.transpose(arrange).reshape(len(rows), placement.payload)
     inside = placement.inside(starts)
+    if len(placement.rows_of_slice) > 1 and arrange != sorted(arrange):
+        # slices overlap, and their own dimensions do not come last
+        places = np.arange(updates.size).reshape(updates.shape).transpose(arrange).reshape(values.shape)
+        order = np.argsort(places[:, 0])
+        keep = order if inside is None else order[inside.reshape(-1)[order]]
+        return rows[keep], values[keep]
     if inside is None:
         return rows, values
     keep = inside.reshape(-1)
@@ -122,7 +130,7 @@ def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable
     table = (placement.row_count, placement.payload)
 
     def apply_to(base: Array, indices: Array, updates: Array) -> None:
-        apply(base.reshape(table), *_selected(placement, placement.starts(indices), updates.transpose(arrange)))
+        apply(base.reshape(table), *_selected(placement, arrange, placement.starts(indices), updates))
 
     return apply_to
 
@@ -138,7 +146,7 @@ def _at_single_element(placement: Placement, monoid: Loop | None) -> Callable[[A
                 return
             place[axis] = first
         at, value = tuple(place), updates if not updates.ndim else updates[(0,) * updates.ndim]
-        base[at] = value if monoid is None else monoid.ufunc(base[at], value)
+        base[at] = value if monoid is None else _step(monoid)(base[at], value)
 
     return apply_to
 
@@ -170,9 +178,16 @@ def _at_single_slice(
             base[tuple(target)] = values
         else:
             part = base[(*target, ...)]
-            monoid.ufunc(part, values, out=part)
+            _step(monoid)(part, values, out=part)
 
     return apply_to
+
+
+def _step(loop: Loop) -> Callable[..., Any]:
+    """The loop's function on elements, zeros of two signs in their order."""
+    if loop.compute.kind != "f":
+        return loop.ufunc
+    return {"maximum": on_float.maximum, "minimum": on_float.minimum}.get(loop.kind, loop.ufunc)
 
 
 # --- how rows are applied --------------------------------------------------------------------------------------------
@@ -186,16 +201,31 @@ def _assign(table: Array, rows: Array, values: Array) -> None:
         table[rows] = values
 
 
-def _at(monoid: Loop) -> Apply:
-    ufunc = monoid.ufunc
+def _combining(loop: Loop) -> Apply:
+    """Other monoids; the maximum and minimum of floats by keys where zeros of two signs may meet."""
+    plain = _at(loop.ufunc)
+    if loop.kind not in ("maximum", "minimum") or loop.compute.kind != "f":
+        return plain
 
     def apply(table: Array, rows: Array, values: Array) -> None:
+        if not (has_minus_zero(values) or has_minus_zero(table)):
+            plain(table, rows, values)
+            return
+        ordered = keys(table, loop.kind)
+        plain(ordered, rows, keys(values, loop.kind))
+        table[rows] = from_keys(ordered[rows], table.dtype)
+
+    return apply
+
+
+def _at(function: np.ufunc) -> Apply:
+    def apply(table: Array, rows: Array, values: Array) -> None:
         if table.shape[1] < _LONG_ROW or not len(rows):
-            ufunc.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
+            function.at(table.reshape(-1), _flat(rows, table.shape[1]), values.reshape(-1))
             return
         for turn in _turns(rows):
             places = rows[turn]
-            table[places] = ufunc(table[places], values[turn])
+            table[places] = function(table[places], values[turn])
 
     return apply
 
@@ -206,19 +236,20 @@ def _flat(rows: Array, payload: int) -> Array:
 
 
 def _adding(monoid: Loop, table_shape: tuple[int, int]) -> Apply:
-    """Sums: few go to their places one by one; many rows are the product of a sparse matrix, one entry an update."""
+    """Sums, in the order of the updates: few go to their places one by one; many rows are the product of a sparse
+    matrix, one entry an update, added to the table as it is worked out."""
     row_count, payload = table_shape
     dtype, negated = monoid.compute, monoid.kind == "subtract"
 
     def apply(table: Array, rows: Array, values: Array) -> None:
         if negated:
             values = np.negative(values)
-        if payload == 1 or values.size < _DENSE_PART * table.size or values.size <= _FEW:
+        if payload == 1 or values.size < _DENSE_PART * table.size or values.size <= _FEW or dtype.kind == "c":
             np.add.at(table.reshape(-1), _flat(rows, payload), values.reshape(-1))
             return
         ones, starts = np.ones(len(rows), dtype), np.arange(len(rows) + 1)
-        sums = sparse.csc_array((ones, rows, starts), shape=(row_count, len(rows))) @ values
-        np.add(table, sums, out=table)
+        flat, sums = np.ascontiguousarray(values).reshape(-1), table.reshape(-1)
+        sparse.csc_matvecs(row_count, len(rows), payload, starts, rows.astype(starts.dtype), ones, flat, sums)
 
     return apply
 
@@ -238,7 +269,7 @@ def _general(op: Op, context: Context, placement: Placement, arrange: list[int])
         results = [np.array(array, dtype, order="C") for array, dtype in zip(inputs, dtypes, strict=True)]
         tables = [result.reshape(table) for result in results]
         starts = placement.starts(indices)
-        chosen = [_selected(placement, starts, update.transpose(arrange)) for update in updates]
+        chosen = [_selected(placement, arrange, starts, update) for update in updates]
         rows = chosen[0][0]
         for turn in _turns(rows):
             places = rows[turn]

@@ -7,7 +7,7 @@ the specification's own example where there are few, in a tree of neighbours whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -15,12 +15,22 @@ import numpy as np
 
 from collectives.reduction import MONOIDS, arithmetic
 from collectives.stacked import fold_first
+from spmd.analysis.constants import constant_scalar
 from spmd.analysis.extrema import Extremum, extremum_of
 from spmd.analysis.order import IN_ORDER
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import compute_dtype
+from spmd.backends.numpy.pointwise import compute_dtype, is_sign_and_magnitude
 from spmd.backends.numpy.reduction_plans import reducer
-from spmd.backends.numpy.regions import Loop, loops_of
+from spmd.backends.numpy.regions import (
+    Fold,
+    Loop,
+    from_keys,
+    has_minus_zero,
+    loops_of,
+    total_order,
+    with_signs_of_zeros,
+)
+from spmd.backends.numpy.summation import summation
 from spmd.ir import Op, Value, captured_values
 from spmd.types import ElementType
 
@@ -29,7 +39,7 @@ _BEST = {"maximum": np.maximum, "minimum": np.minimum}
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
-#: Elements that are combined in the specification's own order where the order shows.
+#: Sums and products of so many floats are taken in the specification's own order, from the initial value on.
 FEW = 16
 _FEW_SLABS = 128
 #: Rows of at most this many elements, if there are many, are searched side by side.
@@ -53,7 +63,7 @@ def reduce(op: Op, context: Context) -> Kernel:
     general = _slab_reduction(op, context, shape, dimensions)
     if count == 2 and shape and prod(shape[axis] for axis in dimensions):
         extremum = extremum_of(op.regions[0])
-        if extremum is not None and not extremum.total:
+        if extremum is not None:
             return _extremum_reduction(op, context, extremum, general)
     return applying(op, _single(general) if count == 1 else general)
 
@@ -117,55 +127,53 @@ def region_dtypes(op: Op) -> list[np.dtype[Any]]:
 # --- monoids ---------------------------------------------------------------------------------------------------------
 
 
-def _monoid_reduction(
-    op: Op, index: int, monoid: Loop, shape: tuple[int, ...], dimensions: Sequence[int]
-) -> Callable[[Array, Array], Array]:
+def _monoid_reduction(op: Op, index: int, loop: Loop, shape: tuple[int, ...], dimensions: Sequence[int]) -> Fold:
     """Function of (operand, initial value): converts, reduces, combines with the initial value, rounds once."""
-    ufunc = monoid.ufunc
-    convert = _widening(op.operands[index], monoid)
     target = op.results[index].tensor.dtype
-    neutral = is_identity(op.operands[len(op.results) + index], monoid)
-    as_numpy = monoid.direct and neutral and not monoid.multiplies_complex
-    if monoid.rounds and prod(shape[axis] for axis in dimensions) <= FEW and not as_numpy:
-        return _slab_by_slab(monoid, shape, dimensions, target)
-    run = reducer(monoid, shape, dimensions)
-    if convert is None and neutral and monoid.compute == target:
-        return lambda operand, init: run(operand)
+    widen = _widening(op.operands[index], loop)
+    if loop.rounds:
+        return _rounding_reduction(loop, widen, shape, dimensions, target)
+    neutral = is_identity(op.operands[len(op.results) + index], loop)
 
-    def call(operand: Array, init: Array) -> Array:
-        total = run(operand if convert is None else convert(operand))
-        if not neutral:
-            total = ufunc(init.astype(monoid.compute), total)
-        return np.asarray(total).astype(target, copy=False)
+    def make(loop: Loop, target: np.dtype[Any]) -> Fold:
+        run, ufunc = reducer(loop, shape, dimensions), loop.ufunc
 
-    return call
+        def call(operand: Array, init: Array) -> Array:
+            total = run(operand if operand.dtype == loop.compute else widen(operand))
+            if not neutral:
+                total = ufunc(init.astype(loop.compute), total)
+            return np.asarray(total).astype(target, copy=False)
+
+        return call
+
+    return with_signs_of_zeros(loop, make, target)
 
 
-def _slab_by_slab(
-    monoid: Loop, shape: tuple[int, ...], dimensions: Sequence[int], target: np.dtype[Any]
-) -> Callable[[Array, Array], Array]:
-    """Few elements a result: from the initial value on, in row-major order."""
+def _rounding_reduction(
+    loop: Loop,
+    widen: Callable[[Array], Array],
+    shape: tuple[int, ...],
+    dimensions: Sequence[int],
+    target: np.dtype[Any],
+) -> Fold:
+    """Sums and products of floats: few elements from the initial value on, in row-major order; see `summation`."""
     kept = [axis for axis in range(len(shape)) if axis not in dimensions]
     order, kept_shape = [*sorted(dimensions), *kept], tuple(shape[axis] for axis in kept)
     slabs = prod(shape[axis] for axis in dimensions)
+    run, ufunc = summation(loop, shape, dimensions), loop.ufunc
+    step = _plain_product if loop.multiplies_complex else ufunc
 
-    def call(operand: Array, init: Array) -> Array:
-        total = np.broadcast_to(init, kept_shape).astype(monoid.compute)
-        stack = operand.transpose(order).reshape(slabs, *kept_shape).astype(monoid.compute, copy=False)
-        return fold_in_order(monoid, total, stack).astype(target, copy=False)
+    def in_order(operand: Array, init: Array) -> Array:
+        total = np.broadcast_to(init, kept_shape).astype(loop.compute)
+        for part in widen(operand.transpose(order)).reshape(slabs, *kept_shape):
+            step(total, part, out=total)
+        return total.astype(target, copy=False)
 
-    return call
+    def at_once(operand: Array, init: Array) -> Array:
+        total = ufunc(init.astype(loop.compute), run(widen(operand)))
+        return np.asarray(total).astype(target, copy=False)
 
-
-def fold_in_order(monoid: Loop, total: Array, parts: Iterable[Array]) -> Array:
-    """`total`, which is overwritten, with one part after another; each step is rounded as the region rounds it."""
-    narrow, compute = monoid.element.dtype, monoid.compute
-    step = _plain_product if monoid.multiplies_complex else monoid.ufunc
-    for index, part in enumerate(parts):
-        if index and narrow != compute:
-            total = total.astype(narrow).astype(compute)
-        step(total, part, out=total)
-    return total
+    return in_order if slabs <= FEW else at_once
 
 
 def _plain_product(x: Array, y: Array, out: Array) -> None:
@@ -174,21 +182,22 @@ def _plain_product(x: Array, y: Array, out: Array) -> None:
     out.real, out.imag = real, imaginary
 
 
-def _widening(operand: Value, monoid: Loop) -> Callable[[Array], Array] | None:
+def _widening(operand: Value, loop: Loop) -> Callable[[Array], Array]:
     """From the operand's type to the region's (to which it may be promoted), then to what is computed in."""
-    source, compute = operand.tensor.dtype, monoid.compute
-    return None if source == compute else lambda array: array.astype(compute)
+    source, element, compute = operand.tensor.dtype, loop.element.dtype, loop.compute
+    if source == element:
+        return lambda array: array.astype(compute, copy=False)
+    return lambda array: array.astype(element).astype(compute, copy=False)
 
 
-def is_identity(init: Value, monoid: Loop) -> bool:
-    """Whether an initial value is known to be the monoid's neutral element."""
-    while init.defining_op is not None and init.defining_op.name == "stablehlo.broadcast_in_dim":
-        init = init.defining_op.operands[0]
-    constant = init.defining_op
-    if constant is None or constant.name != "stablehlo.constant" or init.tensor.rank:
+def is_identity(init: Value, loop: Loop) -> bool:
+    """Whether an initial value is known to be the loop's neutral element: of sums of floats -0.0, not 0.0."""
+    constant = constant_scalar(init)
+    if constant is None:
         return False
-    value = constant.attributes["value"].array.astype(monoid.compute)
-    return bool(value == monoid.identity)
+    value = constant.astype(loop.compute)
+    same_sign = loop.kind != "add" or loop.compute.kind != "f" or bool(np.signbit(value))
+    return bool(value == loop.identity) and same_sign and loop.compute.kind != "c"
 
 
 # --- the largest or smallest and its place ---------------------------------------------------------------------------
@@ -199,35 +208,46 @@ def _extremum_reduction(
 ) -> Kernel:
     values, places = op.operands[0], op.operands[1]
     shape, axes = values.tensor.static_shape, tuple(op["dimensions"])
-    combine, is_float = context.vectorized(op, 0), values.tensor.dtype.kind not in "iu"
+    combine, element = context.vectorized(op, 0), _element(values)
+    if extremum.total and not is_sign_and_magnitude(element):
+        return applying(op, general)
     counted = _counts_along(places, axes)
-    wide = compute_dtype(_element(values))
     rows = prod(shape) // max(1, shape[axes[0]]) if len(axes) == 1 else 0
+    first_nan = len(axes) == 1 and extremum.tie != "last"
     if rows >= _MANY_ROWS and counted and extremum.tie != "last" and _is_short_row(shape, axes[0]):
         find = _short_rows(extremum, shape, axes[0])
     elif len(axes) == 1 and (counted or extremum.tie in ("first", "last")):
         find = _by_position(extremum, shape, axes[0], counted)
     elif extremum.tie == "low":
-        find = _by_comparison(extremum, axes)
+        find, first_nan = _by_comparison(extremum, axes), False
     else:
         return applying(op, general)
 
+    wide, is_float = compute_dtype(element), element.is_float and not extremum.total
     # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
-    worst = Loop(extremum.kind, _element(values), _BEST[extremum.kind], wide)
+    worst = Loop(extremum.kind, element, _BEST[extremum.kind], wide)
     zero = Loop("add", _element(places), np.add, places.tensor.dtype)
-    neutral = (
-        counted and extremum.tie != "last" and is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero)
-    )
+    usual = is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero) and not extremum.total
+    neutral = counted and extremum.tie != "last" and usual
 
     def call(value: Array, place: Array, init_value: Array, init_place: Array) -> tuple[Array, ...]:
-        computed = value.astype(wide, copy=False)
-        best, where = find(computed, place)
-        if is_float and not extremum.propagates_nan and np.isnan(best).any():
-            return general(value, place, init_value, init_place)
-        best = best.astype(value.dtype, copy=False)
+        if extremum.total:
+            best, where = find(total_order(np.ascontiguousarray(value)), place)
+            best = from_keys(best, value.dtype)
+        else:
+            best, where = find(value.astype(wide, copy=False), place)
+            nan_wins = extremum.propagates_nan and first_nan
+            if is_float and ((not nan_wins and np.isnan(best).any()) or _zeros_meet(best, value)):
+                return general(value, place, init_value, init_place)
+            best = best.astype(value.dtype, copy=False)
         return (best, where) if neutral else combine(init_value, init_place, best, where)
 
     return applying(op, call)
+
+
+def _zeros_meet(best: Array, values: Array) -> bool:
+    """Whether zeros of two signs may have met, which are equal: the region alone tells which of them it keeps."""
+    return np.count_nonzero(best) != best.size and has_minus_zero(values)
 
 
 def _element(value: Value) -> ElementType:

@@ -1,8 +1,7 @@
-"""How a monoid reduces an array over given axes with NumPy: which axes first, in which pieces.
+"""How a monoid that does not round reduces an array over given axes with NumPy: which axes first, in which pieces.
 
 NumPy reduces well along long contiguous rows, and across rows that are long. Anything else (short rows, a few dozen
-columns) is brought into one of these forms. Sums of floats are added up in pieces, so that the rounding error grows
-with the root of the length instead of the length; along rows they are products with a vector of ones.
+columns) is brought into one of these forms. The order, which these plans take as they like, does not show.
 """
 
 from __future__ import annotations
@@ -20,9 +19,6 @@ Array = np.ndarray[Any, Any]
 Stage = Callable[[Array], Array]
 
 _WIDE = 2048  # elements in a row that make calls by row cheap
-_PIECE = 512  # the longest part of a row that is summed in one piece
-_PRODUCT = 8192  # elements that are worth a call of BLAS
-_LONG = 4096  # the longest row that is, when it has no even parts
 _FEW = 8  # columns that are cheapest taken one by one
 _SHORT = 96  # rows so short that they are worth transposing
 _FOLDED = 192  # rows so short that they are worth it once they are folded to a few elements
@@ -105,8 +101,6 @@ def _regrouped(make: Callable[[Loop, int, int, int], Stage], monoid: Loop, sizes
 
 def _rows(monoid: Loop, outer: int, size: int, _: int) -> Stage:
     reduce, identity = monoid.ufunc.reduce, monoid.identity
-    if monoid.kind == "add" and monoid.compute.kind == "f":
-        return _summed_rows(monoid.compute, outer, size)
     if size <= _FEW and outer >= _MANY:
         return _slice_by_slice(monoid, size)
     if size <= _SHORT and outer >= _SOME:
@@ -115,30 +109,6 @@ def _rows(monoid: Loop, outer: int, size: int, _: int) -> Stage:
         return _folded_rows(monoid, outer)
     dtype = monoid.compute
     return lambda array: np.asarray(reduce(array[:, :, 0], axis=1, initial=identity, dtype=dtype))
-
-
-def _summed_rows(dtype: np.dtype[Any], outer: int, size: int) -> Stage:
-    """Products with ones, which BLAS does at the speed of memory; long rows in pieces, then the pieces."""
-    piece = next((part for part in range(_PIECE, _PIECE // 8, -1) if size % part == 0), 0) if size > _PIECE else size
-    if not piece and size <= _LONG:
-        piece = size
-    if piece == size:
-        ones = np.ones(size, dtype)
-        return lambda array: array[:, :, 0] @ ones
-    pieces, rest = divmod(size, piece or _PIECE)
-    piece = piece or _PIECE
-    ones, ones_rest = np.ones(piece, dtype), np.ones(rest, dtype)
-    gather = _summed_rows(dtype, outer, pieces)
-
-    def call(array: Array) -> Array:
-        if not rest:
-            return gather((array.reshape(-1, piece) @ ones).reshape(outer, pieces, 1))
-        rows = array[:, :, 0]
-        parts = rows[:, : pieces * piece].reshape(outer, pieces, piece) @ ones
-        total: Array = gather(parts[:, :, None]) + rows[:, pieces * piece :] @ ones_rest
-        return total
-
-    return call
 
 
 def _slice_by_slice(monoid: Loop, size: int) -> Stage:
@@ -190,15 +160,8 @@ def _folded(ufunc: np.ufunc, array: Array, most: int) -> Array:
 def _columns(monoid: Loop, outer: int, size: int, inner: int) -> Stage:
     reduce, ufunc = monoid.ufunc.reduce, monoid.ufunc
     dtype = monoid.compute
-    if monoid.kind == "add" and dtype.kind == "f" and (outer <= _FEW or size * inner >= _PRODUCT):
-        summed = _summed_columns(dtype, outer, size, inner)
-        if summed is not None:
-            return summed
-    rounds = monoid.kind == "add" and monoid.compute.kind in "fc"
-    # As many rows side by side as make one wide row; sums of floats in about as many pieces as each has parts.
+    # As many rows side by side as make one wide row.
     together = max(1, _WIDE // inner)
-    if rounds:
-        together = max(together, int(size**0.5) if size > 64 else 1)
     if size < 2 * together or size == 1:
         identity = monoid.identity
         if size > 1 and outer >= _FEW and outer * inner >= _WIDE:
@@ -212,24 +175,6 @@ def _columns(monoid: Loop, outer: int, size: int, inner: int) -> Stage:
         partial = reduce(wide, axis=1, dtype=dtype).reshape(outer, together, inner)
         total: Array = reduce(partial, axis=1, initial=identity, dtype=dtype)
         return ufunc(total, reduce(array[:, whole:], axis=1, dtype=dtype), out=total) if rest else total
-
-    return call
-
-
-def _summed_columns(dtype: np.dtype[Any], outer: int, size: int, inner: int) -> Stage | None:
-    """Products with ones from the left, in pieces of a column; None where the pieces would be too small."""
-    if size <= _PIECE:
-        ones = np.ones(size, dtype)
-        return lambda array: ones @ array
-    pieces, rest = divmod(size, _PIECE)
-    gather = _summed_columns(dtype, outer, pieces, inner)
-    if gather is None or _PIECE * inner < _PRODUCT:
-        return None
-    ones, ones_rest, whole = np.ones(_PIECE, dtype), np.ones(rest, dtype), pieces * _PIECE
-
-    def call(array: Array) -> Array:
-        total = gather(ones @ array[:, :whole].reshape(outer, pieces, _PIECE, inner))
-        return total + ones_rest @ array[:, whole:] if rest else total
 
     return call
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from spmd.analysis import reducers
 from spmd.analysis.reducers import Monoid
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Region
-from spmd.types import ElementType
+from spmd.types import I32, I64, ElementType
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +74,66 @@ class Loop:
         if made is None:
             raise ValueError(f"{self.kind} has no neutral element in {self.element}")
         return made.astype(self.compute)[()]
+
+
+    @property
+    def on_keys(self) -> Loop:
+        """The same maximum or minimum on the `keys` of floats."""
+        element = I32 if self.compute.itemsize == 4 else I64
+        return Loop(self.kind, element, self.ufunc, element.dtype)
+
+
+#: Folds arrays, the initial value last.
+Fold = Callable[[Array, Array], Array]
+
+
+def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, np.dtype[Any]], Fold], target: np.dtype[Any]) -> Fold:
+    """`make(loop, target)`, a fold of arrays to elements of `target`, where zeros of two signs do not meet.
+
+    Where they do, maximum and minimum of floats are folded again as integers: IEEE 754's +0 is above its -0, and NumPy
+    gives whichever comes first.
+    """
+    plain = make(loop, target)
+    if loop.kind not in ("maximum", "minimum") or loop.compute.kind != "f":
+        return plain
+    compute = loop.compute
+    by_keys = make(loop.on_keys, loop.on_keys.compute)
+
+    def call(*arrays: Array) -> Array:
+        result = plain(*arrays)
+        if np.count_nonzero(result) == result.size:
+            return result
+        wide = [np.asarray(array).astype(compute, copy=False) for array in arrays]
+        if not any(map(has_minus_zero, wide)):
+            return result
+        found = by_keys(*[keys(array, loop.kind) for array in wide])
+        return from_keys(found, compute).astype(target, copy=False)
+
+    return call
+
+
+def has_minus_zero(values: Array) -> bool:
+    """Whether there is a -0.0 among floats."""
+    return bool(((values == 0) & np.signbit(values)).any())
+
+
+def total_order(values: Array) -> Array:
+    """Floats of sign and magnitude as integers in IEEE 754's total order. It is its own inverse, on bits."""
+    bits = values.view(f"i{values.dtype.itemsize}")
+    made: Array = bits ^ ((bits >> bits.dtype.type(8 * bits.dtype.itemsize - 1)) & np.iinfo(bits.dtype).max)
+    return made
+
+
+def keys(values: Array, kind: str) -> Array:
+    """f32 or f64 as integers that maximum or minimum orders as IEEE 754 has it: a NaN beyond all others."""
+    made, nan = np.asarray(total_order(values)), np.isnan(values)
+    limits = np.iinfo(made.dtype)
+    return np.where(nan, limits.max if kind == "maximum" else limits.min, made).astype(made.dtype, copy=False)
+
+
+def from_keys(found: Array, dtype: np.dtype[Any]) -> Array:
+    """The f32 or f64 that have these keys."""
+    return np.asarray(total_order(np.asarray(found))).view(dtype)
 
 
 def loop_of(region: Region) -> Loop | None:

@@ -9,30 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
+from spmd.analysis.constants import constant_scalar
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
-from spmd.backends.numpy.reduction import FEW, applying, each_alone, fold_in_order, is_identity, region_dtypes
-from spmd.backends.numpy.regions import Loop, loops_of
+from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
+from spmd.backends.numpy.regions import Fold, Loop, loops_of, with_signs_of_zeros
 from spmd.dialects.shapes import dilated, window_count
-from spmd.ir import Op
+from spmd.ir import Op, Value
 
 Array = np.ndarray[Any, Any]
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
-#: Running sums of floats longer than this are added up in blocks, for the sake of rounding.
+#: Running sums of floats are added up in blocks of so many, for the sake of rounding.
 _BLOCK = 512
 #: Elements that make a running total's row worth a call.
 _WIDE = 256
-#: Elements of all windows together that are as well added up in the specification's own order.
-_SMALL = 4096
+#: Elements of a window that are combined in the specification's own order where the order shows.
+FEW = 16
 
 
 @dataclass(frozen=True)
@@ -126,45 +127,49 @@ def windows_of(op: Op, shape: tuple[int, ...]) -> Windows:
 
 @kernel("stablehlo.reduce_window")
 def reduce_window(op: Op, context: Context) -> Kernel:
-    count = len(op.results)
     windows = windows_of(op, op.operands[0].tensor.static_shape)
     monoids = loops_of(op.regions[0])
     if monoids is not None:
-        neutral = [is_identity(op.operands[count + index], monoid) for index, monoid in enumerate(monoids)]
-        reducers = [
-            _monoid_windows(windows, monoid, op.results[index].tensor.dtype, neutral[index])
-            for index, monoid in enumerate(monoids)
-        ]
-        return each_alone(reducers)
+        return each_alone([_monoid_windows(op, index, windows, loop) for index, loop in enumerate(monoids)])
     return applying(op, _general_windows(op, context, windows))
 
 
 # --- monoids ---------------------------------------------------------------------------------------------------------
 
 
-def _monoid_windows(
-    windows: Windows, monoid: Loop, dtype: np.dtype[Any], neutral: bool
-) -> Callable[[Array, Array], Array]:
+def _monoid_windows(op: Op, index: int, windows: Windows, loop: Loop) -> Fold:
     """Function of (operand, initial value), which is also what padding holds."""
-    ufunc, compute = monoid.ufunc, monoid.compute
+    target, init = op.results[index].tensor.dtype, op.operands[len(op.results) + index]
+    neutral = is_identity(init, loop)
+    if loop.rounds and prod(windows.sizes) <= FEW:
+        return _place_by_place(windows, loop, target, neutral)
     running = windows.running_axis()
-    in_order = running is not None and not running[1] and monoid.direct and neutral
-    if monoid.rounds and not in_order:
-        if prod(windows.sizes) <= FEW:
-            return _place_by_place(windows, monoid, dtype, neutral)
-        if prod(windows.sizes) * prod(windows.counts) <= _SMALL:
-            return _all_at_once(windows, monoid, dtype)
-    if running is not None and (neutral or monoid.idempotent):
-        total = _running_total(monoid, *running)
+    if running is not None and (neutral or loop.idempotent or _is_zero(init, loop)):
+        return with_signs_of_zeros(loop, partial(_running_totals, running=running, neutral=neutral), target)
+    return with_signs_of_zeros(loop, partial(_all_windows, windows=windows, neutral=neutral), target)
 
-        def accumulate(operand: Array, init: Array) -> Array:
-            result = total(operand.astype(compute, copy=False))
-            if not neutral:
-                ufunc(result, init.astype(compute), out=result)
-            return result.astype(dtype, copy=False)
 
-        return accumulate
-    pad, steps = windows.pad(), [_along(windows, monoid, axis) for axis in _cheapest_order(windows)]
+def _is_zero(init: Value, loop: Loop) -> bool:
+    """Whether `init` is known to be the zero from which sums start, of either sign."""
+    constant = constant_scalar(init)
+    return loop.kind == "add" and constant is not None and not constant.astype(loop.compute)
+
+
+def _running_totals(loop: Loop, target: np.dtype[Any], *, running: tuple[int, bool], neutral: bool) -> Fold:
+    total, ufunc, compute = _running_total(loop, *running), loop.ufunc, loop.compute
+
+    def accumulate(operand: Array, init: Array) -> Array:
+        result = total(operand.astype(compute, copy=False))
+        if not neutral:
+            ufunc(result, init.astype(compute), out=result)
+        return result.astype(target, copy=False)
+
+    return accumulate
+
+
+def _all_windows(loop: Loop, target: np.dtype[Any], *, windows: Windows, neutral: bool) -> Fold:
+    ufunc, compute = loop.ufunc, loop.compute
+    pad, steps = windows.pad(), [_along(windows, loop, axis) for axis in _cheapest_order(windows)]
 
     def call(operand: Array, init: Array) -> Array:
         start = init.astype(compute)
@@ -175,16 +180,14 @@ def _monoid_windows(
             array = ufunc(start, array)
         elif array is operand or array.base is not None:
             array = array.copy()
-        return array.astype(dtype, copy=False)
+        return array.astype(target, copy=False)
 
     return call
 
 
-def _place_by_place(
-    windows: Windows, monoid: Loop, dtype: np.dtype[Any], neutral: bool
-) -> Callable[[Array, Array], Array]:
-    """Few elements a window: in row-major order, each step rounded to the element type as the region rounds it."""
-    compute = monoid.compute
+def _place_by_place(windows: Windows, loop: Loop, target: np.dtype[Any], neutral: bool) -> Fold:
+    """Few elements a window: in row-major order, from the initial value on."""
+    compute, ufunc = loop.compute, loop.ufunc
     pad, places, counts = windows.pad(), windows.places(), windows.counts
     first = 1 if neutral else 0
 
@@ -192,34 +195,17 @@ def _place_by_place(
         start = init.astype(compute)
         array = pad(operand.astype(compute, copy=False), start)
         total = array[places[0]].copy() if neutral else np.broadcast_to(start, counts).copy()
-        return fold_in_order(monoid, total, (array[place] for place in places[first:])).astype(dtype, copy=False)
-
-    return call
-
-
-def _all_at_once(windows: Windows, monoid: Loop, dtype: np.dtype[Any]) -> Callable[[Array, Array], Array]:
-    """The same for few small windows: all their elements side by side, accumulated in the element type itself."""
-    element, pad, counts, size = monoid.element.dtype, windows.pad(), windows.counts, prod(windows.sizes)
-
-    def call(operand: Array, init: Array) -> Array:
-        array = pad(operand.astype(element, copy=False), init.astype(element))
-        between = [step * dilation for step, dilation in zip(array.strides, windows.window_dilations, strict=True)]
-        apart = [step * stride for step, stride in zip(array.strides, windows.strides, strict=True)]
-        held = as_strided(array, (*windows.sizes, *counts), (*between, *apart), writeable=False)
-        column = np.empty((1 + size, *counts), element)
-        column[0] = init
-        column[1:] = held.reshape(size, *counts)
-        total: Array = monoid.ufunc.accumulate(column, axis=0, dtype=element)[-1]
-        return total.astype(dtype)
+        for place in places[first:]:
+            ufunc(total, array[place], out=total)
+        return total.astype(target, copy=False)
 
     return call
 
 
 def _cheapest_order(windows: Windows) -> list[int]:
-    """Dimensions that have windows or strides, those that shrink the array most first."""
+    """Dimensions that have windows or strides, those that shrink the array most first: whatever the array's size."""
     active = [axis for axis in range(windows.rank) if windows.sizes[axis] != 1 or windows.strides[axis] != 1]
-    sizes, counts = windows.padded_shape, windows.counts
-    return sorted(active, key=lambda axis: (counts[axis] / max(sizes[axis], 1), -axis))
+    return sorted(active, key=lambda axis: (-windows.strides[axis], -axis))
 
 
 def _along(windows: Windows, monoid: Loop, axis: int) -> Callable[[Array], Array]:
@@ -280,7 +266,7 @@ def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array]
         if axis == last or array.size == 0:
             total: Array = accumulate(array, axis=axis, dtype=array.dtype)
             return total
-        if array.size < _WIDE * array.shape[axis]:
+        if array.size < _WIDE * array.shape[axis] or monoid.multiplies_complex:
             moved = accumulate(np.ascontiguousarray(array.swapaxes(axis, last)), axis=last, dtype=array.dtype)
             return np.ascontiguousarray(moved.swapaxes(axis, last))
         total = np.empty(array.shape, array.dtype)
@@ -292,7 +278,7 @@ def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array]
 
     def forward(array: Array) -> Array:
         size = array.shape[axis]
-        if not rounds or size <= 2 * _BLOCK:
+        if not rounds or size <= _BLOCK:
             return straight(array)
         blocks = size // _BLOCK
         whole = blocks * _BLOCK
