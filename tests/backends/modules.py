@@ -37,6 +37,11 @@ def here(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     return [np.asarray(result) for result in spmd.compile(spmd.parse(text))(*arrays)]
 
 
+def with_numpy(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
+    """What the back end of plain NumPy gives: the bits that only it promises."""
+    return [np.asarray(result) for result in spmd.compile(spmd.parse(text), backends=("numpy",))(*arrays)]
+
+
 def reference(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The reference interpreter's results; arrays of f32, f64 and signed integers."""
     pytest.importorskip("jax", reason="the reference interpreter comes with jaxlib")

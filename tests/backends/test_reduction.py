@@ -1,7 +1,9 @@
 """Reductions: monoids over random dimensions, argmax and its kin, and regions that are neither."""
 
 import math
+from collections.abc import Callable
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region, type_of
+from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region, type_of, with_numpy
 
 SOME = settings(max_examples=30, deadline=None, derandomize=True)
 SHAPES = st.lists(st.integers(0, 5), max_size=4).map(tuple)
@@ -39,9 +41,11 @@ def axes_of(shape: tuple[int, ...], data: st.DataObject) -> list[int]:
     return sorted(data.draw(st.sets(st.integers(0, len(shape) - 1)))) if shape else []
 
 
-def reduced(x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str) -> np.ndarray:
+def reduced(
+    x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str, run: Callable[..., Any] = here
+) -> np.ndarray:
     shape = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
-    return here(
+    return run(
         op(reduce_text(axes, monoid(name, element)), [x, np.asarray(init)], (element, shape)), x, np.asarray(init)
     )[0]
 
@@ -325,6 +329,10 @@ def reduced_in_order(x: np.ndarray, init: np.ndarray, axes: list[int], name: str
 # --- one association -------------------------------------------------------------------------------------------------
 
 
+def by_numpy(x: np.ndarray, init: np.generic, axes: list[int], name: str, element: str) -> np.ndarray:
+    return reduced(x, init, axes, name, element, run=with_numpy)
+
+
 def numpy_pairwise(x: np.ndarray) -> np.floating:
     """The sum of one row as spmd.backends.numpy.summation states it, element by element."""
     size = len(x)
@@ -356,7 +364,7 @@ def test_a_sum_has_one_association(element: str, size: int) -> None:
     want = [np.array([numpy_pairwise(part[row]) for row in range(3)]) for part in parts]
 
     def total(array: np.ndarray, axes: list[int]) -> np.ndarray:
-        return reduced(array, zero[()], axes, "add", element)
+        return by_numpy(array, zero[()], axes, "add", element)
 
     rows = total(x, [1])
     for part, expected in zip([rows.real, rows.imag], want, strict=False):
@@ -376,9 +384,9 @@ def test_a_sum_has_one_association(element: str, size: int) -> None:
 def test_sums_over_separated_dimensions_do_not_depend_on_what_lies_between() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 6, 37)).astype(np.float32)
-    whole = reduced(x, np.float32(0), [0, 2], "add", "f32")
+    whole = by_numpy(x, np.float32(0), [0, 2], "add", "f32")
     for column in range(6):
-        np.testing.assert_array_equal(reduced(x[:, column : column + 1], np.float32(0), [0, 2], "add", "f32")[0],
+        np.testing.assert_array_equal(by_numpy(x[:, column : column + 1], np.float32(0), [0, 2], "add", "f32")[0],
                                       whole[column])  # fmt: skip
 
 
@@ -399,22 +407,22 @@ def test_zeros_of_two_signs(element: str) -> None:
     for size in (2, 5, 16, 17, 40, 300):
         for plus in {0, size // 2, size - 1}:
             x = np.full((size,), -0.0).astype(dtype)
-            assert negative(reduced(x, np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
-            assert negative(reduced(x, np.asarray(0.0, dtype)[()], [0], "add", element)) == [False]
+            assert negative(by_numpy(x, np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
+            assert negative(by_numpy(x, np.asarray(0.0, dtype)[()], [0], "add", element)) == [False]
             low, high = np.asarray(-1, dtype)[()], np.asarray(1, dtype)[()]
-            assert negative(reduced(x, low, [0], "maximum", element)) == [True]
+            assert negative(by_numpy(x, low, [0], "maximum", element)) == [True]
             x[plus] = 0
-            assert negative(reduced(x, low, [0], "maximum", element)) == [False]
-            assert negative(reduced(x, high, [0], "minimum", element)) == [True]
-            assert negative(reduced(-x, high, [0], "minimum", element)) == [True]
-            assert negative(reduced(x, np.asarray(-0.0, dtype)[()], [0], "add", element)) == [False]
+            assert negative(by_numpy(x, low, [0], "maximum", element)) == [False]
+            assert negative(by_numpy(x, high, [0], "minimum", element)) == [True]
+            assert negative(by_numpy(-x, high, [0], "minimum", element)) == [True]
+            assert negative(by_numpy(x, np.asarray(-0.0, dtype)[()], [0], "add", element)) == [False]
             table = np.stack([x, -x, x * 0 - np.asarray(1, dtype)], 1)
-            assert negative(reduced(table, low, [0], "maximum", element)) == [False, False, True]
-            assert negative(reduced(table, high, [0], "minimum", element)) == [True, True, True]
+            assert negative(by_numpy(table, low, [0], "maximum", element)) == [False, False, True]
+            assert negative(by_numpy(table, high, [0], "minimum", element)) == [True, True, True]
     ones = np.full((3,), -0.0).astype(dtype)
-    assert negative(reduced(ones, np.asarray(0.0, dtype)[()], [0], "maximum", element)) == [False]
-    assert negative(reduced(-ones, np.asarray(-0.0, dtype)[()], [0], "minimum", element)) == [True]
-    assert negative(reduced(np.empty((0,), dtype), np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
+    assert negative(by_numpy(ones, np.asarray(0.0, dtype)[()], [0], "maximum", element)) == [False]
+    assert negative(by_numpy(-ones, np.asarray(-0.0, dtype)[()], [0], "minimum", element)) == [True]
+    assert negative(by_numpy(np.empty((0,), dtype), np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
 
 
 # --- where the largest is --------------------------------------------------------------------------------------------
@@ -455,7 +463,7 @@ def test_extrema_among_zeros_and_nans(direction: str, order: str, counted: bool,
         x = rng.choice(choice, shape).astype(np.float32)
         places = np.broadcast_to(np.arange(shape[-1], dtype=np.int32), shape)
         start = np.float32(-np.inf if direction[0] == "G" else np.inf)
-        got = here(arg_text(direction, order, counted, shape), x, np.ascontiguousarray(places), np.asarray(start))
+        got = with_numpy(arg_text(direction, order, counted, shape), x, np.ascontiguousarray(places), np.asarray(start))
         best, where = np.full(shape[:-1], start), np.zeros(shape[:-1], np.int32)
         for k in range(shape[-1]):
             first = beyond(direction, order, best, x[..., k])
