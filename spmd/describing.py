@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from os import PathLike, fspath
+from pathlib import Path
 
 from spmd import types as t
 from spmd.artifacts.formats import BYTECODE, EXPORTED, HEAD, format_of
 from spmd.artifacts.jax_export import Exported, read_exported
 from spmd.artifacts.sections import Container, read_container
 from spmd.artifacts.tables import Tables
+from spmd.artifacts.torch_saved import looks_saved
 from spmd.attributes import DenseAttr
 from spmd.ir import Function, Module
 from spmd.reading import load, read_file
@@ -23,6 +25,9 @@ Row = tuple[str, str]
 
 def describe(path: str | PathLike[str]) -> list[Row]:
     """Labelled lines about the program in the file at `path`. Raises what `spmd.load` does."""
+    if looks_saved(Path(path)):
+        rows = [("folder", fspath(path)), ("format", "a model saved by PyTorch/XLA, its weights bound")]
+        return rows + list(_module_rows(load(path, verify=False)))
     data = read_file(path)
     format = format_of(data[:HEAD])
     module = load(path, verify=False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
 from spmd.artifacts.formats import HEAD, TEXT, format_of, read_binary
+from spmd.artifacts.torch_saved import looks_saved, read_saved
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
@@ -44,13 +45,18 @@ def parse(text: Any, name: str = "<string>", *, verify: bool = True) -> Module:
 
 
 def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Module:
-    """The module in the file at `path`, in any form that `parse` takes.
+    """The module in the file at `path`, in any form that `parse` takes, or in a folder that PyTorch/XLA saved.
 
     `vjp` asks for the gradient of that order, where the file is of jax.export and holds it. Raises what `parse` does,
     and MissingFileError (a FileNotFoundError) or FileError (an OSError) where there is no file to read.
     """
     if not isinstance(vjp, int) or vjp < 0:
         raise UsageError(f"vjp is the order of a gradient, 0 for the function itself, got {vjp!r}")
+    if isinstance(path, str | PathLike) and looks_saved(Path(path)):
+        module = read_saved(Path(path))
+        if verify:
+            _verify(module, scoped=True)
+        return module
     return _parsed(read_file(path), fspath(path), verify=verify, vjp=vjp)
 
 

@@ -7,7 +7,6 @@ itself says 3 in all of them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,11 +15,10 @@ import numpy as np
 from spmd import types as t
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.flatbuffer import Table
+from spmd.artifacts.signature import put_constants, take_arguments, unused_argument
 from spmd.artifacts.stream import Buffer
-from spmd.attributes import DenseAttr, DictAttr
-from spmd.dialects import core
 from spmd.errors import ByteLocation, ParseError, UsageError
-from spmd.ir import Function, Module, NumberedValue, Value, new_op
+from spmd.ir import Function, Module, Value
 
 _LEAF, _NONE, _TUPLE, _LIST, _DICT, _CUSTOM = range(6)
 _DTYPES = (
@@ -294,35 +292,33 @@ def callable_module(exported: Exported, platform: str = "cpu") -> Module:
         raise ParseError("the module has no function @main", ByteLocation(exported.file, 0)) from None
     _check_trees(exported)
     arguments = list(main.arguments)
-    attributes = [DictAttr(entries) for entries in main.argument_attributes]
     first = 0
     if len(exported.platforms) > 1 and len(arguments) > len(exported.kept):
-        index = exported.platforms.index(platform) if platform in exported.platforms else 0
-        _put_constant(main, arguments[0], index)
+        _put_platform(main, arguments[0], exported, platform)
         first = 1
-    tokens = len(arguments) - first - len(exported.kept)
-    if tokens < 0 or any(index >= len(exported.in_avals) for index in exported.kept):
+    start = len(arguments) - len(exported.kept)
+    if start < first or any(index >= len(exported.in_avals) for index in exported.kept):
         raise ParseError(
             f"@main takes {len(arguments)} arguments where {len(exported.kept)} are said to be kept",
             ByteLocation(exported.file, 0),
         )
-    start = first + tokens
-    given = dict(zip(exported.kept, range(start, len(arguments)), strict=False))
-    taken, described = arguments[first:start], attributes[first:start]
-    for index, (aval, name) in enumerate(zip(exported.in_avals, exported.argument_names, strict=True)):
-        at = given.get(index)
-        value = arguments[at] if at is not None else NumberedValue(aval.type if aval else t.TOKEN, main.body, index)
-        value.name_hint = _identifier(name)
-        taken.append(value)
-        described.append(attributes[at] if at is not None else DictAttr({}))
-    main.body.take_arguments(taken)
-    signature = t.FunctionType(tuple(value.type for value in taken), main.type.results)
-    main.attributes = {**main.attributes, "function_type": signature}
-    if any(entry.entries for entry in described):
-        main.attributes["arg_attrs"] = tuple(described)
-    else:
-        main.attributes.pop("arg_attrs", None)
+    kept = dict(zip(exported.kept, arguments[start:], strict=True))
+    tokens = arguments[first:start]
+    taken = [
+        kept.get(index) or unused_argument(t.TOKEN if aval is None else aval.type)
+        for index, aval in enumerate(exported.in_avals)
+    ]
+    take_arguments(main, [*tokens, *taken], [*[None] * len(tokens), *exported.argument_names])
     return module
+
+
+def _put_platform(main: Function, argument: Value, exported: Exported, platform: str) -> None:
+    """The number of the platform in place of the argument that tells it, a scalar."""
+    type = argument.type
+    if not isinstance(type, t.TensorType) or type.rank or not isinstance(type.element_type, t.ElementType):
+        raise ParseError(f"a platform's number is a scalar, got {type}", ByteLocation(exported.file, 0))
+    index = exported.platforms.index(platform) if platform in exported.platforms else 0
+    put_constants(main, [(argument, np.array(index, type.element_type.dtype))])
 
 
 def _check_trees(exported: Exported) -> None:
@@ -334,24 +330,3 @@ def _check_trees(exported: Exported) -> None:
         if len(names) != len(avals):
             message = f"the tree of {what} has {len(names)} leaves for {len(avals)} {what}"
             raise ParseError(message, ByteLocation(exported.file, 0))
-
-
-def _put_constant(main: Function, argument: Value, number: int) -> None:
-    """A constant in place of an argument, a scalar integer."""
-    type = argument.type
-    if not isinstance(type, t.TensorType) or type.rank or not isinstance(type.element_type, t.ElementType):
-        return
-    value = DenseAttr(np.array(number, type.element_type.dtype), type)
-    constant = new_op(
-        "stablehlo.constant", (), (type,), {"value": value}, definition=core.OPS["stablehlo.constant"],
-        location=main.location,
-    )  # fmt: skip
-    found: dict[Value, Value] = {argument: constant.result}
-    for op in main.walk():
-        op.read_instead(found)
-    main.body.ops.insert(0, constant)
-
-
-def _identifier(path: str) -> str:
-    """A value's name for an argument's place: `args[0]['w']` becomes args_0_w."""
-    return re.sub(r"\W+", "_", path, flags=re.ASCII).strip("_") or "arg"

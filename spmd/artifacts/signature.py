@@ -1,0 +1,60 @@
+"""Changing what a loaded @main takes: constants in place of arguments, and arguments that nothing uses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from spmd import types as t
+from spmd.attributes import DenseAttr, DictAttr
+from spmd.dialects import core
+from spmd.ir import Function, NumberedValue, Op, Value, new_op
+
+
+def put_constants(function: Function, constants: Sequence[tuple[Value, np.ndarray[Any, Any]]]) -> None:
+    """Constants in place of arguments, which are then to be left out by `take_arguments`."""
+    found: dict[Value, Value] = {}
+    made: list[Op] = []
+    for argument, array in constants:
+        type = argument.type
+        assert isinstance(type, t.TensorType)
+        constant = new_op(
+            "stablehlo.constant", (), (type,), {"value": DenseAttr(array, type)},
+            definition=core.OPS["stablehlo.constant"], location=function.location,
+        )  # fmt: skip
+        constant.result.name_hint = argument.name_hint
+        made.append(constant)
+        found[argument] = constant.result
+    for op in function.walk():
+        op.read_instead(found)
+    function.body.ops[:0] = made
+
+
+def unused_argument(type: t.Type) -> Value:
+    """An argument for `take_arguments` that no op uses."""
+    return NumberedValue(type, None, 0)
+
+
+def take_arguments(function: Function, arguments: Sequence[Value], names: Sequence[str | None]) -> None:
+    """Makes `arguments`, the function's own or unused ones, all that it takes; their attributes stay with them."""
+    described = dict(zip(function.arguments, function.argument_attributes, strict=True))
+    dictionaries = [DictAttr(described.get(argument, {})) for argument in arguments]
+    for argument, name in zip(arguments, names, strict=True):
+        if name is not None:
+            argument.name_hint = _identifier(name)
+    results = function.type.results
+    function.body.take_arguments(arguments)
+    attributes = {**function.attributes}
+    attributes["function_type"] = t.FunctionType(tuple(argument.type for argument in arguments), results)
+    attributes.pop("arg_attrs", None)
+    if any(entry.entries for entry in dictionaries):
+        attributes["arg_attrs"] = tuple(dictionaries)
+    function.attributes = attributes
+
+
+def _identifier(path: str) -> str:
+    """A value's name for an argument's place: `args[0]['w']` becomes args_0_w."""
+    return re.sub(r"\W+", "_", path, flags=re.ASCII).strip("_") or "arg"
