@@ -16,7 +16,7 @@ from typing import Protocol, TextIO
 from launch import rank
 from launch.banners import BannerFilter
 from launch.hydra_banners import HydraBannerFilter
-from launch.mpirun import ALLOCATION_VARIABLES, Kind
+from launch.mpirun import WITHOUT_NETWORK, Kind
 from spmd.runtime.failure import REPORTS_VARIABLE, end_with_parent
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
@@ -35,14 +35,20 @@ class Filter(Protocol):
     def flush(self) -> bytes: ...
 
 
-def run(command: Sequence[str], added_environment: Mapping[str, str], kind: Kind = "openmpi") -> int:
-    """Run a launcher of ``kind`` to its end and return the exit status.
+def run(
+    command: Sequence[str],
+    added_environment: Mapping[str, str],
+    kind: Kind = "openmpi",
+    *,
+    one_machine: bool = True,
+) -> int:
+    """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
 
     The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
     to the job. The message of a rank that failed comes last on stderr.
     """
-    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _shared_memory() as shared:
-        environment = {**os.environ, **added_environment, **shared, REPORTS_VARIABLE: reports}
+    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _of_this_machine(one_machine) as local:
+        environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: reports}
         messages, writing = os.pipe()
         printed, printing = os.pipe() if kind == "hydra" else (None, None)
         try:
@@ -67,16 +73,20 @@ def run(command: Sequence[str], added_environment: Mapping[str, str], kind: Kind
 
 
 @contextlib.contextmanager
-def _shared_memory() -> Iterator[dict[str, str]]:
-    """A place of the job's own for Open MPI's shared memory: what killed ranks leave there goes with it.
+def _of_this_machine(alone: bool) -> Iterator[dict[str, str]]:
+    """Variables for a job of this machine alone, where the user's own do not say otherwise.
 
-    Only for jobs of this machine alone; in an allocation the folder would be missing elsewhere.
+    Its ranks do not listen to the network. Open MPI's shared memory has a place of the job's own: what killed ranks
+    leave there goes with it.
     """
-    if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ or ALLOCATION_VARIABLES & os.environ.keys():
+    if not alone:
         yield {}
         return
+    if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ:
+        yield WITHOUT_NETWORK
+        return
     with tempfile.TemporaryDirectory(prefix="spmd-launch-", dir=SHARED_MEMORY, ignore_cleanup_errors=True) as folder:
-        yield {SHARED_VARIABLE: folder}
+        yield {SHARED_VARIABLE: folder, **WITHOUT_NETWORK}
 
 
 class _Stream:

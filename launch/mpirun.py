@@ -16,6 +16,12 @@ from spmd.runtime.thread_share import THREAD_VARIABLES
 #: What holds OpenBLAS to the instructions of one processor, whatever the machine has.
 CORE_VARIABLE = "OPENBLAS_CORETYPE"
 ALLOCATION_VARIABLES = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE", "FLUX_URI"}
+#: What names other machines to Open MPI and to Hydra.
+HOST_VARIABLES = {
+    "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE",
+}  # fmt: skip
+#: What keeps Open MPI and UCX, which MPICH has, from the network: on one machine shared memory does all.
+WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
 HOW_TO_INSTALL = """\
 spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.
 Install one of these, then try again:
@@ -102,6 +108,13 @@ def environment(job: Job) -> dict[str, str]:
 def in_allocation() -> bool:
     """Whether a batch system has given us machines, which may have other files than this one."""
     return any(name in os.environ for name in ALLOCATION_VARIABLES)
+
+
+def on_one_machine(job: Job) -> bool:
+    """Whether all ranks run on this machine: nothing that the launcher is told names another."""
+    if in_allocation() or HOST_VARIABLES & os.environ.keys():
+        return False
+    return not any(word in ("-H", "-f") or "host" in word or "machine" in word for word in job.extra)
 
 
 def _program(command: Sequence[str]) -> list[str]:

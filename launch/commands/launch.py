@@ -48,4 +48,4 @@ def run(args: argparse.Namespace) -> int:
         settings = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
         print(shlex.join([*settings, *line]))
         return 0
-    return job.run(line, added, launcher.kind)
+    return job.run(line, added, launcher.kind, one_machine=mpirun.on_one_machine(plan))

@@ -152,6 +152,33 @@ def test_a_caught_exit_is_no_failure(start: Start) -> None:
     assert (status, out, err) == (0, "3\n" * 3, "")
 
 
+LISTENERS = """
+def sockets(process):
+    links = []
+    for entry in os.scandir(f"/proc/{process}/fd"):
+        try: links.append(os.readlink(entry.path))
+        except OSError: pass
+    return {link[8:-1] for link in links if link.startswith("socket:[")}
+def listening():
+    rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").readlines()[1:]]
+    return {row[9]: row[1] for row in rows if row[3] == "0A"}
+parent = os.getppid()
+inherited = set()
+while parent > 1:
+    try: inherited |= sockets(parent)
+    except OSError: pass
+    parent = int(open(f"/proc/{parent}/stat").read().rpartition(")")[2].split()[1])
+world.allreduce(1)
+own = {inode: where for inode, where in listening().items() if inode in sockets(os.getpid()) - inherited}
+print([where for where in own.values() if not where.startswith("0100007F:")], flush=True)
+world.Barrier()
+"""
+
+
+def test_ranks_of_one_machine_do_not_listen_to_the_network(start: Start) -> None:
+    assert finish(start(LISTENERS)) == (0, "[]\n" * 3, "")
+
+
 def test_a_killed_rank_ends_the_job_within_five_seconds_with_a_message(start: Start) -> None:
     job = start("if world.rank == 1: os.kill(os.getpid(), 9)\nworld.Barrier()\ntime.sleep(60)")
     began = time.monotonic()

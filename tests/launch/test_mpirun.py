@@ -55,6 +55,20 @@ def test_a_batch_system_decides_on_processors(monkeypatch: pytest.MonkeyPatch) -
     assert "--oversubscribe" not in text and "--bind-to" not in text
 
 
+def test_a_job_of_one_machine_is_told_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in mpirun.HOST_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert mpirun.on_one_machine(Job(["prog"], 2))
+    assert mpirun.on_one_machine(Job(["--host", "a"], 2)), "that is the program's own option"
+    for extra in (["--hostfile", "hosts"], ["-H", "a,b"], ["--host=a"], ["-machinefile", "m"]):
+        assert not mpirun.on_one_machine(Job(["prog"], 2, extra=extra))
+    monkeypatch.setenv("HYDRA_HOST_FILE", "hosts")
+    assert not mpirun.on_one_machine(Job(["prog"], 2))
+    monkeypatch.delenv("HYDRA_HOST_FILE")
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert not mpirun.on_one_machine(Job(["prog"], 2))
+
+
 def test_hydra_and_srun_get_their_own_words() -> None:
     keeper = " ".join(rank.command(ROOT))
     assert options(4, Launcher("mpiexec", "hydra")) == f"mpiexec -n 4 -bind-to core {keeper} prog"
