@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 import zlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -75,8 +75,37 @@ class Part:
     blocks: tuple[Stored, ...]
 
 
-def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]]) -> Part:
-    """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk."""
+def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: bool) -> Part:
+    """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk.
+
+    `aside`: a thread beside this one makes the checksums while the disk writes. While Python ends, none can start.
+    """
+    header = _header(blocks)
+    data = [to_bytes(array).data for *_, array in blocks]
+    checksums: list[tuple[int, ...]] = []
+    summing = threading.Thread(target=lambda: checksums.extend(map(_checksums, data)))
+    if aside:
+        summing.start()
+    stored, offset = [], len(header)
+    with path.open("xb", buffering=0) as stream:
+        try:
+            _write(stream, memoryview(header))
+            for part in data:
+                _write(stream, part)
+        finally:
+            if aside:
+                summing.join()
+            else:
+                summing.run()
+        os.fsync(stream.fileno())
+    for (leaf, _, box, _), part, sums in zip(blocks, data, checksums, strict=True):
+        stored.append(Stored(leaf, box, offset, len(part), sums))
+        offset += len(part)
+    return Part(path.name, offset, zlib.crc32(header), tuple(stored))
+
+
+def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
+    """The length and the text of the header of a file that holds `blocks`."""
     entries: dict[str, Any] = {}
     offset = 0
     for _, name, box, array in blocks:
@@ -86,19 +115,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]]) -> Part:
         offset += array.nbytes
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
-    header = len(text).to_bytes(8, "little") + text
-    stored = []
-    with path.open("xb", buffering=0) as stream, ThreadPoolExecutor(1) as summing:
-        _write(stream, memoryview(header))
-        offset = len(header)
-        for leaf, _, box, array in blocks:
-            data = to_bytes(array).data
-            checksums = summing.submit(_checksums, data)  # while the disk writes
-            _write(stream, data)
-            stored.append(Stored(leaf, box, offset, len(data), checksums.result()))
-            offset += len(data)
-        os.fsync(stream.fileno())
-    return Part(path.name, offset, zlib.crc32(header), tuple(stored))
+    return len(text).to_bytes(8, "little") + text
 
 
 def _write(stream: BinaryIO, data: memoryview) -> None:

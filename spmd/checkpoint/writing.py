@@ -114,7 +114,7 @@ class Writing:
     def together(self) -> Path:
         """Writes and commits before it returns."""
         try:
-            part = self.processes.agree(self._write_part)
+            part = self.processes.agree(lambda: self._write_part(aside=True))
             parts = self.processes.all_gather(part)
             self.processes.on_first(lambda: self._commit(parts))
         except BaseException:
@@ -130,13 +130,13 @@ class Writing:
         pending = _pending[self.folder] = Pending(store.manifest_path(self.folder, self.step), write)
         return pending
 
-    def _write_part(self) -> Part | None:
+    def _write_part(self, *, aside: bool = False) -> Part | None:
         if not self.blocks:
             return None
         rank, size = self.processes.rank, self.processes.size
         names = _file_names([self.leaves[leaf].name for leaf, _, _ in self.blocks])
         blocks = [(leaf, name, box, array) for (leaf, box, array), name in zip(self.blocks, names, strict=True)]
-        return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks)
+        return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks, aside=aside)
 
     def _commit(self, parts: Sequence[Part | None]) -> None:
         written = tuple(part for part in parts if part is not None)

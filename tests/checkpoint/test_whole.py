@@ -164,6 +164,19 @@ def test_without_waiting_the_arrays_may_change_at_once(tmp_path: Path) -> None:
     assert not checkpoint.restore(tmp_path, 1)["a"].any()
 
 
+def test_the_end_of_the_program_waits_for_what_is_being_written(tmp_path: Path) -> None:
+    code = "import sys, numpy as np; from spmd import checkpoint; {}"
+    save = "checkpoint.save(sys.argv[1], 1, np.zeros(3_000_000), wait=False)"
+    subprocess.run([sys.executable, "-c", code.format(save), tmp_path], cwd=ROOT, check=True)
+    assert checkpoint.newest(tmp_path) == 1
+    (tmp_path / "step-000000000001.json").unlink()
+    (tmp_path / "step-000000000001.json").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", code.format(save), tmp_path], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "step-000000000001.json: the checkpoint was not written: " in ended.stderr
+
+
 def test_no_folder_holds_no_checkpoint(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path / "absent") is None
     with pytest.raises(CheckpointError, match="no whole checkpoint"):
