@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launch import cli
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +35,16 @@ def test_the_first_program_on_ranks(tmp_path: Path) -> None:
     (tmp_path / "sum.py").write_text(shared + PYTHON[1] + "print(total.tolist(), flush=True)\n")
     launch = [sys.executable, "-m", "launch", "launch", "-n", "4", "--"]
     assert run([*launch, sys.executable, "sum.py"], tmp_path).splitlines() == ["[6.0, 6.0]"] * 4
+
+
+def test_the_example_from_jax(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    (example,) = [block for block in PYTHON if "spmd.jax.jit" in block]
+    assert len(example.splitlines()) == 5
+    (tmp_path / "train.py").write_text(example + "print(w.round(6).tolist(), flush=True)\n")
+    launch = [sys.executable, "-m", "launch", "launch", "-n", "2", "--"]
+    first, second = run([*launch, sys.executable, "train.py"], tmp_path).splitlines()
+    assert first == second != "[0.0, 0.0, 0.0]"
 
 
 def test_two_commands_do_all_from_a_fresh_clone() -> None:

@@ -8,6 +8,7 @@ an image's dropout follows from its number. Interrupted, the job resumes from it
 
 import argparse
 import csv
+from functools import partial
 from pathlib import Path
 
 import flax.linen as nn
@@ -49,8 +50,8 @@ def train_step(epochs, state, batch):
 
     def loss(params):
         keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(state["key"], state["step"]), batch["row"])
-        apply = lambda image, key: Network().apply({"params": params}, image, True, rngs={"dropout": key})  # noqa: E731
-        logits = jax.vmap(apply)(batch["image"], keys)
+        network = partial(Network().apply, {"params": params}, train=True)
+        logits = jax.vmap(lambda image, key: network(image, rngs={"dropout": key}))(batch["image"], keys)
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch["label"]).mean()
 
     value, slopes = jax.lax.pmean(jax.value_and_grad(loss)(state["params"]), "processes")
@@ -69,6 +70,7 @@ def evaluate(params, images, labels):
 def main():
     parser = argparse.ArgumentParser(description="Train a convolutional network on digits over MPI ranks.")
     parser.add_argument("--epochs", type=int, default=30, help="default: %(default)s")
+    parser.add_argument("--stop", type=int, help="after this epoch; the next job goes on from there")
     parser.add_argument("--folder", type=Path, default=Path("checkpoints/jax"), help="default: %(default)s")
     options = parser.parse_args()
     images, labels = load_digits(return_X_y=True)
@@ -85,7 +87,7 @@ def main():
     if (step := checkpoint.newest(options.folder)) is not None:
         tree = checkpoint.restore(options.folder, step, like={"state": state, "history": np.zeros((step, 3))})
         state, history = tree["state"], tree["history"].tolist()
-    for epoch in range(len(history) + 1, options.epochs + 1):
+    for epoch in range(len(history) + 1, (options.stop or options.epochs) + 1):
         shuffled = grain.MapDataset.source(source).seed(epoch).shuffle()
         batches = shuffled[WORLD.rank :: WORLD.size].batch(BATCH // WORLD.size)
         losses = []

@@ -132,12 +132,21 @@ class Compiled:
     # --- blocks and whole arrays ---
 
     def layouts_of(self, tree: Any, of_arguments: bool) -> Layouts | None:
-        """The layouts of `tree`, if it is the arguments, the results, or one of either; None otherwise.
+        """The layouts of `tree`, if it is the arguments, the results, one of either, or some of these; else None.
 
         `of_arguments`: which of them to think of first, where it could be both.
         """
+        found = self._part(tree, of_arguments)
+        if found is not None:
+            return found
+        children = jax.tree.leaves(tree, is_leaf=lambda part: part is not tree)
+        parts = [self._part(child, of_arguments) for child in children if child is not tree]
+        known = [part for part in parts if part is not None]
+        return [layout for part in known for layout in part] if known and len(known) == len(parts) else None
+
+    def _part(self, tree: Any, of_arguments: bool) -> Layouts | None:
         leaves, structure = jax.tree.flatten(tree)
-        shapes = [np.shape(leaf) if not hasattr(leaf, "shape") else tuple(leaf.shape) for leaf in leaves]
+        shapes = [tuple(leaf.shape) if hasattr(leaf, "shape") else np.shape(leaf) for leaf in leaves]
         for known, forms, layouts in self._parts(of_arguments):
             if known == structure and all(map(_is_whole_or_block, shapes, forms, layouts)):
                 return layouts

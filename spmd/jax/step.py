@@ -83,14 +83,14 @@ class Step:
         return self._for(args, kwargs).executable
 
     def shard(self, tree: Any) -> Any:
-        """This process's blocks of whole arrays: of the arguments, one of them, the results or one of them.
+        """This process's blocks of whole arrays: of arguments or results, all or some.
 
         The program must have been compiled for such arrays: by a call, or by `executable`.
         """
         return self._found("shard", tree)
 
     def unshard(self, tree: Any) -> Any:
-        """The whole arrays of blocks, on every process: a collective call. Of the results, or the arguments, or one.
+        """The whole arrays of blocks, on every process: a collective call. Takes results or arguments, all or some.
 
         Results come first where a tree could be either; `shard` thinks of arguments first.
         """
@@ -168,7 +168,7 @@ class Step:
         if not self._made:
             raise UsageError(f"{what} needs a compiled program: call the step before, or its `executable(*arguments)`")
         raise UsageError(
-            f"{what} takes the arguments or the results of the step, or one of them, whole or as blocks; "
+            f"{what} takes arguments or results of the step, all or some, whole or as blocks; "
             f"this tree is none: {jax.tree.structure(tree)}"
         )
 

@@ -127,6 +127,7 @@ def test_the_global_view_takes_whole_arrays_and_blocks(tmp_path: Any) -> None:
         close(step.unshard(state), other)
         close(value, wanted)
     close(step.shard(step.unshard(state)), state)
+    close(step.unshard({"batch": blocks, "state": state})["batch"], whole)
     folder = MPI.COMM_WORLD.bcast(str(tmp_path))
     checkpoint.save(folder, 1, state, step.shardings(state))
     close(checkpoint.restore(folder, like=state, shardings=step.shardings(state)), state)
@@ -155,4 +156,4 @@ def test_bad_use_gets_a_sentence() -> None:
     with pytest.raises(spmd.UsageError, match=r"batch\['x'\] is float32\[7,6\]: neither the global float32"):
         step(state, {"x": normal(7, 6), "y": normal(7, 2)})
     with pytest.raises(spmd.UsageError, match="this tree is none"):
-        step.unshard({"other": state})
+        step.unshard({"other": [state, state]})
