@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.scalar import build as b
-from spmd.analysis.scalar import conversion, integer
+from spmd.analysis.scalar import chlo, conversion, integer
+from spmd.analysis.scalar import complex as z
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
 from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
-from spmd.analysis.scalar.functions import DEFINITIONS
-from spmd.analysis.scalar.rules import RULES, Function, Real, element_of, rule
+from spmd.analysis.scalar.rules import RULES, Function, element_of, function, rule
 from spmd.ir import Op
 from spmd.types import ElementType
 
-assert conversion  # its rules stand in RULES
+#: The modules whose rules stand in RULES.
+_FILES = (chlo, conversion)
 
 
 def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
@@ -35,11 +36,6 @@ def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 def has_scalar_form(name: str) -> bool:
     """Whether ops of that name are computed element by element here."""
     return name in RULES
-
-
-def _function(primitive: Primitive) -> Real | None:
-    """A function of floats; None for one without a definition."""
-    return (lambda *operands: b.call(primitive, *operands)) if primitive in DEFINITIONS else None
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -71,45 +67,47 @@ def _power(x: Expression, y: Expression) -> Expression:
 
 UNARY: dict[str, Function] = {
     "stablehlo.abs": Function(b.abs_, signed=integer.absolute, exact=True),
-    "stablehlo.cbrt": Function(_function(Primitive.CBRT)),
+    "stablehlo.cbrt": Function(function(Primitive.CBRT), z.cbrt),
     "stablehlo.ceil": Function(b.ceil),
-    "stablehlo.cosine": Function(_function(Primitive.COS)),
-    "stablehlo.exponential": Function(_function(Primitive.EXP)),
-    "stablehlo.exponential_minus_one": Function(_function(Primitive.EXPM1)),
+    "stablehlo.cosine": Function(function(Primitive.COS), z.cos),
+    "stablehlo.exponential": Function(function(Primitive.EXP), z.exp),
+    "stablehlo.exponential_minus_one": Function(function(Primitive.EXPM1), z.expm1),
     "stablehlo.floor": Function(b.floor),
-    "stablehlo.log": Function(_function(Primitive.LOG)),
-    "stablehlo.log_plus_one": Function(_function(Primitive.LOG1P)),
-    "stablehlo.logistic": Function(_function(Primitive.LOGISTIC)),
-    "stablehlo.negate": Function(b.neg, None, integer.negate, integer.negate, exact=True),
+    "stablehlo.log": Function(function(Primitive.LOG), z.log),
+    "stablehlo.log_plus_one": Function(function(Primitive.LOG1P), z.log1p),
+    "stablehlo.logistic": Function(function(Primitive.LOGISTIC), z.logistic),
+    "stablehlo.negate": Function(b.neg, z.negative, integer.negate, integer.negate, exact=True),
     "stablehlo.not": Function(signed=b.not_, unsigned=b.not_, boolean=b.not_),
     "stablehlo.round_nearest_afz": Function(_round_half_away),
     "stablehlo.round_nearest_even": Function(b.rint),
-    "stablehlo.rsqrt": Function(_rsqrt),
-    "stablehlo.sign": Function(_real_sign, signed=integer.sign, exact=True),
-    "stablehlo.sine": Function(_function(Primitive.SIN)),
-    "stablehlo.sqrt": Function(b.sqrt),
-    "stablehlo.tan": Function(_function(Primitive.TAN)),
-    "stablehlo.tanh": Function(_function(Primitive.TANH)),
+    "stablehlo.rsqrt": Function(_rsqrt, z.rsqrt),
+    "stablehlo.sign": Function(_real_sign, z.sign, signed=integer.sign, exact=True),
+    "stablehlo.sine": Function(function(Primitive.SIN), z.sin),
+    "stablehlo.sqrt": Function(b.sqrt, z.sqrt_),
+    "stablehlo.tan": Function(function(Primitive.TAN), z.tan),
+    "stablehlo.tanh": Function(function(Primitive.TANH), z.tanh),
 }
 
 BINARY: dict[str, Function] = {
-    "stablehlo.add": Function(b.add, None, b.add, b.add, b.or_),
+    "stablehlo.add": Function(b.add, z.plus, b.add, b.add, b.or_),
     "stablehlo.and": Function(signed=b.and_, unsigned=b.and_, boolean=b.and_),
-    "stablehlo.atan2": Function(_function(Primitive.ATAN2)),
-    "stablehlo.divide": Function(b.div, None, integer.divide_signed, integer.divide_unsigned),
-    "stablehlo.maximum": Function(b.maximum, None, b.smax, b.umax, b.or_, exact=True),
-    "stablehlo.minimum": Function(b.minimum, None, b.smin, b.umin, b.and_, exact=True),
-    "stablehlo.multiply": Function(b.mul, None, b.mul, b.mul, b.and_),
+    "stablehlo.atan2": Function(function(Primitive.ATAN2), z.atan2),
+    "stablehlo.divide": Function(b.div, z.divide, integer.divide_signed, integer.divide_unsigned),
+    "stablehlo.maximum": Function(b.maximum, z.maximum, b.smax, b.umax, b.or_, exact=True),
+    "stablehlo.minimum": Function(b.minimum, z.minimum, b.smin, b.umin, b.and_, exact=True),
+    "stablehlo.multiply": Function(b.mul, z.times, b.mul, b.mul, b.and_),
     "stablehlo.or": Function(signed=b.or_, unsigned=b.or_, boolean=b.or_),
-    "stablehlo.power": Function(_power, None, integer.power_signed, integer.power_unsigned),
-    "stablehlo.remainder": Function(b.rem, None, integer.remainder_signed, integer.remainder_unsigned),
-    "stablehlo.subtract": Function(b.sub, None, b.sub, b.sub),
+    "stablehlo.power": Function(_power, z.power, integer.power_signed, integer.power_unsigned),
+    "stablehlo.remainder": Function(b.rem, z.remainder, integer.remainder_signed, integer.remainder_unsigned),
+    "stablehlo.subtract": Function(b.sub, z.minus, b.sub, b.sub),
     "stablehlo.xor": Function(signed=b.xor, unsigned=b.xor, boolean=b.xor),
 }
 
 
 @rule(*UNARY)
 def unary(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    if op.name == "stablehlo.abs" and element_of(op).is_complex:
+        return [(z.absolute(operands[0]),)]
     return _listed(UNARY[op.name].compute(element_of(op), operands))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from spmd.analysis.scalar.build import call
 from spmd.analysis.scalar.elements import Element, round_to
-from spmd.analysis.scalar.expression import Expression
+from spmd.analysis.scalar.expression import Expression, Primitive
+from spmd.analysis.scalar.functions import DEFINITIONS
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -80,3 +82,8 @@ class Function:
         if element_type.is_boolean:
             return self.boolean
         return self.signed if element_type.is_signed else self.unsigned
+
+
+def function(primitive: Primitive) -> Real | None:
+    """A function of floats; None for one without a definition."""
+    return (lambda *operands: call(primitive, *operands)) if primitive in DEFINITIONS else None

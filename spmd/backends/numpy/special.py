@@ -20,6 +20,23 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.scalar.functions.error import (
+    ERF_ALPHA,
+    ERF_BELOW_1,
+    ERF_BETA,
+    ERF_INV_CENTER,
+    ERF_INV_TAIL,
+    ERFC_BELOW_2,
+    ERFC_FROM_2,
+    LARGEST_EXPONENT,
+)
+from spmd.analysis.scalar.functions.gamma import (
+    DIGAMMA_P,
+    DIGAMMA_Q,
+    DIGAMMA_ROOT,
+    DIGAMMA_SERIES,
+    DIGAMMA_SLOPE,
+)
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
@@ -87,53 +104,30 @@ def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any)
 
 # --- error functions -------------------------------------------------------------------------------------------------
 
-_ERF_ALPHA = (
-    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
-    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
-)  # fmt: skip
-_ERF_BETA = (
-    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
-)  # fmt: skip
-
 
 def erf_single(x: Any, out: Array | None = None) -> Any:
     """erf in f32 as an odd rational function on [-4, 4]."""
     inside = np.minimum(np.maximum(x, -4), 4)
     square = inside * inside
-    ratio = polynomial(square, _ERF_ALPHA)
+    ratio = polynomial(square, ERF_ALPHA)
     ratio *= inside
-    ratio /= polynomial(square, _ERF_BETA)
+    ratio /= polynomial(square, ERF_BETA)
     return np.minimum(np.maximum(ratio, -1), 1, out=out)
-
-
-_ERFC_BELOW_2 = (
-    2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
-    -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
-)  # fmt: skip
-_ERFC_FROM_2 = (
-    -1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786, -1.015265279202700,
-    4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1,
-)  # fmt: skip
-_ERF_BELOW_1 = (
-    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
-    -3.761262582423300e-1, 1.128379165726710,
-)  # fmt: skip
-_LARGEST_EXPONENT = 88.72283905206835
 
 
 def erfc_single(x: Any, out: Array | None = None) -> Any:
     """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
-    inside = 1 - x * polynomial(x * x, _ERF_BELOW_1)
+    inside = 1 - x * polynomial(x * x, ERF_BELOW_1)
     return keep(_elsewhere(inside, ~(np.abs(x) < 1), _erfc_outside, x), out)
 
 
 def _erfc_outside(x: Any) -> Any:
     square, size = x * x, np.abs(x)
     reciprocal = 1 / square
-    series = polynomial(reciprocal, _ERFC_BELOW_2)
-    series = _elsewhere(series, ~(size < 2), lambda r: polynomial(r, _ERFC_FROM_2), reciprocal)
+    series = polynomial(reciprocal, ERFC_BELOW_2)
+    series = _elsewhere(series, ~(size < 2), lambda r: polynomial(r, ERFC_FROM_2), reciprocal)
     tail = np.exp(-square, dtype=np.float64).astype(_F32) * (1 / size) * series
-    tail = _choose(square > _LARGEST_EXPONENT, np.float32(0), tail)
+    tail = _choose(square > LARGEST_EXPONENT, np.float32(0), tail)
     return _choose(x < 0, 2 - tail, tail)
 
 
@@ -149,24 +143,14 @@ def erfc_double(x: Any, out: Array | None = None) -> Any:
     return keep(result, out)
 
 
-_ERF_INV_CENTER = (
-    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
-    0.246640727, 1.50140941,
-)  # fmt: skip
-_ERF_INV_TAIL = (
-    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-    1.00167406, 2.83297682,
-)  # fmt: skip
-
-
 def erf_inv_single(x: Any, out: Array | None = None) -> Any:
     """The inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails.
 
     P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
     """
     w = np.negative(np.log(_F32_ONE - x * x))
-    inner = polynomial(w - 2.5, _ERF_INV_CENTER)
-    inner = _elsewhere(inner, ~(w < 5), lambda tails: polynomial(np.sqrt(tails) - 3, _ERF_INV_TAIL), w)
+    inner = polynomial(w - 2.5, ERF_INV_CENTER)
+    inner = _elsewhere(inner, ~(w < 5), lambda tails: polynomial(np.sqrt(tails) - 3, ERF_INV_TAIL), w)
     result = np.multiply(inner, x, out=None if out is x else out)
     ends = np.abs(x) == 1
     if np.count_nonzero(ends):
@@ -223,21 +207,6 @@ def lgamma(x: Any, out: Array | None = None) -> Any:
     return keep(np.where(near, -np.log(size), result) if np.count_nonzero(near) else result, out)
 
 
-#: B(2k) / 2k of the asymptotic series of digamma, highest order first.
-_DIGAMMA_SERIES = (-3617 / 8160, 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
-#: The root of digamma in three parts, and digamma / (x - root) on [1, 2] as a constant and P(x - 1) / Q(x - 1).
-_DIGAMMA_ROOT = (1569415565 / 2**30, 381566830 / 2**60, 0.9016312093258695918615325266959189453125e-19)
-_DIGAMMA_SLOPE = 0.99558162689208984
-_DIGAMMA_P = (
-    -0.0020713321167745952, -0.045251321448739056, -0.28919126444774784, -0.65031853770896507, -0.32555031186804491,
-    0.25479851061131551,
-)  # fmt: skip
-_DIGAMMA_Q = (
-    -0.55789841321675513e-6, 0.0021284987017821144, 0.054151797245674225, 0.43593529692665969, 1.4606242909763515,
-    2.0767117023730469, 1.0,
-)  # fmt: skip
-
-
 def digamma(x: Any, out: Array | None = None) -> Any:
     """The derivative of lgamma; NaN at the poles 0, -1, -2, ...
 
@@ -263,16 +232,16 @@ def _digamma_below_4(x: Array) -> Array:
         above = x > 2
         x = np.where(above, x - 1, x)
         moved += np.where(above, 1 / x, 0.0)
-    distance = x - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1] - _DIGAMMA_ROOT[2]
-    ratio = polynomial(x - 1, _DIGAMMA_P) / polynomial(x - 1, _DIGAMMA_Q)
-    return np.asarray(distance * _DIGAMMA_SLOPE + distance * ratio + moved)
+    distance = x - DIGAMMA_ROOT[0] - DIGAMMA_ROOT[1] - DIGAMMA_ROOT[2]
+    ratio = polynomial(x - 1, DIGAMMA_P) / polynomial(x - 1, DIGAMMA_Q)
+    return np.asarray(distance * DIGAMMA_SLOPE + distance * ratio + moved)
 
 
 def _digamma_from_4(x: Array) -> Array:
     steps = sum(np.reciprocal(x + step) for step in range(1, 6)) + np.reciprocal(x)
     x = x + 6
     inverse_square = np.reciprocal(x * x)
-    series = inverse_square * polynomial(inverse_square, _DIGAMMA_SERIES)
+    series = inverse_square * polynomial(inverse_square, DIGAMMA_SERIES)
     return np.asarray(np.log(x) - 0.5 / x - series - steps)
 
 

@@ -9,10 +9,20 @@ from __future__ import annotations
 from functools import cache
 
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, expression, parameter, substitute, walk
-from spmd.analysis.scalar.functions import exponential, integer_power, logarithm, trigonometric
+from spmd.analysis.scalar.functions import (
+    error,
+    exponential,
+    gamma,
+    integer_power,
+    inverse,
+    logarithm,
+    power,
+    trigonometric,
+)
 from spmd.analysis.scalar.functions.table import DEFINITIONS
 
-assert exponential and integer_power and logarithm and trigonometric  # their definitions stand in DEFINITIONS
+#: The modules whose definitions stand in DEFINITIONS.
+_FILES = (error, exponential, gamma, integer_power, inverse, logarithm, power, trigonometric)
 
 
 __all__ = ["DEFINITIONS", "definition", "expand"]

@@ -117,9 +117,20 @@ def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
     k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
     if halvings:
         k = sub(k, like(halvings, k))
-    half = shift_right(k, 1, signed=True)  # in two steps: 2^k may be no normal number
-    mantissa = add(excess, like(1, x))
-    return mul(mul(mantissa, _power_of_two(half, x.type)), _power_of_two(sub(k, half), x.type))
+    return _times_power_of_two(add(excess, like(1, x)), k)
+
+
+def exp_of_sum(x: Expression, low: Expression) -> Expression:
+    """exp(x + low), where `low` is within the last places of x."""
+    form = _format(x.type)
+    k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest))
+    return _times_power_of_two(add(fma(add(excess, like(1, x)), low, excess), like(1, x)), k)
+
+
+def _times_power_of_two(mantissa: Expression, exponent: Expression) -> Expression:
+    """In two steps: the power may be no normal number."""
+    half = shift_right(exponent, 1, signed=True)
+    return mul(mul(mantissa, _power_of_two(half, mantissa.type)), _power_of_two(sub(exponent, half), mantissa.type))
 
 
 @define(Primitive.EXP)
@@ -128,7 +139,7 @@ def exp(x: Expression) -> Expression:
 
 
 def unsigned_expm1(x: Expression) -> Expression:
-    """exp(x) - 1, but that -0 gives +0."""
+    """exp(x) - 1, but for the least numbers."""
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
     half = _power_of_two(sub(k, like(1, k)), x.type)  # of 2^k, which may overflow
@@ -138,7 +149,9 @@ def unsigned_expm1(x: Expression) -> Expression:
 
 @define(Primitive.EXPM1)
 def expm1(x: Expression) -> Expression:
-    return copysign(unsigned_expm1(x), x)
+    """Of the least numbers x itself, -0 and subnormal ones included."""
+    tiny = compare("olt", abs_(x), like(2.0**-25 if x.type is F32 else 2.0**-54, x))
+    return select(tiny, x, unsigned_expm1(x))
 
 
 @define(Primitive.LOGISTIC)

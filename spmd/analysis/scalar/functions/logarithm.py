@@ -43,7 +43,7 @@ _SINGLE_LOG_2 = (0.693145751953125, 1.428606765330187e-06)
 _DOUBLE_LOG_2 = (0.6931471803691238, 1.9082149292705877e-10)
 
 
-def _parts(x: Expression) -> tuple[Expression, Expression]:
+def parts(x: Expression) -> tuple[Expression, Expression]:
     """(e as a float, m - 1) of a positive number that may be subnormal."""
     single = x.type is F32
     mantissa, root_half = (23, 0x3F3504F3) if single else (52, 0x3FE6A09E667F3BCD)
@@ -58,7 +58,7 @@ def _parts(x: Expression) -> tuple[Expression, Expression]:
 
 def log_of_positive(x: Expression, correction: Expression | None = None) -> Expression:
     """log(x), and a small `correction` added before the last rounding."""
-    exponent, f = _parts(x)
+    exponent, f = parts(x)
     square = mul(f, f)
     if x.type is F32:
         high, low = (like(part, x) for part in _SINGLE_LOG_2)

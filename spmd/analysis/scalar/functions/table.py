@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spmd.analysis.scalar.build import extend, shorten
 from spmd.analysis.scalar.expression import F32, Expression, Primitive
 
 Definition = Callable[..., Expression]
@@ -20,6 +21,17 @@ def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Defini
         return made
 
     return register
+
+
+def in_double(function: Callable[..., Expression]) -> Definition:
+    """A definition that computes f32 in f64; `function` is told by its last argument whether f32 is what is wanted."""
+
+    def made(*operands: Expression) -> Expression:
+        if operands[0].type is F32:
+            return shorten(function(*map(extend, operands), True))
+        return function(*operands, False)
+
+    return made
 
 
 def by_width(single: Definition, double: Definition) -> Definition:

@@ -1,0 +1,90 @@
+"""CHLO's elementwise ops at one point: special and inverse functions, predicates, next_after, mulhi, constants.
+
+Source: StableHLO's CHLO dialect (docs/generated/chlo.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spmd.analysis.scalar import build as b
+from spmd.analysis.scalar import complex as z
+from spmd.analysis.scalar.build import compare, like, select
+from spmd.analysis.scalar.elements import Element, decode, encode, round_to
+from spmd.analysis.scalar.expression import Primitive
+from spmd.analysis.scalar.integer import high_product
+from spmd.analysis.scalar.rules import Function, element_of, function, rule
+from spmd.ir import Op
+from spmd.types import BF16, F16
+
+UNARY: dict[str, Function] = {
+    "chlo.acos": Function(function(Primitive.ACOS)),
+    "chlo.acosh": Function(function(Primitive.ACOSH)),
+    "chlo.asin": Function(function(Primitive.ASIN)),
+    "chlo.asinh": Function(function(Primitive.ASINH)),
+    "chlo.atan": Function(function(Primitive.ATAN)),
+    "chlo.atanh": Function(function(Primitive.ATANH)),
+    "chlo.bessel_i1e": Function(function(Primitive.BESSEL_I1E)),
+    "chlo.conj": Function(lambda x: x, z.conjugate, exact=True),
+    "chlo.cosh": Function(function(Primitive.COSH), z.cosh),
+    "chlo.digamma": Function(function(Primitive.DIGAMMA)),
+    "chlo.erf": Function(function(Primitive.ERF)),
+    "chlo.erf_inv": Function(function(Primitive.ERF_INV)),
+    "chlo.erfc": Function(function(Primitive.ERFC)),
+    "chlo.lgamma": Function(function(Primitive.LGAMMA)),
+    "chlo.sinh": Function(function(Primitive.SINH), z.sinh),
+    "chlo.square": Function(lambda x: b.mul(x, x), z.square),
+    "chlo.tan": Function(function(Primitive.TAN), z.tan),
+}
+
+
+@rule(*UNARY)
+def unary(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    element = UNARY[op.name].compute(element_of(op), operands)
+    return None if element is None else [element]
+
+
+@rule("chlo.is_inf")
+def is_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    value = operands[0][0]
+    return [(compare("oeq", b.abs_(value), b.infinity(value.type)),)]
+
+
+@rule("chlo.is_pos_inf")
+def is_pos_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    value = operands[0][0]
+    return [(compare("oeq", value, b.infinity(value.type)),)]
+
+
+@rule("chlo.is_neg_inf")
+def is_neg_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    value = operands[0][0]
+    return [(compare("oeq", value, b.neg(b.infinity(value.type))),)]
+
+
+@rule("chlo.mulhi")
+def mulhi(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """The upper half of the full product of two integers."""
+    element_type = element_of(op)
+    return [round_to((high_product(operands[0][0], operands[1][0], element_type),), element_type)]
+
+
+@rule("chlo.next_after")
+def next_after(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """The next number after x towards y; y where they are equal, NaN where either is."""
+    element_type = element_of(op)
+    if element_type.bits < 32 and element_type not in (F16, BF16):
+        return None
+    (x,), (y,) = operands
+    code = encode((x,), element_type)[0]
+    bits = b.bits_of(code) if code.type.is_float else code
+    other = encode((y,), element_type)[0]
+    other_bits = b.bits_of(other) if other.type.is_float else other
+    sign = 1 << (bits.type.bits - 1)
+    outwards = b.xor(compare("ogt", y, x), compare("olt", x, like(0, x)))
+    step = select(outwards, like(1, bits), like(-1, bits))
+    least = b.or_(b.mask(other_bits, sign), like(1, bits))
+    moved = select(compare("oeq", x, like(0, x)), least, b.add(bits, step))
+    back = b.float_of(moved) if code.type.is_float else moved
+    value = select(compare("oeq", x, y), y, decode((back,), element_type)[0])
+    return [(select(compare("uno", x, y), b.nan(x.type), value),)]

@@ -1,0 +1,224 @@
+"""erf, erfc, erf_inv, and the f32 forms of sinh and cosh.
+
+In f64 erf is x P(x^2) up to 1, and erfc is exp(-x^2) P((x - c) / (x + c)) / (1 + 2 x) from 1/2 on, P minimax
+polynomials; erf_inv is a polynomial to 22 bits and a step of Halley's method.
+
+In f32 these are the formulas that XLA compiles CHLO's ops to, in the same steps: programs are checked against what
+those give, and their error is larger than the three ULP that such checks allow. Source of the coefficients: Cephes
+(erf, erfc), Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spmd.analysis.scalar.build import (
+    abs_,
+    add,
+    call,
+    compare,
+    copysign,
+    div,
+    fma,
+    infinity,
+    like,
+    maximum,
+    minimum,
+    mul,
+    nan,
+    neg,
+    polynomial,
+    select,
+    sqrt,
+    sub,
+)
+from spmd.analysis.scalar.expression import Expression, Primitive
+from spmd.analysis.scalar.functions.exponential import at_most, scaled_exp
+from spmd.analysis.scalar.functions.table import by_width, define
+
+# --- f32 -------------------------------------------------------------------------------------------------------------
+
+ERF_ALPHA = (
+    -2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
+    -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02,
+)  # fmt: skip
+ERF_BETA = (
+    -1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02,
+)  # fmt: skip
+ERFC_BELOW_2 = (
+    2.326819970068386e-2, -1.387039388740657e-1, 3.687424674597105e-1, -5.824733027278666e-1, 6.210004621745983e-1,
+    -4.944515323274145e-1, 3.404879937665872e-1, -2.741127028184656e-1, 5.638259427386472e-1,
+)  # fmt: skip
+ERFC_FROM_2 = (
+    -1.047766399936249e1, 1.297719955372516e1, -7.495518717768503, 2.921019019210786, -1.015265279202700,
+    4.218463358204948e-1, -2.820767439740514e-1, 5.641895067754075e-1,
+)  # fmt: skip
+ERF_BELOW_1 = (
+    7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2, 1.128358514861418e-1,
+    -3.761262582423300e-1, 1.128379165726710,
+)  # fmt: skip
+#: exp(-x) is zero above.
+LARGEST_EXPONENT = 88.72283905206835
+ERF_INV_CENTER = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
+    0.246640727, 1.50140941,
+)  # fmt: skip
+ERF_INV_TAIL = (
+    -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
+    1.00167406, 2.83297682,
+)  # fmt: skip
+
+
+def _in_steps(x: Expression, coefficients: Sequence[float]) -> Expression:
+    """A polynomial by Horner's rule, each product and sum rounded."""
+    result = like(coefficients[0], x)
+    for coefficient in coefficients[1:]:
+        result = add(mul(result, x), like(coefficient, x))
+    return result
+
+
+def _exp(x: Expression) -> Expression:
+    return call(Primitive.EXP, x)
+
+
+def _erf_single(x: Expression) -> Expression:
+    """An odd rational function on [-4, 4]."""
+    inside = minimum(maximum(x, like(-4, x)), like(4, x))
+    square = mul(inside, inside)
+    ratio = div(mul(_in_steps(square, ERF_ALPHA), inside), _in_steps(square, ERF_BETA))
+    return minimum(maximum(ratio, like(-1, x)), like(1, x))
+
+
+def _erfc_single(x: Expression) -> Expression:
+    """1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
+    square, size, one = mul(x, x), abs_(x), like(1, x)
+    inside = sub(one, mul(x, _in_steps(square, ERF_BELOW_1)))
+    reciprocal = div(one, square)
+    near = compare("olt", size, like(2, x))
+    series = select(near, _in_steps(reciprocal, ERFC_BELOW_2), _in_steps(reciprocal, ERFC_FROM_2))
+    tail = mul(mul(_exp(neg(square)), div(one, size)), series)
+    tail = select(compare("ogt", square, like(LARGEST_EXPONENT, x)), like(0, x), tail)
+    outside = select(compare("olt", x, like(0, x)), sub(like(2, x), tail), tail)
+    return select(compare("olt", size, one), inside, outside)
+
+
+def _erf_inv_single(x: Expression) -> Expression:
+    """x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails."""
+    w = neg(call(Primitive.LOG, sub(like(1, x), mul(x, x))))
+    center = _in_steps(sub(w, like(2.5, x)), ERF_INV_CENTER)
+    tail = _in_steps(sub(sqrt(w), like(3, x)), ERF_INV_TAIL)
+    result = mul(select(compare("olt", w, like(5, x)), center, tail), x)
+    return select(compare("oeq", abs_(x), like(1, x)), mul(x, infinity(x.type)), result)
+
+
+_LOG_HALF = -0.6931471824645996
+
+
+def _halved_exp(x: Expression) -> Expression:
+    """exp(x) / 2, which overflows no earlier than its halves' sum."""
+    return _exp(add(x, like(_LOG_HALF, x)))
+
+
+def _cosh_single(x: Expression) -> Expression:
+    return add(_halved_exp(x), _exp(sub(like(_LOG_HALF, x), x)))
+
+
+def _sinh_single(x: Expression) -> Expression:
+    """Near zero (e + e / (e + 1)) / 2 with e = exp(x) - 1."""
+    large = sub(_halved_exp(x), _exp(sub(like(_LOG_HALF, x), x)))
+    excess = call(Primitive.EXPM1, x)
+    small = mul(like(0.5, x), add(excess, div(excess, add(excess, like(1, x)))))
+    return select(compare("olt", abs_(x), like(1, x)), small, large)
+
+
+# --- f64 -------------------------------------------------------------------------------------------------------------
+
+#: erf(x) / x in x^2, on [0, 1].
+_ERF = (
+    5.945222641326463e-11, -1.1365642575695616e-09, 1.4657873746781678e-08, -1.6350024314703286e-07,
+    1.6460972731857592e-06, -1.4925593501662369e-05, 0.00012055331036688072, -0.0008548326978736648,
+    0.005223977624780775, -0.026866170645072886, 0.11283791670954857, -0.3761263890318375, 1.1283791670955126,
+)  # fmt: skip
+#: exp(x^2) erfc(x) (1 + 2 x) in (x - c) / (x + c), for x from 0.45 to 28.
+_ERFC = (
+    2.7351565358725158e-09, 1.8377369195859407e-08, -2.5042302473527917e-08, -1.2811572625484042e-07,
+    1.785823236845833e-08, 5.373603635524343e-07, 5.356052916437787e-07, -1.587627163864743e-06,
+    -4.220845262534743e-06, 2.6096658333079734e-06, 2.2700323280614704e-05, 6.2659017622485955e-06,
+    -0.00011352247632648687, -8.847922917564543e-05, 0.0006321243539458703, 0.0004918658128808188,
+    -0.004382078341239364, 0.0009318928173156788, 0.0327608932686959, -0.10296705603857215, 0.1576299190232179,
+    -0.09902453957360177, -0.1223567630824043, 1.2648381843668615,
+)  # fmt: skip
+_ERFC_CENTER = 2.5
+
+
+def _erf_near(x: Expression) -> Expression:
+    return mul(x, polynomial(mul(x, x), _ERF))
+
+
+def _erfc_far(x: Expression) -> Expression:
+    """erfc of x >= 0.45; what squaring rounds off is made good."""
+    x = at_most(x, 28.0)
+    square = mul(x, x)
+    lost = fma(x, x, neg(square))
+    small = scaled_exp(neg(square))
+    small = fma(neg(small), lost, small)
+    center = like(_ERFC_CENTER, x)
+    series = polynomial(div(sub(x, center), add(x, center)), _ERFC)
+    return mul(small, div(series, fma(like(2, x), x, like(1, x))))
+
+
+def _erf_double(x: Expression) -> Expression:
+    size, one = abs_(x), like(1, x)
+    far = copysign(sub(one, _erfc_far(size)), x)
+    return select(compare("olt", size, one), _erf_near(x), far)
+
+
+def _erfc_double(x: Expression) -> Expression:
+    size = abs_(x)
+    tail = _erfc_far(size)
+    outside = select(compare("olt", x, like(0, x)), sub(like(2, x), tail), tail)
+    return select(compare("olt", size, like(0.5, x)), sub(like(1, x), _erf_near(x)), outside)
+
+
+#: erf_inv(x) in sqrt(-log(1 - x^2)) - 4, from sqrt(5) on.
+_ERF_INV_FAR = (
+    6.541000901341298e-07, -1.6891746423269644e-06, -5.390790859217257e-06, 2.9001347716366102e-05,
+    -8.410906023220596e-05, 0.0002849971092920652, -0.0008539235016687485, 0.0012584537730414048, 1.0094949777090536,
+    3.8397832154626323,
+)  # fmt: skip
+_TWO_OVER_ROOT_PI = 1.1283791670955126
+
+
+def _erf_inv_double(x: Expression) -> Expression:
+    """A guess z, and the step for the difference of erf(z) and |x|, taken from 1 where both are near it."""
+    size, one = abs_(x), like(1, x)
+    w = neg(call(Primitive.LOG, mul(sub(one, size), add(one, size))))
+    center = mul(size, polynomial(sub(w, like(2.5, x)), ERF_INV_CENTER))
+    z = select(compare("olt", w, like(5, x)), center, polynomial(sub(sqrt(w), like(4, x)), _ERF_INV_FAR))
+    far = sub(sub(one, size), _erfc_far(z))
+    difference = select(compare("olt", size, like(0.5, x)), sub(_erf_near(z), size), far)
+    step = div(difference, mul(like(_TWO_OVER_ROOT_PI, x), scaled_exp(neg(mul(z, z)))))
+    result = sub(z, div(step, fma(z, step, one)))
+    edge = select(compare("oeq", size, one), infinity(x.type), nan(x.type))
+    return copysign(select(compare("olt", size, one), result, edge), x)
+
+
+def _cosh_double(x: Expression) -> Expression:
+    half = scaled_exp(abs_(x), 1)
+    return add(half, div(like(0.25, x), half))
+
+
+def _sinh_double(x: Expression) -> Expression:
+    size = abs_(x)
+    half = scaled_exp(size, 1)
+    large = sub(half, div(like(0.25, x), half))
+    excess = call(Primitive.EXPM1, size)
+    small = mul(like(0.5, x), add(excess, div(excess, add(excess, like(1, x)))))
+    return copysign(select(compare("olt", size, like(1, x)), small, large), x)
+
+
+define(Primitive.ERF)(by_width(_erf_single, _erf_double))
+define(Primitive.ERFC)(by_width(_erfc_single, _erfc_double))
+define(Primitive.ERF_INV)(by_width(_erf_inv_single, _erf_inv_double))
+define(Primitive.COSH)(by_width(_cosh_single, _cosh_double))
+define(Primitive.SINH)(by_width(_sinh_single, _sinh_double))
