@@ -182,5 +182,5 @@ def test_few_elements_are_rounded_once(name: str, mp) -> None:  # type: ignore[n
     x = np.random.default_rng(3).uniform(-20, 20, 1000).astype(np.float32)
     tensor = f"tensor<{x.size}xf32>"
     text = f"func.func @main(%x: {tensor}) -> {tensor} {{ %r = stablehlo.{name} %x : {tensor} return %r : {tensor} }}"
-    (got,) = spmd.compile(spmd.parse(text))(x)
+    (got,) = spmd.compile(spmd.parse(text), backends=("numpy",))(x)
     assert worst(got, exact_values(mp, "stablehlo." + name, x)) < 0.51
