@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.processes import Processes
 from spmd.attributes import ArrayAttr
+from spmd.dialects.making import make_op
 from spmd.dialects.structs import AxisRef, ChannelHandle, Mesh, MeshAxis, ReplicaGroupMeshAxes, SubAxisInfo
 from spmd.dialects.writer import Writer
 from spmd.ir import Op, Value
@@ -121,7 +122,7 @@ class Emitter(Writer):
         if value.tensor.size == 0:
             return value
         region = self.fold(name, value.tensor)
-        return self.op("stablehlo.all_reduce", [value], [value.type], self._among_all(axes), [region]).results[0]
+        return self.op("stablehlo.all_reduce", [value], None, self._among_all(axes), [region]).results[0]
 
     def reduce_scatter(self, value: Value, dimension: int, axes: Axes, name: str) -> Value:
         shape = list(value.tensor.static_shape)
@@ -136,12 +137,6 @@ class Emitter(Writer):
     def all_to_all(self, value: Value, split: int, concat: int, axes: Axes) -> Value:
         """Cuts `split` into blocks for the processes along `axes` and joins what comes along `concat`."""
         count = self.mesh.count(axes)
-        shape = list(value.tensor.static_shape)
-        shape[split] //= count
-        shape[concat] *= count
-        type = value.tensor.with_shape(tuple(shape))
-        if type.size == 0:
-            return self.splat(0, type)
         attributes = {
             "split_dimension": split,
             "concat_dimension": concat,
@@ -149,15 +144,22 @@ class Emitter(Writer):
             "replica_groups": self._groups(axes, 1),
             **self._among_devices(),
         }
-        return self.op("stablehlo.all_to_all", [value], [type], attributes).results[0]
+        return self._of_some("stablehlo.all_to_all", value, attributes)
+
+    def _of_some(self, name: str, value: Value, attributes: dict[str, Any]) -> Value:
+        """Appends a collective of one value; where that is empty nothing needs to travel."""
+        made = make_op(name, [value], None, attributes, location=self.location)
+        if made.result.tensor.size == 0:
+            return self.splat(0, made.result.tensor)
+        self.ops.append(made)
+        return made.result
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
         """Sends `value` from the first to the second device of each pair; others get zeros."""
         table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-        if value.tensor.size == 0:
-            return value
-        attributes = {"source_target_pairs": table, **self._among_devices()}
-        return self.op("stablehlo.collective_permute", [value], [value.type], attributes).results[0]
+        return self._of_some(
+            "stablehlo.collective_permute", value, {"source_target_pairs": table, **self._among_devices()}
+        )
 
 
 #: Of meshes with more devices than these, nothing is written that has an entry for each of them.

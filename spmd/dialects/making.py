@@ -14,13 +14,18 @@ from spmd.types import TensorType, Type
 def make_op(
     name: str,
     operands: Iterable[Value] = (),
-    result_types: Iterable[Type] = (),
+    result_types: Iterable[Type] | None = (),
     attributes: Mapping[str, Any] | None = None,
     regions: Iterable[Region] = (),
     *,
     location: Location = UNKNOWN,
 ) -> Op:
-    """Op `name`, which is declared; KeyError otherwise."""
+    """Op `name`, which is declared; KeyError otherwise. `result_types` None: those that its declaration infers."""
+    operands, regions = tuple(operands), tuple(regions)
+    if result_types is None:
+        rule = OPS[name].rule
+        assert rule is not None, f"{name} must be told its result types"
+        result_types = rule(new_op(name, operands, (), attributes, regions, definition=OPS[name]))
     return new_op(name, operands, result_types, attributes, regions, definition=OPS[name], location=location)
 
 

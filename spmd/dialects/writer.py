@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmd.attributes import DenseAttr
-from spmd.dialects.core import OPS
-from spmd.dialects.making import make_reducer
+from spmd.dialects.making import make_op, make_reducer
 from spmd.errors import UNKNOWN, Location
-from spmd.ir import Op, Region, Value, new_op
+from spmd.ir import Op, Region, Value
 from spmd.types import I1, I32, TensorType, Type, element_type_of
 
 
@@ -30,20 +29,18 @@ class Writer:
         self,
         name: str,
         operands: Sequence[Value],
-        types: Iterable[Type],
+        types: Iterable[Type] | None = None,
         attributes: dict[str, Any] | None = None,
         regions: Iterable[Region] = (),
     ) -> Op:
-        """Appends an op and returns it."""
-        made = new_op(
-            name, operands, types, attributes or {}, regions, definition=OPS.get(name), location=self.location
-        )
+        """Appends an op and returns it; result types that are not given are those its declaration infers."""
+        made = make_op(name, operands, types, attributes, regions, location=self.location)
         self.ops.append(made)
         return made
 
-    def one(self, name: str, operands: Sequence[Value], type: Type, **attributes: Any) -> Value:
+    def one(self, name: str, operands: Sequence[Value], type: Type | None = None, **attributes: Any) -> Value:
         """Appends an op of one result and returns that."""
-        return self.op("stablehlo." + name, operands, [type], attributes).results[0]
+        return self.op("stablehlo." + name, operands, None if type is None else [type], attributes).results[0]
 
     # --- constants
 
@@ -62,7 +59,7 @@ class Writer:
     # --- elementwise
 
     def binary(self, name: str, left: Value, right: Value) -> Value:
-        return self.one(name, [left, right], left.type)
+        return self.one(name, [left, right])
 
     def compare(self, left: Value, right: Value, direction: str) -> Value:
         return self.one("compare", [left, right], TensorType(left.tensor.shape, I1), comparison_direction=direction)
@@ -100,33 +97,25 @@ class Writer:
             return value
         starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
         starts[dimension], limits[dimension], strides[dimension] = start, stop, step
-        shape[dimension] = -(-(stop - start) // step)
         return self.one(
-            "slice",
-            [value],
-            value.tensor.with_shape(tuple(shape)),
-            start_indices=tuple(starts),
-            limit_indices=tuple(limits),
-            strides=tuple(strides),
+            "slice", [value], start_indices=tuple(starts), limit_indices=tuple(limits), strides=tuple(strides)
         )
 
     def pad(self, value: Value, dimension: int, low: int, high: int, fill: Value | None = None) -> Value:
         """`low` and `high` more elements along one dimension, zeros unless `fill` (a scalar) is given."""
         if low == high == 0:
             return value
-        shape = list(value.tensor.static_shape)
-        lows, highs = [0] * len(shape), [0] * len(shape)
+        rank = value.tensor.rank
+        lows, highs = [0] * rank, [0] * rank
         lows[dimension], highs[dimension] = low, high
-        shape[dimension] += low + high
         if fill is None:
             fill = self.splat(0, value.tensor.with_shape(()))
         return self.one(
             "pad",
             [value, fill],
-            value.tensor.with_shape(tuple(shape)),
             edge_padding_low=tuple(lows),
             edge_padding_high=tuple(highs),
-            interior_padding=(0,) * len(shape),
+            interior_padding=(0,) * rank,
         )
 
     def dynamic_slice(self, value: Value, dimension: int, start: Value, size: int) -> Value:
@@ -135,34 +124,23 @@ class Writer:
         starts = [self.index(0)] * len(shape)
         starts[dimension] = start
         shape[dimension] = size
-        return self.one(
-            "dynamic_slice", [value, *starts], value.tensor.with_shape(tuple(shape)), slice_sizes=tuple(shape)
-        )
+        return self.one("dynamic_slice", [value, *starts], slice_sizes=tuple(shape))
 
     def dynamic_update(self, value: Value, update: Value, dimension: int, start: Value) -> Value:
         starts = [self.index(0)] * value.tensor.rank
         starts[dimension] = start
-        return self.one("dynamic_update_slice", [value, update, *starts], value.type)
+        return self.one("dynamic_update_slice", [value, update, *starts])
 
     def concatenate(self, values: Sequence[Value], dimension: int) -> Value:
-        if len(values) == 1:
-            return values[0]
-        shape = list(values[0].tensor.static_shape)
-        shape[dimension] = sum(value.tensor.static_shape[dimension] for value in values)
-        return self.one("concatenate", values, values[0].tensor.with_shape(tuple(shape)), dimension=dimension)
+        return values[0] if len(values) == 1 else self.one("concatenate", values, dimension=dimension)
 
     def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
-        shape = tuple(value.tensor.shape[index] for index in permutation)
-        return self.one("transpose", [value], value.tensor.with_shape(shape), permutation=tuple(permutation))
+        return self.one("transpose", [value], permutation=tuple(permutation))
 
     def reduce(self, name: str, value: Value, init: Value, dimensions: Sequence[int]) -> Value:
         """Folds `dimensions` with the op `name`."""
-        shape = tuple(size for index, size in enumerate(value.tensor.shape) if index not in dimensions)
         region = self.fold(name, value.tensor)
-        type = value.tensor.with_shape(shape)
-        return self.op("stablehlo.reduce", [value, init], [type], {"dimensions": tuple(dimensions)}, [region]).results[
-            0
-        ]
+        return self.op("stablehlo.reduce", [value, init], None, {"dimensions": tuple(dimensions)}, [region]).results[0]
 
     def fold(self, name: str, type: TensorType) -> Region:
         """A reduction region of one op."""
