@@ -1,7 +1,21 @@
-"""Each op becomes its local form. Files are named by family, as in spmd/dialects."""
+"""Each op becomes its local form. Files are named by family, as in spmd/dialects; the package files them all."""
 
 from __future__ import annotations
 
+from partitioner.lowering import (
+    by_rule,
+    contraction,
+    control_flow,
+    data_movement,
+    indexing,
+    random,
+    reduction,
+    sdy,
+    sorting,
+)
 from partitioner.lowering.core import Lowering, lowers
 
-__all__ = ["Lowering", "lowers"]
+#: The modules that say how ops become local.
+FAMILIES = (by_rule, contraction, control_flow, data_movement, indexing, random, reduction, sdy, sorting)
+
+__all__ = ["FAMILIES", "Lowering", "lowers"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from partitioner.lowering.assign import Assignment, repair, sharding_of
-from partitioner.lowering.core import Lowering
+from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.partial import kept_partial
 from partitioner.rules.core import PASS, Rule, is_known, local_rule
 from partitioner.rules.elementwise import is_elementwise
@@ -15,6 +15,7 @@ from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 
+@lowers("")
 def by_rule(lowering: Lowering, op: Op) -> None:
     """The local form of an op that does to blocks what it does to whole arrays."""
     if _agreed(lowering, op):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -49,12 +47,12 @@ class Scope:
 #: Writes the local form of one op.
 Handler = Callable[["Lowering", Op], None]
 _SHARDINGS = ("sdy.", "mhlo.sharding", "mhlo.frontend")
+#: Who lowers the ops of a name, and all others, under "". The modules of the package fill it.
 _HANDLERS: dict[str, Handler] = {}
-_FAMILIES = ("control_flow", "data_movement", "indexing", "reduction", "contraction", "random", "sdy", "sorting")
 
 
 def lowers(*names: str) -> Callable[[Handler], Handler]:
-    """Decorator: files how ops of these names become local; all others follow their factor rule."""
+    """Decorator: files how ops of these names become local."""
 
     def add(handler: Handler) -> Handler:
         for name in names:
@@ -62,14 +60,6 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
         return handler
 
     return add
-
-
-@cache
-def handlers() -> dict[str, Handler]:
-    """Who lowers the ops that do not follow their rule alone."""
-    for family in _FAMILIES:
-        import_module(f"partitioner.lowering.{family}")
-    return _HANDLERS
 
 
 class Lowering:
@@ -128,7 +118,7 @@ class Lowering:
         ops, location = self.emitter.ops, self.emitter.location
         inner, self._scopes = self._scopes[depth + 1 :], self._scopes[: depth + 1]
         self.emitter.ops, self.emitter.location = self._scopes[-1].ops, op.location
-        handlers()[op.name](self, op)
+        _HANDLERS[op.name](self, op)
         self._scopes += inner
         self._forced.discard(value)
         self.emitter.ops, self.emitter.location = ops, location
@@ -280,12 +270,9 @@ class Lowering:
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
     def ops(self, ops: Sequence[Op]) -> None:
-        from partitioner.lowering.by_rule import by_rule
-
-        table = handlers()
         for op in ops:
             self.emitter.location = op.location
-            table.get(op.name, by_rule)(self, op)
+            _HANDLERS.get(op.name, _HANDLERS[""])(self, op)
 
     # --- ops
 

@@ -7,14 +7,11 @@ users, have it reduced.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
+from partitioner.lowering.core import Lowering
 from partitioner.mesh import Axes
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
-
-if TYPE_CHECKING:
-    from partitioner.lowering.core import Lowering
 
 #: Ops that only place elements: any reduction may wait.
 _PLACING = frozenset("stablehlo." + name for name in ("reshape", "transpose", "broadcast_in_dim", "reverse"))

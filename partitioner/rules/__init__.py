@@ -7,6 +7,21 @@ by. `register(name)` adds a rule for a custom call, or replaces one. Nothing her
 
 from __future__ import annotations
 
+from partitioner.rules import (
+    chlo,
+    collective,
+    communication,
+    contraction,
+    control_flow,
+    custom_call,
+    data_movement,
+    elementwise,
+    indexing,
+    linear_algebra,
+    random,
+    reduction,
+    sdy,
+)
 from partitioner.rules.core import (
     PASS,
     PERMUTE,
@@ -20,7 +35,14 @@ from partitioner.rules.core import (
     rule_of,
 )
 
+#: The modules that file the rules of ops.
+FAMILIES = (
+    *(chlo, collective, communication, contraction, control_flow, custom_call, data_movement, elementwise),
+    *(indexing, linear_algebra, random, reduction, sdy),
+)
+
 __all__ = [
+    "FAMILIES",
     "PASS",
     "PERMUTE",
     "REDUCE",

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from importlib import import_module
+from functools import cached_property
 
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.sdy_attributes import RULE_NAME
@@ -206,21 +205,6 @@ _RULES: dict[str, Maker] = {}
 _CUSTOM_CALLS: dict[str, Maker] = {}
 #: Ops that Shardy has no rule for.
 _OURS: set[str] = set()
-_FAMILIES = (
-    "chlo",
-    "collective",
-    "communication",
-    "contraction",
-    "control_flow",
-    "custom_call",
-    "data_movement",
-    "elementwise",
-    "indexing",
-    "linear_algebra",
-    "random",
-    "reduction",
-    "sdy",
-)
 
 
 def rule(*names: str, published: bool = True) -> Callable[[Maker], Maker]:
@@ -258,14 +242,7 @@ def replicated_rule(op: Op) -> Rule:
 
 def rules() -> dict[str, Maker]:
     """All rules by op name."""
-    _load()
     return _RULES
-
-
-@cache
-def _load() -> None:
-    for family in _FAMILIES:
-        import_module(f"partitioner.rules.{family}")
 
 
 def rule_of(op: Op) -> Rule:
