@@ -1,4 +1,4 @@
-"""Writing the ops of one process's program: constants, slices at run-time places, collectives over atoms."""
+"""Writing the ops of one process's program: constants, slices at run-time places, collectives over sub-axes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Emitter(Writer):
 
     # --- where this process is
 
-    def table(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
+    def per_device_constant(self, entries: Sequence[int] | NDArray[np.int64]) -> Value:
         """The entry of this process in a table with one entry a device: a scalar of type i32, made once."""
         table = np.asarray(entries, np.int64)
         if (table == table[0]).all():
@@ -74,7 +74,7 @@ class Emitter(Writer):
 
     def coordinate(self, axes: Axes) -> Value:
         """The block index of this process along `axes`."""
-        return self.table(self.mesh.block_index(axes))
+        return self.per_device_constant(self.mesh.block_index(axes))
 
     def is_first(self, axes: Axes) -> Value:
         """Whether this process is the first along `axes`: a scalar of type i1."""
@@ -168,7 +168,7 @@ _LARGE = 64
 
 @dataclass(frozen=True)
 class _Step:
-    """`factor` for each step along a run of atoms: of `size` steps, between devices that are `stride` apart."""
+    """`factor` for each step along a run of sub-axes: of `size` steps, between devices that are `stride` apart."""
 
     stride: int
     size: int

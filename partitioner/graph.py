@@ -31,12 +31,12 @@ class Spec:
     shape: tuple[int, ...]
     dimensions: list[Axes]
     closed: list[bool]
-    fixed: frozenset[int] = frozenset()  # atoms that must not cut it
+    fixed: frozenset[int] = frozenset()  # sub-axes that must not cut it
     partial: Axes = ()
     reduction: str = "stablehlo.add"
     hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
     steps: list[Step] = field(default_factory=list)
-    is_asked: bool = False
+    is_annotated: bool = False
     version: int = 0
 
     def sharding(self, mesh: DeviceMesh) -> Sharding:
@@ -96,10 +96,10 @@ class Graph:
                 self.specs[value] = shared = spec
 
     def _ask_again(self, spec: Spec, value: Value) -> None:
-        asked = self.program.asked.get(value)
+        asked = self.program.annotations.get(value)
         if asked is None:
             return
-        if spec.is_asked and tuple(spec.dimensions) != asked.sharding.dimensions:
+        if spec.is_annotated and tuple(spec.dimensions) != asked.sharding.dimensions:
             place = value.owner.location if isinstance(value.owner, Op) else self.program.function.location
             text = f"a sharding group asks for {spec.sharding(self.reader.mesh)} and for {asked.sharding}"
             raise CompileError(Diagnostic(place, text, "sdy.sharding_group"))
@@ -117,7 +117,7 @@ class Graph:
         found = self.specs.get(value)
         if found is None:
             found = self.specs[value] = self._new(value, manual)
-            asked = self.program.asked.get(value)
+            asked = self.program.annotations.get(value)
             if asked is not None and asked.sharding.rank == len(found.shape):
                 _apply(found, asked)
         return found
@@ -216,7 +216,7 @@ class Graph:
         spec, local = self.spec(whole, outer), self.spec(part, outer)
         manual = self.reader.manual_call(op)
         local.fixed |= manual
-        if spec.is_asked:
+        if spec.is_annotated:
             self._boundary_step(spec, local, manual)
 
     def _boundary(
@@ -228,14 +228,14 @@ class Graph:
         inner: frozenset[int],
         outer: frozenset[int],
     ) -> Spec:
-        """The spec of a value on its way into or out of a manual computation: the manual atoms lead each dimension."""
+        """The spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
         spec = self._new(whole, outer)
-        asked = self.reader.asked_by(op, given, whole.type)
+        asked = self.reader.annotation_of(op, given, whole.type)
         local = self.spec(part, inner)
         if asked is None:
             return spec
         _apply(spec, asked)
-        spec.fixed |= inner  # manual atoms stay where they were asked
+        spec.fixed |= inner  # manual sub-axes stay where they were asked
         self._boundary_step(spec, local, inner)
         return spec
 
@@ -271,8 +271,8 @@ class Graph:
                 askers.setdefault(op.operands[0], []).append(op)
         for value, ops in askers.items():
             spec = self.specs[value]
-            asked = self.program.asked.get(ops[0].result)
-            if len(ops) != 1 or spec.is_asked or asked is None or asked.sharding.rank != len(spec.shape):
+            asked = self.program.annotations.get(ops[0].result)
+            if len(ops) != 1 or spec.is_annotated or asked is None or asked.sharding.rank != len(spec.shape):
                 continue
             if isinstance(value.owner, Block) and self._uses.get(value, 0) > 1:
                 continue
@@ -287,7 +287,7 @@ def _rank(value: Value) -> int:
 
 
 def _apply(spec: Spec, asked: Annotation) -> None:
-    spec.is_asked = True
+    spec.is_annotated = True
     spec.partial, spec.reduction = asked.sharding.partial, asked.sharding.reduction
     spec.fixed |= asked.fixed
     for index, axes in enumerate(asked.sharding.dimensions):

@@ -210,10 +210,10 @@ def merged_grid(shardings: list[TileSharding], devices: int) -> list[Grid]:
 
 
 def tile_axes(sharding: TileSharding, axes: list[Axes]) -> tuple[tuple[Axes, ...], frozenset[int]]:
-    """The atoms of each dimension, and the manual ones, given the atoms of each axis of its `grid`."""
-    tiles = [tuple(atom for part in parts for atom in axes[part]) for parts in sharding.tile_parts()]
+    """The sub-axes of each dimension, and the manual ones, given the sub-axes of each axis of its `grid`."""
+    tiles = [tuple(sub_axis for part in parts for sub_axis in axes[part]) for parts in sharding.tile_parts()]
     manual: frozenset[int] = frozenset()
-    for kind, atoms in zip(sharding.subgroups, tiles[sharding.rank :], strict=True):
+    for kind, sub_axes in zip(sharding.subgroups, tiles[sharding.rank :], strict=True):
         if kind == "manual":
-            manual |= frozenset(atoms)
+            manual |= frozenset(sub_axes)
     return tuple(tiles[: sharding.rank]), manual

@@ -34,7 +34,7 @@ def find_computation(function: Function, reader: Reader) -> Op | None:
 
 def _is_all(op: Op, reader: Reader) -> bool:
     manual = reader.manual(op)
-    return len(manual) == len(reader.mesh.atoms)
+    return len(manual) == len(reader.mesh.sub_axes)
 
 
 def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
@@ -57,7 +57,7 @@ def layouts(op: Op, name: str, types: list[Type], reader: Reader) -> list[Layout
     """The layouts that the in_shardings or out_shardings of `op` ask for."""
     found = []
     for sharding, type in zip(op[name].shardings, types, strict=True):
-        annotation = reader.asked_by(op, sharding, type)
+        annotation = reader.annotation_of(op, sharding, type)
         found.append(Layout(type, None if annotation is None else annotation.sharding))
     return found
 

@@ -1,9 +1,10 @@
-"""The device mesh inside the partitioner: one list of atoms that every named axis and sub-axis is made of.
+"""The device mesh inside the partitioner: one list of prime sub-axes that every axis and sub-axis is made of.
 
-An atom is an axis of prime size. Every axis of every mesh of a module, every sub-axis, and every tile dimension of a
-GSPMD sharding is a run of atoms, so that a sharding is nothing but atoms in order and no sub-axis needs a rule of its
-own. Atoms are ints: positions in `DeviceMesh.atoms`, from major to minor. Source: Shardy's documentation, "Sharding
-representation" (axes, sub-axes, device order).
+Every axis of every mesh of a module, every sub-axis that the program writes, and every tile dimension of a GSPMD
+sharding is a run of sub-axes of prime size, so that a sharding is nothing but those in order, and a part of an axis
+needs no rule of its own. They are ints: positions in `DeviceMesh.sub_axes`, from major to minor. "Sub-axis" in the
+partitioner means one of these. Source: Shardy's documentation, "Sharding representation" (axes, sub-axes, device
+order).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-#: Atoms from major to minor.
+#: Sub-axes from major to minor.
 Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Atom:
+class SubAxis:
     """A prime part of axis `name`: the part of `size` that has parts of product `pre_size` on its left."""
 
     name: str
@@ -37,12 +38,12 @@ class MeshError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class DeviceMesh:
-    """Atoms, and the device (partition id) at each position of the array that they span; None: the position itself.
+    """Sub-axes, and the device (partition id) at each position of the array that they span; None: the position itself.
 
-    Position p has coordinate `p // stride % size` along an atom, the last atom being minor.
+    Position p has coordinate `p // stride % size` along a sub-axis, the last sub-axis being minor.
     """
 
-    atoms: tuple[Atom, ...]
+    sub_axes: tuple[SubAxis, ...]
     order: tuple[int, ...] | None = None
 
     @cached_property
@@ -52,7 +53,7 @@ class DeviceMesh:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(atom.size for atom in self.atoms)
+        return tuple(sub_axis.size for sub_axis in self.sub_axes)
 
     @cached_property
     def devices(self) -> NDArray[np.int64]:
@@ -62,18 +63,18 @@ class DeviceMesh:
     @cached_property
     def axes(self) -> dict[str, int]:
         """The size of each named axis, major first."""
-        return {atom.name: atom.full_size for atom in self.atoms}
+        return {sub_axis.name: sub_axis.full_size for sub_axis in self.sub_axes}
 
     def stride(self, axis: int) -> int:
-        """How many positions lie between neighbours along an atom."""
+        """How many positions lie between neighbours along a sub-axis."""
         return prod(self.sizes[axis + 1 :])
 
     @cached_property
     def coordinates(self) -> NDArray[np.int64]:
-        """Coordinate of each device along each atom: an array of shape (devices, atoms)."""
-        table = np.empty((self.size, len(self.atoms)), np.int64)
+        """Coordinate of each device along each sub-axis: an array of shape (devices, sub-axes)."""
+        table = np.empty((self.size, len(self.sub_axes)), np.int64)
         positions = np.indices(self.sizes or (1,)).reshape(max(1, len(self.sizes)), -1).T
-        table[self.devices] = positions[:, : len(self.atoms)]
+        table[self.devices] = positions[:, : len(self.sub_axes)]
         return table
 
     def count(self, axes: Iterable[int]) -> int:
@@ -89,20 +90,20 @@ class DeviceMesh:
 
     def groups(self, axes: Sequence[int]) -> NDArray[np.int64]:
         """The groups of devices that differ along `axes` alone, each in the order of their block index."""
-        rest = [axis for axis in range(len(self.atoms)) if axis not in axes]
+        rest = [axis for axis in range(len(self.sub_axes)) if axis not in axes]
         order = np.lexsort((self.block_index(axes), self.block_index(rest)))
         return order.reshape(-1, self.count(axes)).astype(np.int64)
 
-    def runs(self, axes: Sequence[int]) -> list[Atom]:
+    def runs(self, axes: Sequence[int]) -> list[SubAxis]:
         """`axes` with neighbouring parts of one axis joined, major first."""
-        found: list[Atom] = []
+        found: list[SubAxis] = []
         for axis in axes:
-            atom = self.atoms[axis]
+            sub_axis = self.sub_axes[axis]
             last = found[-1] if found else None
-            if last is not None and last.name == atom.name and last.pre_size * last.size == atom.pre_size:
-                found[-1] = replace(last, size=last.size * atom.size)
+            if last is not None and last.name == sub_axis.name and last.pre_size * last.size == sub_axis.pre_size:
+                found[-1] = replace(last, size=last.size * sub_axis.size)
             else:
-                found.append(atom)
+                found.append(sub_axis)
         return found
 
     def format(self, axes: Sequence[int]) -> str:
@@ -115,7 +116,7 @@ class DeviceMesh:
         return ", ".join(f'"{name}"={size}' for name, size in self.axes.items())
 
 
-def _format_run(run: Atom) -> str:
+def _format_run(run: SubAxis) -> str:
     return f'"{run.name}"' if run.size == run.full_size else f'"{run.name}":({run.pre_size}){run.size}'
 
 
@@ -150,10 +151,10 @@ MOST_DEVICES = 1 << 24
 
 
 class MeshBuilder:
-    """Finds the atoms that all grids of a module are made of, and each grid's axes in terms of them.
+    """Finds the sub-axes that all grids of a module are made of, and each grid's axes in terms of them.
 
     Grids whose devices lie at regular steps share one order of devices with the first one of them; any other grid has
-    the same atoms over an order of its own. `mesh` is that of the first grid.
+    the same sub-axes over an order of its own. `mesh` is that of the first grid.
     """
 
     def __init__(self, grids: Sequence[Grid], cuts: Mapping[Grid, Iterable[tuple[str, int]]] | None = None) -> None:
@@ -173,13 +174,13 @@ class MeshBuilder:
             for name, size in grid.axes:
                 points.update((places[name], places[name] * size))
             points.update(places[name] * (sizes[name] // before) for name, before in (cuts or {}).get(grid, ()))
-        atoms = self._atoms(first, sorted(points, reverse=True))
+        sub_axes = self._sub_axes(first, sorted(points, reverse=True))
         self._meshes: dict[tuple[int, ...] | None, DeviceMesh] = {}
-        self._made = atoms
+        self._made = sub_axes
         self.mesh = self.mesh_of(first)
 
     def mesh_of(self, grid: Grid) -> DeviceMesh:
-        """The atoms over the devices of `grid` in its order."""
+        """The sub-axes over the devices of `grid` in its order."""
         order = None if self._strides_of(grid) is not None else grid.order
         if order not in self._meshes:
             self._meshes[order] = DeviceMesh(self._made, order)
@@ -190,7 +191,7 @@ class MeshBuilder:
             self._strides[grid] = _strides(grid)
         return self._strides[grid]
 
-    def _atoms(self, named: Grid, points: list[int]) -> tuple[Atom, ...]:
+    def _sub_axes(self, named: Grid, points: list[int]) -> tuple[SubAxis, ...]:
         sizes: list[int] = []
         for larger, smaller in pairwise(points):
             if larger % smaller:
@@ -198,18 +199,18 @@ class MeshBuilder:
             sizes.extend(primes(larger // smaller))
         strides = [prod(sizes[index + 1 :]) for index in range(len(sizes))]
         starts = self._strides[named] or _row_major(named)
-        atoms = []
+        sub_axes = []
         for size, stride in zip(sizes, strides, strict=True):
             for (name, full), start in zip(named.axes, starts, strict=True):
                 if start <= stride < start * full:
-                    atoms.append(Atom(name, start * full // (stride * size), size, full))
+                    sub_axes.append(SubAxis(name, start * full // (stride * size), size, full))
                     break
             else:
-                atoms.append(Atom(f"devices_{stride}", 1, size, size))
-        return tuple(atoms)
+                sub_axes.append(SubAxis(f"devices_{stride}", 1, size, size))
+        return tuple(sub_axes)
 
     def axes(self, grid: Grid) -> list[Axes]:
-        """The atoms of each axis of `grid`, major first."""
+        """The sub-axes of each axis of `grid`, major first."""
         strides = self._strides_of(grid) or _row_major(grid)
         return [self._span(size, stride) for (_, size), stride in zip(grid.axes, strides, strict=True)]
 

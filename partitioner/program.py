@@ -38,11 +38,11 @@ CONSTRAINT = "sdy.sharding_constraint"
 
 @dataclass
 class Program:
-    """`block`: the body, its arguments the function's. `asked`: what the program says of values' layouts."""
+    """`block`: the body, its arguments the function's. `annotations`: what the program says of values' layouts."""
 
     function: Function
     block: Block
-    asked: dict[Value, Annotation] = field(default_factory=dict)
+    annotations: dict[Value, Annotation] = field(default_factory=dict)
     groups: dict[int, list[Value]] = field(default_factory=dict)
 
 
@@ -57,7 +57,7 @@ def import_program(
     importer = _Importer(module, reader, as_written)
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
-    program = Program(function, block, importer.asked, importer.groups)
+    program = Program(function, block, importer.annotations, importer.groups)
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
         asked = reader.of_attributes(dict(entry), [argument.type], function)[0]
         importer.ask(argument, asked or (_whole(argument, reader) if whole_boundary else None))
@@ -96,20 +96,20 @@ class _Importer:
         self.calls = Calls(module)
         self.reader = reader
         self.as_written = as_written
-        self.asked: dict[Value, Annotation] = {}
+        self.annotations: dict[Value, Annotation] = {}
         self.groups: dict[int, list[Value]] = {}
         self._constants: dict[Value, Block] = {}
         self._used: set[Value] = set()
 
     def ask(self, value: Value, annotation: Annotation | None) -> None:
         if annotation is not None:
-            self.asked[value] = annotation
+            self.annotations[value] = annotation
 
     def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
         """`value` with a layout asked of it from here on."""
         made = make_op(CONSTRAINT, [value], [value.type], location=place.location)
         block.ops.append(made)
-        self.asked[made.result] = annotation
+        self.annotations[made.result] = annotation
         return made.result
 
     def use(self, value: Value, values: dict[Value, Value], block: Block) -> Value:
@@ -173,7 +173,7 @@ class _Importer:
         reader = self.reader
         if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
-            self.ask(made.result, reader.asked_by(op, op[name], op.result.type))
+            self.ask(made.result, reader.annotation_of(op, op[name], op.result.type))
         elif op.discardable and len(made.results) == len(op.results):
             asked = reader.of_attributes(op.discardable, op.result_types, op)
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
@@ -222,7 +222,7 @@ class _Importer:
         invariant = [
             index
             for index, value in enumerate(body.terminator.operands)
-            if value is body.arguments[index] and made.results[index] not in self.asked
+            if value is body.arguments[index] and made.results[index] not in self.annotations
         ]
         if not invariant or len(invariant) == len(made.operands):
             return made
@@ -272,7 +272,7 @@ def _per_value(
 ) -> list[Annotation | None]:
     if given is None:
         return [None] * len(types)
-    return [reader.asked_by(op, sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
+    return [reader.annotation_of(op, sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:

@@ -42,14 +42,14 @@ def propagate(
 
 
 def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] | None]:
-    """The atoms that may propagate, round by round; None: all of them."""
+    """The sub-axes that may propagate, round by round; None: all of them."""
     rounds: list[frozenset[int] | None] = []
     done: frozenset[int] = frozenset()
-    known = {atom.name for atom in mesh.atoms}
+    known = {sub_axis.name for sub_axis in mesh.sub_axes}
     for name in names:
         if name not in known:
             raise UsageError(f'no axis "{name}" to propagate first; the mesh has {mesh.text}')
-        done |= frozenset(index for index, atom in enumerate(mesh.atoms) if atom.name == name)
+        done |= frozenset(index for index, sub_axis in enumerate(mesh.sub_axes) if sub_axis.name == name)
         rounds.append(done)
     return [*rounds, None]
 
@@ -226,7 +226,7 @@ def _compatible(
 ) -> Axes:
     """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
 
-    With `allowed` no other atoms are looked at.
+    With `allowed` no other sub-axes are looked at.
     """
     operands, results = axes[: step.count], axes[step.count :]
     first, second = (results, operands) if way == BACKWARD else (operands, results)

@@ -97,7 +97,7 @@ class _Writer:
 
     def _is_told(self, value: Value) -> bool:
         layout = self.layouts.get(value)
-        return layout is not None and (value in self.program.asked or bool(layout.used))
+        return layout is not None and (value in self.program.annotations or bool(layout.used))
 
     def _refs(self, axes: Axes) -> tuple[sdy.AxisRef, ...]:
         return tuple(
@@ -138,8 +138,8 @@ class _Writer:
 
     def _stand_for(self, old: Value, new: Value) -> None:
         self.layouts[new] = self.layouts[old]
-        if old in self.program.asked:
-            self.program.asked[new] = self.program.asked[old]
+        if old in self.program.annotations:
+            self.program.annotations[new] = self.program.annotations[old]
 
     def _manual(self, op: Op) -> None:
         """What is asked on the way in and out, the free axes of each dimension as they came to be."""

@@ -44,7 +44,7 @@ def speaks_of_shardings(op: Op) -> bool:
 
 
 class Reader:
-    """Reads the shardings of one program in terms of the atoms of one `DeviceMesh`.
+    """Reads the shardings of one program in terms of the sub-axes of one `DeviceMesh`.
 
     Meshes that the program does not speak of are left alone. `devices` says how many there are where it speaks of
     none, or of single devices only.
@@ -77,20 +77,20 @@ class Reader:
         return given if isinstance(given, sdy.Mesh) else self._sdy[given.root]
 
     def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
-        """The atoms of axis references of `mesh`, major first."""
+        """The sub-axes of axis references of `mesh`, major first."""
         by_axis = dict(zip((axis.name for axis in mesh.axes), self._grid_axes(_grid(mesh)), strict=True))
         found: list[int] = []
         for ref in refs:
-            atoms = by_axis[ref.name]
+            sub_axes = by_axis[ref.name]
             size = mesh.axis_size(ref.name)
             assert size is not None
             start, stop = ref.interval(size)
             before = 1
             picked = []
-            for atom in atoms:
+            for sub_axis in sub_axes:
                 if start <= before < stop:
-                    picked.append(atom)
-                before *= self.mesh.sizes[atom]
+                    picked.append(sub_axis)
+                before *= self.mesh.sizes[sub_axis]
             if self.mesh.count(picked) != stop // start:
                 raise MeshError(f"sub-axis {ref.format()} is no run of the mesh's prime parts")
             found += picked
@@ -126,12 +126,12 @@ class Reader:
         )
 
     def collective_axes(self, op: Op) -> frozenset[int]:
-        """The atoms that one of sdy's collectives is given."""
+        """The sub-axes that one of sdy's collectives is given."""
         mesh = self.mesh_of(op["out_sharding"].mesh)
         return frozenset(axis for axes in collective_axes(op) for axis in self.axes(axes, mesh))
 
     def manual(self, op: Op) -> frozenset[int]:
-        """The atoms that an sdy.manual_computation is manual over."""
+        """The sub-axes that an sdy.manual_computation is manual over."""
         names = op["manual_axes"].axes
         given = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
         for mesh in [*(self.mesh_of(sharding.mesh) for sharding in given), *self._sdy.values()]:
@@ -143,12 +143,12 @@ class Reader:
         return _parse(text, op)
 
     def tile_annotation(self, tile: TileSharding, type: Type) -> tuple[Annotation | None, frozenset[int]]:
-        """A GSPMD sharding, and the atoms it is manual over."""
+        """A GSPMD sharding, and the sub-axes it is manual over."""
         if not isinstance(type, TensorType):
             return None, frozenset()
         rank = type.rank
         if tile.kind == "manual":
-            return None, frozenset(range(len(self.mesh.atoms)))
+            return None, frozenset(range(len(self.mesh.sub_axes)))
         if tile.kind == "unknown":
             return None, frozenset()
         closed = (not tile.is_open,) * rank
@@ -160,17 +160,17 @@ class Reader:
         return Annotation(Sharding(self._builder.mesh_of(tile.grid()), dimensions), closed, (0,) * rank), manual
 
     def manual_call(self, op: Op) -> frozenset[int]:
-        """The atoms over which the value inside of a call into or out of manual code is manual."""
+        """The sub-axes over which the value inside of a call into or out of manual code is manual."""
         text = op.discardable.get(GSPMD_NAME) if op["call_target_name"] == TO_SHARD_CALL else None
         if not isinstance(text, StringAttr):
             source = op.operands[0].defining_op
             text = None if source is None else source.discardable.get(GSPMD_NAME)
         if not isinstance(text, StringAttr):
-            return frozenset(range(len(self.mesh.atoms)))
+            return frozenset(range(len(self.mesh.sub_axes)))
         part = op.result if op["call_target_name"] == TO_SHARD_CALL else op.operands[0]
         return self.tile_annotation(_parse(text.value, op)[0], part.type)[1]
 
-    def asked_by(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
+    def annotation_of(self, op: Op, sharding: sdy.TensorSharding, type: Type) -> Annotation | None:
         """What `op` asks of a value; CompileError at the op for what cannot be."""
         try:
             return self.annotation(sharding, type)

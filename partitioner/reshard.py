@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from partitioner.emit import Emitter
-from partitioner.mesh import Atom, Axes, DeviceMesh
+from partitioner.mesh import Axes, DeviceMesh, SubAxis
 from partitioner.sharding import Sharding
 from spmd.ir import Value
 from spmd.types import TensorType
@@ -57,22 +57,22 @@ def _plan(
 ) -> tuple[float, tuple[Move, ...]]:
     if source.dimensions == target.dimensions and source.partial == target.partial:
         return 0.0, ()
-    if len(source.used | target.used) <= _MOST_ATOMS:
+    if len(source.used | target.used) <= _MOST_SUB_AXES:
         return _search(shape, itemsize, source, target)
     spans = _spans(source, target)
-    coarse = DeviceMesh(tuple(Atom("", 1, mesh.count(span), mesh.count(span)) for span in spans))
+    coarse = DeviceMesh(tuple(SubAxis("", 1, mesh.count(span), mesh.count(span)) for span in spans))
     spent, moves = _search(shape, itemsize, _in_spans(source, coarse, spans), _in_spans(target, coarse, spans))
     return spent, tuple(
-        replace(move, axes=_in_atoms(move.axes, spans), result=_refined(move.result, mesh, spans)) for move in moves
+        replace(move, axes=_in_sub_axes(move.axes, spans), result=_refined(move.result, mesh, spans)) for move in moves
     )
 
 
-#: Layouts that cut along more atoms than these are searched by spans of atoms: states grow with all their orders.
-_MOST_ATOMS = 8
+#: Layouts that cut along more sub-axes than these are searched by spans of sub-axes: states grow with all their orders.
+_MOST_SUB_AXES = 8
 
 
 def _spans(source: Sharding, target: Sharding) -> list[Axes]:
-    """The atoms in use, those in one span that stand side by side wherever they stand."""
+    """The sub-axes in use, those in one span that stand side by side wherever they stand."""
     lists = [*source.dimensions, source.partial, *target.dimensions, target.partial]
     follower: dict[int, set[int | None]] = {}
     leader: dict[int, set[int | None]] = {}
@@ -101,7 +101,7 @@ def _spans(source: Sharding, target: Sharding) -> list[Axes]:
 
 
 def _in_spans(layout: Sharding, mesh: DeviceMesh, spans: list[Axes]) -> Sharding:
-    """`layout` in terms of spans, an atom of `mesh` each."""
+    """`layout` in terms of spans, a sub-axis of `mesh` each."""
     place = {span[0]: index for index, span in enumerate(spans)}
 
     def named(axes: Axes) -> Axes:
@@ -111,15 +111,15 @@ def _in_spans(layout: Sharding, mesh: DeviceMesh, spans: list[Axes]) -> Sharding
     return Sharding(mesh, tuple(map(named, layout.dimensions)), partial, layout.reduction)
 
 
-def _in_atoms(axes: Axes, spans: list[Axes]) -> Axes:
-    return tuple(atom for axis in axes for atom in spans[axis])
+def _in_sub_axes(axes: Axes, spans: list[Axes]) -> Axes:
+    return tuple(sub_axis for axis in axes for sub_axis in spans[axis])
 
 
 def _refined(layout: Sharding | None, mesh: DeviceMesh, spans: list[Axes]) -> Sharding | None:
     if layout is None:
         return None
-    partial = tuple(sorted(_in_atoms(layout.partial, spans)))
-    return Sharding(mesh, tuple(_in_atoms(axes, spans) for axes in layout.dimensions), partial, layout.reduction)
+    partial = tuple(sorted(_in_sub_axes(layout.partial, spans)))
+    return Sharding(mesh, tuple(_in_sub_axes(axes, spans) for axes in layout.dimensions), partial, layout.reduction)
 
 
 def _search(
@@ -302,7 +302,7 @@ def cut(
     count = state.mesh.count(new)
     value = emitter.pad(value, dimension, 0, block * count - value.tensor.static_shape[dimension])
     starts = state.mesh.block_index(new) * block
-    return emitter.dynamic_slice(value, dimension, emitter.table(starts), block)
+    return emitter.dynamic_slice(value, dimension, emitter.per_device_constant(starts), block)
 
 
 def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:

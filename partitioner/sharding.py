@@ -1,7 +1,7 @@
 """How one tensor is laid out over the mesh, and an annotation that asks for it.
 
-`Sharding` is a fact: which atoms cut each dimension, and over which atoms the value is a partial sum. `Annotation` is
-a wish read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
+`Sharding` is a fact: which sub-axes cut each dimension, and over which the value is a partial sum. `Annotation` is a
+wish read from the program: it may leave dimensions open, carry priorities, and forbid axes. Source: Shardy's
 documentation, "Sharding representation"; StableHLO has no text on either.
 """
 
@@ -25,10 +25,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Sharding:
-    """The layout of one tensor: `dimensions[d]` are the atoms that cut dimension d, major first.
+    """The layout of one tensor: `dimensions[d]` are the sub-axes that cut dimension d, major first.
 
     A dimension of size n cut into k blocks has blocks of ceil(n / k); the last ones may be shorter or empty and are
-    padded. `partial`: atoms over which the true value is the `reduction` (sum, max, ...) of what each device holds.
+    padded. `partial`: sub-axes over which the true value is the `reduction` (sum, max, ...) of what each device holds.
     """
 
     mesh: DeviceMesh
@@ -42,7 +42,7 @@ class Sharding:
 
     @property
     def used(self) -> frozenset[int]:
-        """The atoms that cut a dimension or are partial."""
+        """The sub-axes that cut a dimension or are partial."""
         return frozenset(self.partial).union(*self.dimensions)
 
     @property
@@ -100,8 +100,8 @@ def replicated(mesh: DeviceMesh, rank: int) -> Sharding:
 class Annotation:
     """What a program asks of one tensor. `closed[d]`: nothing may be added to dimension d; `priority[d]`: 0 first.
 
-    `fixed`: atoms that must not cut the tensor at all (written replicated={...}). `device`: the one that alone has the
-    tensor; whatever the others hold is not it.
+    `fixed`: sub-axes that must not cut the tensor at all (written replicated={...}). `device`: the one that alone has
+    the tensor; whatever the others hold is not it.
     """
 
     sharding: Sharding

@@ -109,7 +109,7 @@ def price(window: Window, row_bytes: int) -> float:
     return float(apart * row_bytes + LATENCY * len(rounds(window)[1]))
 
 
-def take(
+def halo_exchange(
     emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
 ) -> Value:
     """The window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
@@ -128,7 +128,7 @@ def own(emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Wind
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
         starts = [source - place + margin for place, source, _ in runs]
-        start = emitter.table(by_device(emitter.mesh, axes, starts))
+        start = emitter.per_device_constant(by_device(emitter.mesh, axes, starts))
         part = emitter.dynamic_slice(padded, dimension, start, window.width)
         made = part if made is None else _laid_over(emitter, made, part, dimension, axes, runs)
     assert made is not None
@@ -145,8 +145,8 @@ def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: S
     """Whether each element lies in its block's span."""
     shape = like.tensor.static_shape
     place = emitter.iota(shape, dimension)
-    low = emitter.table(by_device(emitter.mesh, axes, [span[0] for span in spans]))
-    high = emitter.table(by_device(emitter.mesh, axes, [span[1] for span in spans]))
+    low = emitter.per_device_constant(by_device(emitter.mesh, axes, [span[0] for span in spans]))
+    high = emitter.per_device_constant(by_device(emitter.mesh, axes, [span[1] for span in spans]))
     above = emitter.compare(place, emitter.broadcast(low, shape), "GE")
     below = emitter.compare(place, emitter.broadcast(high, shape), "LT")
     return emitter.binary("and", above, below)
@@ -218,7 +218,7 @@ def _slab(
         value = emitter.slice(local, dimension, start, start + width)
     else:
         table = by_device(emitter.mesh, axes, [max(start, 0) for start in starts])
-        value = emitter.dynamic_slice(local, dimension, emitter.table(table), width)
+        value = emitter.dynamic_slice(local, dimension, emitter.per_device_constant(table), width)
     if travels:
         pairs = [
             (int(devices[transfer.sender]), int(devices[transfer.receiver]))
@@ -275,7 +275,7 @@ def _overlaid(
         places = [min(max(place + margin, 0), window.width + 2 * margin - width) for place in slab.places]
         under = made
         made = emitter.dynamic_update(
-            under, slab.value, dimension, emitter.table(by_device(emitter.mesh, axes, places))
+            under, slab.value, dimension, emitter.per_device_constant(by_device(emitter.mesh, axes, places))
         )
         if not window.is_straight:
             # What lies beside the run is of another run: it must not be written over.
@@ -309,7 +309,7 @@ def mask_padding(emitter: Emitter, local: Value, dimension: int, axes: Axes, siz
     if block * blocks == size:
         return local
     starts = emitter.mesh.block_index(axes) * block
-    position = positions(emitter, local, dimension, emitter.table(starts))
+    position = positions(emitter, local, dimension, emitter.per_device_constant(starts))
     limit = emitter.broadcast(emitter.index(size), position.tensor.shape)
     inside = emitter.compare(position, limit, "LT")
     return emitter.select(inside, local, emitter.broadcast(fill, local.tensor.shape))

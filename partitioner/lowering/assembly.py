@@ -24,7 +24,7 @@ def assemble(
     emitter = Emitter(reader.mesh, processes)
     lowering = Lowering(program, reader, layouts, emitter)
     source = program.block
-    wanted = [lowering.wanted(value) if _is_tensor(value) else None for value in source.arguments]
+    wanted = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
     given = [_as_asked(program, value, layout) for value, layout in zip(source.arguments, wanted, strict=True)]
     block = lowering.block(source, given, is_loop=False)
     out_layouts, returned = [], []
@@ -51,7 +51,7 @@ def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Shardi
     """`layout` over the devices in the order of the mesh that the program names for `value`; partial if it asks so."""
     if layout is None:
         return None
-    asked = program.asked.get(value)
+    asked = program.annotations.get(value)
     return layout.whole() if asked is None else replace(layout, mesh=asked.sharding.mesh)
 
 
@@ -63,8 +63,8 @@ def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
     """The layout asked for, or, when nobody asked, the cheapest of those at hand."""
     if not _is_tensor(value):
         return None
-    wanted = lowering.wanted(value)
-    if value in lowering.program.asked:
+    wanted = lowering.target_sharding(value)
+    if value in lowering.program.annotations:
         return wanted
     options = [wanted.whole(), *(layout.whole() for layout in lowering.layouts_of(value))]
     return min(options, key=lambda layout: lowering.price(value, layout))

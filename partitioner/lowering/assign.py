@@ -1,4 +1,4 @@
-"""Which atoms cut which factor of an op: candidates from the layouts at hand, the cheapest one taken."""
+"""Which sub-axes cut which factor of an op: candidates from the layouts at hand, the cheapest one taken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partitioner.mesh import Axes, DeviceMesh
 from partitioner.rules.core import PASS, REDUCE, Mapping, Rule
 from partitioner.sharding import Sharding
 
-#: The atoms of each factor.
+#: The sub-axes of each factor.
 Assignment = tuple[Axes, ...]
 
 
@@ -31,7 +31,7 @@ def _join(assignment: Assignment, factors: tuple[int, ...]) -> Axes:
 
 
 def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence[Axes]) -> dict[int, Axes]:
-    """The atoms of each factor of one tensor, as far as they fall together with factors."""
+    """The sub-axes of each factor of one tensor, as far as they fall together with factors."""
     found: dict[int, Axes] = {}
     for factors, axes in zip(mapping, dimensions, strict=True):
         if len(factors) == 1:
@@ -55,7 +55,7 @@ def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence
 
 
 def repair(mesh: DeviceMesh, rule: Rule, assignment: list[Axes]) -> Assignment:
-    """Takes atoms off factors until every dimension of several factors is cut into contiguous blocks."""
+    """Takes sub-axes off factors until every dimension of several factors is cut into contiguous blocks."""
     for mapping in rule.tensors:
         for factors in mapping:
             if len(factors) < 2:
@@ -127,7 +127,7 @@ def _merge(rule: Rule, order: Iterable[dict[int, Axes]], usable: Sequence[bool])
 def _relocated(
     mesh: DeviceMesh, rule: Rule, projected: list[tuple[int, int, dict[int, Axes]]], usable: Sequence[bool]
 ) -> Iterable[Assignment]:
-    """Atoms of a factor that must stay whole, moved to one that passes (the sorted dimension's to a batch one)."""
+    """Sub-axes of a factor that must stay whole, moved to one that passes (the sorted dimension's to a batch one)."""
     for _, _, found in sorted(projected, key=lambda entry: -entry[1])[:2]:
         base = _merge(rule, [found], usable)
         lost = [axes for factor, axes in found.items() if axes and not usable[factor]]
@@ -143,5 +143,5 @@ def _relocated(
 
 
 def reduced(rule: Rule, assignment: Assignment) -> Axes:
-    """The atoms over which results are partial."""
+    """The sub-axes over which results are partial."""
     return tuple(sorted(axis for factor in rule.of_kind(REDUCE) for axis in assignment[factor]))

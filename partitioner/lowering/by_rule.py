@@ -30,7 +30,9 @@ def by_rule(lowering: Lowering, op: Op) -> None:
     assignment = lowering.choose(
         op, rule, lambda factor: rule.kinds[factor] == PASS and (shared is None or factor in shared)
     )
-    if not is_known(op) and any(any(lowering.have(value).dimensions) for value in op.operands if _is_tensor(value)):
+    if not is_known(op) and any(
+        any(lowering.current_sharding(value).dimensions) for value in op.operands if _is_tensor(value)
+    ):
         lowering.note(op, "nobody knows how to split it: every process does all of it")
     emit_plain(lowering, op, rule, assignment)
 
@@ -39,13 +41,13 @@ def _agreed(lowering: Lowering, op: Op) -> bool:
     """Appends an elementwise op whose operands are at hand in the layout wished for; False when that is not so."""
     if len(op.results) != 1 or not is_elementwise(op) or RULE_NAME in op.discardable:
         return False
-    layout = lowering.wanted(op.result)
+    layout = lowering.target_sharding(op.result)
     shape = op.result.tensor.shape
     if layout.partial or not shape:
         return False
     operands = []
     for value in op.operands:
-        found = lowering.at_hand(value, layout.dimensions if value.tensor.shape == shape else ())
+        found = lowering.find_available(value, layout.dimensions if value.tensor.shape == shape else ())
         if found is None:
             return False
         operands.append(found)

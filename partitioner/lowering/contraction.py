@@ -130,7 +130,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
         window, place, extent = found
         axes = layouts[0].dimensions[space.source]
         zero = lowering.emitter.splat(0, op.operands[0].tensor.with_shape(()))
-        local = win.take(lowering.emitter, local, space.source, axes, window, zero)
+        local = win.halo_exchange(lowering.emitter, local, space.source, axes, window, zero)
         padding[index] = place, extent - place - ((window.width - 1) * space.base + 1)
         if space.summed:
             kernel = without_padding(lowering, kernel, op.operands[1], layouts[1], space.kernel)

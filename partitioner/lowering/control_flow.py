@@ -53,7 +53,7 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
 
 
 def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:
-    """The atoms over which entries of a loop's state may stay partial sums.
+    """The sub-axes over which entries of a loop's state may stay partial sums.
 
     Whether what is added is partial is found by lowering the body for trial: once for each loop of the program, however
     often the loops around it are tried.
@@ -67,7 +67,7 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
         notes = len(lowering.notes)
         lowering.block(op.regions[1].block, layouts, is_loop=True)
         for index, term in terms.items():
-            have, wanted = lowering.have(term), layouts[index]
+            have, wanted = lowering.current_sharding(term), layouts[index]
             is_sum = bool(have.partial) and have.reduction == "stablehlo.add"
             if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
                 found[index] = have.partial
@@ -117,7 +117,7 @@ def branches(lowering: Lowering, op: Op) -> None:
 
 
 def _layout(lowering: Lowering, value: Value) -> Sharding | None:
-    return lowering.wanted(value).whole() if isinstance(value.type, TensorType) else None
+    return lowering.target_sharding(value).whole() if isinstance(value.type, TensorType) else None
 
 
 def _get(lowering: Lowering, value: Value, layout: Sharding | None) -> Value:
@@ -152,23 +152,23 @@ def custom_call(lowering: Lowering, op: Op) -> None:
         return
     manual = lowering.reader.manual_call(op)
     if target == TO_SHARD_CALL:
-        free = lowering.wanted(op.result)
+        free = lowering.target_sharding(op.result)
         layout = _with_manual(_asked(lowering, op.operands[0]), free, manual)
         lowering.set(op.result, lowering.get(op.operands[0], layout), free)
     else:
-        free = lowering.wanted(op.operands[0]).whole()
+        free = lowering.target_sharding(op.operands[0]).whole()
         layout = _with_manual(_asked(lowering, op.result), free, manual)
         lowering.set(op.result, lowering.get(op.operands[0], free), layout)
 
 
 def _asked(lowering: Lowering, value: Value) -> Sharding:
     """The layout of a value, over devices in the order of the mesh that the program names for it."""
-    asked = lowering.program.asked.get(value)
-    wanted = lowering.wanted(value)
+    asked = lowering.program.annotations.get(value)
+    wanted = lowering.target_sharding(value)
     return wanted if asked is None else replace(wanted, mesh=asked.sharding.mesh)
 
 
 def _with_manual(asked: Sharding, free: Sharding, manual: frozenset[int]) -> Sharding:
-    """The layout of a whole value: its manual atoms lead each dimension, the free ones of its part follow."""
+    """The layout of a whole value: its manual sub-axes lead each dimension, the free ones of its part follow."""
     pairs = zip(asked.dimensions, free.dimensions, strict=True)
     return Sharding(asked.mesh, tuple(tuple(a for a in axes if a in manual) + rest for axes, rest in pairs))

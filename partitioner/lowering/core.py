@@ -89,7 +89,7 @@ class Lowering:
 
     # --- values
 
-    def wanted(self, value: Value) -> Sharding:
+    def target_sharding(self, value: Value) -> Sharding:
         """The layout that propagation gave `value`."""
         found = self.layouts.get(value)
         return replicated(self.mesh, value.tensor.rank) if found is None else found
@@ -98,7 +98,7 @@ class Lowering:
         """The layouts in which `value` is at hand, the first made first."""
         return tuple(entry.sharding for entry in self._entries(value))
 
-    def have(self, value: Value) -> Sharding:
+    def current_sharding(self, value: Value) -> Sharding:
         return self._entries(value)[0].sharding
 
     def defer(self, op: Op) -> None:
@@ -129,7 +129,7 @@ class Lowering:
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
-        asked = self.program.asked.get(value)
+        asked = self.program.annotations.get(value)
         if asked is not None and asked.device is not None and sharding is not None:
             local, sharding = self._of_device(value, local, sharding, asked.device)
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
@@ -143,7 +143,7 @@ class Lowering:
         local = reshard(self.emitter, local, value.tensor, sharding, whole)
         chosen = self.emitter.broadcast(self.emitter.is_device(device), local.tensor.shape)
         local = self.emitter.select(chosen, local, self.emitter.splat(nothing, local.tensor))
-        return local, replace(whole, partial=tuple(range(len(self.mesh.atoms))), reduction=sum_of(value.tensor))
+        return local, replace(whole, partial=tuple(range(len(self.mesh.sub_axes))), reduction=sum_of(value.tensor))
 
     def _reordered(self, local: Value, sharding: Sharding, order: DeviceMesh) -> Value:
         """The block that this process holds when the devices stand as in `order`."""
@@ -158,13 +158,13 @@ class Lowering:
         self._locals.setdefault(value, []).append(entry)
         self._scopes[depth].made.append((value, entry))
 
-    def set_free(self, value: Value, make: Callable[[Sharding], Value]) -> None:
+    def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
         """Says that `make` gives `value` in any layout, at no cost; makes it in the one that is wished for."""
-        layout = self.wanted(value).whole()
+        layout = self.target_sharding(value).whole()
         self._makers[value] = make
         self._add(value, make(layout), layout, len(self._scopes) - 1)
 
-    def at_hand(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
+    def find_available(self, value: Value, dimensions: tuple[Axes, ...]) -> Value | None:
         """The local value laid out so and not partial, if there is one."""
         for entry in self._entries(value):
             if entry.sharding.dimensions == dimensions and not entry.sharding.partial:
@@ -312,7 +312,7 @@ class Lowering:
             found.append(Known(self.layouts_of(value), _span(value)) if is_tensor else None)
         for value in op.results:
             is_tensor = isinstance(value.type, TensorType)
-            found.append(Known((self.wanted(value),), _span(value)) if is_tensor else None)
+            found.append(Known((self.target_sharding(value),), _span(value)) if is_tensor else None)
         return found
 
     def choose(
@@ -322,7 +322,7 @@ class Lowering:
         allowed: Callable[[int], bool] | None = None,
         extra: Callable[[Assignment], float] | None = None,
     ) -> Assignment:
-        """The cheapest assignment of atoms to the factors of `op`: operands in, results out, least work if equal."""
+        """The cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if equal."""
         return self.choose_priced(op, rule, allowed, extra)[0]
 
     def choose_priced(
@@ -354,7 +354,7 @@ class Lowering:
         for value, mapping in zip(op.results, rule.results, strict=True):
             if isinstance(value.type, TensorType) and (mapping or partial):
                 made = replace(sharding_of(self.mesh, mapping, assignment), partial=partial)
-                spent += cost(value.tensor, made, self.wanted(value).whole())
+                spent += cost(value.tensor, made, self.target_sharding(value).whole())
         return spent
 
     def note(self, op: Op, text: str) -> None:

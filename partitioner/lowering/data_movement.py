@@ -32,7 +32,7 @@ def constant(lowering: Lowering, op: Op) -> None:
             type = layout.local_type(op.result.tensor)
             return lowering.emitter.constant(np.broadcast_to(element, type.static_shape), type)
 
-        lowering.set_free(op.result, make)
+        lowering.set_rematerializable(op.result, make)
         return
     made = lowering.emitter.op("stablehlo.constant", (), op.result_types, {"value": value}).results[0]
     lowering.set(op.result, made, Sharding(lowering.mesh, ((),) * op.result.tensor.rank))
@@ -50,24 +50,24 @@ def iota(lowering: Lowering, op: Op) -> None:
         if not axes:
             return made
         starts = lowering.mesh.block_index(axes) * type.static_shape[dimension]
-        start = emitter.convert(emitter.table(starts), type.with_shape(()))
+        start = emitter.convert(emitter.per_device_constant(starts), type.with_shape(()))
         return emitter.binary("add", made, emitter.broadcast(start, type.shape))
 
-    lowering.set_free(op.result, make)
+    lowering.set_rematerializable(op.result, make)
 
 
 @lowers("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(lowering: Lowering, op: Op) -> None:
     """A scalar is spread in the size needed; anything else follows its rule."""
     value = op.operands[0]
-    if value.tensor.rank or lowering.have(value).partial:
+    if value.tensor.rank or lowering.current_sharding(value).partial:
         by_rule(lowering, op)
         return
 
     def make(layout: Sharding) -> Value:
         return lowering.clone(op, [lowering.whole(value)], [layout])[0]
 
-    lowering.set_free(op.result, make)
+    lowering.set_rematerializable(op.result, make)
 
 
 @lowers("stablehlo.broadcast")
@@ -124,7 +124,7 @@ def _exchange(
     for dimension, factors in enumerate(rule.operands[0]):
         blocks = layout.count(dimension)
         if blocks > 1 and rule.kinds[factors[0]] == PERMUTE:
-            local = win.take(
+            local = win.halo_exchange(
                 lowering.emitter, local, dimension, layout.dimensions[dimension], windows(0, dimension, blocks), fill
             )
             moved.append(dimension)
@@ -213,7 +213,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
                 low, high = max(begin, index * block), min(begin + extent, (index + 1) * block)
                 runs.append(((low - begin, low, high - low),) if high > low else ())
             window = Window(size[dimension], blocks, extent, tuple(runs))
-            local = win.take(emitter, local, dimension, layout.dimensions[dimension], window, zero)
+            local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, zero)
         starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
     attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
     made = replace(result, partial=axes, reduction=sum_of(value.tensor))
@@ -275,7 +275,7 @@ def pad(lowering: Lowering, op: Op) -> None:
         for dimension, places in offsets.items():
             if interiors[dimension]:
                 axes = layout.dimensions[dimension]
-                start = emitter.table(win.by_device(lowering.mesh, axes, places))
+                start = emitter.per_device_constant(win.by_device(lowering.mesh, axes, places))
                 made = emitter.dynamic_slice(made, dimension, start, layout.local_shape(out)[dimension])
         return made
 
@@ -287,7 +287,7 @@ def concatenate(lowering: Lowering, op: Op) -> None:
     """On a cut dimension each process takes its part of the result from the inputs, or from what they are slices of."""
     joined = op["dimension"]
     rule = local_rule(op)
-    wanted = lowering.wanted(op.result).whole()
+    wanted = lowering.target_sharding(op.result).whole()
     partial = _all_partial(lowering, op)
     if partial is not None:
         _concatenate_partial(lowering, op, rule, partial)
@@ -382,7 +382,7 @@ class _Source:
             whole = lowering.get(self.source, self.whole)
             return win.own(lowering.emitter, whole, self.dimension, axes, self.window)
         local = lowering.get(self.source, self.layout)
-        return win.take(lowering.emitter, local, self.dimension, axes, self.window)
+        return win.halo_exchange(lowering.emitter, local, self.dimension, axes, self.window)
 
 
 def _origin(value: Value, dimension: int) -> tuple[Value, int]:

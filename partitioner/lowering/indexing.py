@@ -71,7 +71,7 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
         extent = taken[dimension]
         block = local.tensor.static_shape[dimension]
         begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
-        offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
+        offset = emitter.per_device_constant(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
         place = emitter.binary("subtract", begin, offset)
         # With as much padding as the slice is long, the slice of the block begins where it does in the whole.
         local = emitter.pad(local, dimension, extent, extent)
@@ -136,7 +136,7 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
     for dimension in cut:
         extent, block = updated[dimension], local.tensor.static_shape[dimension]
         begin = _clamped(emitter, starts[dimension], size[dimension] - extent)
-        offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block - extent)
+        offset = emitter.per_device_constant(lowering.mesh.block_index(layout.dimensions[dimension]) * block - extent)
         place = emitter.binary("subtract", begin, offset)
         # An update that misses the block is clamped into the margins on either side of it.
         starts[dimension] = place
@@ -235,7 +235,7 @@ def _own_indices(
             if clamp:
                 low, high = emitter.index(0), emitter.index(size - 1)
                 column = emitter.one("clamp", [low, column, high], column.tensor)
-            offset = emitter.table(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
+            offset = emitter.per_device_constant(lowering.mesh.block_index(layout.dimensions[dimension]) * block)
             mine = emitter.binary("subtract", column, emitter.broadcast(offset, batch))
             inside = win.within(emitter, mine, 0, block)
             inside = emitter.binary("and", inside, win.within(emitter, column, 0, size))

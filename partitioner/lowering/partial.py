@@ -28,9 +28,10 @@ def kept_partial(lowering: Lowering, op: Op) -> Pending | None:
     partial = {index for index, value in enumerate(op.operands) if _partial(lowering, value)}
     if not partial:
         return None
-    first = lowering.have(op.operands[min(partial)])
+    first = lowering.current_sharding(op.operands[min(partial)])
     sums = {
-        (lowering.have(op.operands[index]).partial, lowering.have(op.operands[index]).reduction) for index in partial
+        (lowering.current_sharding(op.operands[index]).partial, lowering.current_sharding(op.operands[index]).reduction)
+        for index in partial
     }
     if len(sums) > 1:
         return None
@@ -51,9 +52,13 @@ def _partial(lowering: Lowering, value: Value) -> bool:
 
 
 def _cut_along(lowering: Lowering, op: Op, partial: set[int], axes: Axes) -> bool:
-    """Whether an operand that is not partial is cut along the atoms of the partial ones."""
+    """Whether an operand that is not partial is cut along the sub-axes of the partial ones."""
     others = [value for index, value in enumerate(op.operands) if index not in partial]
-    return any(not lowering.have(value).used.isdisjoint(axes) for value in others if isinstance(value.type, TensorType))
+    return any(
+        not lowering.current_sharding(value).used.isdisjoint(axes)
+        for value in others
+        if isinstance(value.type, TensorType)
+    )
 
 
 def _is_linear(op: Op, partial: set[int], reduction: str) -> bool:

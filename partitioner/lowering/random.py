@@ -15,7 +15,7 @@ def rng(lowering: Lowering, op: Op) -> None:
     layouts = [replicated(lowering.mesh, value.tensor.rank) for value in op.results]
     for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
         if op.name == "stablehlo.rng" and isinstance(value.type, TensorType):
-            axes = tuple(range(len(lowering.mesh.atoms)))
+            axes = tuple(range(len(lowering.mesh.sub_axes)))
             emitter = lowering.emitter
             first = emitter.is_first(axes)
             zero = emitter.splat(0, local.tensor)

@@ -77,7 +77,7 @@ def reduce(lowering: Lowering, op: Op) -> None:
 
 
 def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
-    """The atoms over which an operand may stay partial, since it is folded by the same op."""
+    """The sub-axes over which an operand may stay partial, since it is folded by the same op."""
     layouts = lowering.layouts_of(value)
     if len(layouts) == 1 and layouts[0].partial and layouts[0].reduction == name and lowering.uses.get(value) == 1:
         return layouts[0].partial
@@ -285,7 +285,7 @@ def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut
             found = _window(op, dimension, layout.count(dimension))
             assert found is not None
             window, place, extent = found
-            local = win.take(emitter, local, dimension, layout.dimensions[dimension], window, init)
+            local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, init)
             padding[dimension] = place, extent - place - ((window.width - 1) * bases[dimension] + 1)
         locals_.append(local)
     results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]

@@ -21,13 +21,13 @@ def constraint(lowering: Lowering, op: Op) -> None:
     if not isinstance(value.type, TensorType):
         lowering.set(op.result, lowering.whole(value), None)
         return
-    layout = lowering.wanted(op.result)
+    layout = lowering.target_sharding(op.result)
     lowering.set(op.result, lowering.get(value, layout), layout)
 
 
 @lowers("sdy.propagation_barrier")
 def barrier(lowering: Lowering, op: Op) -> None:
-    layout = lowering.have(op.operands[0])
+    layout = lowering.current_sharding(op.operands[0])
     lowering.set(op.result, lowering.get(op.operands[0], layout), layout)
 
 
@@ -39,7 +39,7 @@ def reduction(lowering: Lowering, op: Op) -> None:
     are filed as partial results: whoever asks has them folded.
     """
     value = op.operands[0]
-    layout = lowering.wanted(op.result)
+    layout = lowering.target_sharding(op.result)
     axes = lowering.reader.collective_axes(op)
     kind = {"max": "stablehlo.maximum", "min": "stablehlo.minimum"}.get(op["reduction_op"], "stablehlo.add")
     copies = tuple(sorted(axes - _held_partial(lowering, value)))
@@ -53,8 +53,8 @@ def reduction(lowering: Lowering, op: Op) -> None:
 
 
 def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
-    """The atoms over which processes hold partial results of `value`, as the program lays it out and its operands."""
-    found = frozenset(lowering.wanted(value).partial)
+    """The sub-axes over which processes hold partial results of `value`, by how it and its maker's operands lie."""
+    found = frozenset(lowering.target_sharding(value).partial)
     op = value.defining_op
     if op is None:
         return found
@@ -62,23 +62,23 @@ def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
     folded = set(rule.of_kind(REDUCE))
     for operand, mapping in zip(op.operands, rule.operands, strict=True):
         if isinstance(operand.type, TensorType):
-            cut = project(lowering.mesh, rule, mapping, lowering.wanted(operand).dimensions)
+            cut = project(lowering.mesh, rule, mapping, lowering.target_sharding(operand).dimensions)
             found |= {axis for factor, axes in cut.items() if factor in folded for axis in axes}
     return found
 
 
 @lowers("sdy.manual_computation")
 def manual_computation(lowering: Lowering, op: Op) -> None:
-    """Operands come in the layouts asked for; the body's values are theirs as they are, cut over free atoms only."""
+    """Operands come in the layouts asked for; the body's values are theirs as they are, cut over free sub-axes only."""
     manual = lowering.reader.manual(op)
     body = op.region("body").block
     for value, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
         if not isinstance(value.type, TensorType):
             lowering.set(argument, lowering.whole(value), None)
             continue
-        free = lowering.wanted(argument)
+        free = lowering.target_sharding(argument)
         layout = _with_manual(lowering, op, given, value, manual, free)
-        if layout.mesh is not lowering.mesh and len(manual) < len(lowering.mesh.atoms):
+        if layout.mesh is not lowering.mesh and len(manual) < len(lowering.mesh.sub_axes):
             text = "a computation manual over some axes alone has devices in the order of the program's first mesh"
             raise CompileError(Diagnostic(op.location, text, op.name))
         lowering.set(argument, lowering.get(value, layout), free)
@@ -88,7 +88,7 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
         if not isinstance(result.type, TensorType):
             lowering.set(result, lowering.whole(value), None)
             continue
-        free = lowering.wanted(value).whole()
+        free = lowering.target_sharding(value).whole()
         local = lowering.get(value, free)
         lowering.set(result, local, _with_manual(lowering, op, given, result, manual, free))
 
@@ -97,7 +97,7 @@ def _with_manual(
     lowering: Lowering, op: Op, given: TensorSharding, value: Value, manual: frozenset[int], free: Sharding
 ) -> Sharding:
     """The layout of a whole value, given how its manual part is asked for and how its free part is cut."""
-    asked = lowering.reader.asked_by(op, given, value.type)
+    asked = lowering.reader.annotation_of(op, given, value.type)
     if asked is None:
         return replicated(lowering.mesh, value.tensor.rank)
     dimensions: list[Axes] = []

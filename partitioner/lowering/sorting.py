@@ -16,7 +16,7 @@ def top_k(lowering: Lowering, op: Op) -> None:
     Ties go to the lower index, as they do in the whole: blocks are gathered in order.
     """
     value = op.operands[0]
-    layout = lowering.have(value)
+    layout = lowering.current_sharding(value)
     last = value.tensor.rank - 1
     size, taken = value.tensor.static_shape[last], op.results[0].tensor.static_shape[last]
     axes: Axes = layout.dimensions[last] if not layout.partial else ()
@@ -29,7 +29,7 @@ def top_k(lowering: Lowering, op: Op) -> None:
     local = lowering.get(value, layout)
     emitter = lowering.emitter
     found, places = _local_top_k(lowering, op, local, min(taken, block))
-    offset = emitter.table(lowering.mesh.block_index(axes) * block)
+    offset = emitter.per_device_constant(lowering.mesh.block_index(axes) * block)
     places = emitter.binary("add", places, emitter.broadcast(offset, places.tensor.shape))
     candidates = emitter.all_gather(found, last, axes)
     origins = emitter.all_gather(places, last, axes)

@@ -63,7 +63,7 @@ def test_the_search_for_a_way_does_not_grow_with_the_mesh(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("seed", range(40))
 def test_large_forms_give_what_small_ones_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emit, "_LARGE", 1)
-    monkeypatch.setattr(reshard, "_MOST_ATOMS", 0)
+    monkeypatch.setattr(reshard, "_MOST_SUB_AXES", 0)
     reshard._plan.cache_clear()
     drawn = draw(1000 + seed)
     expected = run_whole(drawn.whole, drawn.arguments)

@@ -1,4 +1,4 @@
-"""Meshes as prime atoms."""
+"""Meshes as prime sub-axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def _grid(*axes: tuple[str, int], devices: tuple[int, ...] | None = None) -> Gri
     return Grid(axes, devices)
 
 
-def test_axes_are_runs_of_prime_atoms() -> None:
+def test_axes_are_runs_of_prime_sub_axes() -> None:
     grid = _grid(("x", 4), ("y", 2))
     builder = MeshBuilder([grid])
     assert builder.mesh.sizes == (2, 2, 2)
@@ -27,7 +27,7 @@ def test_groups_hold_the_devices_that_differ_along_the_axes_in_block_order() -> 
     assert mesh.groups((1, 0)).tolist() == [[0, 4, 2, 6], [1, 5, 3, 7]]
 
 
-def test_a_transposed_mesh_shares_the_atoms() -> None:
+def test_a_transposed_mesh_shares_the_sub_axes() -> None:
     first, second = _grid(("x", 4), ("y", 2)), _grid(("a", 2), ("b", 4), devices=(0, 2, 4, 6, 1, 3, 5, 7))
     builder = MeshBuilder([first, second])
     assert builder.axes(second) == [(2,), (0, 1)]
