@@ -17,10 +17,12 @@ import numpy as np
 from spmd.backends.llvm.loops import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
+from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.forms import CONCATENATE
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import constant_array, nest_of, part_nests
+from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
 from spmd.compiler.schedule.updates import update_nest, updated
 from spmd.ir import Op, Value, captured_values
 
@@ -205,17 +207,61 @@ class FunctionWriter:
     def write_units(self, units: list[Unit], results: Sequence[Value], placed: Mapping[Value, Buffer]) -> None:
         """Writes units in their order; each value in `placed` is in its place in the end."""
         frame = Frame(units, self.last_reads(units, results), _through_views(placed))
-        for frame.index, unit in enumerate(units):
-            if unit.fused:
-                self._write_nest(unit, frame)
+        for group in row_groups(units):
+            first = frame.index
+            frame.index += len(group) - 1
+            if len(group) == 1 or not self._write_rows(group, frame):
+                frame.index = first
+                for unit in group:
+                    self._write_unit(unit, frame)
+                    self._release(frame)
+                    frame.index += 1
             else:
-                (op,) = unit.roots
-                NATIVE[op.name].write(self, op, frame)
-            self._release(frame)
+                self._release(frame)
+                frame.index += 1
         for value, buffer in placed.items():
             self.copy(buffer.pointer, self.pointer(value), nbytes(value))
         frame.index = len(units) + 1
         self._release(frame)
+
+    def _write_unit(self, unit: Unit, frame: Frame) -> None:
+        if unit.fused:
+            self._write_nest(unit, frame)
+        else:
+            (op,) = unit.roots
+            NATIVE[op.name].write(self, op, frame)
+
+    def _write_rows(self, group: Sequence[Unit], frame: Frame) -> bool:
+        """Writes units that go over the same rows as one nest; False, with nothing written, where they cannot."""
+        nests = [nest for unit in group for nest in self.nests(unit)]
+        reduction = next(unit for unit in group if unit.is_reduction)
+        nest = row_nest(nests, prod(reduction.shape[: len(reduction.shape) - len(reduction.reduced)]))
+        if nest is None:
+            return False
+        made = [value for unit in group for op in unit.roots for value in op.results]
+        if any(self._overlaps(nest, value, frame) for value in made):
+            return False
+        private = {v for v in made if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
+        nest = in_one_row(nest, private.__contains__)
+        for value in made:
+            if value in private:
+                size = row_elements(nest, value, nest.outer) * value.tensor.dtype.itemsize
+                self.assign(value, self.scratch(frame, size))
+            else:
+                self.allocate(frame, value)
+        NestWriter(collapse(nest), self.text, self.pointer).write()
+        return True
+
+    def _overlaps(self, nest: Nest, value: Value, frame: Frame) -> bool:
+        """Whether writing `value` where it is to be put could destroy what other rows still read."""
+        placed = frame.placed.get(value)
+        if placed is None:
+            return False
+        stores = [store for store in nest.stores() if store.value is value]
+        for load in nest.loads():
+            if self.buffer_of.get(load.value) is placed:
+                return not all(same_rows(nest, store.address, load.address) for store in stores)
+        return False
 
     def last_reads(self, units: Sequence[Unit], results: Iterable[Value]) -> dict[Value, int]:
         """The number of the unit that reads each value last; one past the end for results."""
@@ -259,7 +305,7 @@ class FunctionWriter:
                 if value in frame.placed or not self._over_operand(nests, value, frame):
                     self.allocate(frame, value)
         for nest in nests:
-            NestWriter(nest, self.text, self.pointer).write()
+            NestWriter(collapse(nest), self.text, self.pointer).write()
 
     def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
         """Puts the results of an update on its operands' memory where it may be written over, else on copies."""

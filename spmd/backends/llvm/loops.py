@@ -50,22 +50,34 @@ class NestWriter:
         self.base = text.depth
         #: Where a variable stands: a name or a number, and the depth of the scope in which it is fixed.
         self.variables: dict[Variable, tuple[str, int]] = {}
+        self.stage = nest.stages[0]
+        #: What the nest itself writes is read within the loops that its stages share, however it is addressed.
+        self.written = {store.value for store in nest.stores()}
+        self.shared_depth = text.depth
         self.lane: Variable | None = None
         self.width = 1
         #: Lanes that stand for points, where not all of them do.
         self.valid: int | None = None
 
     def write(self) -> None:
+        self._outer(self.nest.outer)
+
+    def _outer(self, variables: Sequence[Variable]) -> None:
+        """The loops that the stages share."""
+        if variables:
+            self._loop(variables[0], self.nest.extents[variables[0]], 1, lambda: self._outer(variables[1:]))
+            return
+        self.shared_depth = self.text.depth
         for stage in self.nest.stages:
             if all(self.nest.extents[variable] for variable in stage.kept):
+                self.stage = stage
                 self._stage(stage)
 
     # --- loops ---
 
     def _stage(self, stage: Stage) -> None:
-        points = 1
-        for variable in stage.loops:
-            points *= self.nest.extents[variable]
+        inside = [variable for variable in stage.loops if variable not in self.nest.outer]
+        points = prod(self.nest.extents[variable] for variable in inside)
         if not points and not stage.reductions:
             return
         self.lane, self.width = self._lanes(stage, points)
@@ -80,18 +92,19 @@ class NestWriter:
                     self._update(update)
 
         with self.text.part():
-            self._loops(stage.kept, at_point, written_out)
+            self._loops([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
 
     def _lanes(self, stage: Stage, points: int) -> tuple[Variable | None, int]:
         """The lane loop, and how many of its points are taken at a time."""
         if points <= 1:
             return None, 1
         among = stage.loops
+        kept = tuple(variable for variable in stage.kept if variable not in self.nest.outer)
         if stage.reductions and (self._length(stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
-            among = stage.kept  # elements are folded in their order
+            among = kept  # elements are folded in their order
         if stage.updates:
             among = tuple(variable for variable in stage.loops[-1:] if variable in stage.side_by_side)
-        if not among:
+        if not set(among) - set(self.nest.outer):
             return None, 1
         lane = max(among)
         extent = self.nest.extents[lane]
@@ -297,23 +310,23 @@ class NestWriter:
 
     def render(self, expression: Expression) -> Rendered:
         """The value of `expression`, written where all that it depends on is known, once."""
-        key = (self, expression)
+        key = (self.stage, expression)
         found = self.text.find(key)
         if found is not None:
             return found  # type: ignore[no-any-return]
         stack = [expression]
         while stack:
             node = stack[-1]
-            if self.text.find((self, node)) is not None:
+            if self.text.find((self.stage, node)) is not None:
                 stack.pop()
                 continue
-            missing = [operand for operand in node.operands if self.text.find((self, operand)) is None]
+            missing = [operand for operand in node.operands if self.text.find((self.stage, operand)) is None]
             if missing:
                 stack += missing
                 continue
             stack.pop()
             made = self._render_node(node)
-            self.text.keep((self, node), made, made.depth)
+            self.text.keep((self.stage, node), made, made.depth)
         return self.text.find(key)  # type: ignore[no-any-return]
 
     def _render_node(self, node: Expression) -> Rendered:
@@ -321,9 +334,9 @@ class NestWriter:
             return Rendered(constant_text(node, 1), False, self.base)
         if node.primitive is Primitive.PARAMETER:
             assert isinstance(node.attribute, int)
-            leaf = self.nest.leaves[node.attribute]
+            leaf = self.stage.leaves[node.attribute]
             return self._load(leaf) if isinstance(leaf, Load) else self._position(leaf)
-        operands = [self.text.find((self, operand)) for operand in node.operands]
+        operands = [self.text.find((self.stage, operand)) for operand in node.operands]
         return self.apply(node, operands)
 
     def apply(self, node: Expression, operands: Sequence[Rendered]) -> Rendered:
@@ -419,6 +432,8 @@ class NestWriter:
     def _load(self, load: Load, least: int = 0) -> Rendered:
         """What is in memory, read in the scope at depth `least` or further in."""
         mask = None if load.mask is None else self.render(load.mask)
+        if load.value in self.written:
+            least = max(least, self.shared_depth)
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)
         step = load.address.coefficient(self.lane) if self.lane is not None else 0

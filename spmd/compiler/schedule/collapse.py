@@ -13,27 +13,32 @@ from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Reduction, S
 
 
 def collapse(nest: Nest) -> Nest:
-    """`nest` with as few loops as its addresses allow. Nests whose stages share loops are left as they are."""
-    if nest.outer or len(nest.stages) != 1:
+    """`nest` with as few loops as its addresses allow."""
+    if len(nest.extents) < 2:
         return nest
-    (stage,) = nest.stages
-    forms = list(nest.forms())
+    forms = {form for stage in nest.stages for form in stage.forms()}
+    roles = [_role(nest, variable) for variable in range(len(nest.extents))]
     extents = list(nest.extents)
     gone: set[Variable] = set()
-    meeting = tuple(v for v in stage.kept if v not in stage.side_by_side)
-    for loops in (meeting, tuple(v for v in stage.kept if v in stage.side_by_side), stage.reduced):
-        if not loops:
-            continue
-        inner = loops[-1]
-        for outer in reversed(loops[:-1]):
-            adjacent = all(variable in gone for variable in range(outer + 1, inner))
-            if adjacent and all(form.coefficient(outer) == form.coefficient(inner) * extents[inner] for form in forms):
-                extents[inner] *= extents[outer]
-                gone.add(outer)
-                forms = [_without(form, gone) for form in forms]
-            else:
-                inner = outer
+    inner = len(extents) - 1
+    for outer in range(inner - 1, -1, -1):
+        alike = roles[outer] == roles[inner]
+        if alike and all(form.coefficient(outer) == form.coefficient(inner) * extents[inner] for form in forms):
+            # The inner loop goes on where the outer one would have begun anew.
+            extents[inner] *= extents[outer]
+            gone.add(outer)
+            forms = {_without(form, {outer}) for form in forms}
+        else:
+            inner = outer
     return _rewritten(nest, extents, gone) if gone else nest
+
+
+def _role(nest: Nest, variable: Variable) -> tuple[object, ...]:
+    """What a loop is to each stage."""
+    return (
+        variable in nest.outer,
+        *((variable in s.loops, variable in s.reduced, variable in s.side_by_side) for s in nest.stages),
+    )
 
 
 def _without(form: Affine, gone: set[Variable]) -> Affine:
@@ -59,6 +64,7 @@ def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
 
     def stage(old: Stage) -> Stage:
         return Stage(
+            tuple(map(leaf, old.leaves)),
             tuple(v for v in old.loops if v not in gone),
             tuple(v for v in old.reduced if v not in gone),
             tuple(map(store, old.stores)),
@@ -67,4 +73,4 @@ def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
             old.side_by_side - gone,
         )
 
-    return Nest(extents, [leaf(old) for old in nest.leaves], [stage(old) for old in nest.stages])
+    return Nest(tuple(extents), tuple(map(stage, nest.stages)), tuple(v for v in nest.outer if v not in gone))

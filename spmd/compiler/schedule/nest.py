@@ -8,7 +8,7 @@ printing all read the same nest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType
@@ -81,13 +81,15 @@ class Update:
     mask: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stage:
     """Loops over `loops`, outermost first; those in `reduced` come last, whatever their place in memory order.
 
-    Of `updates`, only what the loops `side_by_side` go over is known to lie at different places.
+    `leaves` are what the parameters of the stage's expressions stand for. Of `updates`, only what the loops
+    `side_by_side` go over is known to lie at different places.
     """
 
+    leaves: tuple[Leaf, ...]
     loops: tuple[Variable, ...]
     reduced: tuple[Variable, ...]
     stores: tuple[Store, ...]
@@ -100,36 +102,43 @@ class Stage:
         """The loops that are not folded."""
         return tuple(variable for variable in self.loops if variable not in self.reduced)
 
+    def all_stores(self) -> Iterator[Store]:
+        """All that is written but by updates."""
+        yield from self.stores
+        for reduction in self.reductions:
+            yield from reduction.stores
 
-@dataclass(slots=True)
+    def loads(self) -> Iterator[Load]:
+        """All that is read."""
+        return (leaf for leaf in self.leaves if isinstance(leaf, Load))
+
+    def forms(self) -> Iterator[Affine]:
+        """All that counts with loop variables."""
+        for leaf in self.leaves:
+            yield leaf.address if isinstance(leaf, Load) else leaf.form
+        for store in self.all_stores():
+            yield store.address
+        for update in self.updates:
+            yield from (address for _, address, _ in update.writes)
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """Stages that run one after another; within each turn of the loops `outer`, which they share.
 
     Variables are numbered in memory order, outermost first: `extents` says how far each one runs.
     """
 
-    extents: list[int]
-    leaves: list[Leaf]
-    stages: list[Stage] = field(default_factory=list)
+    extents: tuple[int, ...]
+    stages: tuple[Stage, ...]
     outer: tuple[Variable, ...] = ()
 
     def loads(self) -> Iterator[Load]:
         """All that is read."""
-        return (leaf for leaf in self.leaves if isinstance(leaf, Load))
+        for stage in self.stages:
+            yield from stage.loads()
 
     def stores(self) -> Iterator[Store]:
-        """All that is written."""
+        """All that is written but by updates."""
         for stage in self.stages:
-            yield from stage.stores
-            for reduction in stage.reductions:
-                yield from reduction.stores
-
-    def forms(self) -> Iterator[Affine]:
-        """All that counts with loop variables."""
-        for leaf in self.leaves:
-            yield leaf.address if isinstance(leaf, Load) else leaf.form
-        for store in self.stores():
-            yield store.address
-        for stage in self.stages:
-            for update in stage.updates:
-                yield from (address for _, address, _ in update.writes)
+            yield from stage.all_stores()

@@ -19,7 +19,6 @@ from spmd.analysis.scalar.elements import Element, decode, element_constant, enc
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
 from spmd.attributes import DenseAttr
-from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
 from spmd.compiler.schedule.reductions import reduction_of
 from spmd.ir import Op, Value
@@ -30,7 +29,8 @@ REDUCE = "stablehlo.reduce"
 def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
     """The nest over `shape` that writes the results of `roots`, ops of which `taken` holds being computed on the way.
 
-    `reduced` are the dimensions that `reduce` ops among the roots fold; the others write one element a point.
+    `reduced` are the dimensions that `reduce` ops among the roots fold; the others write one element a point. Loops
+    are one a dimension (see `collapse`), cut further where an index would not be affine otherwise.
     """
 
     def made(extents: list[int], index: Index) -> Nest:
@@ -46,11 +46,12 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
                 stores += stored(value, index, element)
         folded = {variable for dimension in reduced for variable, _ in index[dimension].terms}
         kept = [variable for variable in range(len(extents)) if variable not in folded]
-        stage = Stage((*kept, *sorted(folded)), tuple(sorted(folded)), tuple(stores), tuple(reductions))
-        return Nest(extents, reader.leaves, [stage])
+        last = tuple(sorted(folded))
+        stage = Stage(tuple(reader.leaves), (*kept, *last), last, tuple(stores), tuple(reductions))
+        return Nest(tuple(extents), (stage,))
 
     own = set(roots)
-    return collapse(iterate(shape, made))
+    return iterate(shape, made)
 
 
 def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
@@ -64,12 +65,13 @@ def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
             place = list(index)
             place[op["dimension"]] = place[op["dimension"]].shifted(start)
             stores = stored(op.result, tuple(place), reader.read(operand, index))
-            return Nest(extents, reader.leaves, [Stage(tuple(range(len(extents))), (), tuple(stores))])
+            stage = Stage(tuple(reader.leaves), tuple(range(len(extents))), (), tuple(stores))
+            return Nest(tuple(extents), (stage,))
 
         shape = operand.tensor.static_shape
         start += shape[op["dimension"]]
         if all(shape):
-            nests.append(collapse(iterate(shape, made)))
+            nests.append(iterate(shape, made))
     return nests
 
 

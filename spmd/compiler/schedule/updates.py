@@ -12,7 +12,6 @@ from spmd.analysis.index_maps import Index, all_of, at_least, below, clamped, el
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import decode, encode, memory_types
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.nest import FOLDED, Nest, Stage, Update
 from spmd.compiler.schedule.points import PointReader, iterate, stored
 from spmd.compiler.schedule.reductions import region_results
@@ -48,7 +47,7 @@ def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
             return _slice_update(op, extents, index, reader)
         return _scatter(op, extents, index, reader)
 
-    return collapse(iterate(update_shape(op), made))
+    return iterate(update_shape(op), made)
 
 
 def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
@@ -59,7 +58,8 @@ def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader)
     ):
         places.append(part if whole == size else clamped(start, (), whole - size, reader) + part)
     stores = tuple(stored(op.result, tuple(places), reader.read(update, index)))
-    return Nest(extents, reader.leaves, [Stage(tuple(range(len(extents))), (), stores)])
+    stage = Stage(tuple(reader.leaves), tuple(range(len(extents))), (), stores)
+    return Nest(tuple(extents), (stage,))
 
 
 def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
@@ -104,7 +104,8 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
     # Places may meet: only what lies within one window is written side by side.
     side_by_side = {variable for dimension in windows for variable, _ in index[dimension].terms}
     loops = tuple(range(len(extents)))
-    return Nest(extents, reader.leaves, [Stage(loops, (), (), (), (update,), frozenset(side_by_side))])
+    stage = Stage(tuple(reader.leaves), loops, (), (), (), (update,), frozenset(side_by_side))
+    return Nest(tuple(extents), (stage,))
 
 
 def _old(elements: list[ElementType]) -> tuple[list[tuple[Expression, ...]], tuple[Expression, ...]]:
