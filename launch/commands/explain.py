@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spmd.analysis.collectives import Collective
     from spmd.ir import Block, Op
 
-HELP = "show the process grid, and each collective's groups, bytes and algorithm"
+HELP = "show the process grid and each collective's groups, bytes and algorithm, or the schedule"
 
 _MOST_GROUPS = 8
 _LOOPS = ("stablehlo.while",)
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
     )
+    parser.add_argument("--schedule", action="store_true", help="the units that run, with their operations and bytes")
     parser.add_argument("--reproducible", action="store_true", help="as for run")
     parser.add_argument("--combine-threshold", type=values.not_negative, metavar="BYTES", help="as for run")
 
@@ -37,6 +38,12 @@ def run(args: argparse.Namespace) -> int:
     prepared = prepare(programs.load(args.program, args.function), args.grid, args.function, **options)
     lowering = Lowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
+    if args.schedule:
+        from spmd.backends.llvm.stretch import is_native
+        from spmd.compiler.schedule.show import show_schedule
+
+        print("\n".join(show_schedule(flat.body, is_native)))
+        return 0
     print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False)))))
     for note in prepared.notes:
         print(f"not split: {note}")

@@ -1,19 +1,40 @@
-"""``spmd print``: read a program and print it again, in the pretty or the generic form."""
+"""``spmd print``: read a program and print it again, as it is or as the compiler's passes leave it."""
 
 import argparse
 import sys
 
-HELP = "reprint a program, in the pretty or the generic form"
+HELP = "reprint a program, in the pretty or the generic form, or as a pass leaves it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
     parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
+    parser.add_argument("--after", metavar="PASS", help="as this pass leaves it, or each pass in turn: all")
+    parser.add_argument("--function", default="main", help="what the passes begin with (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
     import spmd
 
-    text = spmd.load(args.program).to_string(generic=args.generic)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    module = spmd.load(args.program)
+    if args.after is None:
+        _write(module.to_string(generic=args.generic))
+        return 0
+    from spmd.compiler.compile import prepare
+    from spmd.compiler.lower import Lowering
+    from spmd.compiler.passes import NAMES, after_each, with_function
+
+    if args.after not in (*NAMES, "all"):
+        raise spmd.SpmdError(f"no pass {args.after!r}; the passes are {', '.join(NAMES)}, or all of them: all")
+    prepared = prepare(module, None, args.function)
+    lowering = Lowering(prepared.module, prepared.options)
+    for name, function in after_each(prepared.module, prepared.function, lowering.pass_context):
+        if args.after in (name, "all"):
+            if args.after == "all":
+                _write(f"// ----- after {name}")
+            _write(with_function(prepared.module, function).to_string(generic=args.generic))
     return 0
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")

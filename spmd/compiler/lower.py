@@ -13,16 +13,14 @@ import numpy as np
 
 from spmd.attributes import DenseAttr, DenseResourceAttr
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
-from spmd.compiler.combine import combine
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
-from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
-from spmd.compiler.simplify import CONSTANT, simplify
+from spmd.compiler.passes import PassContext, run_passes
+from spmd.compiler.simplify import CONSTANT
 from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.stretches import native_steps
-from spmd.compiler.unroll import unroll
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
 from spmd.types import TensorType
@@ -80,12 +78,13 @@ class Lowering:
         return emit(plan, self.options.watch), plan
 
     def flatten(self, function: Function) -> Function:
-        """The function as it will run: calls inlined, short loops unrolled, constants folded, all_reduces combined."""
-        flat = inline(self.module, function)
-        unroll(flat.body)
-        simplify(flat.body, self._evaluate)
-        combine(flat.body, self.options.combine_threshold)
-        return flat
+        """The function as it will be scheduled (spmd.compiler.passes)."""
+        return run_passes(self.module, function, self.pass_context)
+
+    @property
+    def pass_context(self) -> PassContext:
+        """What passes ask for."""
+        return PassContext(self.options, self._evaluate)
 
     def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int]) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})

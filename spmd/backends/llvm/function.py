@@ -18,12 +18,12 @@ from spmd.backends.llvm.loops import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
-from spmd.compiler.schedule.forms import CONCATENATE
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
-from spmd.compiler.schedule.points import constant_array, nest_of, part_nests
+from spmd.compiler.schedule.points import constant_array
 from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
-from spmd.compiler.schedule.updates import update_nest, updated
+from spmd.compiler.schedule.units import nests_of
+from spmd.compiler.schedule.updates import updated
 from spmd.ir import Op, Value, captured_values
 
 #: Bytes of a value that may lie on the stack, and of all that do.
@@ -373,17 +373,6 @@ def nbytes(value: Value) -> int:
     """Bytes of a tensor as its array holds it."""
     tensor = value.tensor
     return prod(tensor.static_shape) * tensor.dtype.itemsize
-
-
-def nests_of(unit: Unit) -> list[Nest]:
-    """The loop nests of a fused unit."""
-    taken = unit.taken
-    first = unit.roots[0]
-    if unit.is_update:
-        return [update_nest(first, lambda op: op in taken)]
-    if first.name == CONCATENATE:
-        return part_nests(first, lambda op: op in taken)
-    return [nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)]
 
 
 #: Ops whose result is their operand, seen otherwise.

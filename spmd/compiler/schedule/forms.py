@@ -148,7 +148,12 @@ def _cost(op: Op) -> int | None:
     nodes = walk([part for element in results for part in element])
     if len(nodes) > _LARGEST_FORM or any(n.primitive.is_function and n.primitive not in DEFINITIONS for n in nodes):
         return None
-    return sum(_FUNCTION_COST if node.primitive.is_function else _COSTS.get(node.primitive, 1) for node in nodes)
+    return sum(primitive_cost(node.primitive) for node in nodes)
+
+
+def primitive_cost(primitive: Primitive) -> int:
+    """What a primitive costs beside an addition."""
+    return _FUNCTION_COST if primitive.is_function else _COSTS.get(primitive, 1)
 
 
 def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:

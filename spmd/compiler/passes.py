@@ -1,0 +1,74 @@
+"""What is done to a program before it is scheduled: the passes, in their order.
+
+Each takes the program's entry function, of which it owns every op, and changes it in place; what it leaves is a
+program again, which prints, verifies and runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spmd.compiler.combine import combine
+from spmd.compiler.inline import inline
+from spmd.compiler.options import Options
+from spmd.compiler.simplify import Evaluate, remove_dead, simplify
+from spmd.compiler.transpose_folding import fold_transposes
+from spmd.compiler.unroll import unroll
+from spmd.ir import Block, Function, Module, Region
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What a pass may ask: the options of the compilation, and the value of a pure op on constants."""
+
+    options: Options
+    evaluate: Evaluate
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One step of the middle end: `run` changes the block of the entry function."""
+
+    name: str
+    run: Callable[[Block, PassContext], None]
+
+
+#: After inlining, which makes the function that they work on.
+PASSES = (
+    Pass("loop-unrolling", lambda block, context: unroll(block)),
+    Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
+    Pass("transpose-folding", lambda block, context: fold_transposes(block)),
+    Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
+    Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
+)
+INLINING = "inlining"
+#: The names of all passes, in their order.
+NAMES = (INLINING, *(each.name for each in PASSES))
+
+
+def run_passes(module: Module, function: Function, context: PassContext) -> Function:
+    """`function` as it will be scheduled."""
+    for _, flat in after_each(module, function, context):
+        result = flat
+    return result
+
+
+def after_each(module: Module, function: Function, context: PassContext) -> Iterator[tuple[str, Function]]:
+    """The function after each pass, with the pass's name: one function, which the next pass changes."""
+    flat = inline(module, function)
+    yield INLINING, flat
+    for each in PASSES:
+        each.run(flat.body, context)
+        yield each.name, flat
+
+
+def with_function(module: Module, function: Function) -> Module:
+    """A module like `module` with `function` in the place of the one of its name, for printing."""
+    ops = [function if isinstance(op, Function) and op.symbol == function.symbol else op for op in module.body.ops]
+    called = {inner.attributes.get("callee") for inner in function.walk()}
+    kept = [op for op in ops if op is function or not isinstance(op, Function) or op.symbol in called or op.is_public]
+    body = Block((), kept)
+    made = module.clone((), (), [Region([body])])
+    assert isinstance(made, Module)
+    return made

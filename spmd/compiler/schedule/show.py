@@ -1,0 +1,73 @@
+"""A schedule as text: its units in order, what each computes, reads and writes, and where in the source it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from spmd.compiler.schedule.costs import cost_of_unit
+from spmd.compiler.schedule.fusion import Unit, fuse
+from spmd.compiler.schedule.rows import row_groups
+from spmd.ir import Block, Op
+
+
+def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str = "") -> Iterator[str]:
+    """The lines that tell the units of `block`; `is_native` says which become native code."""
+    number = 0
+    for group in row_groups(fuse(block, block.terminator.operands)):
+        if len(group) > 1:
+            yield f"{indent}row by row:"
+        inner = indent + "  " * (len(group) > 1)
+        for unit in group:
+            number += 1
+            yield f"{inner}{number}. {_title(unit)}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
+            yield f"{inner}   {_sources(unit.ops)}"
+            for op in () if unit.fused else unit.roots:
+                for place, region in enumerate(op.regions):
+                    if _is_program(op):
+                        yield f"{inner}   {_region_name(op, place)}:"
+                        yield from show_schedule(region.block, is_native, inner + "     ")
+
+
+def _title(unit: Unit) -> str:
+    results = ", ".join(str(value.type) for op in unit.roots for value in op.results)
+    if not unit.fused:
+        return f"{unit.roots[0].name} -> {results}"
+    kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "loop nest"
+    points = "x".join(map(str, unit.shape)) or "1"
+    folded = f", dimensions {', '.join(map(str, unit.reduced))} folded" if unit.reduced else ""
+    return f"{kind} over {points}{folded} -> {results}"
+
+
+def _price(unit: Unit) -> str:
+    cost = cost_of_unit(unit)
+    return f"{_count(cost.operations)} operations, {_count(cost.read)}B read, {_count(cost.written)}B written"
+
+
+def _count(number: int) -> str:
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number} "
+
+
+def _sources(ops: Sequence[Op]) -> str:
+    """The ops by number, and the lines that they stand on."""
+    names: dict[str, int] = {}
+    lines: list[int] = []
+    file = ""
+    for op in sorted(ops, key=lambda op: op.location.line):
+        name = op.name.removeprefix("stablehlo.")
+        names[name] = names.get(name, 0) + 1
+        file = op.location.file
+        if op.location.line not in lines:
+            lines.append(op.location.line)
+    told = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
+    return f"{told}  ({file}:{','.join(map(str, lines))})"
+
+
+def _is_program(op: Op) -> bool:
+    return op.definition is not None and "runs_regions" in op.definition.traits
+
+
+def _region_name(op: Op, place: int) -> str:
+    return op.definition.regions[min(place, len(op.definition.regions) - 1)].name if op.definition else str(place)

@@ -1,0 +1,20 @@
+"""The loop nests of fused units."""
+
+from __future__ import annotations
+
+from spmd.compiler.schedule.forms import CONCATENATE
+from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.nest import Nest
+from spmd.compiler.schedule.points import nest_of, part_nests
+from spmd.compiler.schedule.updates import update_nest
+
+
+def nests_of(unit: Unit) -> list[Nest]:
+    """The loop nests of a fused unit."""
+    taken = unit.taken
+    first = unit.roots[0]
+    if unit.is_update:
+        return [update_nest(first, lambda op: op in taken)]
+    if first.name == CONCATENATE:
+        return part_nests(first, lambda op: op in taken)
+    return [nest_of(unit.roots, lambda op: op in taken, unit.shape, unit.reduced)]
