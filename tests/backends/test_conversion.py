@@ -66,6 +66,88 @@ def test_between_floats_by_one_rounding(source: ElementType, target: ElementType
     np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
 
 
+NARROW = [element for element in FLOATS if element.bits <= 16]
+WIDE = [ELEMENT_TYPES[name] for name in ("f32", "f64", "i32", "i64", "ui32", "ui64", "i16", "ui16", "i8")]
+
+
+def finite_values(element: ElementType) -> np.ndarray:
+    """Every finite value of a type of at most 16 bits, ascending, once, as f64."""
+    codes = np.arange(1 << element.bits, dtype=f"u{element.dtype.itemsize}").view(element.dtype)
+    with np.errstate(all="ignore"):
+        values = codes.astype(np.float64)
+    return np.unique(values[np.isfinite(values)])
+
+
+def nearest(x: np.ndarray, values: np.ndarray, element: ElementType) -> np.ndarray:
+    """Of `values`, ascending, those nearest to exact numbers `x` within their range; of two the one of an even
+    significand, which that of a power of two, an implicit 1, is not."""
+    above = np.clip(np.searchsorted(values, x), 1, len(values) - 1)
+    low, high = values[above - 1], values[above]
+    middle = (low + high) / 2  # exact: both have few bits
+    even = low.astype(element.dtype).view(f"u{element.dtype.itemsize}") % 2 == 0
+    if element.name == "f8E8M0FNU":
+        even[:] = False
+    return np.where(x < middle, low, np.where(x > middle, high, np.where(even, low, high)))
+
+
+@pytest.mark.parametrize("target", NARROW, ids=str)
+def test_every_tie_and_its_neighbours(target: ElementType) -> None:
+    """From f64 and f32: the nearest value to the operand itself."""
+    values = finite_values(target)
+    middles = (values[:-1] + values[1:]) / 2
+    middles = middles[middles != 1.5 * 2.0**-127]  # ml_dtypes: f32's subnormal numbers go to the wrong f8E8M0FNU
+    near = [middles, *(np.nextafter(middles, side) for side in (-np.inf, np.inf)), values]
+    near += [middles * (1 + sign * 2.0**-40) for sign in (-1, 1)]
+    for source, xs in (("f64", near), ("f32", [x.astype(np.float32) for x in near])):
+        with np.errstate(all="ignore"):
+            got = [conversion(ELEMENT_TYPES[source], target)(x).astype(np.float64) for x in xs]
+        for x, rounded in zip(xs, got, strict=True):
+            wide = x.astype(np.float64)
+            inside = (wide >= values[0]) & (wide <= values[-1])
+            np.testing.assert_array_equal(rounded[inside], nearest(wide, values, target)[inside])
+
+
+@pytest.mark.parametrize("source", [e for e in WIDE if e.is_integer], ids=str)
+@pytest.mark.parametrize("target", [*NARROW, F32, F64], ids=str)
+def test_integers_are_rounded_once(source: ElementType, target: ElementType) -> None:
+    """Around every power of two, at ties of every width, and at both ends: by exact arithmetic."""
+    lowest, highest = storage_range(source)
+    rng = np.random.default_rng(0)
+    numbers = {lowest, lowest + 1, highest, highest - 1, 0, 1, 16842753}
+    for power in range(source.bits):
+        for low in range(0, power, 3):
+            numbers |= {s * ((1 << power) + (int(rng.integers(0, 8)) << low) + d) for d in (-1, 0, 1) for s in (1, -1)}
+    whole = sorted(number for number in numbers if lowest <= number <= highest)
+    with np.errstate(all="ignore"):
+        got = conversion(source, target)(np.array(whole, source.dtype)).astype(np.float64)
+    limits = ml_dtypes.finfo(target.dtype)
+    for number, rounded in zip(whole, got.tolist(), strict=True):
+        if float(limits.min) <= number <= float(limits.max) and (number > 0 or target.name != "f8E8M0FNU"):
+            ulp = float(np.spacing(abs(rounded)))
+            assert abs(int(rounded) - number) * 2 <= spacing(rounded, target, ulp), (number, rounded)
+
+
+def spacing(value: float, element: ElementType, ulp: float) -> float:
+    """The distance between neighbours of an element type at a value, of which the nearest is at most half away."""
+    if element is F64:
+        return ulp
+    bits = {"bf16": 8, "f16": 11, "f32": 24}.get(element.name)
+    if bits is None:
+        values = finite_values(element)
+        place = int(np.searchsorted(values, value))
+        return float(max(np.diff(values[max(place - 1, 0) : place + 2]), default=0))
+    return 2.0 ** (np.floor(np.log2(max(abs(value), 1))) - bits + 1)
+
+
+def test_the_nearest_of_numbers_that_f32_does_not_hold() -> None:
+    x = np.array([1.0625 + 2**-45, 1.0625, 1.0625 - 2**-45, 1e300, -np.inf, np.nan, -0.0])
+    assert conversion(F64, ELEMENT_TYPES["f8E4M3FN"])(x).astype(np.float64)[:3].tolist() == [1.125, 1.0, 1.0]
+    got = conversion(F64, ELEMENT_TYPES["bf16"])(x).astype(np.float64)
+    np.testing.assert_array_equal(got[3:], [np.inf, -np.inf, np.nan, -0.0])
+    assert np.signbit(got[-1])
+    assert conversion(ELEMENT_TYPES["i32"], ELEMENT_TYPES["bf16"])(np.int32([16842753])).astype(int) == 16908288
+
+
 # --- bitcast_convert -------------------------------------------------------------------------------------------------
 
 

@@ -48,32 +48,11 @@ def conversion(source: t.ElementType, target: t.ElementType) -> Call:
         return lambda x, out=None: np.not_equal(x, zero, out=out)
     if source.is_float and source.bits <= 16 and target.is_float and target.bits <= 16:
         return tabulated(keep, source, target)
-    if source.bits >= 32 and is_narrow_float(target) and target.name != "f8E8M0FNU":
-        return lambda x, out=None: write(_odd_single(x), target.dtype, out)
     if is_sub_byte(source) or (is_narrow_float(source) and source is not t.BF16):
         up, dtype = widen(source), target.dtype
         return lambda x, out=None: write(up(x), dtype, out)
     dtype = target.dtype
     return lambda x, out=None: write(x, dtype, out)
-
-
-def _odd_single(x: Any) -> Any:
-    """Numbers of 32 and 64 bits in f32, rounded to odd: a narrower type is then rounded to once, without new ties."""
-    if x.dtype == np.float32:
-        return x
-    wide = np.asarray(x if x.dtype.kind == "f" or x.dtype.itemsize < 8 else _odd_53_bits(x)).astype(np.float64)
-    nearest = wide.astype(np.float32)
-    back = nearest.astype(np.float64)
-    bits = nearest.view(np.uint32) - (np.abs(back) > np.abs(wide))
-    odd = bits | ((back != wide) & (wide == wide))
-    return odd.astype(np.uint32).view(np.float32)
-
-
-def _odd_53_bits(x: Any) -> Any:
-    """64-bit integers that f64 holds exactly, rounded to odd."""
-    low = x.dtype.type(2**11 - 1)
-    small = (x < 2**53) & (x > -(2**53) if x.dtype.kind == "i" else True)
-    return np.where(small, x, (x & ~low) | ((x & low) != 0).astype(x.dtype) << x.dtype.type(11))
 
 
 def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:

@@ -25,6 +25,7 @@ import numpy as np
 
 from spmd import types as t
 from spmd.backends.numpy.core import Kernel
+from spmd.backends.numpy.rounding import round_to, rounds_twice
 from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
@@ -224,6 +225,8 @@ def widen(element: t.ElementType) -> Callable[[Any], Any]:
 
 def write(result: Any, dtype: np.dtype[Any], out: Array | None) -> Any:
     """`result` rounded to `dtype`, into `out` when there is one."""
+    if rounds_twice(result.dtype, dtype):
+        return keep(round_to(result, dtype), out)
     if out is None:
         return result.astype(dtype)
     np.copyto(out, result, casting="unsafe")
@@ -284,17 +287,22 @@ def widened_complex(function: Call) -> Call:
     return lambda *operands, out=None: in_blocks(call, operands, out)
 
 
+def narrowed(values: Any, dtype: np.dtype[Any]) -> Array:
+    """`values` in `dtype`, rounded once."""
+    return round_to(values, dtype) if rounds_twice(values.dtype, dtype) else np.asarray(values.astype(dtype))
+
+
 @cache
 def _table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
     with np.errstate(all="ignore"):
-        return np.asarray(function(all_values(operand).astype(np.float64)).astype(result))
+        return narrowed(function(all_values(operand).astype(np.float64)), result)
 
 
 @cache
 def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
     values = all_values(operand).astype(np.float64)
     with np.errstate(all="ignore"):
-        return np.asarray(function(values[:, None], values[None, :]).astype(result)).ravel()
+        return narrowed(function(values[:, None], values[None, :]), result).ravel()
 
 
 def tabulated(function: Call, element: t.ElementType, result: t.ElementType | None = None) -> Call:

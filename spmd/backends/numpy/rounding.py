@@ -1,0 +1,59 @@
+"""Numbers rounded to narrower types: once, from the operand itself.
+
+ml_dtypes takes everything to its types by way of f32, which rounds f64 and wide integers twice. Here that step is
+taken by rounding to odd: of the two neighbours in f32, the one whose last bit is set. It keeps what the last rounding
+has to know, on which side of a tie the number lies (Boldo and Melquiond, "Emulation of a FMA and correctly rounded
+sums: proved algorithms using rounding to odd", 2008).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_F32 = np.dtype(np.float32)
+#: Bits of a 64-bit integer beyond those of an f64.
+_SPARE = 11
+
+
+def rounds_twice(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+    """Whether NumPy's conversion goes by way of an f32 that may have to round."""
+    ours = target.isbuiltin != 1 and target.kind not in "biu" and not target.name.startswith(("int", "uint"))
+    return ours and (source == np.float64 or (source.kind in "iu" and source.itemsize >= 4))
+
+
+def round_to(values: Any, target: np.dtype[Any]) -> Array:
+    """`values`, f64 or integers of 32 or 64 bits, in `target`, a type of ml_dtypes."""
+    wide = np.asarray(values) if values.dtype.kind == "f" else _to_odd_double(values)
+    return np.asarray(_to_odd_single(wide).astype(target))
+
+
+def _to_odd_single(values: Array) -> Array:
+    """f64 in f32, rounded to odd."""
+    with np.errstate(over="ignore"):
+        near = values.astype(_F32)
+    wide = near.astype(np.float64)
+    inexact = (wide != values) & (values == values)
+    beyond = np.abs(wide) > np.abs(values)
+    bits = (near.view(np.uint32) - (beyond & inexact)) | inexact
+    return np.asarray(bits).astype(np.uint32, copy=False).view(_F32)
+
+
+def _to_odd_double(values: Any) -> Array:
+    """Integers in f64, those of more than 53 bits rounded to odd."""
+    values = np.asarray(values)
+    if values.dtype.itemsize < 8:
+        return np.asarray(values.astype(np.float64))
+    limit = values.dtype.type(1 << 53)
+    large = values >= limit
+    if values.dtype.kind == "i":
+        large |= values <= -limit
+    if not large.any():
+        return np.asarray(values.astype(np.float64))
+    spare = values.dtype.type(_SPARE)
+    lost = (values & values.dtype.type((1 << _SPARE) - 1)) != 0
+    kept = (values >> spare) | lost
+    return np.asarray(np.where(large, kept.astype(np.float64) * float(1 << _SPARE), values.astype(np.float64)))
