@@ -75,16 +75,18 @@ class Value:
 class NumberedValue(Value):
     """One of the values that a block takes, or that an op with several results gives."""
 
-    __slots__ = ("index", "name_hint", "owner")
+    __slots__ = ("debug_location", "index", "name_hint", "owner")
     owner: Op | Block | None
     index: int
     name_hint: str | None
+    debug_location: str | None  # the text of a function argument's `loc(...)`
 
     def __init__(self, type: Type, owner: Op | Block | None, index: int, name_hint: str | None = None) -> None:
         self.type = type
         self.owner = owner
         self.index = index
         self.name_hint = name_hint
+        self.debug_location = None
 
 
 class Block:
@@ -536,6 +538,8 @@ def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
     made = Block(argument.type for argument in block.arguments)
     for old, new in zip(block.arguments, made.arguments, strict=True):
         new.name_hint = old.name_hint
+        if isinstance(old, NumberedValue) and isinstance(new, NumberedValue):
+            new.debug_location = old.debug_location
         values[old] = new
     return made
 

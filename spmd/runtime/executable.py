@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from threading import get_ident
 from typing import Any
@@ -21,13 +21,12 @@ from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
 from spmd.ir import Function, Module
+from spmd.runtime.arguments import Check, argument_check, argument_names
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
-from spmd.types import TensorType, TokenType, TupleType, Type
+from spmd.types import TokenType, TupleType, Type
 
 Array = npt.NDArray[Any]
-#: Checks and converts one argument.
-Check = Callable[[Any], Any]
 
 
 class Executable:
@@ -60,7 +59,10 @@ class Executable:
         self._signature = function.signature
         self._location = function.location
         self._program = np.errstate(all="ignore")(program)  # quicker at each call than a with statement
-        self._checks = [argument_check(type) for type in self.in_types]
+        self._checks = [
+            argument_check(type, f"argument {index}{f' ({name})' if name else ''} of @{self.function}")
+            for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
+        ]
         self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
         self._process: Process | None = None
 
@@ -161,39 +163,6 @@ class Executable:
     def __repr__(self) -> str:
         name = f" of module @{self.module.symbol}" if self.module.symbol else ""
         return f"<executable {self._signature}{name} on a {self.grid} grid>"
-
-
-def argument_check(type: Type) -> Check:
-    """What makes an array of `type` of an argument, or tells that it is none."""
-    if not isinstance(type, TensorType):
-        return lambda value: value
-    dtype, shape, array = type.dtype, type.shape, np.ndarray
-    dynamic = not type.is_static
-
-    def check(value: Any) -> Any:
-        if value.__class__ is array and value.dtype is dtype and value.shape == shape:
-            return value  # as nearly always, and quickly so
-        if isinstance(value, np.ndarray) and value.dtype == dtype:
-            if value.shape == shape or (dynamic and _fits(value.shape, shape)):
-                return value
-        elif np.isscalar(value) and shape == ():
-            converted = np.asarray(value, dtype)
-            if isinstance(value, (int, float, complex, bool)) or converted.dtype == getattr(value, "dtype", None):
-                return converted
-        else:
-            converted = np.asarray(value)
-            if converted.dtype == dtype and _fits(converted.shape, shape):
-                return converted
-        given = np.asarray(value)
-        raise ExecutionError(f"an argument of type {type} is needed, got {given.dtype} of shape {given.shape}")
-
-    return check
-
-
-def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(declared) and all(
-        want is None or have == want for have, want in zip(shape, declared, strict=True)
-    )
 
 
 def _finisher(type: Type, copied: bool) -> Check:

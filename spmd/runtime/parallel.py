@@ -17,7 +17,8 @@ from spmd.compiler.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import course, disagreement
-from spmd.runtime.executable import Executable, argument_check, grid_of
+from spmd.runtime.arguments import argument_check
+from spmd.runtime.executable import Executable, grid_of
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import Simulation, simulation_of
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
@@ -137,7 +138,7 @@ def _stacked(
         if len(arrays) != len(simulation.in_types):
             counts = f"takes {len(simulation.in_types)} arguments, got {len(arrays)}"
             raise ExecutionError(f"@{simulation.function} {counts} for process {rank}")
-    checks = [argument_check(type) for type in simulation.in_types]
+    checks = [argument_check(type, f"argument {index}") for index, type in enumerate(simulation.in_types)]
     columns = [_column(check, [arrays[index] for arrays in inputs]) for index, check in enumerate(checks)]
     results = simulation(*columns, infeed=infeed, outfeed=outfeed)
     return [tuple([_of_process(value, rank) for value in results]) for rank in range(simulation.grid.size)]

@@ -26,6 +26,8 @@ _FORMS: dict[str, Form] = {}
 class OpCursor(OperandCursor):
     """Reads ops and all that is in them."""
 
+    argument_location: str | None = None
+
     # --- ops ---
 
     def op(self) -> Op:
@@ -308,15 +310,14 @@ class OpCursor(OperandCursor):
         return block
 
     def argument(self) -> tuple[str, t.Type]:
-        """`%name: type`, with or without a location."""
+        """`%name: type`, with or without a location, which `argument_location` then is."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
             self.unexpected("an argument such as %arg0")
         self.position += 1
         self.expect(":")
         type = self.type()
-        if self.tokens[self.position][:3] == "loc":
-            self.location()
+        self.argument_location = self.location() if self.tokens[self.position][:3] == "loc" else None
         return name, type
 
     def _number_blocks(self, region: Region) -> None:

@@ -10,7 +10,7 @@ from spmd.attributes import DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
-from spmd.ir import Block, Function, Op, Region
+from spmd.ir import Block, Function, NumberedValue, Op, Region
 from spmd.syntax.assembly import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
@@ -74,7 +74,7 @@ class FunctionForm(_Whole):
         if parser.tokens[parser.position] in _VISIBILITIES:
             pending.attributes["sym_visibility"] = intern(parser.keyword())
         pending.attributes["sym_name"] = parser.symbol()
-        arguments, argument_attributes, named = self._arguments(parser)
+        arguments, argument_attributes, locations, named = self._arguments(parser)
         results: list[t.Type] = []
         result_attributes: list[DictAttr] = []
         if parser.take("->"):
@@ -93,22 +93,29 @@ class FunctionForm(_Whole):
             region = parser.region(arguments, isolated=True, dialect="func")
             if not region.blocks:
                 parser.fail_number(pending.location.number, "expected a non-empty function body")
+            for value, location in zip(region.blocks[0].arguments, locations, strict=True):
+                if isinstance(value, NumberedValue):
+                    value.debug_location = location
             pending.regions += (region,)
         else:
             pending.regions += (Region(),)
 
-    def _arguments(self, parser: OpCursor) -> tuple[list[tuple[str, t.Type]], list[DictAttr], bool]:
+    def _arguments(
+        self, parser: OpCursor
+    ) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
+        """Names and types, attributes and locations of the arguments, and whether they have names."""
         parser.expect("(")
         found: list[tuple[str, t.Type]] = []
         attributes: list[DictAttr] = []
+        locations: list[str | None] = []
         named = parser.tokens[parser.position][:1] == "%"
         for _ in parser.items(")"):
             parser.ready()
             found.append(parser.argument() if named else ("", parser.type()))
             attributes.append(self._entries(parser))
-            if parser.tokens[parser.position][:3] == "loc":
-                parser.location()
-        return found, attributes, named
+            behind = parser.tokens[parser.position][:3] == "loc"
+            locations.append(parser.location() if behind else parser.argument_location if named else None)
+        return found, attributes, locations, named
 
     def _entries(self, parser: OpCursor) -> DictAttr:
         """`{...}`, or nothing."""

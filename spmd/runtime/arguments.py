@@ -1,0 +1,159 @@
+"""What a compiled function takes as its arguments, and what it says of anything else."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from spmd.attributes import Attribute, StringAttr
+from spmd.backends.numpy.conversion import conversion
+from spmd.errors import ExecutionError
+from spmd.ir import Function, Value
+from spmd.types import F64, ElementType, TensorType, Type, storage_range
+
+_finfo: Callable[[Any], Any] = ml_dtypes.finfo
+
+#: Checks and converts one argument.
+Check = Callable[[Any], Any]
+
+#: Attributes in which frontends say what an argument is called in their own program.
+_NAMES = ("jax.arg_info", "jax.result_info", "mhlo.name")
+#: What printers call arguments without a name.
+_NUMBERED = re.compile(r"(arg)?_?\d+")
+
+
+def argument_names(function: Function) -> list[str | None]:
+    """What the program calls each argument: by an attribute, its location, or its name in the text; else None."""
+    values: Sequence[Value | None] = function.arguments if function.regions and function.regions[0].blocks else ()
+    if len(values) != len(function.type.inputs):
+        values = [None] * len(function.type.inputs)
+    return [_name(entries, value) for entries, value in zip(function.argument_attributes, values, strict=True)]
+
+
+def _name(entries: Mapping[str, Attribute], value: Value | None) -> str | None:
+    for name in _NAMES:
+        if isinstance(entry := entries.get(name), StringAttr):
+            return entry.value
+    location = getattr(value, "debug_location", None)
+    if location is not None and (named := re.match(r'"((?:[^"\\]|\\.)+)"(\(|$)', location)):
+        return re.sub(r"\\(.)", r"\1", named[1])
+    hint = value.name_hint if value is not None else None
+    return None if hint is None or _NUMBERED.fullmatch(hint) else hint
+
+
+def argument_check(type: Type, place: str = "an argument") -> Check:
+    """What makes an array of `type` of an argument, or tells that it is none; `place` is what errors call it.
+
+    An array has to have the type's shape and dtype. A scalar of Python or NumPy is taken for rank 0 where the type
+    holds its value: an integer exactly, a float rounded to the nearest of the type's finite values.
+    """
+    if not isinstance(type, TensorType):
+        return lambda value: value
+    dtype, shape, array = type.dtype, type.shape, np.ndarray
+    dynamic = not type.is_static
+
+    def check(value: Any) -> Any:
+        if value.__class__ is array and value.dtype is dtype and value.shape == shape:
+            return value  # as nearly always, and quickly so
+        if isinstance(value, np.ma.MaskedArray):
+            raise ExecutionError(f"{place}: {type} is needed, got a masked array, whose mask would be lost")
+        if shape == () and isinstance(value, (bool, int, float, complex, np.generic)):
+            if isinstance(value, np.generic) and value.dtype == dtype:
+                return np.asarray(value)
+            converted = None if type.is_quantized else _scalar(value, type.element_type)
+            if converted is None:
+                raise ExecutionError(f"{place}: {type} is needed, which does not hold {value!r}")
+            return converted
+        given = _as_array(value, type, place)
+        if given.dtype == dtype and (given.shape == shape or (dynamic and _fits(given.shape, shape))):
+            return given
+        raise ExecutionError(f"{place}: {type} is needed, got {given.dtype} of shape {given.shape}")
+
+    return check
+
+
+def _as_array(value: Any, type: Type, place: str) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ExecutionError(f"{place}: {type} is needed, got no array: {error}") from None
+
+
+def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(declared) and all(
+        want is None or have == want for have, want in zip(shape, declared, strict=True)
+    )
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+
+
+def _scalar(value: Any, element: Any) -> np.ndarray[Any, Any] | None:
+    """`value` as a 0-d array of `element`; None where the type does not hold it."""
+    number = _number(value)
+    if number is None or not isinstance(element, ElementType) or element.numpy is None:
+        return None
+    if element.is_complex:
+        with np.errstate(all="ignore"):
+            made = np.array(complex(number)).astype(element.dtype)
+        return made if all(map(_holds, (made.real, made.imag), (complex(number).real, complex(number).imag))) else None
+    if isinstance(number, complex):
+        return None
+    if element.is_float:
+        return _float(number, element)
+    if isinstance(number, float):
+        if not number.is_integer():
+            return None
+        number = int(number)
+    low, high = (0, 1) if element.is_boolean else storage_range(element)
+    return np.array(number).astype(element.dtype) if low <= number <= high else None
+
+
+def _number(value: Any) -> int | float | complex | None:
+    """A scalar as Python's own number; NumPy's dates and records are none."""
+    if not isinstance(value, np.generic):
+        return int(value) if isinstance(value, int) else value if isinstance(value, (float, complex)) else None
+    if value.dtype.kind in "mMSUO":
+        return None
+    if value.dtype.kind == "c":
+        return complex(value)
+    if value.dtype.kind == "f" or value.dtype == np.bool_:
+        return float(value) if value.dtype.kind == "f" else int(value)
+    whole = value.dtype.kind in "biu" or value.dtype.name.startswith(("int", "uint"))
+    try:
+        return int(value) if whole else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+@cache
+def _to_float(element: ElementType) -> Callable[..., Any]:
+    return conversion(F64, element) if element is not F64 else (lambda x: x)
+
+
+def _float(number: int | float, element: ElementType) -> np.ndarray[Any, Any] | None:
+    try:
+        wide = float(number)
+    except OverflowError:
+        return None
+    with np.errstate(all="ignore"):
+        made = np.asarray(_to_float(element)(np.array(wide)))
+    if isinstance(number, int) and (not math.isfinite(float(made)) or int(float(made)) != number):
+        return None
+    limits = _finfo(element.dtype)
+    beyond = math.isfinite(wide) and abs(wide) > float(limits.max) * (1 + 2.0 ** -(int(limits.nmant) + 2))
+    return made if _holds(made, wide) and not beyond else None
+
+
+def _holds(made: Any, number: float) -> bool:
+    """Whether `made` is `number` rounded: finite, infinite or NaN as it is, and of its sign."""
+    held = float(made)
+    if math.isnan(number) or math.isnan(held):
+        return math.isnan(number) and math.isnan(held)
+    return math.isinf(number) == math.isinf(held) and (held == 0 or (held < 0) == (number < 0))
