@@ -1,6 +1,8 @@
 """The data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy and mpi4py by hand, and JAX's two processes.
 
-spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread.
+spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread;
+where JAX is installed, so does the same step as a function of JAX through spmd.jax.jit, whose first call (it traces,
+lowers and compiles) is told beside JAX's own, and what a call costs more than the executable's for 100 leaves.
 JAX runs as two processes with its default collectives for the CPU: once each on a core of its own as well, and once
 with all cores for both, which leaves room for the threads it communicates with.
 """
@@ -59,7 +61,11 @@ def _compare(options: argparse.Namespace) -> int:
         if xla.is_installed():
             timings["JAX, all cores"] = Timing.of(_run_jax(options, into / "jax.json", pin=False))
         seconds = json.loads((into / "mpi.json").read_text())
-    timings = {"spmd": Timing.of(seconds["spmd"]), "NumPy and mpi4py": Timing.of(seconds["by hand"]), **timings}
+        first = json.loads((into / "jax.json").read_text())["first"] if xla.is_installed() else 0.0
+    mine_too = {"spmd.jax.jit": Timing.of(seconds["spmd.jax"])} if "spmd.jax" in seconds else {}
+    timings = {
+        "spmd": Timing.of(seconds["spmd"]), **mine_too, "NumPy and mpi4py": Timing.of(seconds["by hand"]), **timings
+    }  # fmt: skip
     ratios = {name: timings["spmd"].median / timing.median for name, timing in timings.items()}
     ratios["NumPy and mpi4py"] = paired_ratio(seconds["spmd"], seconds["by hand"])
     rows = [
@@ -67,6 +73,9 @@ def _compare(options: argparse.Namespace) -> int:
         for name, timing in timings.items()
     ]
     print_table((options.program.stem, "step", "spread", "spmd/this"), rows)
+    if mine_too:
+        print(f"first call: spmd.jax.jit {duration(seconds['first'])}, JAX {duration(first)}")
+        print(f"a call of 100 leaves: spmd.jax.jit takes {duration(seconds['overhead'])} more than the executable")
     write_json(options.json, {"train": timings, "ratios": ratios})
     return 0
 
@@ -94,18 +103,80 @@ def _mpi_rank(options: argparse.Namespace) -> None:
     arguments = tuple(np.ascontiguousarray(argument) for argument in arguments)
     by_hand = DataParallelStep(world, list(arguments[:6]))
     _agree(executable(*arguments), by_hand(*arguments))
-    seconds: dict[str, list[float]] = {"spmd": [], "by hand": []}
+    steps: dict[str, Any] = {"spmd": lambda: executable(*arguments), "by hand": lambda: by_hand(*arguments)}
+    report: dict[str, Any] = {}
+    if xla.is_installed():
+        from_jax = _through_jax()
+        start = time.perf_counter()
+        found = from_jax(arguments[:6], *arguments[6:])
+        report["first"] = time.perf_counter() - start
+        _agree([found[0], *found[1]], by_hand(*arguments))
+        report["overhead"] = _overhead()
+        steps["spmd.jax"] = lambda: from_jax(arguments[:6], *arguments[6:])
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
     for index in range(WARM_UP + options.steps):
-        for name, step in (("spmd", executable), ("by hand", by_hand)):
+        for name, step in steps.items():
             world.Barrier()
             start = time.perf_counter()
-            step(*arguments)
+            step()
             # A step is over when the last rank has it.
             taken = world.allreduce(time.perf_counter() - start, MPI.MAX)
             if index >= WARM_UP:
                 seconds[name].append(taken)
     if world.rank == 0:
-        options.into.write_text(json.dumps(seconds))
+        options.into.write_text(json.dumps(report | seconds))
+
+
+def _through_jax() -> Any:
+    """The step as spmd.jax.jit runs it."""
+    import spmd.jax
+
+    return spmd.jax.jit(jax_step(), axes={"data": RANKS})
+
+
+def _overhead() -> float:
+    """Seconds that a call of spmd.jax.jit with 100 leaves takes more than one of its executable."""
+    import jax
+
+    import spmd.jax
+
+    @jax.jit
+    def function(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf + 1, tree)
+
+    tree = {f"layer {index}": {"w": np.ones((4, 4), np.float32), "b": np.ones(4, np.float32)} for index in range(50)}
+    leaves = jax.tree.leaves(tree)
+    step = spmd.jax.jit(function, axes={"data": RANKS})
+    step(tree)
+    executable = step.executable(tree)
+    differences = []
+    for _ in range(1000):
+        start = time.perf_counter()
+        executable(*leaves)
+        middle = time.perf_counter()
+        step(tree)
+        differences.append(time.perf_counter() - middle - (middle - start))
+    return float(np.median(differences))
+
+
+def jax_step(learning_rate: float = 0.1) -> Any:
+    """One data-parallel step of the network in JAX, as one process of the axis "data"."""
+    import jax
+    import jax.numpy as jnp
+
+    def logits(parameters: Any, images: Any) -> Any:
+        for weights, biases in zip(parameters[0:4:2], parameters[1:4:2], strict=True):
+            images = jax.nn.relu(images @ weights + biases)
+        return images @ parameters[4] + parameters[5]
+
+    def loss(parameters: Any, images: Any, targets: Any) -> Any:
+        return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits(parameters, images)) * targets, axis=1))
+
+    def step(parameters: Any, images: Any, targets: Any) -> Any:
+        value, slopes = jax.lax.pmean(jax.value_and_grad(loss)(parameters, images, targets), "data")
+        return value, jax.tree.map(lambda parameter, slope: parameter - learning_rate * slope, parameters, slopes)
+
+    return step
 
 
 def _agree(first: Sequence[Any], second: Sequence[Any]) -> None:
@@ -125,7 +196,7 @@ def _run_jax(options: argparse.Namespace, into: Path, pin: bool) -> list[float]:
     statuses = [process.wait() for process in processes]
     if any(statuses):
         raise RuntimeError("JAX's two processes failed")
-    return list(json.loads(into.read_text()))
+    return list(json.loads(into.read_text())["steps"])
 
 
 def _jax_rank(options: argparse.Namespace) -> None:
@@ -133,7 +204,6 @@ def _jax_rank(options: argparse.Namespace) -> None:
         available = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {available[options.rank % len(available)]})
     import jax
-    import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import spmd
@@ -147,27 +217,13 @@ def _jax_rank(options: argparse.Namespace) -> None:
         jax.make_array_from_callback(array.shape, NamedSharding(mesh, spec), lambda index, array=array: array[index])
         for array, spec in zip(arrays, specs, strict=True)
     ]
-
-    def logits(parameters: Any, images: Any) -> Any:
-        for weights, biases in zip(parameters[0:4:2], parameters[1:4:2], strict=True):
-            images = jax.nn.relu(images @ weights + biases)
-        return images @ parameters[4] + parameters[5]
-
-    def loss(parameters: Any, images: Any, targets: Any) -> Any:
-        return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits(parameters, images)) * targets, axis=1))
-
-    def step(*arguments: Any) -> Any:
-        parameters, batch = arguments[:6], arguments[6:]
-        value, slopes = jax.lax.pmean(jax.value_and_grad(loss)(parameters, *batch), "data")
-        return value, *[parameter - 0.1 * slope for parameter, slope in zip(parameters, slopes, strict=True)]
-
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=tuple(specs), out_specs=(PartitionSpec(),) * 7, check_vma=False)
+    in_specs = (PartitionSpec(), PartitionSpec("data"), PartitionSpec("data"))
+    mapped = jax.shard_map(jax_step(), mesh=mesh, in_specs=in_specs, out_specs=PartitionSpec(), check_vma=False)
     compiled = jax.jit(mapped)
     seconds = []
-    for index in range(WARM_UP + options.steps):
+    for _ in range(1 + WARM_UP + options.steps):
         start = time.perf_counter()
-        jax.block_until_ready(compiled(*arguments))
-        if index >= WARM_UP:
-            seconds.append(time.perf_counter() - start)
+        jax.block_until_ready(compiled(arguments[:6], *arguments[6:]))
+        seconds.append(time.perf_counter() - start)
     if options.rank == 0:
-        options.into.write_text(json.dumps(seconds))
+        options.into.write_text(json.dumps({"first": seconds[0], "steps": seconds[1 + WARM_UP :]}))

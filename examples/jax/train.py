@@ -45,6 +45,12 @@ def optimizer(epochs):
 
 
 @spmd.jax.jit(static_argnums=0)
+def initial(epochs, image):
+    params = Network().init(jax.random.key(0), image, False)["params"]
+    return {"params": params, "optimizer": optimizer(epochs).init(params), "step": 0, "key": jax.random.key(1)}
+
+
+@spmd.jax.jit(static_argnums=0)
 def train_step(epochs, state, batch):
     """One step on this rank's share of a global batch: the loss of all of it, and the state behind it."""
 
@@ -80,9 +86,7 @@ def main():
     rows = range(HELD_OUT, HELD_OUT + STEPS * BATCH)
     source = [{"image": images[row], "label": labels[row], "row": np.int32(row)} for row in rows]
 
-    params = Network().init(jax.random.key(0), images[0], False)["params"]
-    moments = optimizer(options.epochs).init(params)
-    state = {"params": params, "optimizer": moments, "step": np.int32(0), "key": jax.random.key(1)}
+    state = initial(options.epochs, images[0])
     history = []  # a row an epoch: its number, mean loss, accuracy
     if (step := checkpoint.newest(options.folder)) is not None:
         tree = checkpoint.restore(options.folder, step, like={"state": state, "history": np.zeros((step, 3))})

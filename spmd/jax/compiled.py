@@ -14,7 +14,7 @@ from collectives.grid import ProcessGrid
 from partitioner import Layout, shard_array, unshard_array
 from spmd.errors import UsageError
 from spmd.ir import Module
-from spmd.jax.leaves import Array, Form, from_array, to_array
+from spmd.jax.leaves import Array, Form, form_of, from_array, to_array
 from spmd.jax.tracing import Lowered
 from spmd.runtime.executable import Executable
 from spmd.types import TensorType
@@ -53,22 +53,6 @@ class Compiled:
         return compiler.compile(self.module, self.grid, partition=self.is_global, **self._options)
 
     @cached_property
-    def signature(self) -> list[tuple[tuple[int, ...], Any]] | None:
-        """Shapes and dtypes of NumPy arrays that `run` takes as they are; None where some leaf is no such array."""
-        if any(form.weak or form.is_key for form in self.forms):
-            return None
-        shapes = [
-            form.shape if layout is None else _block(layout)
-            for form, layout in zip(self.forms, self.layouts, strict=True)
-        ]
-        return [(shape, form.dtype) for shape, form in zip(shapes, self.forms, strict=True)]
-
-    @cached_property
-    def plain(self) -> set[type] | None:
-        """The types of leaves that `run` takes as they are, where they fit `signature`; None where there are none."""
-        return None if self.signature is None else {np.ndarray} if self.forms else set()
-
-    @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:
         """Runs the program on this process's arrays of the leaves, and gives the tree of its results."""
         executable, unflatten, tokens = self.executable, self.out_tree.unflatten, self.tokens
@@ -96,6 +80,27 @@ class Compiled:
         if not self.is_global:
             return arrays
         return self.shard(arrays, self.layouts)
+
+    def with_arrays(self, leaves: list[Any], others: Sequence[int]) -> list[Any] | None:
+        """`leaves` with an array for each of `others`; None when one has not the form that this was compiled for."""
+        arrays = list(leaves)
+        for index in others:
+            try:
+                form = form_of(leaves[index], ("",), 0)
+            except UsageError:
+                return None
+            if form != self.forms[index] or self.layouts[index] is not None:
+                return None
+            arrays[index] = to_array(leaves[index], form)
+        return arrays
+
+    def is_for(self, leaves: Sequence[Any]) -> bool:
+        """Whether the NumPy arrays among `leaves` are what `run` takes."""
+        return all(
+            leaf.shape == (form.shape if layout is None else _block(layout)) and leaf.dtype == form.dtype
+            for leaf, form, layout in zip(leaves, self.forms, self.layouts, strict=True)
+            if leaf.__class__ is np.ndarray
+        )
 
     @cached_property
     def layouts(self) -> Layouts:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
@@ -44,6 +45,8 @@ class Step:
         self._options = dict(options)
         self._made: dict[Any, Compiled] = {}
         self._last: Compiled | None = None
+        self._last_types: list[type] = []  # of the leaves of the last call
+        self._last_others: list[int] = []  # those that were no NumPy arrays
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the function on this process's arguments. All processes call it, as they would a collective."""
@@ -54,24 +57,28 @@ class Step:
         if last is not None and static == last.static:
             try:
                 leaves = last.tree.flatten_up_to((args, kwargs))
-            except ValueError:
-                pass  # another tree
-            else:
-                if set(map(type, leaves)) == last.plain:
-                    try:
-                        return last.run(leaves)  # the executable itself knows arrays that it was not compiled for
-                    except ExecutionError:
-                        if [(leaf.shape, leaf.dtype) for leaf in leaves] == last.signature:
-                            raise
+            except ValueError:  # another tree
+                return self._anew(args, kwargs, static)
+            if list(map(type, leaves)) == self._last_types:
+                arrays = last.with_arrays(leaves, self._last_others) if self._last_others else leaves
+                try:
+                    if arrays is not None:
+                        return last.run(arrays)
+                except ExecutionError:
+                    # The executable knows arrays that it was not compiled for, before anything runs.
+                    if last.is_for(leaves):
+                        raise
         return self._anew(args, kwargs, static)
 
     def _anew(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
-        """A call whose arguments have to be looked at: others than those of the last one, or not all NumPy arrays."""
+        """A call whose arguments have to be looked at: they are not just like those of the last one."""
         leaves, tree = _flatten((args, kwargs))
         compiled, forms, names = self._compiled(leaves, tree, static)
         self._check_ranks(compiled)
         arrays = compiled.arrays(leaves, forms, names)
         self._last = compiled
+        self._last_types = list(map(type, leaves))
+        self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
         return compiled.run(arrays)
 
     def lower(self, *args: Any, **kwargs: Any) -> Module:
