@@ -2,18 +2,18 @@
 
 Reductions, scatters, sorts and maps apply a region to elements. Most such regions hold pointwise ops only, whose
 kernels take arrays of any shape: the region's own program is then the vectorized function. Ops that do not change a
-scalar are passed through, `if` and `case` become selections. What is left (a loop in a reduction's body) is applied
-element by element, the one place where that happens: its work an element is a whole program.
+scalar are passed through, `if` and `case` become selections. What is left (a loop in a reduction's body) is stacked:
+elements are processes, whose loops run until the last of them is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spmd.backends.numpy.core import Kernel
+from spmd.backends.numpy.core import Kernel, Program
 from spmd.compiler.emit import emit
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, captured_values
@@ -21,6 +21,9 @@ from spmd.types import TensorType
 
 if TYPE_CHECKING:
     from spmd.compiler.lower import Lowering
+
+#: Elements of one stacked program at most.
+_AT_ONCE = 1 << 16
 
 #: Ops that give back a scalar as it is.
 _SCALAR_IDENTITY = frozenset(
@@ -37,7 +40,7 @@ def vectorized(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[An
     dtypes = [value.tensor.dtype for value in plan.results]
     if all(step.kernel.pointwise for step in plan.steps):
         return _whole(emit(plan), len(block.arguments), dtypes)
-    return _each(lowering.region(op, index), len(block.arguments), dtypes)
+    return _stacked(lowering, op, index)
 
 
 def _fill(lowering: Lowering, plan: Plan, ops: list[Op]) -> None:
@@ -97,17 +100,30 @@ def _whole(
     return call
 
 
-def _each(
-    program: Callable[..., tuple[Any, ...]], arity: int, dtypes: list[np.dtype[Any]]
-) -> Callable[..., tuple[Any, ...]]:
+def _stacked(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
+    from spmd.compiler.stack import stack_region
+
+    programs: dict[int, Program] = {}
+    block = op.regions[index].block
+    arity, dtypes = len(block.arguments), [value.tensor.dtype for value in block.terminator.operands]
+
+    def run(arrays: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
+        count = arrays[0].size
+        program = programs.get(count)
+        if program is None:
+            function = stack_region(lowering.module, lowering.options, op, index, count)
+            program = programs[count] = lowering.entry(function)[0]
+        return program(None, *arrays, *captured)
+
     def call(*arrays: Any) -> tuple[Any, ...]:
         operands = np.broadcast_arrays(*arrays[:arity])
-        results = tuple(np.empty(operands[0].shape, dtype) for dtype in dtypes)
-        for index in np.ndindex(operands[0].shape):
-            for result, value in zip(
-                results, program(None, *(operand[index] for operand in operands), *arrays[arity:]), strict=True
-            ):
-                result[index] = value
-        return results
+        flat = [operand.reshape(-1) for operand in operands]
+        results = tuple([np.empty(flat[0].size, dtype) for dtype in dtypes])
+        for start in range(0, flat[0].size, _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            for result, value in zip(results, run([array[part] for array in flat], arrays[arity:]), strict=True):
+                result[part] = value
+        return tuple([result.reshape(operands[0].shape) for result in results])
 
     return call

@@ -9,6 +9,6 @@ Rules stand by family, as the declarations do. What no rule serves is run proces
 
 from __future__ import annotations
 
-from spmd.compiler.stack.program import Stacked, stack
+from spmd.compiler.stack.program import Stacked, stack, stack_region
 
-__all__ = ["Stacked", "stack"]
+__all__ = ["Stacked", "stack", "stack_region"]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from collectives.grid import ProcessGrid
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.core import Leaf, Stacker, leaves, rebuilt
+from spmd.dialects.core import OPS
 from spmd.dialects.making import make_op
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
 from spmd.types import FunctionType
 
 
@@ -55,6 +57,29 @@ def stack(module: Module, options: Options, function: str = "main", stacked: Seq
     remove_dead(body)
     made = _function(flat, body)
     return Stacked(_module(module, made), made, tuple(ups), tuple(stacker.serial))
+
+
+def stack_region(module: Module, options: Options, op: Op, index: int, count: int) -> Function:
+    """Region `index` of `op`, whose arguments are scalars, for `count` elements at once.
+
+    Takes the region's arguments, each tensor<count x ...>, then what the regions of `op` capture, as it is; gives the
+    region's results, each tensor<count x ...>.
+    """
+    stacker = Stacker(module, replace(options, grid=ProcessGrid(count, 1)))
+    stacker.location = op.location
+    source, captured = op.regions[index].block, captured_values(op)
+    types = [*(stacker.type_of(value.type) for value in source.arguments), *(value.type for value in captured)]
+    arity = len(source.arguments)
+    with stacker.block(types) as body:
+        outer = zip(captured, map(Leaf, body.arguments[arity:]), strict=True)
+        stacker.trees.update(outer)
+        trees = stacker.run(source, [Leaf(value, True) for value in body.arguments[:arity]])
+        results = [stacker.stack(leaf) for tree in trees for leaf in leaves(tree)]
+        body.ops.append(make_op("func.return", results, location=op.location))
+    attributes = {"sym_name": "region", "function_type": FunctionType(tuple(types), tuple(v.type for v in results))}
+    made = new_op("func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=op.location)
+    assert isinstance(made, Function)
+    return made
 
 
 def _function(flat: Function, body: Block) -> Function:
