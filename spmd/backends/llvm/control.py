@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spmd.backends.llvm.function import Buffer, Frame, FunctionWriter, native, nbytes, supports
+from spmd.backends.llvm.function import Buffer, Frame, FunctionWriter, native, nbytes, supports, through_views
 from spmd.compiler.schedule.forms import CONSTANT, is_fusible, is_plain
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.ir import Block, Op, Value
@@ -147,8 +147,9 @@ class _LoopWriter:
             return False
         if sum(result is state.result for result in results) > 1:
             return False
+        written = through_views({state.result: state.buffer})
         for index, unit in enumerate(self.units):
-            if not any(state.result in op.results for op in unit.roots):
+            if not any(value in written for op in unit.roots for value in op.results):
                 continue
             last = self.last.get(state.argument, -1)
             return last < index or (last == index and self._reads_where_it_writes(unit, state))

@@ -206,7 +206,7 @@ class FunctionWriter:
 
     def write_units(self, units: list[Unit], results: Sequence[Value], placed: Mapping[Value, Buffer]) -> None:
         """Writes units in their order; each value in `placed` is in its place in the end."""
-        frame = Frame(units, self.last_reads(units, results), _through_views(placed))
+        frame = Frame(units, self.last_reads(units, results), through_views(placed))
         for group in row_groups(units):
             first = frame.index
             frame.index += len(group) - 1
@@ -379,7 +379,7 @@ def nbytes(value: Value) -> int:
 VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
 
 
-def _through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
+def through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
     """Also the operands of views that are to be put somewhere."""
     found = dict(placed)
     for value, buffer in placed.items():
