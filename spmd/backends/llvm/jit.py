@@ -7,27 +7,23 @@ told that it may ("fast math").
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
+import llvmlite
 import llvmlite.binding as llvm
 
+from spmd.backends.llvm.cache import ObjectCode, object_cache
 from spmd.backends.llvm.processor import Processor, host, target_machine
 
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
 _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
-
-
-@dataclass(frozen=True)
-class ObjectCode:
-    """An object file's bytes, and the functions it defines for others to call."""
-
-    image: bytes
-    functions: tuple[str, ...]
+#: Counts the ways in which `_simplify` was ever done: code that was kept is of the one way.
+_PASSES = 1
 
 
 class Library:
@@ -55,8 +51,26 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 
 
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
-    """The object file of a module of LLVM's text, for `processor` (this one unless told)."""
+    """The object file of a module of LLVM's text, for `processor` (this one unless told); kept on disk."""
     processor = processor or host()
+    kept = object_cache()
+    if kept is None:
+        return _compiled(text, processor)
+    key = _key(text, processor)
+    code = kept.get(key)
+    if code is None:
+        code = _compiled(text, processor)
+        kept.put(key, code)
+    return code
+
+
+def _key(text: str, processor: Processor) -> str:
+    """What tells one object file from every other: the text, the processor, and who makes code of them."""
+    made_by = f"{_PASSES} {llvm.llvm_version_info} {llvmlite.__version__} {processor.key}"
+    return hashlib.sha256(f"{made_by}\n{text}".encode()).hexdigest()
+
+
+def _compiled(text: str, processor: Processor) -> ObjectCode:
     with _LOCK:
         machine = _machine(processor)
         module = llvm.parse_assembly(text)

@@ -1,0 +1,148 @@
+"""Object files kept on disk between runs, by what they were made from.
+
+The folder is `$SPMD_CACHE_DIR`, or `spmd` in the user's cache folder; an empty `$SPMD_CACHE_DIR` keeps nothing. What
+lies in it is run as code, so it must belong to the user, and nobody else may write there; otherwise it is left alone.
+An entry appears whole or not at all, carries a checksum, and is ignored when damaged. What was not used for longest
+goes first when the entries grow beyond a bound. No failure here fails a program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_MAGIC = b"spmd object 1\n"
+_DIGEST = hashlib.sha256().digest_size
+_SUFFIX = ".object"
+#: Bytes that all entries may take together, and of which so many are left when they took more.
+LIMIT = 512 << 20
+_LEFT = LIMIT // 2
+#: Entries written by this process between two looks at the folder's size.
+_PUTS = 256
+
+
+@dataclass(frozen=True)
+class ObjectCode:
+    """An object file's bytes, and the functions it defines for others to call."""
+
+    image: bytes
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """How many entries a cache has, and their bytes."""
+
+    entries: int
+    size: int
+
+
+class ObjectCache:
+    """The entries in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._puts = 0
+
+    def get(self, key: str) -> ObjectCode | None:
+        """The entry of `key`, if there is a sound one."""
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        code = _decoded(data)
+        with contextlib.suppress(OSError):
+            os.utime(path)  # read now: it goes last
+        return code
+
+    def put(self, key: str, code: ObjectCode) -> None:
+        """Keeps an entry, if that can be done."""
+        with contextlib.suppress(OSError):
+            descriptor, name = tempfile.mkstemp(dir=self.folder)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(_encoded(code))
+                os.replace(name, self._path(key))
+            except BaseException:
+                os.unlink(name)
+                raise
+            if self._puts % _PUTS == 0:
+                self._shrink()
+            self._puts += 1
+
+    def usage(self) -> Usage:
+        """What the folder holds; nothing where there is none."""
+        sizes = [entry.st_size for _, entry in self._entries()]
+        return Usage(len(sizes), sum(sizes))
+
+    def clear(self) -> None:
+        """Removes every entry."""
+        for path, _ in self._entries():
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / (key + _SUFFIX)
+
+    def is_private(self) -> bool:
+        """Whether the folder, made if need be, is the user's alone to write."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = self.folder.stat()
+        except OSError:
+            return False
+        return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def _entries(self) -> list[tuple[Path, os.stat_result]]:
+        found = []
+        for path in self.folder.glob("*" + _SUFFIX) if self.folder.is_dir() else ():
+            with contextlib.suppress(OSError):  # somebody else may remove it meanwhile
+                found.append((path, path.stat()))
+        return found
+
+    def _shrink(self) -> None:
+        entries = self._entries()
+        total = sum(entry.st_size for _, entry in entries)
+        if total <= LIMIT:
+            return
+        for path, entry in sorted(entries, key=lambda each: each[1].st_mtime):
+            path.unlink(missing_ok=True)
+            total -= entry.st_size
+            if total <= _LEFT:
+                break
+
+
+@cache
+def _cache_in(folder: Path) -> ObjectCache:
+    return ObjectCache(folder)
+
+
+def object_cache() -> ObjectCache | None:
+    """The user's cache; None where none is wanted, or its folder is not the user's alone."""
+    told = os.environ.get("SPMD_CACHE_DIR")
+    if told == "":
+        return None
+    folder = Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spmd"
+    found = _cache_in(folder)
+    return found if found.is_private() else None
+
+
+def _encoded(code: ObjectCode) -> bytes:
+    names = "\n".join(code.functions).encode()
+    body = len(names).to_bytes(8, "little") + names + code.image
+    return _MAGIC + hashlib.sha256(body).digest() + body
+
+
+def _decoded(data: bytes) -> ObjectCode | None:
+    start = len(_MAGIC) + _DIGEST
+    body = data[start:]
+    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+        return None
+    count = int.from_bytes(body[:8], "little")
+    return ObjectCode(body[8 + count :], tuple(body[8 : 8 + count].decode().split("\n")) if count else ())

@@ -1,0 +1,69 @@
+"""Object files kept on disk: found again, private, bounded, ignored when damaged."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from spmd.backends.llvm import cache, jit
+from spmd.backends.llvm.cache import ObjectCache, ObjectCode, object_cache
+
+TEXT = "define i64 @f(i64 %x) { %y = add i64 %x, 41\n ret i64 %y }"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    chosen = tmp_path / "kept"
+    monkeypatch.setenv("SPMD_CACHE_DIR", str(chosen))
+    return chosen
+
+
+def test_what_was_compiled_is_not_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = jit.compile_object(TEXT)
+    monkeypatch.setattr(jit, "_compiled", None)
+    assert jit.compile_object(TEXT) == first
+    assert first.functions == ("f",)
+    with pytest.raises(TypeError):
+        jit.compile_object(TEXT.replace("41", "42"))
+
+
+def test_a_damaged_entry_is_made_again(folder: Path) -> None:
+    first = jit.compile_object(TEXT)
+    (entry,) = folder.iterdir()
+    data = entry.read_bytes()
+    for broken in (b"", data[:-1], data[:-5] + b"12345", b"x" + data, data[:20]):
+        entry.write_bytes(broken)
+        assert jit.compile_object(TEXT) == first
+        assert entry.read_bytes() == data
+
+
+def test_the_folder_is_private(folder: Path) -> None:
+    jit.compile_object(TEXT)
+    assert folder.stat().st_mode & 0o077 == 0
+    assert all(entry.stat().st_mode & 0o077 == 0 for entry in folder.iterdir())
+    folder.chmod(0o777)
+    assert object_cache() is None
+
+
+def test_nothing_is_kept_where_nothing_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    for told in ("", str(tmp_path / "file" / "below")):
+        monkeypatch.setenv("SPMD_CACHE_DIR", told)
+        assert object_cache() is None
+        assert jit.compile_object(TEXT).functions == ("f",)
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "LIMIT", 1000)
+    monkeypatch.setattr(cache, "_LEFT", 700)
+    monkeypatch.setattr(cache, "_PUTS", 1)
+    kept = ObjectCache(tmp_path)
+    for number in range(3):
+        kept.put(str(number), ObjectCode(bytes(250), ("f",)))
+        os.utime(kept._path(str(number)), (number, number))
+    assert kept.get("0") is not None  # used: newer than the others now
+    kept.put("3", ObjectCode(bytes(250), ("f",)))
+    assert [kept.get(str(number)) is not None for number in range(4)] == [True, False, False, True]
+    assert kept.usage().entries == 2
+    kept.clear()
+    assert kept.usage() == cache.Usage(0, 0)
