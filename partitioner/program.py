@@ -55,6 +55,7 @@ def import_program(
     an annotation are asked to be whole on every process.
     """
     importer = _Importer(module, reader, as_written)
+    importer.calls.check_size(function)
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     program = Program(function, block, importer.annotations, importer.groups)

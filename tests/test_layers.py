@@ -12,6 +12,7 @@ BASE = {
     "collectives.errors",
     "spmd.arrays",
     "spmd.collecting",
+    "spmd.depth",
     "spmd.errors",
     "spmd.types",
     "spmd.attributes",

@@ -11,6 +11,7 @@ from collectives.grid import ProcessGrid
 from spmd.collecting import no_collection
 from spmd.compiler.lower import Lowering
 from spmd.compiler.options import CompileOptions, Options, chosen_options
+from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable, borrowed, grid_of
@@ -44,7 +45,9 @@ def compile(
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
     UsageError for an argument that is none.
     """
-    return _build(prepare(module, grid, function, partition=partition, **options))
+    prepared = prepare(module, grid, function, partition=partition, **options)
+    with within_stack(CompileError, prepared.function.location, f"@{function}"):
+        return _build(prepared)
 
 
 def _build(prepared: Prepared) -> Executable:
@@ -98,7 +101,8 @@ def prepare(
             module = partitioner.with_parts(module, function)
             found = _find(module, function)
         elif partitioner.is_sharded(module):
-            split = partitioner.partition(module, chosen.grid, function)
+            with within_stack(CompileError, found.location, f"@{function}"):
+                split = partitioner.partition(module, chosen.grid, function)
             found = _find(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)

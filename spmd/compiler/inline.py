@@ -1,32 +1,79 @@
 """Calls become the bodies they call, so that the program of a process is one flat function.
 
-`func.call` and `stablehlo.composite` (by its decomposition) are inlined, in regions too.
+`func.call` and `stablehlo.composite` (by its decomposition) are inlined, in regions too. Where that would make more
+ops than anybody has memory for, functions of many ops are compiled once, and called.
 """
 
 from __future__ import annotations
 
-from spmd.dialects.calls import CALLS, Calls
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from spmd.dialects.calls import CALLS, MOST_OPS, Calls
+from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments, new_op
 
+#: In a program of more than MOST_OPS, what functions are still inlined.
+_SMALL = 1 << 8
+#: How deep regions may nest: every stage after this one walks into them.
+_DEEPEST = 100
 
-def inline(module: Module, function: Function) -> Function:
-    """A copy of `function` without calls."""
-    return _Inliner(module).function(function)
+
+def inline(module: Module, function: Function, *, whole: bool = False) -> Function:
+    """A copy of `function` without calls; with calls of large functions where it would become too large.
+
+    `whole`: CompileError for such a function.
+    """
+    calls = Calls(module)
+    if whole:
+        calls.check_size(function)
+    sizes = calls.sizes(function)
+    inlined = lambda symbol: True  # noqa: E731
+    if sizes[function.symbol] > MOST_OPS:
+        sizes = calls.sizes(function, lambda size: size <= _SMALL)
+        inlined = lambda symbol: sizes[symbol] <= _SMALL  # noqa: E731
+    return _Inliner(calls, inlined).function(function)
+
+
+@dataclass
+class _Walk:
+    """Ops on their way to another block: what stands for their operands there, and what to do at the end."""
+
+    ops: Iterator[Op]
+    values: dict[Value, Value]
+    target: list[Op]
+    depth: int
+    finish: Callable[[], None] = lambda: None
 
 
 class _Inliner:
-    def __init__(self, module: Module) -> None:
-        self._calls = Calls(module)
+    """Copies ops without recursion: calls and regions may nest as deep as there are functions."""
+
+    def __init__(self, calls: Calls, is_inlined: Callable[[str], bool]) -> None:
+        self._calls = calls
+        self._is_inlined = is_inlined
+        self._walks: list[_Walk] = []
 
     def function(self, function: Function) -> Function:
-        with self._calls.inside(function):
-            region = Region([self._block(function.body, {})])
+        self._calls.enter(function)
+        body = self._copy(function.body, {}, 0)
+        while self._walks:
+            walk = self._walks[-1]
+            op = next(walk.ops, None)
+            if op is None:
+                self._walks.pop()
+                walk.finish()
+            elif op.name in CALLS and self._is_inlined(op[CALLS[op.name]]):
+                self._call(op, walk)
+            else:
+                self._plain(op, walk)
+        self._calls.leave(function)
         made = new_op(
             function.name,
             (),
             (),
             dict(function.attributes),
-            [region],
+            [Region([body])],
             definition=function.definition,
             discardable=dict(function.discardable),
             location=function.location,
@@ -34,30 +81,34 @@ class _Inliner:
         assert isinstance(made, Function)
         return made
 
-    def _block(self, block: Block, values: dict[Value, Value]) -> Block:
+    def _copy(self, block: Block, values: dict[Value, Value], depth: int) -> Block:
+        """A block for the ops of `block`, which follow next."""
         made = copy_arguments(block, values)
-        self._append(block.ops, values, made.ops)
+        self._walks.append(_Walk(iter(block.ops), values, made.ops, depth))
         return made
 
-    def _append(self, ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:
-        for op in ops:
-            if op.name in CALLS:
-                self._call(op, values, target)
-                continue
-            operands = [values.get(operand, operand) for operand in op.operands]
-            regions = [Region(self._block(block, values) for block in region.blocks) for region in op.regions]
-            made = op.clone(operands, regions=regions)
-            values.update(zip(op.results, made.results, strict=True))
-            target.append(made)
+    def _plain(self, op: Op, walk: _Walk) -> None:
+        operands = [walk.values.get(operand, operand) for operand in op.operands]
+        if op.regions and walk.depth >= _DEEPEST:
+            text = f"regions nest more than {_DEEPEST} deep once calls are the bodies called"
+            raise CompileError(Diagnostic(op.location, text, op.name))
+        regions = [
+            Region([self._copy(block, walk.values, walk.depth + 1) for block in region.blocks]) for region in op.regions
+        ]
+        made = op.clone(operands, regions=regions)
+        walk.values.update(zip(op.results, made.results, strict=True))
+        walk.target.append(made)
 
-    def _call(self, op: Op, values: dict[Value, Value], target: list[Op]) -> None:
+    def _call(self, op: Op, walk: _Walk) -> None:
         callee = self._calls.callee(op)
-        inner = {
-            argument: values.get(operand, operand)
-            for argument, operand in zip(callee.arguments, op.operands, strict=True)
-        }
+        operands = [walk.values.get(operand, operand) for operand in op.operands]
+        inner = dict(zip(callee.arguments, operands, strict=True))
         body = callee.body
-        with self._calls.inside(callee):
-            self._append(body.ops[:-1], inner, target)
-        for result, returned in zip(op.results, body.terminator.operands, strict=True):
-            values[result] = inner.get(returned, returned)
+
+        def finish() -> None:
+            self._calls.leave(callee)
+            for result, returned in zip(op.results, body.terminator.operands, strict=True):
+                walk.values[result] = inner.get(returned, returned)
+
+        self._calls.enter(callee)
+        self._walks.append(_Walk(iter(body.ops[:-1]), inner, walk.target, walk.depth, finish))

@@ -37,7 +37,7 @@ def stack(module: Module, options: Options, function: str = "main", stacked: Seq
     cannot be stacked, CollectiveError for processes that would not meet.
     """
     entry = module.function(function)
-    flat = inline(module, entry)
+    flat = inline(module, entry, whole=True)
     stacker = Stacker(module, options)
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
     types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
