@@ -6,6 +6,9 @@ Source: StableHLO specification, "Types"; quantized types also "Quantized tensor
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -26,10 +29,32 @@ class _Interned(type):
         return _Interned._table.setdefault(key, made)  # type: ignore[no-any-return]
 
 
+#: What writes `str(type)` for types of many parts, which may share them (see `TypeOfTypes`).
+Speller = Callable[["TypeOfTypes"], "str | None"]
+_speller: ContextVar[Speller | None] = ContextVar("speller", default=None)
+
+#: Of how many parts, each counted wherever it stands, and how deep, a type is written out.
+MOST_PARTS = 1 << 18
+DEEPEST = 200
+
+
+@contextmanager
+def spelled_by(speller: Speller) -> Iterator[None]:
+    """While the types that `speller` has a text for are written as that text."""
+    token = _speller.set(speller)
+    try:
+        yield
+    finally:
+        _speller.reset(token)
+
+
 class Type(metaclass=_Interned):
     """A type of the language. `str(type)` is its textual form."""
 
     __slots__ = ()
+    #: How many types it is made of, each counted wherever it stands, and how deep they nest.
+    parts: ClassVar[int] = 1
+    depth: ClassVar[int] = 1
 
     def __copy__(self: _T) -> _T:
         return self
@@ -371,41 +396,74 @@ class TokenType(Type):
     __repr__ = __str__
 
 
+class TypeOfTypes(Type):
+    """A type made of other types. They may be shared, so that few objects are a type of very many parts."""
+
+    def __post_init__(self) -> None:
+        inner = self.inner
+        object.__setattr__(self, "parts", 1 + sum([type.parts for type in inner]))
+        object.__setattr__(self, "depth", 1 + max([type.depth for type in inner], default=0))
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        """The types that it is made of."""
+        raise NotImplementedError
+
+    def written(self) -> str:
+        """The textual form, whatever the number of parts."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        speller = _speller.get()
+        text = speller(self) if speller is not None else None
+        if text is None and (self.parts > MOST_PARTS or self.depth > DEEPEST):
+            return f"(a type of 2^{self.parts.bit_length() - 1} parts or more, {self.depth} deep)"
+        return self.written() if text is None else text
+
+    __repr__ = __str__
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class TupleType(Type):
+class TupleType(TypeOfTypes):
     """`tuple<...>`; as a value it is a Python tuple."""
 
     types: tuple[Type, ...]
 
-    def __str__(self) -> str:
-        return f"tuple<{', '.join(map(str, self.types))}>"
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.types
 
-    __repr__ = __str__
+    def written(self) -> str:
+        return f"tuple<{', '.join(map(str, self.types))}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FutureType(Type):
+class FutureType(TypeOfTypes):
     """`!stablehlo.future<...>`: what async_start gives and async_done takes."""
 
     types: tuple[Type, ...]
 
-    def __str__(self) -> str:
-        return f"!stablehlo.future<{', '.join(map(str, self.types))}>"
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.types
 
-    __repr__ = __str__
+    def written(self) -> str:
+        return f"!stablehlo.future<{', '.join(map(str, self.types))}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FunctionType(Type):
+class FunctionType(TypeOfTypes):
     """`(inputs) -> results`."""
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
 
-    def __str__(self) -> str:
-        return f"({', '.join(map(str, self.inputs))}) -> {format_results(self.results)}"
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.inputs + self.results
 
-    __repr__ = __str__
+    def written(self) -> str:
+        return f"({', '.join(map(str, self.inputs))}) -> {format_results(self.results)}"
 
 
 def format_results(types: tuple[Type, ...]) -> str:

@@ -181,7 +181,22 @@ def parse_values(text: str, shape: Shape) -> Array:
         flat = _numbers(words, dtype)
     if flat.size != shape.size():
         raise ValueError(f"{flat.size} values for a constant of shape {shape}, which holds {shape.size()}")
+    if flat.size and _braces(text) != _expected_braces(shape.sizes):
+        raise ValueError(f"the values of a constant of shape {shape} stand in other braces than its dimensions")
     return flat.reshape(shape.sizes)
+
+
+def _braces(text: str) -> str:
+    """The braces and commas of a constant's text, with a letter for each value."""
+    text = re.sub(r"\([^()]*\)|\s", lambda match: "v" if match[0][0] == "(" else "", text)
+    return re.sub(r"[^{},]+", "v", text)
+
+
+def _expected_braces(sizes: Sequence[int]) -> str:
+    text = "v"
+    for size in reversed(sizes):
+        text = "{" + ",".join([text] * size) + "}"
+    return text
 
 
 def _numbers(words: list[str], dtype: np.dtype[Any]) -> Array:

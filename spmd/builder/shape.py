@@ -302,18 +302,24 @@ class Shape:
         return shape
 
 
+#: How deep tuples nest.
+_DEEPEST = 64
+_LARGEST = 2**63 - 1
+_SIZE = re.compile(r"\d{1,19}", re.ASCII)
 _ARRAY = re.compile(r"\s*([a-z]\w*)\[([^\]]*)\](\{[^{}]*\})?")
 _COMMENT = re.compile(r"(?:\s|/\*.*?\*/)*")
 
 
-def parse_shape(text: str, start: int) -> tuple[Shape, int]:
+def parse_shape(text: str, start: int, depth: int = 1) -> tuple[Shape, int]:
     """The shape at `start` of `text` and where it ends; ValueError when there is none."""
+    if depth > _DEEPEST:
+        raise ValueError(f"tuple shapes nest deeper than {_DEEPEST} levels")
     start = _skip(text, start)
     if text[start : start + 1] == "(":
         parts: list[Shape] = []
         end = _skip(text, start + 1)
         while text[end : end + 1] != ")":
-            part, end = parse_shape(text, end)
+            part, end = parse_shape(text, end, depth + 1)
             parts.append(part)
             end = _skip(text, end)
             if text[end : end + 1] == ",":
@@ -329,11 +335,12 @@ def parse_shape(text: str, start: int) -> tuple[Shape, int]:
 
 def _array_shape(match: re.Match[str]) -> Shape:
     sizes, dynamic = [], []
-    for part in (piece.strip() for piece in match[2].split(",") if piece.strip()):
+    for part in [piece.strip() for piece in match[2].split(",")] if match[2].strip() else []:
         bounded = part.startswith("<=")
-        if not part.removeprefix("<=").isdecimal():
-            raise ValueError(f"{match[0].strip()!r}: {part!r} is no dimension size")
-        sizes.append(int(part.removeprefix("<=")))
+        size = part.removeprefix("<=")
+        if not _SIZE.fullmatch(size) or int(size) > _LARGEST:
+            raise ValueError(f"{match[0].strip()[:80]!r}: {part[:40]!r} is no dimension size")
+        sizes.append(int(size))
         dynamic.append(bounded)
     return Shape(_BY_TEXT[match[1]], sizes, dynamic, layout=Layout.parse(match[3]) if match[3] else None)
 

@@ -15,6 +15,7 @@ from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable, borrowed, grid_of
+from spmd.types import MOST_PARTS
 from spmd.usage import check_function, check_grid, check_module
 
 
@@ -108,9 +109,19 @@ def prepare(
     return Prepared(module, found, chosen)
 
 
+def _check_types(function: Function) -> None:
+    """CompileError for arguments or results of more parts than anybody hands over."""
+    for kind, types in (("argument", function.type.inputs), ("result", function.type.results)):
+        for index, type in enumerate(types):
+            if type.parts > MOST_PARTS:
+                text = f"{kind} {index} of @{function.symbol} is {type}; at most {MOST_PARTS:,} are supported"
+                raise CompileError(Diagnostic(function.location, text, function.name))
+
+
 def _find(module: Module, name: str) -> Function:
     for function in module.functions:
         if function.symbol == name and not function.is_declaration:
+            _check_types(function)
             return function
     known = ", ".join("@" + function.symbol for function in module.functions) or "none"
     raise CompileError(Diagnostic(module.location, f"no function @{name} to compile; functions here: {known}"))

@@ -152,6 +152,8 @@ class _Verifier:
             fault = next(self._symbol_faults(op, definition), None)
         if fault is None and isinstance(op, Function):
             fault = _function_fault(op)
+        if fault is None and isinstance(op, Module) and len(op.regions[0].blocks) != 1:
+            fault = "", f"a module has one block, got {len(op.regions[0].blocks)}"
         if fault is None and isinstance(op, Module):
             bare = [name for name in op.discardable if "." not in name]
             fault = ("", f"a module's attributes name their dialect, got {listed(bare)}") if bare else None

@@ -32,7 +32,11 @@ class Calls:
         self.leave(function)
 
     def enter(self, function: Function) -> None:
-        """The walk goes into the body of `function`, and stays there until `leave`."""
+        """The walk goes into the body of `function`, and stays there until `leave`. CompileError for several blocks."""
+        blocks = len(function.regions[0].blocks)
+        if blocks != 1:
+            text = f"@{function.symbol} has {blocks} blocks; control flow between blocks cannot be compiled"
+            raise CompileError(Diagnostic(function.location, text, function.name))
         self._active[function.symbol] = None
 
     def leave(self, function: Function) -> None:

@@ -100,6 +100,13 @@ FFT.constraint("C3", "1 <= size(fft_length) <= 3")(
 )
 
 
+@FFT.constraint("", "0 < fft_length, or 0 where the operand's dimension is 0")
+def _(op: Op) -> str | None:
+    length, shape = op["fft_length"], op.operands[0].tensor.shape
+    pairs = zip(reversed(length), reversed(shape), strict=False)
+    return None if all(size > 0 or size == dimension == 0 for size, dimension in pairs) else dims(length)
+
+
 @FFT.constraint("C1", "size(fft_length) <= rank(operand)")
 def _(op: Op) -> str | None:
     size, rank = len(op["fft_length"]), op.operands[0].tensor.rank
@@ -114,7 +121,7 @@ def _(op: Op) -> str | None:
     return None if sound else f"{op['fft_type']} of {element}"
 
 
-@FFT.constraint("C4", "the last dimensions of the real tensor are fft_length")
+@FFT.constraint("C4", "the last dimensions, of the real tensor for RFFT and IRFFT, are fft_length")
 def _(op: Op) -> str | None:
     length, kind, shape = op["fft_length"], op["fft_type"], op.operands[0].tensor.shape
     last = shape[-len(length) :]
@@ -126,7 +133,7 @@ def _(op: Op) -> str | None:
             compatible_dims(last[-1], halved) or (length[-1] == 0 and last[-1] == 0)
         )
     else:
-        sound = True
+        sound = compatible_shapes(last, length)
     return None if sound else f"{shape_text(shape)} and {dims(length)}"
 
 

@@ -57,12 +57,12 @@ def struct_printer(cls: type) -> Callable[[Callable[[Any], str]], Callable[[Any]
 
 def quoted(data: bytes) -> str:
     """A string literal of these bytes."""
-    return '"' + "".join(_CHARACTERS[byte] for byte in data) + '"'
+    return '"' + data.decode("latin-1").translate(_ESCAPED) + '"'
 
 
-_CHARACTERS = [chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:02X}" for byte in range(256)]
-_CHARACTERS[ord('"')] = "\\22"
-_CHARACTERS[ord("\\")] = "\\\\"
+_ESCAPED = {byte: f"\\{byte:02X}" for byte in range(256) if not 0x20 <= byte < 0x7F}
+_ESCAPED[ord('"')] = "\\22"
+_ESCAPED[ord("\\")] = "\\\\"
 
 
 def _encoded(text: str) -> bytes:

@@ -60,6 +60,7 @@ class Cursor:
         self.outer = outer
         self.outer_position = outer.position if outer else 0
         self.depth: int = outer.depth if outer else 0
+        self.type_depth: int = outer.type_depth if outer else 0
 
     # --- errors ---
 

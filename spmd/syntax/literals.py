@@ -20,8 +20,11 @@ from spmd.types import ElementType, storage_range
 Array = np.ndarray[Any, Any]
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
-_ESCAPE = re.compile(rb'\\(?:([0-9A-Fa-f]{2})|([nt\\"])|(.?))', re.DOTALL)
-_PLAIN_ESCAPES = {b"n": b"\n", b"t": b"\t", b"\\": b"\\", b'"': b'"'}
+#: Escapes of one kind in a row are taken together: a string may consist of nothing else.
+_ESCAPE = re.compile(
+    rb'((?:\\[0-9A-Fa-f]{2})++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL
+)
+_PLAIN_ESCAPES = {2: b"\\", 3: b'"', 4: b"\n", 5: b"\t"}
 
 
 def unquote(token: str) -> bytes:
@@ -31,11 +34,12 @@ def unquote(token: str) -> bytes:
         return data
 
     def replace(match: re.Match[bytes]) -> bytes:
-        if match[1]:
-            return bytes([int(match[1], 16)])
-        if match[2]:
-            return _PLAIN_ESCAPES[match[2]]
-        raise ValueError(f"unknown escape in string: \\{match[3].decode(errors='replace')}")
+        kind = match.lastindex
+        if kind == 1:
+            return bytes.fromhex(match[0].replace(b"\\", b"").decode())
+        if kind in _PLAIN_ESCAPES:
+            return _PLAIN_ESCAPES[kind] * (len(match[0]) // 2)
+        raise ValueError(f"unknown escape in string: \\{match[6].decode(errors='replace')}")
 
     return _ESCAPE.sub(replace, data)
 

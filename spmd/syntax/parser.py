@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable
 from functools import partial
 
-from spmd.attributes import LocationAttr
+from spmd.attributes import ArrayAttr, Attribute, DictAttr, LocationAttr
 from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import Diagnostic, Location, ParseError, Source, SpmdError, VerificationError
 from spmd.ir import Block, Module, Region
-from spmd.syntax.cursor import Names
+from spmd.syntax.cursor import DEEPEST, Names
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
 from spmd.syntax.op_cursor import OpCursor
@@ -23,12 +24,18 @@ _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE 
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
+#: Of how many attributes one alias may consist, those of other aliases counted wherever they stand.
+_MOST_PARTS = 1 << 20
 #: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
 _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class Parser(OpCursor):
     """Reads a whole text."""
+
+    def __init__(self, source: Source, ready: int, names: Names) -> None:
+        super().__init__(source, ready, names)
+        self._measures: dict[int, tuple[int, int]] = {}
 
     def module(self) -> Module:
         """The whole text as a module."""
@@ -71,6 +78,24 @@ class Parser(OpCursor):
         if "." in name:
             self.fail("attribute names with a '.' are reserved for dialect-defined names", position)
         self.names.attribute_aliases[name] = value
+        parts, depth = self._measure(value)
+        if parts > _MOST_PARTS or depth > DEEPEST:
+            self.fail(f"attribute alias '{name}' stands for an attribute of too many parts, or too deep", position)
+
+    def _measure(self, value: Attribute) -> tuple[int, int]:
+        """How many attributes `value` is written out, and how deep they nest. What an alias stands for is shared."""
+        known = self._measures.get(id(value))
+        if known is not None:
+            return known
+        inner: Iterable[Attribute] = ()
+        if isinstance(value, ArrayAttr):
+            inner = value.elements
+        elif isinstance(value, DictAttr):
+            inner = value.entries.values()
+        measures = [self._measure(each) for each in inner]
+        measure = 1 + sum(parts for parts, _ in measures), 1 + max((depth for _, depth in measures), default=0)
+        self._measures[id(value)] = measure
+        return measure
 
     def _type_alias(self) -> None:
         position = self.position

@@ -15,9 +15,12 @@ from spmd.syntax.attribute_printer import (
     format_stripped,
     format_symbol,
 )
-from spmd.types import I32, FunctionType, Type
+from spmd.types import I32, FunctionType, Type, TypeOfTypes, spelled_by
 
 _STEP = "  "
+#: Types of more parts than `_LARGE` are printed by aliases, for all in them of more parts than `_SMALL`.
+_LARGE = 1 << 16
+_SMALL = 1 << 6
 _NAME = re.compile(r"[A-Za-z_][\w$.\-]*|\d+", re.ASCII)
 
 
@@ -249,6 +252,27 @@ class Printer:
         return name
 
 
+class TypeAliases:
+    """Names for the parts of types that would be too long written out: each is defined once, in `lines`."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._names: dict[Type, str] = {}
+        self._inside = False
+
+    def __call__(self, type: TypeOfTypes) -> str | None:
+        if type.parts <= (_SMALL if self._inside else _LARGE):
+            return None
+        name = self._names.get(type)
+        if name is None:
+            outer, self._inside = self._inside, True
+            text = type.written()
+            self._inside = outer
+            name = self._names[type] = f"!type{len(self.lines)}"
+            self.lines.append(f"{name} = {text}")
+        return name
+
+
 def _isolated(op: Op) -> bool:
     """Whether names start again inside; MLIR lets no other op's region use a name that is visible around it."""
     return isinstance(op, (Function, Module))
@@ -260,10 +284,14 @@ def print_op(op: Op, *, generic: bool = False, keep_names: bool = False) -> str:
     `generic` gives every op MLIR's generic form, `keep_names` the value names of the source where they are unique.
     """
     printer = Printer(generic=generic, keep_names=keep_names)
-    if not isinstance(op, (Module, Function)):
+    if isinstance(op, Module):
+        aliases = TypeAliases()
+        with spelled_by(aliases):
+            text = printer.op(op)
+        return "\n".join([*aliases.lines, text]) + "\n"
+    if not isinstance(op, Function):
         _name_outer_values(printer, op)
-    text = printer.op(op)
-    return text + "\n" if isinstance(op, Module) else text
+    return printer.op(op)
 
 
 def _name_outer_values(printer: Printer, op: Op) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from spmd import types as t
 from spmd.attributes import OpaqueAttr
 from spmd.dialects.type_rules import type_fault
-from spmd.syntax.cursor import LARGEST, Cursor
+from spmd.syntax.cursor import DEEPEST, LARGEST, Cursor
 from spmd.syntax.lexer import END, split_parts
 from spmd.syntax.quantized import quantized_type
 
@@ -62,8 +62,9 @@ class TypeCursor(Cursor):
         return made
 
     def _type_of_parts(self) -> t.Type:
-        self.deeper()
+        self.type_depth += 1
         position = self.position
+        self._check_depth(self.type_depth, position)
         token = self.tokens[position]
         if token == "(":
             made: t.Type = self._function_type()
@@ -85,12 +86,17 @@ class TypeCursor(Cursor):
                 made = t.ELEMENT_TYPES.get(token[1:], made)
         else:
             self.expected("a type")
-        self.depth -= 1
+        self.type_depth -= 1
+        self._check_depth(made.depth, position)
         fault = type_fault(made)
         if fault is not None:
             label, message = fault
             self.fail(f"({label}) {message}" if label else message, position)
         return made
+
+    def _check_depth(self, depth: int, position: int) -> None:
+        if depth > DEEPEST:
+            self.fail(f"types nest deeper than {DEEPEST} levels", position)
 
     def type_list(self, closing: str) -> tuple[t.Type, ...]:
         """Types with commas between, up to and over `closing`."""

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from spmd.errors import CompileError, Diagnostic
+from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
 
 #: A compiled region or function: `program(process, *values) -> tuple of results`.
@@ -118,6 +118,12 @@ def make_kernel(op: Op, context: Context) -> Kernel:
     maker = KERNELS.get(op.name)
     if maker is None:
         raise CompileError(Diagnostic(op.location, "no kernel runs this op", op.name))
-    with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
-        made = maker(op, context)
+    try:
+        with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
+            made = maker(op, context)
+    except (SpmdError, RecursionError):
+        raise
+    except Exception as error:  # of an op that is sound, and yet not what its maker can read
+        text = f"cannot be compiled: {type(error).__name__}: {error}"
+        raise CompileError(Diagnostic(op.location, text, op.name)) from error
     return made if isinstance(made, Kernel) else Kernel(made)

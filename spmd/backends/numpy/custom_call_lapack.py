@@ -6,9 +6,10 @@ The calls' options are letters given by their codes. Batches go matrix by matrix
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,7 +18,9 @@ from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.linear_algebra import solve_triangular
 from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_of_many
+from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.types import TensorType
 
 Array = np.ndarray[Any, Any]
 lapack = Late("scipy.linalg.lapack")
@@ -33,14 +36,57 @@ _NOT_FINITE = -4
 _PREFIXES = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex128}
 
 
+#: The letters that each option may be; the others are booleans or numbers.
+_LETTERS = {
+    "uplo": "LU", "side": "LR", "diag": "NU", "trans_x": "NTC", "mode": "ANOSV", "compute_left": "NV",
+    "compute_right": "NV",
+}  # fmt: skip
+
+
+class _Given(dict[str, Any]):
+    """The options of a call; CompileError at the call for one that is asked for and not there."""
+
+    def __init__(self, op: Op, given: Mapping[str, Any]) -> None:
+        self._op = op
+        super().__init__({name: self._value(name, value) for name, value in given.items()})
+
+    def _value(self, name: str, value: Any) -> Any:
+        """Letters are given as the codes of characters; booleans and other numbers stay."""
+        if isinstance(value, bool) or (name not in _LETTERS and isinstance(value, int)):
+            return value
+        letter = chr(value) if isinstance(value, int) and 0 < value < 128 else ""
+        if not letter or letter not in _LETTERS.get(name, ""):
+            self._fail(f"option {name} is the code of one of {', '.join(_LETTERS.get(name, '?'))}, got {value!r}")
+        return letter
+
+    def __missing__(self, name: str) -> Any:
+        self._fail(f"option {name} is missing in backend_config")
+
+    def _fail(self, what: str) -> NoReturn:
+        raise CompileError(Diagnostic(self._op.location, f"{self._op['call_target_name']}: {what}", self._op.name))
+
+
 def _options(op: Op) -> Options:
-    """Option letters, which are given as the codes of characters; booleans and other numbers stay."""
     config = call_attributes(op).get("backend_config")
-    given = config if isinstance(config, dict) else {}
-    numbers = ("low", "high")
-    return {
-        name: value if isinstance(value, bool) or name in numbers else chr(int(value)) for name, value in given.items()
-    }
+    return _Given(op, config if isinstance(config, Mapping) else {})
+
+
+def _check_call(op: Op, prefix: str, core: int, run: Routine) -> None:
+    """CompileError for operands that the routine does not take."""
+    fault = None
+    try:
+        inspect.signature(run).bind(*op.operands)
+    except TypeError:
+        fault = f"it does not take {len(op.operands)} operands"
+    wanted = np.dtype(_PREFIXES[prefix])
+    if fault is None and not op.operands:
+        fault = "it takes a matrix"
+    if fault is None:
+        first = op.operands[0].type
+        if not isinstance(first, TensorType) or not first.is_static or first.rank < core or first.dtype != wanted:
+            fault = f"its first operand is of rank {core} or more and of {wanted}, got {first}"
+    if fault is not None:
+        raise CompileError(Diagnostic(op.location, f"{op['call_target_name']}: {fault}", op.name))
 
 
 def routine(
@@ -56,7 +102,9 @@ def routine(
 
             def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
                 options = _options(op)
-                return _batched(op, make(prefix, options), core, many(options) if many else None)
+                run = make(prefix, options)
+                _check_call(op, prefix, core, run)
+                return _batched(op, run, core, many(options) if many else None)
 
             target(f"lapack_{prefix}{name}_ffi")(maker)
         return make
@@ -77,7 +125,11 @@ def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -
                 return tuple(value.reshape(size) for value, (size, _) in zip(together, results, strict=True))
         made = [np.zeros(*result) for result in results]
         for index in () if empty else np.ndindex(*batch):
-            for result, value in zip(made, run(*(array[index] for array in arrays)), strict=True):
+            values = run(*(array[index] for array in arrays))
+            if len(values) != len(made):
+                text = f"{op['call_target_name']} gives {len(values)} results, the call has {len(made)}"
+                raise ExecutionError(Diagnostic(op.location, text, op.name))
+            for result, value in zip(made, values, strict=True):
                 if value is not None:
                     result[index] = value
         return made[0] if len(made) == 1 else tuple(made)
