@@ -10,6 +10,7 @@ import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -113,7 +114,11 @@ SEEDS = _seeds()
 
 
 def _mutate(random_: random.Random) -> str:
-    tokens = _TOKEN.findall(random_.choice(SEEDS if random_.random() < 0.8 else SNIPPETS))
+    return _mutated(random_.choice(SEEDS if random_.random() < 0.8 else SNIPPETS), random_)
+
+
+def _mutated(text: str, random_: random.Random) -> str:
+    tokens = _TOKEN.findall(text)
     for _ in range(random_.choice([1, 1, 1, 2, 3, 8])):
         at = random_.randrange(len(tokens))
         kind = random_.randrange(8)
@@ -183,6 +188,73 @@ def test_mutating_for_as_long_as_was_asked() -> None:
             _check(text)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n{text}") from error
+
+
+RUNNABLE = """
+func.func @main(%x: tensor<4x4xf32>, %i: tensor<2xi32>, %p: tensor<i1>) -> (tensor<4x4xf32>, tensor<?xf32>) {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %one = stablehlo.constant dense<1> : tensor<i32>
+  %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<4x4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = stablehlo.pad %1, %z, low = [1], high = [-1], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %3:2 = stablehlo.while(%n = %one, %v = %0) : tensor<i32>, tensor<4x4xf32>
+    cond {
+      %9 = stablehlo.constant dense<3> : tensor<i32>
+      %8 = stablehlo.compare LT, %n, %9, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %8 : tensor<i1>
+    } do {
+      %7 = stablehlo.add %n, %one : tensor<i32>
+      %6 = stablehlo.tanh %v : tensor<4x4xf32>
+      stablehlo.return %7, %6 : tensor<i32>, tensor<4x4xf32>
+    }
+  %4 = "stablehlo.gather"(%3#1, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 4>}> : (tensor<4x4xf32>, tensor<2xi32>) -> tensor<2x4xf32>
+  %5 = stablehlo.slice %4 [0:1, 0:4] : (tensor<2x4xf32>) -> tensor<1x4xf32>
+  %10 = stablehlo.concatenate %5, %4, dim = 0 : (tensor<1x4xf32>, tensor<2x4xf32>) -> tensor<3x4xf32>
+  %11 = "stablehlo.reduce_window"(%10, %z) <{window_dimensions = array<i64: 2, 1>, padding = dense<[[1, 0], [0, 0]]> : tensor<2x2xi64>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %12 = stablehlo.maximum %a, %b : tensor<f32>
+      stablehlo.return %12 : tensor<f32>
+  }) : (tensor<3x4xf32>, tensor<f32>) -> tensor<3x4xf32>
+  %13 = "stablehlo.fft"(%2) <{fft_type = #stablehlo<fft_type RFFT>, fft_length = array<i64: 4>}> : (tensor<4xf32>) -> tensor<3xcomplex<f32>>
+  %14 = stablehlo.real %13 : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+  %15:3 = stablehlo.custom_call @lapack_sgetrf_ffi(%0) {api_version = 4 : i32, mhlo.backend_config = {}} : (tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4xi32>, tensor<i32>)
+  %16 = call @f(%15#0) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %17 = stablehlo.convert %14 : (tensor<3xf32>) -> tensor<?xf32>
+  return %16, %17 : tensor<4x4xf32>, tensor<?xf32>
+}
+func.func private @f(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = stablehlo.transpose %x, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = "stablehlo.all_reduce"(%0) <{replica_groups = dense<[[0]]> : tensor<1x1xi64>}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %2 = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %2 : tensor<f32>
+  }) : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}
+"""
+
+
+def _compiled(text: str) -> spmd.Executable | None:
+    try:
+        return spmd.compile(spmd.parse(text))
+    except spmd.SpmdError as error:
+        lines = text.count("\n") + 1
+        for diagnostic in error.diagnostics:
+            assert 1 <= diagnostic.location.line <= lines, f"no place: {error}"
+    return None
+
+
+@settings(deadline=None, max_examples=250 if not SECONDS else 1, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 2**63 - 1))
+def test_a_mutated_program_is_compiled_or_refused_at_a_place(seed: int) -> None:
+    _compiled(_mutated(RUNNABLE, random.Random(seed)))
+
+
+def test_the_program_whose_mutants_are_compiled_runs() -> None:
+    executable = _compiled(RUNNABLE)
+    assert executable is not None
+    results = executable(np.eye(4, dtype=np.float32), np.array([0, 1], np.int32), np.array(True))
+    assert [result.shape for result in results] == [(4, 4), (3,)]
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
