@@ -113,7 +113,7 @@ class Communicator(ABC):
         return nullcontext()
 
     @abstractmethod
-    def exchange(self, value: object) -> list[Any]:
+    def allgather_object(self, value: object) -> list[Any]:
         """Every process's ``value``, in group order: for set-up and error reports, not for data."""
 
     def all_reduce(

@@ -205,7 +205,7 @@ class MpiCommunicator(Communicator):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
-    def exchange(self, value: object) -> list[Any]:
+    def allgather_object(self, value: object) -> list[Any]:
         others = tuple(r for r in self.members if r != self.members[self.rank])
         with self._inside(Waiting("a set-up exchange", others)):
             return self.comm.allgather(value)

@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +22,9 @@ from mpi4py import MPI
 from collectives.activity import Waiting
 from collectives.communicator import Call, Communicator, Request, Start
 from collectives.errors import CollectiveError, GroupError
+from collectives.mpi_channels import MpiChannels
 from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
 from collectives.states import mismatch_text
-
-if TYPE_CHECKING:
-    from collectives.mpi import MpiCommunicator
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +37,25 @@ _SPIN = 2e-4  # seconds to look for messages without pause
 _PAUSE = 2e-5
 
 
+class PlainCommunicator(Protocol):
+    """What a check needs of the communicator whose collectives it checks."""
+
+    rank: int
+    channels: MpiChannels
+
+    def group(self, members: Sequence[int]) -> PlainCommunicator: ...
+
+    def bind(self, operation: Operation, where: str = "") -> Call: ...
+
+    def bind_start(self, operation: Operation, where: str = "") -> Start: ...
+
+    def send(self, array: Array, target: int, tag: int, where: str = "") -> None: ...
+
+    def allgather_object(self, value: object) -> list[Any]: ...
+
+    def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None: ...
+
+
 class CheckedCommunicator(Communicator):
     """The group ``members`` of ``world``, with a check before each collective.
 
@@ -46,7 +63,7 @@ class CheckedCommunicator(Communicator):
     is a collective call that a process in another group would never answer.
     """
 
-    def __init__(self, world: MpiCommunicator, members: tuple[int, ...], comm: MPI.Intracomm) -> None:
+    def __init__(self, world: PlainCommunicator, members: tuple[int, ...], comm: MPI.Intracomm) -> None:
         self._world = world
         self._comm = comm
         self._groups: dict[tuple[int, ...], CheckedCommunicator] = {}
@@ -101,10 +118,10 @@ class CheckedCommunicator(Communicator):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         return self._plain().channels.receive(self.wait, shape, dtype, source, tag, where)
 
-    def exchange(self, value: object) -> list[Any]:
-        return self._plain().exchange(value)
+    def allgather_object(self, value: object) -> list[Any]:
+        return self._plain().allgather_object(value)
 
-    def _plain(self) -> MpiCommunicator:
+    def _plain(self) -> PlainCommunicator:
         return self._world.group(self.members)
 
     def answer_tag(self, other: int) -> int:

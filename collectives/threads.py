@@ -134,16 +134,16 @@ class ThreadCommunicator(Communicator):
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
-    def exchange(self, value: object) -> list[Any]:
+    def allgather_object(self, value: object) -> list[Any]:
         box = np.empty((), object)
         box[()] = value
-        here = self._arrive(_EXCHANGE, "", box)
+        here = self._arrive(_ALLGATHER_OBJECT, "", box)
         _Ticket(self, here, "a set-up exchange").finish()
         return [array[()] for array in here.arrays if array is not None]
 
 
-class _Exchange(Operation):
-    name = "exchange"
+class _AllGatherObject(Operation):
+    name = "allgather_object"
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return ()
@@ -152,7 +152,7 @@ class _Exchange(Operation):
         return x
 
 
-_EXCHANGE = _Exchange((), np.dtype(object))
+_ALLGATHER_OBJECT = _AllGatherObject((), np.dtype(object))
 
 
 class _Ticket:
@@ -283,6 +283,6 @@ def run(
     return results
 
 
-def solitary() -> ThreadCommunicator:
+def single_process() -> ThreadCommunicator:
     """The communicator of a process that is alone."""
     return ThreadCommunicator(World(1), (0,), 0)

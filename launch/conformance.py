@@ -126,7 +126,7 @@ def _check_printing(module: Module) -> str | None:
 
 def _run(module: Module, name: str, mode: str) -> None:
     import spmd
-    from collectives.threads import solitary
+    from collectives.threads import single_process
     from spmd.runtime.process import Process
 
     if mode != "threads":
@@ -134,7 +134,7 @@ def _run(module: Module, name: str, mode: str) -> None:
     executable = spmd.compile(module, function=name)
     if executable.grid.size == 1:
         # A process of its own on every rank: `interpreter.run_parallel` is what takes the ranks together.
-        executable.run(Process(executable.grid, solitary()), ())
+        executable.run(Process(executable.grid, single_process()), ())
     else:
         executable()
 

@@ -107,13 +107,13 @@ class Ranks:
         """CollectiveError, on all ranks, when the texts of different programs show that they will not meet."""
         from spmd.compiler.lower import Lowering
         from spmd.errors import CollectiveError
-        from spmd.runtime.agreement import course, disagreement
+        from spmd.runtime.agreement import disagreement, trace
 
         if self.world is None or not self.different:
             return
         function = executable.module.function(executable.function)
-        own = course(Lowering(executable.module, executable.options), function, self.world.rank)
-        fault = disagreement(self.world.exchange(own))
+        own = trace(Lowering(executable.module, executable.options), function, self.world.rank)
+        fault = disagreement(self.world.allgather_object(own))
         if fault is not None:
             raise CollectiveError(fault)
 
@@ -127,7 +127,7 @@ class Ranks:
             return cls(None)
         world = ranks()
         digest = hashlib.sha256(module.to_string(generic=True).encode()).hexdigest() + function
-        heard = world.exchange((digest, *endpoints(module, function)))
+        heard = world.allgather_object((digest, *endpoints(module, function)))
         digests, sends, receives = zip(*heard, strict=True)
         return cls(world, len(set(digests)) > 1, sends, receives)
 
@@ -146,5 +146,5 @@ class Ranks:
 
     def gather(self, value: Any) -> list[Any] | None:
         """Each rank's value, on rank 0."""
-        values = [value] if self.world is None else self.world.exchange(value)
+        values = [value] if self.world is None else self.world.allgather_object(value)
         return values if self.world is None or self.world.rank == 0 else None

@@ -90,7 +90,7 @@ def _run(
         return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
     options.pop("mode", None)
     executable = spmd.compile(module, chosen, **options)
-    return Outcome(chosen, {world.rank: executable(*given[world.rank])}, world.exchange)
+    return Outcome(chosen, {world.rank: executable(*given[world.rank])}, world.allgather_object)
 
 
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     rows += [("back ends", _backends()), ("object cache", _cache())]
     if under_mpi():
         world = ranks()
-        everyone = world.exchange(_of_rank())
+        everyone = world.allgather_object(_of_rank())
         if world.rank:
             return 0
         rows += [(f"rank {rank}", text) for rank, text in enumerate(everyone)]

@@ -90,7 +90,9 @@ def _ranks() -> Communicator | None:
 def _of_all(world: Communicator, outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
     """A module passes when it passes on every rank."""
     for name, verdict in outcomes:
-        problems = {rank: other for rank, other in enumerate(world.exchange(verdict.problem)) if other is not None}
+        problems = {
+            rank: other for rank, other in enumerate(world.allgather_object(verdict.problem)) if other is not None
+        }
         first = next(iter(problems.items()), None)
         yield name, verdict if first is None else Verdict(f"on rank {first[0]}: {first[1]}")
 

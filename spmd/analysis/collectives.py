@@ -160,6 +160,9 @@ DESCRIPTIONS: dict[str, Callable[[Op, Asked], Collective]] = {
     "stablehlo.collective_reduce": _collective_reduce,
 }
 
+#: The ops by which processes communicate with each other.
+COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
+
 #: The same of ops whose root may be told while running: (op, context, root) -> Collective.
 ROOTED: dict[str, Callable[[Op, Asked, int], Collective]] = {
     "stablehlo.collective_broadcast": _collective_broadcast,

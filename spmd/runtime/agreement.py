@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
-from spmd.analysis.collectives import DESCRIPTIONS, Collective
+from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
 from spmd.compiler.lower import Lowering
-from spmd.ir import Function, Op
+from spmd.ir import Function
 
 
 @dataclass(frozen=True)
-class Meeting:
+class CollectiveEvent:
     """A collective that a process comes to: what it is, and where.
 
     All `members` have to come to it together. A collective_permute has none: there a process waits for its `source`.
@@ -36,84 +36,80 @@ class Meeting:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The meetings of one process; `known` is False when more may follow than its text tells."""
+class Trace:
+    """The events of one process; `known` is False when more may follow than its text tells."""
 
-    meetings: tuple[Meeting, ...]
+    events: tuple[CollectiveEvent, ...]
     known: bool = True
 
 
-def course(lowering: Lowering, function: Function, rank: int) -> Course:
+def trace(lowering: Lowering, function: Function, rank: int) -> Trace:
     """What the process of rank `rank` comes to when it runs `function`."""
-    meetings: list[Meeting] = []
+    events: list[CollectiveEvent] = []
     for op in lowering.flatten(function).body.ops:
         if op.name in DESCRIPTIONS and not op.attributes.get("has_dynamic_root"):
-            meetings += _meetings(DESCRIPTIONS[op.name](op, lowering), rank)
-        elif any(_communicates(inner) for inner in op.walk()):
-            return Course(tuple(meetings), known=False)
-    return Course(tuple(meetings))
+            events += _events(DESCRIPTIONS[op.name](op, lowering), rank)
+        elif any(inner.name in COMMUNICATING for inner in op.walk()):
+            return Trace(tuple(events), known=False)
+    return Trace(tuple(events))
 
 
-def _communicates(op: Op) -> bool:
-    return op.name in DESCRIPTIONS or op.name in ("stablehlo.send", "stablehlo.recv", "stablehlo.async_start")
-
-
-def _meetings(collective: Collective, rank: int) -> Iterator[Meeting]:
+def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:
     group = None if collective.groups is None else collective.groups.find(rank)
     for operation in collective.messages:
         if isinstance(operation, CollectivePermute):
             if rank in (end for pair in operation.pairs for end in pair):
-                yield Meeting(describe(operation), collective.where, source=operation.source(rank))
+                yield CollectiveEvent(describe(operation), collective.where, source=operation.source(rank))
         elif group is not None:
-            yield Meeting(describe(operation), collective.where, group)
+            yield CollectiveEvent(describe(operation), collective.where, group)
 
 
-def disagreement(courses: Sequence[Course]) -> str | None:
+def disagreement(traces: Sequence[Trace]) -> str | None:
     """What each process is at when none can go on; None when all come through, or when their texts do not tell."""
-    play = _Play(courses)
-    while any(play.advance(rank) for rank in range(len(courses))):
+    play = _Play(traces)
+    while any(play.advance(rank) for rank in range(len(traces))):
         pass
-    waiting = {rank: meeting for rank in range(len(courses)) if (meeting := play.next(rank)) is not None}
-    if not waiting or any(not courses[rank].known for rank in range(len(courses)) if rank not in waiting):
+    waiting = {rank: event for rank in range(len(traces)) if (event := play.next(rank)) is not None}
+    if not waiting or any(not traces[rank].known for rank in range(len(traces)) if rank not in waiting):
         return None
-    return mismatch_text({rank: str(waiting.get(rank, "has ended")) for rank in range(len(courses))})
+    return mismatch_text({rank: str(waiting.get(rank, "has ended")) for rank in range(len(traces))})
 
 
 class _Play:
-    def __init__(self, courses: Sequence[Course]) -> None:
-        self._courses = courses
-        self._at = [0] * len(courses)
-        self._posted = [-1] * len(courses)
+    def __init__(self, traces: Sequence[Trace]) -> None:
+        self._traces = traces
+        self._at = [0] * len(traces)
+        self._posted = [-1] * len(traces)
         self._sent: Counter[tuple[int, str]] = Counter()
         self._received: Counter[tuple[int, str]] = Counter()
 
-    def next(self, rank: int) -> Meeting | None:
+    def next(self, rank: int) -> CollectiveEvent | None:
         """What the process is at; None when it is through."""
-        meetings = self._courses[rank].meetings
-        return meetings[self._at[rank]] if self._at[rank] < len(meetings) else None
+        events = self._traces[rank].events
+        return events[self._at[rank]] if self._at[rank] < len(events) else None
 
     def advance(self, rank: int) -> bool:
         """Takes the process, and those it meets, to what follows, if they are all there."""
-        meeting = self.next(rank)
-        if meeting is None:
+        event = self.next(rank)
+        if event is None:
             return False
-        if not meeting.members:
-            return self._permute(rank, meeting)
-        others = [self.next(member) for member in meeting.members]
-        if any(other is None or (other.what, other.members) != (meeting.what, meeting.members) for other in others):
+        if not event.members:
+            return self._permute(rank, event)
+        others = [self.next(member) for member in event.members]
+        if any(other is None or (other.what, other.members) != (event.what, event.members) for other in others):
             return False
-        for member in meeting.members:
+        for member in event.members:
             self._at[member] += 1
         return True
 
-    def _permute(self, rank: int, meeting: Meeting) -> bool:
+    def _permute(self, rank: int, event: CollectiveEvent) -> bool:
         """A process sends as soon as it comes, and goes on when what it waits for has been sent."""
         if self._posted[rank] != self._at[rank]:
             self._posted[rank] = self._at[rank]
-            self._sent[rank, meeting.what] += 1
-        if meeting.source is not None and meeting.source != rank:
-            if self._sent[meeting.source, meeting.what] <= self._received[rank, meeting.what]:
+            self._sent[rank, event.what] += 1
+        if event.source is not None and event.source != rank:
+            if self._sent[event.source, event.what] <= self._received[rank, event.what]:
                 return False
-            self._received[rank, meeting.what] += 1
+            self._received[rank, event.what] += 1
         self._at[rank] += 1
         return True

@@ -15,7 +15,7 @@ from collectives.errors import GroupError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
-from spmd.backends.numpy.communication import COMMUNICATING
+from spmd.analysis.collectives import COMMUNICATING
 from spmd.backends.numpy.core import Program
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options

@@ -16,7 +16,7 @@ from spmd.backends.numpy.communication import connect, endpoints
 from spmd.compiler.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
-from spmd.runtime.agreement import course, disagreement
+from spmd.runtime.agreement import disagreement, trace
 from spmd.runtime.arguments import argument_check
 from spmd.runtime.executable import Executable, grid_of
 from spmd.runtime.process import Process
@@ -205,11 +205,11 @@ def _check_agreement(executables: Sequence[Executable]) -> None:
     """CollectiveError when the texts of different programs show that their processes will not meet."""
     from spmd.compiler.lower import Lowering
 
-    courses = []
+    traces = []
     for rank, executable in enumerate(executables):
         function = executable.module.function(executable.function)
-        courses.append(course(Lowering(executable.module, executable.options), function, rank))
-    fault = disagreement(courses)
+        traces.append(trace(Lowering(executable.module, executable.options), function, rank))
+    fault = disagreement(traces)
     if fault is not None:
         raise CollectiveError(fault)
 

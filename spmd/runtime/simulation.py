@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
-from collectives.threads import solitary
+from collectives.threads import single_process
 from spmd.compiler.options import CompileOptions
 from spmd.errors import ExecutionError
 from spmd.ir import Module
@@ -77,7 +77,7 @@ class Simulation:
         outfeeds = [outfeed_to(target) for target in targets]
         process = Process(
             ProcessGrid(1, 1),
-            solitary(),
+            single_process(),
             infeed=self._infeed(_entries("infeed", infeed, self.grid)) if infeed else None,
             outfeed=_outfeed(outfeeds) if outfeed else None,
         )

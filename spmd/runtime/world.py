@@ -59,9 +59,9 @@ def process_of(grid: ProcessGrid) -> Process:
 
 def _start(grid: ProcessGrid) -> Process:
     if grid.size == 1 and not under_mpi():
-        from collectives.threads import solitary
+        from collectives.threads import single_process
 
-        return Process(grid, solitary())
+        return Process(grid, single_process())
     communicator = ranks()
     if communicator.size != grid.size:
         raise CompileError(

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import spmd
-from collectives.threads import solitary
+from collectives.threads import single_process
 from spmd.runtime.process import Process
 
 
 def run(text: str) -> tuple[np.ndarray, ...]:
     executable = spmd.compile(spmd.parse(text, name="t.mlir"))
-    return executable.run(Process(spmd.ProcessGrid(1, 1), solitary()), ())
+    return executable.run(Process(spmd.ProcessGrid(1, 1), single_process()), ())
 
 
 INFEED = """module {

@@ -225,7 +225,7 @@ def main() -> int:
     world = MpiCommunicator.world()
     small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
     found = [*faults(world.group(small)), *faults(world)]
-    everyone = [text for texts in world.exchange(found) for text in texts]
+    everyone = [text for texts in world.allgather_object(found) for text in texts]
     if world.rank == 0:
         print("\n".join(everyone) or f"{len(DTYPES)} element types agree")
     return int(bool(everyone))

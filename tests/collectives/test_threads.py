@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from collectives import CollectiveError, GroupError, Reduction
-from collectives.threads import ThreadCommunicator, run, solitary
+from collectives.threads import ThreadCommunicator, run, single_process
 
 
 def test_hundreds_of_processes() -> None:
@@ -171,4 +171,4 @@ def test_a_custom_reduction_folds_in_group_order() -> None:
 
 def test_a_group_is_asked_for_by_its_members_only() -> None:
     with pytest.raises(GroupError, match="process 0 is not in the group"):
-        solitary().group((1, 2))
+        single_process().group((1, 2))

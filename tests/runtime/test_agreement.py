@@ -4,23 +4,26 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.runtime.agreement import Course, Meeting, disagreement
+from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement
 
-A, B = Meeting("all_reduce of 1 float32", "a:1", (0, 1)), Meeting("all_gather of 1 float32", "a:2", (0, 1))
-THREE = Meeting("barrier", "a:3", (0, 1, 2))
+A, B = (
+    CollectiveEvent("all_reduce of 1 float32", "a:1", (0, 1)),
+    CollectiveEvent("all_gather of 1 float32", "a:2", (0, 1)),
+)
+THREE = CollectiveEvent("barrier", "a:3", (0, 1, 2))
 
 
-def shift(source: int | None, what: str = "collective_permute") -> Meeting:
-    return Meeting(what, "a:4", (), source)
+def shift(source: int | None, what: str = "collective_permute") -> CollectiveEvent:
+    return CollectiveEvent(what, "a:4", (), source)
 
 
-def play(*meetings: list[Meeting]) -> str | None:
-    return disagreement([Course(tuple(course)) for course in meetings])
+def play(*events: list[CollectiveEvent]) -> str | None:
+    return disagreement([Trace(tuple(trace)) for trace in events])
 
 
 def test_programs_that_come_to_the_same_agree() -> None:
     assert play([A, B, THREE], [A, B, THREE], [THREE]) is None
-    elsewhere = Meeting(A.what, "b:9", A.members)
+    elsewhere = CollectiveEvent(A.what, "b:9", A.members)
     assert play([A], [elsewhere]) is None
 
 
@@ -28,12 +31,12 @@ def test_another_order_another_group_and_an_end_too_early_are_disagreements() ->
     crossed = str(play([A, B], [B, A]))
     assert "process 0: all_reduce of 1 float32 among [0, 1] at a:1\n  process 1: all_gather" in crossed
     assert "process 1: has ended" in str(play([A], []))
-    other = Meeting(A.what, "b:1", (1, 0))
+    other = CollectiveEvent(A.what, "b:1", (1, 0))
     assert "among [1, 0] at b:1" in str(play([A], [other]))
 
 
 def test_groups_that_wait_for_each_other_in_a_circle() -> None:
-    pairs = [Meeting("barrier", f"{i}", tuple(sorted((i, (i + 1) % 3)))) for i in range(3)]
+    pairs = [CollectiveEvent("barrier", f"{i}", tuple(sorted((i, (i + 1) % 3)))) for i in range(3)]
     assert play([pairs[0], pairs[2]], [pairs[1], pairs[0]], [pairs[2], pairs[1]]) is not None
     assert play([pairs[0], pairs[2]], [pairs[0], pairs[1]], [pairs[1], pairs[2]]) is None
 
@@ -46,8 +49,8 @@ def test_permutes_wait_for_their_sources_alone() -> None:
 
 
 def test_what_control_flow_hides_is_not_judged() -> None:
-    assert disagreement([Course((A,)), Course((), known=False)]) is None
-    assert disagreement([Course((A,)), Course((B,), known=False)]) is not None
+    assert disagreement([Trace((A,)), Trace((), known=False)]) is None
+    assert disagreement([Trace((A,)), Trace((B,), known=False)]) is not None
 
 
 PROGRAM = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {

@@ -13,7 +13,6 @@ import numpy as np
 from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
-from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.analysis.process_groups import channel_id
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
@@ -22,9 +21,6 @@ from spmd.runtime.process import Process
 from spmd.types import TensorType
 
 Array = np.ndarray[Any, Any]
-
-#: The ops by which processes communicate.
-COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
 
 
 @kernel("stablehlo.send")

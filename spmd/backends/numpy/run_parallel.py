@@ -53,7 +53,7 @@ def run_parallel(op: Op, context: Context) -> Kernel:
             return programs[me.rank](me, *arguments[me.rank])
 
         ranks = _ranks(grid)
-        parts = ranks.exchange(body(ranks)) if ranks is not None else run(grid.size, body)
+        parts = ranks.allgather_object(body(ranks)) if ranks is not None else run(grid.size, body)
         results = tuple([value for part in parts for value in part])
         return results[0] if single else results
 

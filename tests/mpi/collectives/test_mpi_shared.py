@@ -56,7 +56,7 @@ def check(case: Case) -> None:
                     fault = f"rank {world().rank}: {result!r}, but {alike!r} on threads"
         except Exception:
             fault = traceback.format_exc()
-    faults = [text for text in world().exchange(fault) if text]
+    faults = [text for text in world().allgather_object(fault) if text]
     assert not faults, "\n".join(faults)
 
 
