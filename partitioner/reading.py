@@ -55,7 +55,8 @@ class Reader:
         self._sdy: dict[str, sdy.Mesh] = {op["sym_name"]: op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"}
         used = list(_used_meshes(roots, self._sdy))
         tiles = [tile for text in _strings(roots) for tile in _parse(text, module)]
-        grids = [_grid(mesh) for _, mesh in used]
+        self._used = [mesh for _, mesh in used]
+        grids = list(map(_grid, self._used))
         if any(tile.kind == "tiled" for tile in tiles) or not grids:
             grids += merged_grid(tiles, devices or _partitions(module))
         try:
@@ -134,8 +135,8 @@ class Reader:
         """The sub-axes that an sdy.manual_computation is manual over."""
         names = op["manual_axes"].axes
         given = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
-        for mesh in [*(self.mesh_of(sharding.mesh) for sharding in given), *self._sdy.values()]:
-            if all(mesh.axis_size(name) is not None for name in names) and mesh.axes:
+        for mesh in [*(self.mesh_of(sharding.mesh) for sharding in given), *self._used]:
+            if names and all(mesh.axis_size(name) is not None for name in names):
                 return frozenset(self.axes([sdy.AxisRef(name) for name in names], mesh))
         return frozenset()
 

@@ -43,6 +43,9 @@ def run(args: argparse.Namespace) -> int:
     module = programs.load(args.program, args.function)
     if not partitioner.is_sharded(module):
         raise spmd.UsageError(f"{args.program} has no shardings: it is the program of one process already")
+    if partitioner.starts_processes(module, args.function):
+        text = "starts processes itself: name one of the functions that it starts with --function"
+        raise spmd.UsageError(f"{args.program}: @{args.function} {text}")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
     if args.propagate:
         sys.stdout.write(str(with_propagated(module, args.function, axes)).rstrip("\n") + "\n")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import spmd
+from launch.cli import main
 
 _HEAD = """
 sdy.mesh @mesh = <["x"=2, "y"=2]>
@@ -72,3 +75,12 @@ def test_a_grid_that_the_mesh_does_not_fit() -> None:
 """.replace("%r", "%b = stablehlo.constant dense<10> : tensor<4xi64>\n%r")
     with pytest.raises(spmd.CompileError, match="the program's mesh has 4 devices"):
         spmd.compile(_module(_FUNCTION, "[[@part, @part]]", body))
+
+
+def test_the_command_asks_for_one_of_the_functions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.mlir"
+    path.write_text(str(_module(_FUNCTION, "[[@part, @part, @part, @part]]", _BODY)))
+    assert main(["partition", str(path)]) == 2
+    assert "--function" in capsys.readouterr().err
+    assert main(["partition", str(path), "--function", "part"]) == 0
+    assert "result 0: tensor<4xi64>" in capsys.readouterr().out
