@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import numpy as np
-
 from spmd.builder import ops
 from spmd.builder.builder import XlaOp
+from spmd.builder.hlo.groups import Groups, parse_groups
 from spmd.builder.hlo.instructions import Window, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import Call, flat, instruction
@@ -115,6 +114,9 @@ def _custom_call(call: Call) -> XlaOp:
         return call.operand()
     if target in (TO_LOCAL, TO_GLOBAL):
         return read_manual_call(call, target)
+    if target == "TopK":  # XLA's own, of the largest elements; the computation it calls says just that
+        call.attribute("called_computations", "")
+        return ops.TopK(call.operand(), call.shape.parts[0].sizes[-1], largest=True)
     return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
 
 
@@ -137,19 +139,8 @@ def _after_all(call: Call) -> XlaOp:
 # --- collectives -----------------------------------------------------------------------------------------------------
 
 
-def _groups(call: Call) -> list[list[int]]:
-    """`{{0,1},{2,3}}`, or `[2,2]<=[4]`: ids counted up in a shape, transposed, cut into rows."""
-    text = call.attribute("replica_groups", "{}")
-    if "<=" not in text:
-        return [[int(n) for n in split(row)] for row in split(text)]
-    match = re.fullmatch(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", text)
-    if match is None:
-        raise call.fail(f"replica_groups={text} are no groups")
-    rows, sizes, order = ([int(n) for n in part.split(",")] if part else None for part in match.groups())
-    assert rows is not None
-    assert sizes is not None
-    groups: list[list[int]] = np.arange(np.prod(sizes)).reshape(sizes).transpose(order).reshape(rows).tolist()
-    return groups
+def _groups(call: Call) -> Groups:
+    return parse_groups(call.attribute("replica_groups", "{}"))
 
 
 def _channel(call: Call) -> int | None:

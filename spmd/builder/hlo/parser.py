@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from spmd import types as t
-from spmd.attributes import IntegerAttr
+from spmd.attributes import DictAttr, IntegerAttr
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.reader import Attribute, ComputationText, Instruction, ModuleText, read_module, split, unquoted
@@ -15,7 +15,7 @@ from spmd.builder.shape import Shape
 from spmd.errors import ParseError
 
 if TYPE_CHECKING:
-    from spmd.ir import Module
+    from spmd.ir import Function, Module
 
 #: Attributes that say nothing about what an instruction computes.
 IGNORED = frozenset(
@@ -36,11 +36,11 @@ def looks_like_hlo(text: str) -> bool:
 
 
 def parse_hlo(text: str, name: str = "<hlo>") -> Module:
-    """The module that HLO text, as XLA prints it before its optimizations, describes.
+    """The module that HLO text, as XLA prints it before or after its optimizations, describes.
 
-    The entry becomes @main, with one result for each element of a tuple at its root. Layouts are dropped: they change
-    no value. Raises ParseError, and VerificationError for an instruction that breaks a precondition; both with the
-    place in the text.
+    The entry becomes @main, with one result for each element of a tuple at its root. Layouts are dropped, but for what
+    a bitcast makes of them: they change no value. Raises ParseError, and VerificationError for an instruction that
+    breaks a precondition; both with the place in the text.
     """
     module = read_module(text, name)
     computation = _Reader(module).computation(module.entry.name)
@@ -50,7 +50,25 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
         given = module.attributes.get(attribute)
         if given is not None:
             made.discardable = {**made.discardable, symbol: IntegerAttr(int(given.text), t.I32)}
+    aliases = module.attributes.get("input_output_alias")
+    if aliases is not None:
+        _keep_aliases(made.function("main"), aliases)
     return made
+
+
+#: `{1}: (0, {}, may-alias)`: result 1 may lie where argument 0 lies.
+_ALIAS = re.compile(r"\{(\d*)\}\s*:\s*\((\d+),\s*\{\}")
+
+
+def _keep_aliases(main: Function, aliases: Attribute) -> None:
+    """Arguments whose memory results may take, as JAX marks them."""
+    count = len(main.type.inputs)
+    attributes = [dict(entries) for entries in main.argument_attributes]
+    for result, argument in _ALIAS.findall(aliases.text):
+        if int(argument) >= count or int(result or 0) >= len(main.type.results):
+            raise ParseError(f"result {result or 0} cannot take the place of argument {argument}", aliases.location)
+        attributes[int(argument)]["tf.aliasing_output"] = IntegerAttr(int(result or 0), t.I32)
+    main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, attributes))}
 
 
 class _Reader:
@@ -78,12 +96,15 @@ class _Scope:
         self._text = text
         self.builder = XlaBuilder(text.name)
         self._values: dict[str, XlaOp] = {}
+        self._shapes: dict[str, Shape] = {}
 
     def build(self) -> XlaComputation:
         root = self._text.instructions[-1]
         for instruction in self._text.instructions:
             with self.builder.at(instruction.location):
                 self._values[instruction.name] = self._instruction(instruction)
+            self._shapes[instruction.name] = instruction.shape
+            self._keep_place(instruction)
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
             computation = self.builder.Build(self._values[root.name])
@@ -117,6 +138,19 @@ class _Scope:
             text, given = instruction.shape.brief, result.shape.brief
             raise instruction.fail(f"the text says {text}, the operation gives {given}")
         return result
+
+    def _keep_place(self, instruction: Instruction) -> None:
+        """What the text says of the instruction's place in someone's program stays with its op."""
+        given = instruction.attributes.get("metadata")
+        place = self._reader.module.places.of(given.text if given is not None else None)
+        value = self._values[instruction.name].value
+        op = value.defining_op if value is not None else None
+        if place is not None and op is not None and op.debug_location is None:
+            op.debug_location = place
+
+    def shape(self, text: str) -> Shape:
+        """The shape, with its layout, that the operand `text` was given in the text."""
+        return self._shapes[text.split()[-1].lstrip("%")]
 
     def value(self, text: str, instruction: Instruction) -> XlaOp:
         """The operand that `text`, `[shape] %name`, names."""
@@ -219,6 +253,16 @@ class Call:
         made = [self._scope.value(part, self.instruction) for part in split(self.text)]
         if count is not None and len(made) != count:
             raise self.instruction.fail(f"{count} operands are needed, there are {len(made)}")
+        return made
+
+    def operand_shapes(self) -> list[Shape]:
+        """The operands' shapes as the text gives them: with their layouts."""
+        return [self._scope.shape(part) for part in split(self.text)]
+
+    def of_shape(self, shape: Shape) -> Call:
+        """The same instruction with another result."""
+        made = Call(self._scope, self.instruction)
+        made.shape, made.read = shape, self.read
         return made
 
     def operand(self) -> XlaOp:

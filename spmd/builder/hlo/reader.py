@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spmd.builder.hlo.places import Places
 from spmd.builder.shape import Shape, parse_shape
 from spmd.errors import Diagnostic, Location, ParseError, Source
 
@@ -59,6 +60,7 @@ class ModuleText:
     attributes: dict[str, Attribute]
     computations: dict[str, ComputationText]
     entry: ComputationText
+    places: Places
 
 
 def read_module(text: str, name: str) -> ModuleText:
@@ -71,8 +73,12 @@ def read_module(text: str, name: str) -> ModuleText:
     attributes = dict(_attributes(source, header.end(), end))
     computations: dict[str, ComputationText] = {}
     entry = None
-    position = end
+    position, places = end, Places()
     while (position := _skip(text, position)) < len(text):
+        after = places.read(text, position)
+        if after > position:
+            position = after
+            continue
         computation, position = _computation(source, position)
         if computation.name in computations:
             raise ParseError(f"computation {computation.name} is defined twice", computation.location)
@@ -80,7 +86,7 @@ def read_module(text: str, name: str) -> ModuleText:
         entry = computation if computation.is_entry else entry
     if entry is None:
         raise ParseError("the module has no ENTRY computation", Location(source, 0))
-    return ModuleText(header[1], attributes, computations, entry)
+    return ModuleText(header[1], attributes, computations, entry, places)
 
 
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.S)

@@ -1,0 +1,110 @@
+"""Instructions that XLA's own passes add: they say where values lie or when work is done, and change no value.
+
+A bitcast reads an array's memory, in the order of its layout, as another array. Asynchronous instructions come in
+pairs; what starts one does all of the work here, and gives `(operands, result, contexts...)`, of which what ends it
+takes the result. Source: XLA's HLO instructions, and the shapes that HloVerifier wants of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from spmd.builder import ops
+from spmd.builder.builder import XlaOp
+from spmd.builder.hlo.parser import INSTRUCTIONS, Call, instruction
+from spmd.builder.shape import Shape
+
+
+@instruction("bitcast")
+def _bitcast(call: Call) -> XlaOp:
+    operand, given = call.operand(), call.operand_shapes()[0]
+    wanted = call.shape
+    memory = _to_memory(operand, given)
+    if wanted.xla_element_type() != given.xla_element_type():
+        memory = _as_type(memory, given, wanted)
+    order = _major_to_minor(wanted)
+    shaped = ops.Reshape(memory, [wanted.sizes[dimension] for dimension in order])
+    return _transposed(shaped, [int(at) for at in np.argsort(order)])
+
+
+def _major_to_minor(shape: Shape) -> list[int]:
+    """The dimensions in the order of memory, the slowest first."""
+    layout = shape.layout()
+    return list(range(len(shape.sizes))) if layout is None else list(layout.major_to_minor)
+
+
+def _to_memory(operand: XlaOp, shape: Shape) -> XlaOp:
+    """The elements in the order of memory, in one dimension."""
+    return ops.Reshape(_transposed(operand, _major_to_minor(shape)), [prod(shape.sizes)])
+
+
+def _transposed(operand: XlaOp, order: Sequence[int]) -> XlaOp:
+    return operand if list(order) == list(range(len(order))) else ops.Transpose(operand, list(order))
+
+
+def _as_type(memory: XlaOp, given: Shape, wanted: Shape) -> XlaOp:
+    """The elements as others of `wanted`'s type, of which more or fewer may lie in the same memory."""
+    before, after = prod(given.sizes), prod(wanted.sizes)
+    if after < before and after:
+        memory = ops.Reshape(memory, [after, before // after])
+    return ops.BitcastConvertType(memory, wanted.xla_element_type())
+
+
+# --- copies and asynchronous instructions ----------------------------------------------------------------------------
+
+
+@instruction("domain", "async-update", "all-reduce-done")
+def _same(call: Call) -> XlaOp:
+    return call.operand()
+
+
+@instruction("copy-start")
+def _copy_start(call: Call) -> XlaOp:
+    """(copy, operand, context)."""
+    operand = call.operand()
+    return call.builder.Tuple([operand, operand, *_contexts(call, call.shape.parts[2:])])
+
+
+@instruction("copy-done")
+def _copy_done(call: Call) -> XlaOp:
+    return ops.GetTupleElement(call.operand(), 0)
+
+
+def _contexts(call: Call, shapes: Sequence[Shape]) -> list[XlaOp]:
+    """What a pair hands on beside values: numbers that mean nothing here."""
+    return [call.builder.Constant(np.zeros(shape.sizes, shape.numpy_dtype())) for shape in shapes]
+
+
+@instruction("all-reduce-start")
+def _all_reduce_start(call: Call) -> XlaOp:
+    return INSTRUCTIONS["all-reduce"](call)
+
+
+@instruction("all-gather-start", "collective-permute-start")
+def _collective_start(call: Call) -> XlaOp:
+    """(operands, result, contexts...)."""
+    operands = call.operands()
+    given, result, *contexts = call.shape.parts
+    work = INSTRUCTIONS[call.instruction.opcode.removesuffix("-start")](call.of_shape(result))
+    first = operands[0] if len(operands) == 1 and not given.is_tuple() else call.builder.Tuple(operands)
+    return call.builder.Tuple([first, work, *_contexts(call, contexts)])
+
+
+@instruction("async-start")
+def _async_start(call: Call) -> XlaOp:
+    """((operands...), result, contexts...) of the computation that `calls` names."""
+    operands = call.operands()
+    _, _, *contexts = call.shape.parts
+    call.attribute("async_execution_thread", "")
+    work = ops.Call(call.computation("calls"), operands, builder=call.builder)  # type: ignore[call-arg]
+    return call.builder.Tuple([call.builder.Tuple(operands), work, *_contexts(call, contexts)])
+
+
+@instruction("all-gather-done", "collective-permute-done", "async-done")
+def _collective_done(call: Call) -> XlaOp:
+    call.attribute("calls", "")
+    call.attribute("async_execution_thread", "")
+    return ops.GetTupleElement(call.operand(), 1)

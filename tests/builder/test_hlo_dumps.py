@@ -1,0 +1,167 @@
+"""HLO text as XLA dumps it today, before and after its optimizations, computes what the program does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import spmd
+from spmd.builder.hlo.groups import parse_groups
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray[Any, Any]:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+PROGRAMS: dict[str, Program] = {
+    "gradient": (lambda w, x: jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), (normal(4, 3), normal(5, 4))),
+    "convolution": (
+        lambda x, w: lax.conv_general_dilated(x, w, (1, 2), "SAME"), (normal(2, 3, 8, 8), normal(4, 3, 3, 3)),
+    ),
+    "softmax": (jax.nn.softmax, (normal(7, 9),)),
+    "a long cumulative sum": (lambda x: jnp.cumsum(x, axis=1), (normal(4, 600),)),
+    "sort": (lambda x: (jnp.sort(x, axis=0), jnp.argsort(x, axis=1)), (normal(30, 4),)),
+    "scan": (lambda x: lax.scan(lambda c, y: (c * 0.5 + y, c.sum()), jnp.zeros(3), x), (normal(10, 3),)),
+    "while": (lambda x: lax.while_loop(lambda c: c[1] < 10, lambda c: (c[0] * 1.1, c[1] + 1), (x, 0)), (normal(3),)),
+    "cond": (lambda x: lax.cond(x.sum() > 0, lambda x: x + 1, lambda x: x * 2, x), (normal(3),)),
+    "random": (lambda key: jax.random.normal(jax.random.wrap_key_data(key), (5,)), (np.uint32([1, 2]),)),
+    "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), (normal(16),)),
+    "int8": (lambda x: x.astype(jnp.int8) @ x.T.astype(jnp.int8), (np.int32([[1, 2], [3, 4]]),)),
+    "gather": (lambda x, i: x[i], (normal(10, 3), np.int32([1, 5, 3]))),
+    "scatter": (lambda x, i: x.at[i].add(1.0), (normal(10, 3), np.int32([1, 5, 1]))),
+    "einsum": (lambda a, b: jnp.einsum("bij,bkj->bik", a, b), (normal(2, 3, 4), normal(2, 5, 4))),
+    "top_k": (lambda x: lax.top_k(x, 3), (normal(4, 9),)),
+    "pooling": (
+        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), (normal(1, 6, 6, 2),),
+    ),
+    "reductions": (lambda x: (x.var(0), x.argmax(1), x.prod()), (normal(6, 5),)),
+    "functions": (lambda x: (jax.scipy.special.erf(x), lax.lgamma(x * x + 1), jnp.exp(1j * x)), (normal(6),)),
+    "transposed": (lambda x: jnp.transpose(x, (2, 0, 1)).reshape(4, -1) @ jnp.ones((6, 2)), (normal(2, 3, 4),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_jax_lowers_and_compiles(name: str, stage: str) -> None:
+    function, arguments = PROGRAMS[name]
+    lowered = jax.jit(function).lower(*arguments)
+    text = lowered.as_text("hlo") if stage == "before" else lowered.compile().as_text()
+    got = spmd.compile(spmd.parse(text))(*arguments)
+    wanted = jax.tree.leaves(jax.jit(function)(*arguments))
+    assert len(got) == len(wanted)
+    for mine, other in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=2e-4, atol=1e-4)
+
+
+def test_tables_of_places_are_kept() -> None:
+    lowered = jax.jit(lambda x: jnp.tanh(x) @ x).lower(normal(3, 3))
+    module = spmd.parse(lowered.compile().as_text())
+    (dot,) = [op for op in module.walk() if op.name == "stablehlo.dot_general"]
+    assert dot.debug_location is not None
+    assert dot.debug_location.startswith('"jit(<lambda>)/dot_general"(')
+    assert f'"{__file__}":' in dot.debug_location
+
+
+def test_arguments_that_are_given_away_are_marked() -> None:
+    lowered = jax.jit(lambda x, y: (y, x + y), donate_argnums=0).lower(normal(4), normal(4))
+    main = spmd.parse(lowered.compile().as_text()).function("main")
+    assert "tf.aliasing_output" in main.argument_attributes[0]
+    assert "tf.aliasing_output" not in main.argument_attributes[1]
+
+
+def run(body: str, *arguments: Any) -> Any:
+    (got,) = spmd.compile(spmd.parse(f"HloModule m\n\nENTRY e {{\n{body}\n}}\n"))(*arguments)
+    return got
+
+
+X = np.float32(np.arange(24).reshape(2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "layout", "wanted"),
+    [
+        ("{2,1,0}", "f32[6,4]", "{1,0}", X.reshape(6, 4)),
+        ("{2,1,0}", "f32[4,6]", "{0,1}", X.reshape(6, 4).T),
+        ("{0,1,2}", "f32[24]", "{0}", X.transpose(2, 1, 0).reshape(24)),
+        ("{1,2,0}", "f32[2,1,4,3]", "{3,2,1,0}", X.transpose(0, 2, 1).reshape(2, 1, 4, 3)),
+        ("{2,1,0}", "s32[24]", "{0}", X.view(np.int32).reshape(24)),
+        ("{2,1,0}", "u8[2,3,4,4]", "{3,2,1,0}", X.view(np.uint8).reshape(2, 3, 4, 4)),
+        ("{2,1,0}", "f64[2,3,2]", "{2,1,0}", X.view(np.float64)),
+    ],
+)
+def test_a_bitcast_reads_memory_in_the_order_of_layouts(given: str, shape: str, layout: str, wanted: Any) -> None:
+    got = run(f"  x = f32[2,3,4]{given} parameter(0)\n  ROOT b = {shape}{layout} bitcast(x)", X)
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+
+
+PAIRS = {
+    "copy": """  s = (f32[2,3,4], f32[2,3,4], u32[]) copy-start(x)
+  ROOT d = f32[2,3,4] copy-done(s)""",
+    "all-reduce": """  s = f32[2,3,4] all-reduce-start(x), replica_groups={{0}}, to_apply=sum
+  ROOT d = f32[2,3,4] all-reduce-done(s)""",
+    "all-gather": """  s = (f32[2,3,4], f32[2,3,4]) all-gather-start(x), replica_groups={{0}}, dimensions={1}
+  ROOT d = f32[2,3,4] all-gather-done(s)""",
+    "permute": """  s = (f32[2,3,4], f32[2,3,4], u32[], u32[]) collective-permute-start(x), source_target_pairs={{0,0}}
+  ROOT d = f32[2,3,4] collective-permute-done(s)""",
+    "async": """  s = ((f32[2,3,4]), f32[2,3,4], s32[]) async-start(x), calls=same
+  u = ((f32[2,3,4]), f32[2,3,4], s32[]) async-update(s)
+  ROOT d = f32[2,3,4] async-done(u)""",
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_pair_gives_what_one_instruction_would(name: str) -> None:
+    text = f"""HloModule m, replica_count=1
+
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+same {{
+  a = f32[2,3,4] parameter(0)
+  ROOT b = f32[2,3,4] copy(a)
+}}
+
+ENTRY e {{
+  x = f32[2,3,4] parameter(0)
+{PAIRS[name]}
+}}
+"""
+    (got,) = spmd.compile(spmd.parse(text))(X)
+    np.testing.assert_array_equal(got, X)
+
+
+GROUPS = {
+    "{{0,1},{2,3}}": [[0, 1], [2, 3]],
+    "{}": [],
+    "[2,2]<=[4]": [[0, 1], [2, 3]],
+    "[2,2]<=[2,2]": [[0, 1], [2, 3]],
+    "[2,2]<=[2,2]T(1,0)": [[0, 2], [1, 3]],
+    "mesh['x'=2,'y'=4] {'y'}": [[0, 1, 2, 3], [4, 5, 6, 7]],
+    "mesh['x'=2,'y'=4] {'x'}": [[0, 4], [1, 5], [2, 6], [3, 7]],
+    "mesh['x'=2,'y'=2] {'y','x'}": [[0, 2, 1, 3]],
+    "mesh['x'=4] {'x':(2)2}": [[0, 1], [2, 3]],
+    "mesh['x'=4] {'x':(1)2}": [[0, 2], [1, 3]],
+    "mesh['x'=2,'y'=1] {'y'}": [[0], [1]],
+}
+
+
+@pytest.mark.parametrize("text", GROUPS)
+def test_groups_in_every_spelling(text: str) -> None:
+    assert parse_groups(text) == GROUPS[text]
+
+
+@pytest.mark.parametrize("text", ["mesh['x'=2] {'z'}", "mesh['x'=6] {'x':(4)2}", "[2]<=", "mesh['x'=2"])
+def test_what_is_no_group(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_groups(text)
