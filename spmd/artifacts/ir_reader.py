@@ -16,7 +16,7 @@ from spmd.artifacts.page import FilePage
 from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.tables import Tables
 from spmd.errors import Diagnostic
-from spmd.ir import Block, Function, Op, Region, Value
+from spmd.ir import Block, Function, Module, Op, Region, Value
 from spmd.syntax.cursor import DEEPEST
 from spmd.types import Type
 
@@ -267,6 +267,8 @@ class IrReader:
                 successors, regions = self._behind(mask, len(result_types), blocks, kind, scope)
             else:
                 successors = regions = None
+            if kind.cls is not Op and not _has_body(kind.cls, regions):
+                self._fail(f"{kind.name} has one region, of one block where it is a module's")
             if kind.name == _CAST and self._mixed and not missing and _is_identity(operands, result_types):
                 results: Any = operands
             else:
@@ -322,3 +324,8 @@ _MOST = 2**63
 def _is_identity(operands: list[Any], types: list[Type]) -> bool:
     """Whether a cast changes nothing: between VHLO's types and those they stand for, which are one here."""
     return [value.type for value in operands] == types
+
+
+def _has_body(cls: type[Op], regions: list[Region] | None) -> bool:
+    """Whether the regions are what an op with names for its parts has."""
+    return regions is not None and len(regions) == 1 and (cls is not Module or len(regions[0].blocks) == 1)

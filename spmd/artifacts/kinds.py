@@ -23,7 +23,7 @@ from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic
 from spmd.ir import OP_CLASSES, Op
 from spmd.syntax.assembly import SEGMENTS
-from spmd.types import I32
+from spmd.types import I32, FunctionType
 
 _MOST_SEGMENTS = 64
 
@@ -194,6 +194,10 @@ def _file(
                 known[name] = declared.kind.decode(value)
             except ValueError as error:
                 faults.append(f"attribute '{name}': {error}")
+    if not faults:
+        faults += [f"requires attribute '{name}'" for name in definition.required_attributes if name not in known]
+        if "function_type" in known and not isinstance(known["function_type"], FunctionType):
+            faults.append(f"function_type is a function type, got {known['function_type']}")
     return known, discardable
 
 

@@ -136,7 +136,7 @@ class Numbering:
             self._fail(f"{text[:60]} came with version {since[0]}.{since[1]}")
         if known is None:
             text = str(value) if isinstance(value, Type) else format_attribute(value)
-            return _dialect_of(text), text.encode("utf-8", "surrogateescape") + b"\0", False
+            return _dialect_of(text), _bytes(text) + b"\0", False
         writer = _Writer(self, spelling)
         known[0].write(writer, known[1])
         return dialect, writer.data, True
@@ -175,7 +175,7 @@ class Numbering:
             names.varint(self.dialect(dialect))
             names.varint(len(group))
             for name, known in group:
-                number = self.string(_parts(name)[1].encode())
+                number = self.string(_bytes(_parts(name)[1]))
                 if self.version >= s.PROPERTIES_APART:
                     names.flagged(number, known)
                 else:
@@ -183,7 +183,7 @@ class Numbering:
         section = ByteWriter()
         section.varint(len(self._dialects))
         for dialect in self._dialects:
-            number = self.string(dialect.encode())
+            number = self.string(_bytes(dialect))
             if self.version >= s.DIALECT_VERSIONS:
                 section.flagged(number, False)
             else:
@@ -210,7 +210,7 @@ class Numbering:
         offsets.varint(self.dialect("builtin"))
         offsets.varint(len(self._resources))
         for key in self._resources:
-            offsets.varint(self.string(key.encode()))
+            offsets.varint(self.string(_bytes(key)))
             offsets.varint(0)
             offsets.byte(0)
         s.write_section(writer, s.RESOURCE_OFFSETS, offsets.data)
@@ -255,6 +255,10 @@ def _dialect_of(text: str) -> str:
     for mark in ".<":
         name = name.partition(mark)[0]
     return name
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _parts(name: str) -> tuple[str, str]:

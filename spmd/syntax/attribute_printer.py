@@ -103,7 +103,8 @@ def _with_point(text: str) -> str:
 def _floats(array: Array, element: t.ElementType) -> list[str]:
     """Each element's text, most of them found for all at once."""
     bits = array.view(bit_dtype(element)).tolist()
-    values = array.astype(np.float64).tolist()
+    with np.errstate(invalid="ignore"):  # NaNs that signal
+        values = array.astype(np.float64).tolist()
     return [format_float(value, pattern, element) for value, pattern in zip(values, bits, strict=True)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from spmd import types as t
@@ -40,6 +41,7 @@ from spmd.attributes import (
     TypeAttr,
     UnitAttr,
 )
+from spmd.dialects.structs import StructAttribute
 from spmd.syntax.attribute_printer import format_attribute
 
 BUILTIN = DialectEncodings()
@@ -158,19 +160,15 @@ def _bounds(encoding: Attribute) -> tuple[tuple[int | None, ...] | None, str | N
     return None, format_attribute(encoding)
 
 
-class Bounds(Attribute):
+@dataclass(frozen=True)
+class Bounds(StructAttribute):
     """The encoding of a tensor type with bounds, as it stands in a file."""
 
-    __slots__ = ("bounds",)
+    DIALECT, MNEMONIC = "stablehlo", "bounds"
+    bounds: tuple[int | None, ...]
 
-    def __init__(self, bounds: tuple[int | None, ...]) -> None:
-        self.bounds = bounds
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Bounds) and self.bounds == other.bounds
-
-    def __hash__(self) -> int:
-        return hash(self.bounds)
+    def format(self) -> str:
+        return f"<{', '.join('?' if bound is None else str(bound) for bound in self.bounds)}>"
 
 
 def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: Attribute | None = None) -> t.Type:

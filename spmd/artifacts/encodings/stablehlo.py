@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from spmd import types as t
@@ -56,19 +57,15 @@ def enum_encoding(table: Table, code: int, dialect: str, mnemonic: str, first: i
     )  # fmt: skip
 
 
-class AccuracyMode(Attribute):
+@dataclass(frozen=True)
+class AccuracyMode(structs.StructAttribute):
     """The mode of a result's accuracy, an attribute of its own in files."""
 
-    __slots__ = ("mode",)
+    DIALECT, MNEMONIC = "stablehlo", "result_accuracy_mode"
+    mode: str
 
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AccuracyMode) and self.mode == other.mode
-
-    def __hash__(self) -> int:
-        return hash(self.mode)
+    def format(self) -> str:
+        return f"<{self.mode}>"
 
 
 _MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")

@@ -6,6 +6,7 @@ the code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -106,21 +107,19 @@ def _same(value: Any) -> tuple[Any]:
 API_VERSIONS = 5
 
 
-class ApiVersion(Attribute):
+@dataclass(frozen=True)
+class ApiVersion(structs.StructAttribute):
     """The version of a custom call's interface, as it stands in a file."""
 
-    __slots__ = ("number",)
+    DIALECT, MNEMONIC = "vhlo", "api_version_v1"
+    number: int
 
-    def __init__(self, number: int) -> None:
-        if not 0 <= number < API_VERSIONS:
-            raise ValueError(f"versions of a custom call's interface go from 0 to {API_VERSIONS - 1}, got {number}")
-        self.number = number
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < API_VERSIONS:
+            raise ValueError(f"a custom call's interface has a version below {API_VERSIONS}, got {self.number}")
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ApiVersion) and self.number == other.number
-
-    def __hash__(self) -> int:
-        return hash(self.number)
+    def format(self) -> str:
+        return f"<{self.number}>"
 
 
 def _mesh_axes(mesh: Attribute, axes: ArrayAttr) -> structs.ReplicaGroupMeshAxes:

@@ -1,0 +1,79 @@
+"""Files with bytes changed, added or taken away are read, or refused with an SpmdError: nothing else happens."""
+
+import random
+
+import pytest
+
+import spmd
+from spmd.artifacts.bytecode import write_bytecode
+from spmd.artifacts.formats import read_binary
+from tests.artifacts.programs import PROGRAMS, QUANTIZED, UNKNOWN
+
+MANY = b"\0" + b"\xff" * 8  # the largest integer of variable width
+
+
+def mutant(data: bytes, random: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(random.choice((1, 1, 2, 5))):
+        at = random.randrange(len(changed))
+        kind = random.randrange(5)
+        if kind == 0:
+            changed[at] = random.randrange(256)
+        elif kind == 1:
+            changed[at] ^= 1 << random.randrange(8)
+        elif kind == 2:
+            changed[at : at + 1 + len(MANY)] = MANY
+        elif kind == 3:
+            del changed[at : at + random.randrange(1, 9)]
+        else:
+            changed[at:at] = random.randbytes(random.randrange(1, 9))
+        if not changed:
+            break
+    return bytes(changed)
+
+
+def exported() -> bytes:
+    jax = pytest.importorskip("jax")
+    from jax import export
+
+    function = jax.jit(lambda x: {"a": x @ x, "b": [x.sum()]})
+    return bytes(export.export(function)(jax.ShapeDtypeStruct((3, 3), "float32")).serialize(vjp_order=1))
+
+
+@pytest.mark.parametrize("form", ["bytecode", "the first version", "portable", "exported"])
+def test_a_mutant_is_read_or_refused(form: str) -> None:
+    draw = random.Random(form)
+    modules = [spmd.parse(text) for text in (*PROGRAMS.values(), QUANTIZED, UNKNOWN)]
+    if form == "exported":
+        files = [exported()]
+    elif form == "portable":
+        files = [spmd.serialize(module) for module in modules]
+    else:
+        files = [write_bytecode(module, version=0 if form == "the first version" else 6) for module in modules]
+    read = 0
+    for _ in range(1500):
+        try:
+            module = read_binary(mutant(draw.choice(files), draw), "mutant")
+            if module is None:
+                continue
+            for op in module.walk():
+                assert op.debug_location is None or isinstance(op.debug_location, str)
+            spmd.verify(module)
+        except spmd.SpmdError:
+            continue
+        assert can_be_written(module)
+        read += 1
+    assert read > 20
+
+
+def can_be_written(module: spmd.Module) -> bool:
+    """What was read and is sound can be printed, and written again."""
+    return bool(str(module)) and write_bytecode(module)[:4] == b"ML\xefR"
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_file_that_ends_early_is_refused(name: str) -> None:
+    data = write_bytecode(spmd.parse(PROGRAMS[name]))
+    for length in range(4, len(data), 7):
+        with pytest.raises(spmd.SpmdError):
+            spmd.parse(data[:length])
