@@ -37,6 +37,14 @@ def test_the_first_program_on_ranks(tmp_path: Path) -> None:
     assert run([*launch, sys.executable, "sum.py"], tmp_path).splitlines() == ["[6.0, 6.0]"] * 4
 
 
+def test_the_simulation(tmp_path: Path) -> None:
+    (example,) = [block for block in PYTHON if "spmd.simulate" in block]
+    shown = "print(totals.tolist(), total.tolist())\n"
+    (tmp_path / "simulation.py").write_text(PYTHON[0][: PYTHON[0].index("grid =")] + example + shown)
+    printed = run([sys.executable, "simulation.py"], tmp_path)
+    assert printed == f"{[[12.0, 16.0]] * 4} {[[4.0, 4.0]]}\n"
+
+
 def test_the_example_from_jax(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     (example,) = [block for block in PYTHON if "spmd.jax.jit" in block]

@@ -83,6 +83,11 @@ class Simulation:
         )
         try:
             results = compiled.executable.run(process, [value for value, _ in given])
+        except ExecutionError as error:
+            error.add_note(
+                f"in the stacked program of a {self.grid} grid: leading axes of {self.grid.size} are processes"
+            )
+            raise
         finally:
             for stream in outfeeds:
                 if isinstance(stream, OutfeedFile):

@@ -7,6 +7,7 @@ import pytest
 
 import spmd
 from tests.backends.collective_programs import PROGRAMS
+from tests.backends.modules import reference
 from tests.jax_programs import NAMES, Exported, close, export
 
 Array = np.ndarray[Any, Any]
@@ -51,4 +52,21 @@ def test_jax_programs_give_what_jax_gives(exported: dict[str, Exported], name: s
     assert spmd.parse(str(simulation.module)) is not None
     results = simulation.unshard(*simulation(*simulation.shard(*program.arguments)))
     for have, want in zip(results, program.results, strict=True):
+        assert close(have, want)
+
+
+ANYWHERE = ["psum_of_one_axis", "ppermute_partial", "all_to_all", "training_step", "halo_exchange"]
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_the_stacked_program_runs_anywhere(exported: dict[str, Exported], name: str) -> None:
+    """Here by StableHLO's reference interpreter."""
+    program = exported[name]
+    simulation = spmd.simulate(spmd.parse(program.text, name=name))
+    arguments = [np.broadcast_to(array, (8, *array.shape[1:])) for array in simulation.shard(*program.arguments)]
+    results = [
+        array if array.shape[:1] == (8,) and array.ndim > len(kind.shape) else np.broadcast_to(array, (8, *array.shape))
+        for array, kind in zip(reference(str(simulation.module), *arguments), simulation.out_types, strict=True)
+    ]
+    for have, want in zip(simulation.unshard(*results), program.results, strict=True):
         assert close(have, want)

@@ -142,3 +142,20 @@ def test_arguments_that_do_not_fit() -> None:
         simulation(np.array([True]), X[:3])
     with pytest.raises(spmd.ExecutionError, match="takes 2 arguments, got 1"):
         simulation(X)
+
+
+def test_what_fails_while_running_says_where_processes_are() -> None:
+    from spmd.runtime.watch import check_nans
+
+    text = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.log %x : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }"""
+    simulation = spmd.simulate(spmd.parse(text, name="test.mlir"), GRID, watch=check_nans)
+    x = np.ones((4, 2), np.float32)
+    x[2, 1] = -1
+    with pytest.raises(
+        spmd.ExecutionError, match=r"test.mlir:2:\d+: stablehlo.log: .* the first at \[2, 1\]"
+    ) as caught:
+        simulation(x)
+    assert caught.value.__notes__ == ["in the stacked program of a 4x1 grid: leading axes of 4 are processes"]
