@@ -12,10 +12,10 @@ import jax
 
 from spmd.errors import UsageError
 from spmd.ir import Module
-from spmd.jax.jitting import check_function, checked_axes
+from spmd.jax.jitting import checked_axes
 from spmd.jax.leaves import form_of, names_of
 from spmd.jax.module import check_no_callbacks, name_arguments
-from spmd.jax.statics import Statics
+from spmd.jax.step import function_and_statics
 from spmd.jax.tracing import lower
 
 
@@ -38,14 +38,13 @@ def export(
     :returns: the module.
     :raises UsageError: for what `spmd.jax.jit` refuses, and for callbacks into Python.
     """
-    check_function(function, "spmd.jax.export")
-    statics = Statics(function, static_argnums, static_argnames)
+    plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.export")
     rest, named, static = statics.split(args, kwargs)
     leaves, tree = jax.tree.flatten((rest, named))
     names = names_of((rest, named), statics.names_of_rest())
     forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
     pairs = (("processes", 1),) if axes is None else checked_axes(axes)
-    lowered = lower(function, pairs, functools.partial(statics.insert, static), tree, forms)
+    lowered = lower(plain, pairs, functools.partial(statics.insert, static), tree, forms)
     if axes is None and not lowered.is_global:
         raise UsageError('spmd.jax.export needs the axes of the view of one process, such as axes={"data": 4}')
     check_no_callbacks(lowered.module)

@@ -9,9 +9,9 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
-from spmd.jax.statics import Statics
-from spmd.jax.step import Step
-from spmd.usage import check_grid, kind_of
+from spmd.jax.statics import as_numbers
+from spmd.jax.step import Step, function_and_statics
+from spmd.usage import check_grid
 
 
 @overload
@@ -20,6 +20,7 @@ def jit(
     *,
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
+    donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
@@ -33,6 +34,7 @@ def jit(
     *,
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
+    donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
@@ -45,6 +47,7 @@ def jit(
     *,
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
+    donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
@@ -63,11 +66,13 @@ def jit(
     :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
         one axis, "processes", of all ranks. The global view has its mesh instead.
     :param grid: in place of `axes`: one axis, "processes", of all its processes.
+    :param donate_argnums: as jax.jit takes them: leave to write over these arguments, of which no use is made.
     :param static_argnums, static_argnames: as jax.jit takes them.
     :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
+    as_numbers(donate_argnums, "donate_argnums")
     if function is None:
         return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
     return _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
@@ -82,7 +87,7 @@ def _jit(
     as_jax: bool,
     options: Mapping[str, Any],
 ) -> Step:
-    check_function(function, "spmd.jax.jit")
+    plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
     check_grid(grid, "spmd.jax.jit")
     chosen_options(ProcessGrid(1, 1), options)
     given = None if axes is None else checked_axes(axes)
@@ -90,12 +95,7 @@ def _jit(
         if given is not None:
             raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
         given = (("processes", grid.size),)
-    return Step(function, given, Statics(function, static_argnums, static_argnames), as_jax, options)
-
-
-def check_function(function: Any, taker: str) -> None:
-    if not callable(function):
-        raise UsageError(f"{taker} takes a function, got {kind_of(function)}")
+    return Step(plain, given, statics, as_jax, options)
 
 
 def checked_axes(axes: Any) -> Axes:

@@ -48,6 +48,11 @@ def form_of(leaf: Any, names: Sequence[str], index: int) -> Form:
         raise UsageError(
             f"{names[index]} is a masked array, whose mask JAX would drop: fill it first (`.filled(value)`)"
         )
+    if isinstance(leaf, jax.core.Tracer):
+        raise UsageError(
+            f"{names[index]} is a value that JAX is tracing, and this function runs on arrays: "
+            "give spmd.jax.jit the outermost function, with what differentiates or maps inside"
+        )
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return Form(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
     try:

@@ -13,10 +13,11 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.compiled import Compiled
-from spmd.jax.jitting import check_function, checked_axes
+from spmd.jax.jitting import checked_axes
 from spmd.jax.leaves import Form, form_of, names_of, to_array
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Statics
+from spmd.jax.step import function_and_statics
 from spmd.jax.tracing import lower, name_of
 from spmd.runtime.simulation import Simulation
 from spmd.runtime.simulation import simulate as simulate_module
@@ -30,7 +31,7 @@ def simulate(
     static_argnames: str | Sequence[str] = (),
     **options: Unpack[CompileOptions],
 ) -> Simulated:
-    """The function that `spmd.jax.jit` would run on ranks, with all processes stacked in this one.
+    """The function that `spmd.jax.jit` would run on ranks (or what it made of one), with all processes stacked here.
 
     Each leaf of its arguments has a leading axis of all processes, in order of rank (the first of `axes` is major), or
     of size 1: the same on every process; so is a Python scalar. Each leaf of its results has that axis.
@@ -40,9 +41,9 @@ def simulate(
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none.
     """
-    check_function(function, "spmd.jax.simulate")
+    plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.simulate")
     chosen_options(ProcessGrid(1, 1), options)
-    return Simulated(function, checked_axes(axes), Statics(function, static_argnums, static_argnames), options)
+    return Simulated(plain, checked_axes(axes), statics, options)
 
 
 class Simulated:

@@ -11,7 +11,7 @@ from spmd.errors import UsageError
 
 def as_numbers(value: int | Sequence[int], name: str) -> tuple[int, ...]:
     """An argument such as static_argnums as a tuple; UsageError for what is no number."""
-    numbers = (value,) if isinstance(value, int) else tuple(value)
+    numbers = (value,) if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else (None,)
     if not all(isinstance(number, int) for number in numbers):
         raise UsageError(f"{name} is an integer or a sequence of integers, got {value!r}")
     return numbers

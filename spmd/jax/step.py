@@ -18,6 +18,7 @@ from spmd.jax.statics import Statics
 from spmd.jax.tracing import lower, name_of
 from spmd.runtime.executable import Executable
 from spmd.runtime.world import ranks, under_mpi
+from spmd.usage import kind_of
 
 _flatten = jax.tree_util.tree_flatten
 
@@ -114,6 +115,16 @@ class Step:
     # --- compiling ---
 
     @property
+    def function(self) -> Callable[..., Any]:
+        """What it was made of."""
+        return self._function
+
+    @property
+    def statics(self) -> Statics:
+        """Which arguments are static."""
+        return self._statics
+
+    @property
     def axes(self) -> Axes:
         """The named axes, major first; by default one, of all ranks."""
         return (("processes", number_of_ranks()),) if self._axes is None else self._axes
@@ -200,3 +211,14 @@ class _Names(Sequence[str]):
 
 def number_of_ranks() -> int:
     return ranks().size if under_mpi() else 1
+
+
+def function_and_statics(
+    function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str], taker: str
+) -> tuple[Callable[..., Any], Statics]:
+    """What a caller of `taker` gave as a function, and its static arguments; of a Step, what that was made of."""
+    if isinstance(function, Step):
+        return function.function, function.statics
+    if not callable(function):
+        raise UsageError(f"{taker} takes a function, got {kind_of(function)}")
+    return function, Statics(function, numbers, names)

@@ -132,6 +132,12 @@ def test_static_arguments_are_values_of_python() -> None:
     assert spmd.jax.jit(jitted, static_argnums=1, static_argnames="mode")(x, 2, mode="min") == 1
 
 
+def test_donated_arguments_are_still_there() -> None:
+    x = np.ones(3, np.float32)
+    assert spmd.jax.jit(lambda x, y: x + y, donate_argnums=(0,))(x, x).tolist() == [2, 2, 2]
+    assert x.tolist() == [1, 1, 1]
+
+
 def test_consts_and_closures_are_part_of_the_program() -> None:
     table, key = jnp.arange(4.0), jax.random.key(1)
     same(lambda x: table[:3] + x + jax.random.uniform(key, (3,)) + np.arange(3), ONES)
@@ -145,6 +151,7 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: x, {}, (2**40,), "x is of type int: .*too large"),
     (lambda x: x, {}, (np.ma.masked_array([1.0], [True]),), "x is a masked array"),
     (lambda x, y: x, {"static_argnums": 1}, (ONES, [1]), "static argument 'y' is of type list, which cannot be hashed"),
+    (lambda x: x, {"donate_argnums": "x"}, (ONES,), "donate_argnums is an integer or a sequence of integers, got 'x'"),
     (lambda x: x, {"static_argnums": 3}, (ONES,), "static_argnums has 3, and the function takes 1 arguments"),
     (lambda x: x, {"static_argnames": "z"}, (ONES,), "static_argnames has 'z', which is no parameter"),
     (lambda x: x, {"axes": {"data": 0}}, (ONES,), "axes gives a name its size, an integer from 1 on, got 'data': 0"),
@@ -167,6 +174,17 @@ def test_bad_use_of_a_simulation_gets_a_sentence() -> None:
         many(ONES)
     assert many(ONES[:1]).tolist() == [4.0] * 4
     assert many(2.0).tolist() == [8.0] * 4
+
+
+def test_a_step_is_simulated_and_exported_as_what_it_was_made_of() -> None:
+    @spmd.jax.jit(static_argnums=0)
+    def step(times: int, x: Any) -> Any:
+        return jax.lax.psum(x, "processes") * times
+
+    assert spmd.jax.simulate(step, axes={"processes": 3})(2, ONES).tolist() == [6] * 3
+    assert len(spmd.jax.export(step, 2, ONES, axes={"processes": 3}).function("main").type.inputs) == 1
+    with pytest.raises(spmd.UsageError, match="x is a value that JAX is tracing"):
+        jax.grad(lambda x: step(2, x).sum())(ONES)
 
 
 def test_a_grid_may_stand_for_the_axis() -> None:
