@@ -190,8 +190,11 @@ class FunctionWriter:
     def copy(self, target: str, source: str, size: int) -> None:
         """Copies bytes between buffers that do not overlap."""
         if size and target != source:
-            self.text.declarations["declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"] = None
             self.text.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+    def clear(self, target: str, size: int) -> None:
+        """Fills bytes with zeros."""
+        self.text.line(f"call void @llvm.memset.p0.i64(ptr {target}, i8 0, i64 {size}, i1 false)")
 
     # --- blocks ---
 

@@ -114,6 +114,9 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     item = op.result.tensor.dtype.itemsize
     if not prod(op.result.tensor.static_shape):
         return
+    if not product.lhs.columns:  # sums of nothing
+        writer.clear(result, op.result.tensor.nbytes)
+        return
     size = product.lhs.rows * product.rhs.columns
     if prod(product.batch) <= _WRITTEN_OUT:
         for number, index in enumerate(index_product(*map(range, product.batch))):

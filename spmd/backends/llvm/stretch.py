@@ -57,8 +57,8 @@ def _kernel(
     def run(inputs: tuple[Any, ...], results: Sequence[Any]) -> None:
         scratch = empty(arena, uint8)
         if native(*inputs, *results, scratch, *constants):
-            # Scalars, and arrays in another order.
-            dense = [np.ascontiguousarray(array).reshape(np.shape(array)) for array in inputs]
+            # Scalars, and arrays in another order or at odd addresses.
+            dense = [np.require(array, requirements=("C", "A")).reshape(np.shape(array)) for array in inputs]
             refused = native(*dense, *results, scratch, *constants)
             assert not refused, "arrays in C order"
 

@@ -1,0 +1,75 @@
+"""Affine forms over loop variables: arithmetic, bounds, division."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spmd.analysis.affine import Affine, Split, divided, linear, row_major
+from spmd.analysis.index_maps import common_groups
+
+EXTENTS = {0: 3, 1: 4, 2: 5}
+
+
+def value(form: Affine, point: dict[int, int]) -> int:
+    return form.offset + sum(coefficient * point[variable] for variable, coefficient in form.terms)
+
+
+def points() -> list[dict[int, int]]:
+    return [dict(enumerate(place)) for place in itertools.product(*(range(size) for size in EXTENTS.values()))]
+
+
+forms = st.builds(
+    lambda offset, coefficients: sum(
+        (Affine.of(variable).scaled(c) for variable, c in enumerate(coefficients)), Affine(offset)
+    ),
+    st.integers(-5, 5),
+    st.lists(st.integers(-4, 4), min_size=3, max_size=3),
+)
+
+
+@given(forms, forms, st.integers(-3, 3))
+def test_sums_and_multiples_are_those_of_the_values(x: Affine, y: Affine, factor: int) -> None:
+    for point in points():
+        assert value(x + y, point) == value(x, point) + value(y, point)
+        assert value(x.scaled(factor), point) == factor * value(x, point)
+
+
+@given(forms)
+def test_bounds_are_reached_and_not_passed(form: Affine) -> None:
+    found = [value(form, point) for point in points()]
+    assert form.bounds(EXTENTS) == (min(found), max(found))
+
+
+@given(st.integers(0, 9), st.lists(st.integers(0, 12), min_size=3, max_size=3), st.integers(1, 12))
+def test_a_quotient_is_affine_or_is_refused(offset: int, coefficients: list[int], size: int) -> None:
+    form = sum((Affine.of(v).scaled(c) for v, c in enumerate(coefficients)), Affine(offset))
+    try:
+        parts = divided(form, size, EXTENTS)
+    except Split as split:
+        assert (
+            EXTENTS[split.variable] % split.size == 0 and 1 < split.size < EXTENTS[split.variable]
+        ) or split.size == 1
+        return
+    if parts is not None:
+        for point in points():
+            assert divmod(value(form, point), size) == (value(parts[0], point), value(parts[1], point))
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((4, 256, 256), (4, 256, 8, 32)), ((2, 1, 3), (6,)), ((), (1, 1)), ((6, 4), (3, 8)), ((1, 5, 1), (5,)), ((), ())],
+)
+def test_shapes_are_cut_into_stretches_of_as_many_elements(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    groups = list(common_groups(left, right))
+    assert [size for theirs, _ in groups for size in left[theirs]] == list(left)
+    assert [size for _, ours in groups for size in right[ours]] == list(right)
+    for theirs, ours in groups:
+        assert linear([Affine(1)] * len(left[theirs]), row_major(left[theirs])).offset >= 0
+        total = [1, 1]
+        for size in left[theirs]:
+            total[0] *= size
+        for size in right[ours]:
+            total[1] *= size
+        assert total[0] == total[1]

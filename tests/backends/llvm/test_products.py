@@ -1,0 +1,42 @@
+"""Products in native code: tiles in registers, BLAS, and the layouts that either takes."""
+
+import numpy as np
+import pytest
+
+import spmd
+
+SIZES = [(1, 1, 2), (5, 33, 3), (12, 32, 7), (13, 31, 16), (25, 65, 2), (1, 100, 9), (40, 1, 5), (3, 0, 4), (0, 3, 4)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [*SIZES, (4, 5, 0), (300, 200, 100)])
+@pytest.mark.parametrize("turned", ["", "lhs", "rhs"])
+def test_products_of_all_layouts(dtype: type, rows: int, columns: int, depth: int, turned: str) -> None:
+    rng = np.random.default_rng(0)
+    lhs, rhs = rng.standard_normal((rows, depth)).astype(dtype), rng.standard_normal((depth, columns)).astype(dtype)
+    left = lhs.T.copy() if turned == "lhs" else lhs
+    right = rhs.T.copy() if turned == "rhs" else rhs
+    element = "f32" if dtype is np.float32 else "f64"
+
+    def tensor(shape: tuple[int, ...]) -> str:
+        return f"tensor<{'x'.join(map(str, shape))}x{element}>"
+
+    text = f"""func.func @main(%a: {tensor(left.shape)}, %b: {tensor(right.shape)}) -> {tensor((rows, columns))} {{
+  %0 = stablehlo.dot_general %a, %b,
+    contracting_dims = [{0 if turned == "lhs" else 1}] x [{1 if turned == "rhs" else 0}]
+    : ({tensor(left.shape)}, {tensor(right.shape)}) -> {tensor((rows, columns))}
+  return %0 : {tensor((rows, columns))}
+}}"""
+    (got,) = spmd.compile(spmd.parse(text))(left, right)
+    np.testing.assert_allclose(got, lhs @ rhs, rtol=1e-4 if dtype is np.float32 else 1e-11, atol=1e-5)
+
+
+def test_batches_anywhere_in_the_operands() -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 5, 4, 6), np.float32)
+    text = """func.func @main(%a: tensor<3x5x4x6xf32>, %b: tensor<3x5x4x6xf32>) -> tensor<3x4x5x5xf32> {
+  %0 = stablehlo.dot_general %a, %b, batching_dims = [0, 2] x [0, 2], contracting_dims = [3] x [3]
+    : (tensor<3x5x4x6xf32>, tensor<3x5x4x6xf32>) -> tensor<3x4x5x5xf32>
+  return %0 : tensor<3x4x5x5xf32>
+}"""
+    (got,) = spmd.compile(spmd.parse(text))(x, y)
+    np.testing.assert_allclose(got, np.einsum("aibk,ajbk->abij", x, y), rtol=1e-4, atol=1e-5)

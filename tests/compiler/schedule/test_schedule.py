@@ -1,0 +1,163 @@
+"""What is computed together, and over which loops."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.compiler.compile import prepare
+from spmd.compiler.lower import Lowering
+from spmd.compiler.schedule.arena import ALIGNMENT, Arena
+from spmd.compiler.schedule.collapse import collapse
+from spmd.compiler.schedule.costs import cost_of_unit
+from spmd.compiler.schedule.fusion import Unit, fuse
+from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.units import nests_of
+
+HEAD = "func.func @main(%x: tensor<6x40xf32>, %y: tensor<6x40xf32>) -> "
+SUM = """reduce({0} init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<6x40xf32>, tensor<f32>) -> tensor<6xf32>"""
+
+
+def units_of(text: str) -> list[Unit]:
+    prepared = prepare(spmd.parse(text))
+    body = Lowering(prepared.module, prepared.options).flatten(prepared.function).body
+    return fuse(body, body.terminator.operands)
+
+
+def names(units: list[Unit]) -> list[list[str]]:
+    return [sorted(op.name.removeprefix("stablehlo.") for op in unit.ops) for unit in units]
+
+
+def test_a_chain_is_one_nest_over_one_loop() -> None:
+    (unit,) = units_of(
+        HEAD
+        + """tensor<6x40xf32> {
+  %0 = stablehlo.add %x, %y : tensor<6x40xf32>
+  %1 = stablehlo.exponential %0 : tensor<6x40xf32>
+  %2 = stablehlo.multiply %1, %x : tensor<6x40xf32>
+  return %2 : tensor<6x40xf32>
+}"""
+    )
+    (nest,) = nests_of(unit)
+    assert nest.extents == (6, 40) and collapse(nest).extents == (6, 240)
+    assert collapse(nest).stages[0].loops == (1,)
+    assert cost_of_unit(unit).read == 2 * 960 and cost_of_unit(unit).written == 960
+
+
+def test_what_is_dear_and_read_twice_is_written_once() -> None:
+    units = units_of(
+        HEAD
+        + """tensor<40x6xf32> {
+  %0 = stablehlo.exponential %x : tensor<6x40xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<6x40xf32>) -> tensor<40x6xf32>
+  %2 = stablehlo.reshape %0 : (tensor<6x40xf32>) -> tensor<40x6xf32>
+  %3 = stablehlo.add %1, %2 : tensor<40x6xf32>
+  return %3 : tensor<40x6xf32>
+}"""
+    )
+    assert names(units)[0] == ["exponential"]
+    assert "exponential" not in names(units)[1]
+
+
+def test_a_cheap_value_is_computed_wherever_it_is_read() -> None:
+    units = units_of(
+        HEAD
+        + """tensor<40x6xf32> {
+  %0 = stablehlo.negate %x : tensor<6x40xf32>
+  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<6x40xf32>) -> tensor<40x6xf32>
+  %2 = stablehlo.reverse %1, dims = [0] : tensor<40x6xf32>
+  %3 = stablehlo.add %1, %2 : tensor<40x6xf32>
+  return %3 : tensor<40x6xf32>
+}"""
+    )
+    assert len(units) == 1
+
+
+def test_reductions_of_one_array_share_a_pass() -> None:
+    (unit,) = units_of(
+        HEAD
+        + f"""(tensor<6xf32>, tensor<6xf32>) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.{SUM.format("%x")}
+  %1 = stablehlo.multiply %x, %x : tensor<6x40xf32>
+  %2 = stablehlo.{SUM.format("%1")}
+  return %0, %2 : tensor<6xf32>, tensor<6xf32>
+}}"""
+    )
+    assert len(unit.roots) == 2 and unit.reduced == (1,)
+
+
+def test_a_unit_never_waits_for_what_waits_for_it() -> None:
+    # The sum and the product read %e; the product also waits for the dot, which waits for the sum.
+    text = (
+        HEAD
+        + f"""tensor<6x40xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %e = stablehlo.exponential %x : tensor<6x40xf32>
+  %s = stablehlo.{SUM.format("%e")}
+  %d = stablehlo.dot_general %s, %y, contracting_dims = [0] x [0] : (tensor<6xf32>, tensor<6x40xf32>) -> tensor<40xf32>
+  %b = stablehlo.broadcast_in_dim %d, dims = [1] : (tensor<40xf32>) -> tensor<6x40xf32>
+  %r = stablehlo.multiply %e, %b : tensor<6x40xf32>
+  return %r : tensor<6x40xf32>
+}}"""
+    )
+    units = units_of(text)
+    place = {value: number for number, unit in enumerate(units) for op in unit.roots for value in op.results}
+    for number, unit in enumerate(units):
+        for op in unit.ops:
+            assert all(place.get(operand, -1) <= number for operand in op.operands)
+    x, y = np.random.default_rng(0).standard_normal((2, 6, 40), np.float32)
+    (got,) = spmd.compile(spmd.parse(text))(x, y)
+    np.testing.assert_allclose(got, np.exp(x) * (np.exp(x).sum(1) @ y), rtol=2e-5)
+
+
+def test_a_softmax_runs_row_by_row() -> None:
+    softmax = (
+        HEAD
+        + f"""tensor<6x40xf32> {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %e = stablehlo.exponential %x : tensor<6x40xf32>
+  %s = stablehlo.{SUM.format("%e")}
+  %b = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<6xf32>) -> tensor<6x40xf32>
+  %r = stablehlo.divide %e, %b : tensor<6x40xf32>
+  return %r : tensor<6x40xf32>
+}}"""
+    )
+    units = units_of(softmax)
+    assert [len(group) for group in row_groups(units)] == [len(units)]
+
+
+def test_released_memory_is_used_again_and_neighbours_join() -> None:
+    arena = Arena()
+    first, second, third = (arena.allocate(size) for size in (100, 200, 50))
+    assert len({first, second, third}) == 3 and all(place % ALIGNMENT == 0 for place in (first, second, third))
+    size = arena.size
+    arena.release(first, 100)
+    arena.release(second, 200)
+    assert arena.allocate(300) == first and arena.size == size
+    arena.release(third, 50)
+    assert arena.allocate(1000) == 320  # what the 300 bytes left, and the third's
+
+
+@pytest.mark.parametrize("name", ["inlining", "simplification", "all"])
+def test_passes_print_programs_that_run(name: str, capsys: pytest.CaptureFixture[str], tmp_path) -> None:
+    from launch.cli import main
+
+    program = tmp_path / "program.mlir"
+    program.write_text(
+        """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = call @twice(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.add %x, %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}"""
+    )
+    assert main(["print", str(program), "--after", name]) == 0
+    parts = capsys.readouterr().out.split("// ----- after ")
+    texts = [part.partition("\n")[2] for part in parts[1:]] if name == "all" else parts
+    assert texts
+    for text in texts:
+        (got,) = spmd.compile(spmd.parse(text))(np.ones(4, np.float32))
+        np.testing.assert_array_equal(got, np.full(4, 2, np.float32))
