@@ -23,7 +23,7 @@ from spmd.ir import Value
 #: Lanes of a loop that computes elements, and of one that folds them.
 LANES, FOLDING_LANES = 16, 64
 #: Elements that are folded one after another, and turns of a loop that are folded by themselves.
-FEW, BLOCK = 16, 128
+FEW, BLOCK = 16, 64
 #: Points of a nest that is written out without any loop.
 WRITTEN_OUT = 16
 
@@ -215,60 +215,92 @@ class NestWriter:
         return turns >= 2 * BLOCK and all(reduction.neutral is not None for reduction in stage.reductions)
 
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
-        """The last loop of a fold in blocks, whose results are folded into `totals`."""
-        across = last == self.lane
-        turn = self.width if across else 1
-        extent, size = self.nest.extents[last], BLOCK * turn
+        """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
+        turn = self.width if last == self.lane else 1
+        levels = [BLOCK * turn]
+        while self.nest.extents[last] >= 2 * BLOCK * levels[-1]:
+            levels.append(levels[-1] * BLOCK)
+        self._fold_range(stage, last, "0", self.nest.extents[last], levels, totals, width)
+
+    def _fold_range(
+        self,
+        stage: Stage,
+        last: Variable,
+        start: str,
+        length: int,
+        levels: Sequence[int],
+        totals: Sequence[list[str]],
+        width: int,
+    ) -> None:
+        """Folds `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        if not levels:
+            self._fold_turns(stage, last, start, length, totals, width)
+            return
+        size = levels[-1]
         parts = [
             [self.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
             for reduction in stage.reductions
         ]
 
-        def step() -> None:
-            for reduction, slots in zip(stage.reductions, parts, strict=True):
-                self._step(reduction, slots, across, width)
-            self._store_all(stage.stores, {})
-
-        def block(start: str, length: int) -> None:
+        def block(begin: str, places: int) -> None:
             for reduction, slots in zip(stage.reductions, parts, strict=True):
                 assert reduction.neutral is not None
                 self._reset(slots, reduction.neutral, width)
-            rest = length % turn
+            self._fold_range(stage, last, begin, places, levels[:-1], parts, width)
+            for reduction, slots, total in zip(stage.reductions, parts, totals, strict=True):
+                self._merge(reduction, total, slots, width)
+
+        whole = length // size
+        if whole:
+            name, _ = self.text.open_loop()
+            block(self._plus(start, name), size)
+            self.text.close_loop(whole * size, size)
+        if length % size:
+            with self.text.part():
+                block(self._plus(start, str(whole * size)), length % size)
+
+    def _fold_turns(
+        self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int
+    ) -> None:
+        across = last == self.lane
+        turn = self.width if across else 1
+
+        def step() -> None:
+            for reduction, names in zip(stage.reductions, slots, strict=True):
+                self._step(reduction, names, across, width)
+            self._store_all(stage.stores, {})
+
+        rest = length % turn
+        if length >= turn:
             name, depth = self.text.open_loop()
-            self.variables[last] = (self.text.value(f"add nuw nsw i64 {start}, {name}"), depth)
+            self.variables[last] = (self._plus(start, name), depth)
             step()
             self.text.close_loop(length - rest, turn)
-            if rest:
-                self.valid = rest
-                with self.text.part() as depth:
-                    self.variables[last] = (str(extent - rest), depth)
-                    step()
-                self.valid = None
-            for reduction, slots, total in zip(stage.reductions, parts, totals, strict=True):
-                types = [llvm_type(first.type, width) for first in reduction.initial]
-                names = [
-                    self.text.value(f"load {type}, ptr {slot}")
-                    for slot, type in zip((*total, *slots), (*types, *types), strict=True)
-                ]
-                combined = self._combined(reduction, names[: len(types)], names[len(types) :], width)
-                for slot, type, value in zip(total, types, combined, strict=True):
-                    self.text.line(f"store {type} {value}, ptr {slot}")
-
-        name, _ = self.text.open_loop()
-        whole = extent // size
-        block(name, size)
-        self.text.close_loop(whole * size, size)
-        if extent % size >= turn:
-            with self.text.part():
-                block(str(whole * size), extent % size)
-        elif extent % size:
+        if rest:
+            self.valid = rest
             with self.text.part() as depth:
-                for reduction, slots in zip(stage.reductions, totals, strict=True):
-                    self.valid = extent % size
-                    self.variables[last] = (str(whole * size), depth)
-                    self._step(reduction, slots, across, width)
-                self._store_all(stage.stores, {})
-                self.valid = None
+                self.variables[last] = (self._plus(start, str(length - rest)), depth)
+                step()
+            self.valid = None
+
+    def _plus(self, first: str, second: str) -> str:
+        """The sum of two places, names or numbers."""
+        if "%" not in first + second:
+            return str(int(first) + int(second))
+        if first == "0":
+            return second
+        return self.text.value(f"add nuw nsw i64 {first}, {second}")
+
+    def _merge(self, reduction: Reduction, total: Sequence[str], slots: Sequence[str], width: int) -> None:
+        """Folds what is in `slots` into `total`."""
+        types = [llvm_type(first.type, width) for first in reduction.initial]
+        names = [
+            self.text.value(f"load {type}, ptr {slot}")
+            for slot, type in zip((*total, *slots), (*types, *types), strict=True)
+        ]
+        combined = self._combined(reduction, names[: len(types)], names[len(types) :], width)
+        for slot, type, value in zip(total, types, combined, strict=True):
+            self.text.line(f"store {type} {value}, ptr {slot}")
 
     def _step(self, reduction: Reduction, slots: Sequence[str], across: bool, width: int) -> None:
         inputs = [self.at_width(self.render(part), part.type, width) for part in reduction.inputs]
