@@ -48,6 +48,17 @@ def verify(module: Op, *, scoped: bool = False) -> None:
         raise VerificationError(found)
 
 
+def warnings(module: Op) -> list[Diagnostic]:
+    """What breaks the specification's text in a module that verifies: the reference takes it, and so does `verify`."""
+    return [
+        Diagnostic(op.location, fault, op.name, constraint.label)
+        for op in module.walk()
+        if op.definition is not None
+        for constraint in op.definition.constraints
+        if constraint.advisory and (fault := constraint.fault(op)) is not None
+    ]
+
+
 #: What has been found sound: (declaration, operand types, result types, attributes).
 _sound: set[tuple[Any, ...]] = set()
 
@@ -245,7 +256,7 @@ def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
     yield from _type_faults(op, definition)
     yield from _region_faults(op, definition)
     for constraint in definition.constraints:
-        if not constraint.on_results and (fault := constraint.fault(op)) is not None:
+        if not (constraint.on_results or constraint.advisory) and (fault := constraint.fault(op)) is not None:
             yield constraint.label, fault
     for constraint in definition.constraints:
         if constraint.on_results and (fault := constraint.fault(op)) is not None:

@@ -83,12 +83,15 @@ class Constraint:
     """A constraint of the specification: `check` returns None, or the values that break it.
 
     `on_results` marks one that looks at the results; the others hold or break before the results are known.
+    `advisory` marks one that only the specification's text states: programs that break it are taken by StableHLO's own
+    verifier and have a meaning, so that it is a warning unless one asks for more.
     """
 
     label: str
     text: str
     check: Check
     on_results: bool = False
+    advisory: bool = False
 
     def fault(self, op: Op) -> str | None:
         """What is wrong with `op`, in words; None when nothing is."""
@@ -161,7 +164,7 @@ class OpDef:
 
         def inference(op: Op) -> list[Type]:
             for constraint in self.constraints:
-                if not constraint.on_results and (fault := constraint.fault(op)) is not None:
+                if not (constraint.on_results or constraint.advisory) and (fault := constraint.fault(op)) is not None:
                     raise InferenceError(fault, constraint.label)
             return rule(op)
 
@@ -173,7 +176,9 @@ class OpDef:
         self.rule_label, self.rule_text = label, text
         return self.infer
 
-    def constraint(self, label: str, text: str, *, on_results: bool = False) -> Callable[[Check], Check]:
+    def constraint(
+        self, label: str, text: str, *, on_results: bool = False, advisory: bool = False
+    ) -> Callable[[Check], Check]:
         """Decorator: the function checks the constraint `label` of the specification.
 
         Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
@@ -181,7 +186,7 @@ class OpDef:
         """
 
         def add(check: Check) -> Check:
-            self.constraints.append(Constraint(label, text, check, on_results))
+            self.constraints.append(Constraint(label, text, check, on_results, advisory))
             return check
 
         return add

@@ -245,7 +245,7 @@ _COMPARE_TYPES = {
 }
 
 
-@COMPARE.constraint("C3", "compare_type is what the element type has")
+@COMPARE.constraint("C3", "compare_type is what the element type has", advisory=True)
 def _(op: Op) -> str | None:
     given, element = op["compare_type"], element_of(op.operands[0].type)
     allowed = _COMPARE_TYPES.get(kinds.element_kind(element))

@@ -75,8 +75,17 @@ def _duplicate(ids: list[int]) -> str | None:
     return None
 
 
-def check_channel(declared: OpDef, label: str) -> None:
-    @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true")
+def check_channel(declared: OpDef, label: str, *, advisory: bool = False) -> None:
+    """Channels of global ids: the reference takes zero where the check is `advisory`, but no negative ones."""
+    if advisory:
+
+        @declared.constraint(label, "channel_id is not negative when use_global_device_ids = true")
+        def negative(op: Op) -> str | None:
+            channel: ChannelHandle | None = op["channel_handle"]
+            below = op["use_global_device_ids"] and channel is not None and channel.handle < 0
+            return str(channel.handle) if below and channel is not None else None
+
+    @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true", advisory=advisory)
     def _(op: Op) -> str | None:
         channel: ChannelHandle | None = op["channel_handle"]
         handle = channel.handle if channel is not None else 0
