@@ -111,6 +111,11 @@ class DenseAttr(Attribute):
     array: np.ndarray[Any, Any]
     type: TensorType
 
+    @property
+    def aligned(self) -> np.ndarray[Any, Any]:
+        """The array where a processor can read it: a copy when it is seen in a file, at an address of no multiple."""
+        return self.array if self.array.flags.aligned else aligned(self.array)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseAttr):
             return NotImplemented
@@ -165,6 +170,15 @@ def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     if is_splat(left) and is_splat(right) and left.size:
         return bool(left.flat[0].tobytes() == right.flat[0].tobytes())
     return np.ascontiguousarray(left).tobytes() == np.ascontiguousarray(right).tobytes()
+
+
+def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A read-only copy of `array` at an address that its elements ask for; one element seen everywhere stays one."""
+    if is_splat(array):
+        return np.broadcast_to(np.array(array[(0,) * array.ndim]), array.shape)
+    made = np.array(array)
+    made.flags.writeable = False
+    return made
 
 
 def is_splat(array: np.ndarray[Any, Any]) -> bool:

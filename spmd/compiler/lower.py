@@ -126,4 +126,4 @@ def constant_array(op: Op) -> Any:
         raise CompileError(Diagnostic(op.location, f"the file holds no resource {attribute.key}", op.name))
     assert isinstance(attribute, DenseAttr)
     type = op.results[0].type
-    return attribute.array if isinstance(type, TensorType) else None
+    return attribute.aligned if isinstance(type, TensorType) else None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.artifacts.bytecode import write_bytecode
 from spmd.artifacts.vhlo.ops import parse_version
 from spmd.syntax import difference
 from tests.artifacts import reference
@@ -64,3 +65,22 @@ def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:
     array = spmd.load(file).functions[0].body.ops[0]["value"].array
     assert not array.flags.owndata
     assert (array.view(np.uint32) == 0x03020100).all()
+
+
+@pytest.mark.parametrize("shift", range(4))
+@pytest.mark.parametrize("backends", [("llvm", "numpy"), ("numpy",)])
+def test_constants_may_lie_anywhere_in_a_file(shift: int, backends: tuple[str, ...]) -> None:
+    """A file's elements lie at any address; programs compute with them all the same."""
+    digits = np.arange(300000, dtype=np.float32).tobytes().hex()
+    text = f"""func.func @main(%a: tensor<2x3xf32>) -> (tensor<2x100000xf32>, tensor<3x100000xf32>) {{
+      %0 = stablehlo.constant dense<"0x{digits}"> : tensor<3x100000xf32>
+      %1 = stablehlo.dot_general %a, %0, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x100000xf32>) -> tensor<2x100000xf32>
+      %2 = stablehlo.negate %0 : tensor<3x100000xf32>
+      return %1, %2 : tensor<2x100000xf32>, tensor<3x100000xf32>
+    }}"""  # noqa: E501
+    data = memoryview(bytes(shift) + write_bytecode(spmd.parse(text)))[shift:]
+    x = np.float32([[1, 2, 3], [0, 0, 1]])
+    product, negative = spmd.compile(spmd.parse(data), backends=backends)(x)
+    weights = np.arange(300000, dtype=np.float32).reshape(3, 100000)
+    np.testing.assert_allclose(product, x @ weights, rtol=1e-6)
+    np.testing.assert_array_equal(negative, -weights)

@@ -28,6 +28,8 @@ from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
 
 _INTEGER = re.compile(r"([su]?)i(\d{1,8})", re.ASCII)
+#: Constants at least as large are seen in the file wherever they lie; smaller ones are copied, aligned.
+_SEEN_FROM = 1 << 20
 _MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
 
 
@@ -100,7 +102,10 @@ FLOAT = Simple(_read_float, _write_float)
 
 def _read_dense(reader: EntryReader) -> Attribute:
     type = reader.type_at(reader.varint())
-    return dense_raw(reader.bytes(reader.varint()), type)  # type: ignore[arg-type]
+    made = dense_raw(reader.bytes(reader.varint()), type)  # type: ignore[arg-type]
+    if made.array.flags.aligned or made.array.nbytes >= _SEEN_FROM:
+        return made
+    return DenseAttr(made.aligned, made.type)
 
 
 def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:

@@ -36,7 +36,7 @@ def constant(op: Op, context: Context) -> Kernel:
     value = op["value"]
     if not isinstance(value, DenseAttr):
         raise CompileError(Diagnostic(op.location, "the constant's data is missing from the file", op.name))
-    return constant_kernel(value.array)
+    return constant_kernel(value.aligned)
 
 
 @kernel("stablehlo.iota")

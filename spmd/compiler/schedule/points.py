@@ -86,7 +86,7 @@ def stored(value: Value, index: Index, element: Element) -> list[Store]:
 def constant_array(op: Op) -> np.ndarray[Any, Any] | None:
     """The array of a `stablehlo.constant`."""
     attribute = op.attributes.get("value") if op.name == "stablehlo.constant" else None
-    return attribute.array if isinstance(attribute, DenseAttr) else None
+    return attribute.aligned if isinstance(attribute, DenseAttr) else None
 
 
 def is_splat(array: np.ndarray[Any, Any]) -> bool:
