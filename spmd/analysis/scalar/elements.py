@@ -4,7 +4,8 @@ The register form of an element is a tuple of values of machine types:
 
 - i1 is an i1; integers of 8 to 64 bits are themselves; those of 2 and 4 bits lie extended in an i8;
 - f32 and f64 are themselves; every narrower float is an f32 that the type holds exactly;
-- complex numbers are two floats.
+- complex numbers are two floats;
+- quantized numbers are those of their storage type.
 
 The memory form of each of these values is one machine integer or float; `encode` and `decode` go between the two.
 Legalization stands on this: a narrow type is widened when it is read, computed on wide, and rounded once.
@@ -29,14 +30,16 @@ from spmd.analysis.scalar.expression import (
     integer_type,
 )
 from spmd.analysis.scalar.narrow import decode_float, encode_float, has_mantissa, odd_single, round_float
-from spmd.types import ElementType
+from spmd.types import ElementType, QuantizedType
 
 #: The register form of one element.
 Element = tuple[Expression, ...]
 
 
-def register_types(element_type: ElementType) -> tuple[MachineType, ...]:
+def register_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
     """The machine types of an element's register form; TypeError for a type no tensor has."""
+    if isinstance(element_type, QuantizedType):
+        return register_types(element_type.storage)
     if element_type.is_boolean:
         return (I1,)
     if element_type.is_integer or element_type.is_index:
@@ -48,15 +51,19 @@ def register_types(element_type: ElementType) -> tuple[MachineType, ...]:
     raise TypeError(f"no register holds elements of type {element_type}")
 
 
-def memory_types(element_type: ElementType) -> tuple[MachineType, ...]:
+def memory_types(element_type: ElementType | QuantizedType) -> tuple[MachineType, ...]:
     """The machine types of an element's memory form, one after another."""
+    if isinstance(element_type, QuantizedType):
+        return memory_types(element_type.storage)
     if element_type.is_complex or element_type.bits >= 32:
         return register_types(element_type)
     return (integer_type(8 * element_type.dtype.itemsize),)
 
 
-def decode(codes: Element, element_type: ElementType) -> Element:
+def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element:
     """The register form of an element's memory form."""
+    if isinstance(element_type, QuantizedType):
+        return decode(codes, element_type.storage)
     if element_type.is_boolean:
         return (compare("ne", codes[0], like(0, codes[0])),)
     if element_type.is_integer and element_type.bits < 8:
@@ -66,8 +73,10 @@ def decode(codes: Element, element_type: ElementType) -> Element:
     return codes
 
 
-def encode(element: Element, element_type: ElementType) -> Element:
+def encode(element: Element, element_type: ElementType | QuantizedType) -> Element:
     """The memory form of an element's register form."""
+    if isinstance(element_type, QuantizedType):
+        return encode(element, element_type.storage)
     if element_type.is_boolean:
         return (zero_extend(element[0], I8),)
     if element_type.is_integer and element_type.bits < 8:

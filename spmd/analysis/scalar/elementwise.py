@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.scalar import build as b
-from spmd.analysis.scalar import chlo, conversion, integer
+from spmd.analysis.scalar import chlo, conversion, integer, quantization
 from spmd.analysis.scalar import complex as z
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
@@ -19,7 +19,7 @@ from spmd.ir import Op
 from spmd.types import ElementType
 
 #: The modules whose rules stand in RULES.
-_FILES = (chlo, conversion)
+_FILES = (chlo, conversion, quantization)
 
 
 def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
@@ -28,8 +28,10 @@ def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
     None where the op is not elementwise, or has no scalar form on its types.
     """
     made = RULES.get(op.name)
-    if made is None or any(value.tensor.is_quantized for value in (*op.operands, *op.results)):
+    if made is None:
         return None
+    if any(value.tensor.is_quantized for value in (*op.operands, *op.results)):
+        return quantization.on_floats(op, operands)
     return made(op, operands)
 
 

@@ -19,14 +19,15 @@ from spmd.backends.llvm.scalars import Renderer, render
 from spmd.backends.llvm.writer import Writer, llvm_type
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
-from spmd.types import ElementType, TensorType
+from spmd.types import ElementType, QuantizedType, TensorType
 
 Array = np.ndarray[Any, Any]
+AnyElement = ElementType | QuantizedType
 #: Elements of the operands of ops that are checked.
 SIZE = 400
 
 
-def make_op(name: str, operands: Sequence[ElementType], result: ElementType, **attributes: object) -> Op:
+def make_op(name: str, operands: Sequence[AnyElement], result: AnyElement, **attributes: object) -> Op:
     """An op on vectors of `SIZE` elements."""
     values = [Value(TensorType((SIZE,), element)) for element in operands]
     return Op(name, values, [TensorType((SIZE,), result)], dict(attributes), definition=OPS[name])
@@ -52,8 +53,8 @@ class Loop:
     def __init__(
         self,
         expressions: Sequence[Expression],
-        operands: Sequence[ElementType],
-        results: Sequence[ElementType],
+        operands: Sequence[AnyElement],
+        results: Sequence[AnyElement],
         width: int,
         strides: Sequence[int] | None = None,
     ) -> None:
@@ -80,8 +81,8 @@ class Loop:
 
 def _text(
     expressions: Sequence[Expression],
-    operands: Sequence[ElementType],
-    results: Sequence[ElementType],
+    operands: Sequence[AnyElement],
+    results: Sequence[AnyElement],
     width: int,
     strides: Sequence[int],
 ) -> tuple[str, Any]:
@@ -131,7 +132,7 @@ def _splat(writer: Writer, typed: str, type: str, width: int) -> str:
     return writer.emit(f"shufflevector {vector} {first}, {vector} poison, <{width} x i32> zeroinitializer")
 
 
-def _pointers(writer: Writer, element: ElementType, part: int, base: str, stride: int, width: int) -> str:
+def _pointers(writer: Writer, element: AnyElement, part: int, base: str, stride: int, width: int) -> str:
     size = element.dtype.itemsize
     offset = writer.emit(f"mul i64 %i, {stride * size}")
     start = writer.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
@@ -140,7 +141,7 @@ def _pointers(writer: Writer, element: ElementType, part: int, base: str, stride
     return writer.emit(f"getelementptr i8, ptr {start}, {steps}")
 
 
-def _read(writer: Writer, element: ElementType, part: int, base: str, stride: int, width: int, mask: str) -> str:
+def _read(writer: Writer, element: AnyElement, part: int, base: str, stride: int, width: int, mask: str) -> str:
     """A part of the memory form of a lane's element, by gathering; lanes that are masked off are not read."""
     type = memory_types(element)[part]
     vector, places = f"<{width} x {llvm_type(type)}>", _pointers(writer, element, part, base, stride, width)
@@ -151,7 +152,7 @@ def _read(writer: Writer, element: ElementType, part: int, base: str, stride: in
 
 
 def _write(
-    writer: Writer, element: ElementType, part: int, value: str, base: str, stride: int, width: int, mask: str
+    writer: Writer, element: AnyElement, part: int, value: str, base: str, stride: int, width: int, mask: str
 ) -> None:
     type = memory_types(element)[part]
     vector, places = f"<{width} x {llvm_type(type)}>", _pointers(writer, element, part, base, stride, width)
@@ -180,8 +181,10 @@ def op_loop(op: Op, width: int) -> Loop:
     )
 
 
-def values_of(element: ElementType, rng: np.random.Generator, size: int = SIZE) -> Array:
+def values_of(element: AnyElement, rng: np.random.Generator, size: int = SIZE) -> Array:
     """The ends of the type, small numbers and whole ones, and numbers from all over the range."""
+    if isinstance(element, QuantizedType):
+        return values_of(element.storage, rng, size)
     if element.is_complex:
         made = np.empty(size, element.dtype)
         made.real, made.imag = values_of(element.real, rng, size), values_of(element.real, rng, size)

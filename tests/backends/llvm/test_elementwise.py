@@ -8,7 +8,7 @@ from spmd.analysis.scalar.expression import parameter, walk
 from spmd.backends.numpy import chlo, elementwise
 from spmd.backends.numpy.core import make_kernel
 from spmd.ir import Op
-from spmd.types import COMPLEX64, COMPLEX128, ELEMENT_TYPES, I1, ElementType
+from spmd.types import COMPLEX64, COMPLEX128, ELEMENT_TYPES, I1, ElementType, QuantizedType
 from tests.backends.llvm.harness import SIZE, Array, Loop, make_op, op_loop, same, scalar_form, values_of
 
 ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
@@ -171,6 +171,42 @@ def test_complex_parts(width: int) -> None:
         for part in ("real", "imag"):
             for source in (element, element.complex):
                 check(make_op(f"stablehlo.{part}", [source], element), width)
+
+
+def quantized(storage: str, expressed: str, scale: float, zero_point: int, low: int, high: int) -> QuantizedType:
+    types = ELEMENT_TYPES[storage], ELEMENT_TYPES[expressed]
+    return QuantizedType(*types, low, high, (scale,), (zero_point,))
+
+
+QUANTIZED = [
+    quantized("i8", "f32", 0.1, -3, -128, 127),
+    quantized("ui8", "f32", 0.25, 128, 0, 255),
+    quantized("i4", "f32", 0.5, 1, -8, 7),
+    quantized("i16", "f32", 0.001, 0, -32768, 32767),
+    quantized("i32", "f64", 0.125, 7, -(2**31), 2**31 - 1),
+    quantized("i8", "f16", 0.1, -3, -100, 100),
+    quantized("i8", "bf16", 0.3, 5, -128, 127),
+]
+
+
+@pytest.mark.parametrize("element", QUANTIZED, ids=str)
+def test_quantized(element: QuantizedType) -> None:
+    check(make_op("stablehlo.uniform_quantize", [element.expressed], element), 16)
+    check(make_op("stablehlo.uniform_dequantize", [element], element.expressed), 16)
+    other = quantized("i8", element.expressed.name, 0.2, 1, -128, 127)
+    check(make_op("stablehlo.uniform_quantize", [element], other), 16)
+    for name in ("add", "multiply", "maximum", "divide"):
+        check(make_op(f"stablehlo.{name}", [element] * 2, element), 16)
+    check(make_op("stablehlo.compare", [element] * 2, I1, comparison_direction="LT"), 16)
+    check(make_op("stablehlo.clamp", [element] * 3, element), 16)
+    check(make_op("stablehlo.is_finite", [element], I1), 16)
+
+
+def test_scales_that_depend_on_the_place_have_no_scalar_form() -> None:
+    types = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f32"]
+    element = QuantizedType(*types, -128, 127, (0.1, 0.2), (0, 0), 0)
+    assert scalar_form(make_op("stablehlo.uniform_dequantize", [element], element.expressed)) is None
+    assert scalar_form(make_op("stablehlo.add", [element] * 2, element)) is None
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)

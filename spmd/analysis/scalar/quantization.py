@@ -1,0 +1,107 @@
+"""Quantized elements at one point: to and from floats, and the elementwise ops on them.
+
+The register form of a quantized element is that of its storage type. An op that computes does what the
+specification's `dequantize_op_quantize` (and `hybrid_dequantize_then_op`, `dequantize_compare`, ...) says: conversions
+stand around the op on the expressed types. Only where every element is read alike: a scale that depends on where an
+element stands (per axis, per block) is no matter of one point. Source: StableHLO specification, "Quantized tensors"
+and "Quantization computations".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spmd.analysis.scalar.build import add, div, maximum, minimum, mul, resize, rint, sub, to_float
+from spmd.analysis.scalar.conversion import converted
+from spmd.analysis.scalar.elements import Element, element_constant, register_types, round_to
+from spmd.analysis.scalar.expression import I32, I64, constant
+from spmd.analysis.scalar.rules import RULES, rule
+from spmd.ir import Op, Value
+from spmd.types import ElementType, QuantizedType, Type
+
+
+def on_floats(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """What an op with quantized operands or results gives, by way of the expressed types."""
+    if op.name in _CONVERSIONS:
+        return RULES[op.name](op, operands)
+    quantized = [_quantized(value) for value in (*op.operands, *op.results)]
+    if any(each is not None and not is_uniform(each) for each in quantized):
+        return None
+    if op.name == "stablehlo.select" and op.operands[1].type is op.operands[2].type is op.result.type:
+        return RULES[op.name](op, operands)
+    floats = [_expressed(value) for value in op.operands]
+    given = [
+        element if type is None else dequantized(element, type)
+        for element, type in zip(operands, quantized, strict=False)
+    ]
+    inner = op.clone([Value(type) for type in floats], [_expressed(value) for value in op.results])
+    made = RULES[op.name](inner, given)
+    if made is None:
+        return None
+    return [
+        element if type is None else quantized_to(element, type)
+        for element, type in zip(made, quantized[len(operands) :], strict=True)
+    ]
+
+
+def _quantized(value: Value) -> QuantizedType | None:
+    element = value.tensor.element_type
+    return element if isinstance(element, QuantizedType) else None
+
+
+def _expressed(value: Value) -> Type:
+    quantized = _quantized(value)
+    return value.type if quantized is None else value.tensor.with_element_type(quantized.expressed)
+
+
+def is_uniform(quantized: QuantizedType) -> bool:
+    """Whether every element is read in the same way."""
+    return not quantized.is_per_axis and not quantized.block_sizes
+
+
+def dequantized(element: Element, quantized: QuantizedType) -> Element:
+    """(storage - zero point) * scale, in the expressed type."""
+    storage, expressed = quantized.storage, quantized.expressed
+    wide = I32 if storage.bits <= 16 else I64
+    value = resize(element[0], wide, signed=storage.is_signed)
+    centered = sub(value, constant(quantized.zero_points[0], wide))
+    register = register_types(expressed)[0]
+    number = round_to((to_float(centered, register, signed=True),), expressed)[0]
+    return round_to((mul(number, _number(quantized.scales[0], expressed)[0]),), expressed)
+
+
+def quantized_to(element: Element, quantized: QuantizedType) -> Element:
+    """round(clamp(float / scale + zero point)) in the storage type, in the expressed type's steps; NaN gives 0."""
+    expressed = quantized.expressed
+    scale, zero_point = (_number(number, expressed)[0] for number in (quantized.scales[0], quantized.zero_points[0]))
+    scaled = round_to((div(element[0], scale),), expressed)[0]
+    moved = round_to((add(scaled, zero_point),), expressed)[0]
+    lowest, highest = (_number(bound, expressed)[0] for bound in (quantized.storage_min, quantized.storage_max))
+    limited = minimum(maximum(moved, lowest), highest)
+    return converted(round_to((rint(limited),), expressed), expressed, quantized.storage)
+
+
+def _number(value: float, expressed: ElementType) -> Element:
+    with np.errstate(over="ignore"):  # f16 has no room for the ends of i32, which the conversion then clamps to
+        return element_constant(np.float64(value), expressed)
+
+
+@rule("stablehlo.uniform_dequantize")
+def uniform_dequantize(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    source = _quantized(op.operands[0])
+    return None if source is None or not is_uniform(source) else [dequantized(operands[0], source)]
+
+
+@rule("stablehlo.uniform_quantize")
+def uniform_quantize(op: Op, operands: Sequence[Element]) -> list[Element] | None:
+    """From a float, or from another quantized type by way of its floats."""
+    source, target = _quantized(op.operands[0]), _quantized(op.result)
+    if target is None or not is_uniform(target) or (source is not None and not is_uniform(source)):
+        return None
+    element = operands[0] if source is None else dequantized(operands[0], source)
+    return [quantized_to(element, target)]
+
+
+_CONVERSIONS = ("stablehlo.uniform_dequantize", "stablehlo.uniform_quantize")
