@@ -29,7 +29,7 @@ from spmd.analysis.scalar.expression import (
     constant_bits,
     integer_type,
 )
-from spmd.analysis.scalar.narrow import decode_float, encode_float, has_mantissa, odd_single, round_float
+from spmd.analysis.scalar.narrow import decode_float, encode_float, odd_single, round_float
 from spmd.types import ElementType, QuantizedType
 
 #: The register form of one element.
@@ -108,9 +108,7 @@ def round_to(element: Element, element_type: ElementType) -> Element:
     value = element[0]
     if element_type.bits == 32:
         return (shorten(value),)
-    if value.type is F64:
-        value = odd_single(value) if has_mantissa(element_type) else shorten(value)
-    return (round_float(value, element_type),)
+    return (round_float(odd_single(value) if value.type is F64 else value, element_type),)
 
 
 def element_constant(value: Any, element_type: ElementType) -> Element:

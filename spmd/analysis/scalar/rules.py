@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from spmd.analysis.scalar.build import call
+from spmd.analysis.scalar.build import call, extend
 from spmd.analysis.scalar.elements import Element, round_to
 from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions import DEFINITIONS
+from spmd.analysis.scalar.narrow import has_mantissa
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -71,7 +72,10 @@ class Function:
         function = self._on_registers(element_type)
         if function is None:
             return None
-        result = (function(*(operand[0] for operand in operands)),)
+        registers = [operand[0] for operand in operands]
+        if element_type.is_float and not has_mantissa(element_type):
+            registers = [extend(register) for register in registers]  # products reach beyond f32
+        result = (function(*registers),)
         if self.exact and element_type.is_float and not element_type.name.endswith(_NO_NEGATIVE_ZERO):
             return result
         return round_to(result, element_type)
