@@ -8,6 +8,9 @@
     computation = builder.Build()
     module = computation.to_stablehlo()
 
+What the documents' C++ does with types of its own is Python's here: a call gives its value, or raises, so that there
+is no StatusOr to take apart with `ConsumeValueOrDie()` or `value()`; `Array2D` and its kin are nested lists or arrays.
+
 Source: the XlaBuilder operation semantics, the broadcasting semantics, and the document on the TensorFlow compiler
 framework (ComputationBuilder, Client, layouts).
 """

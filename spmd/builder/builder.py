@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,13 +23,24 @@ from spmd.builder.operation import OPERATIONS
 from spmd.builder.shape import ProgramShape, Shape
 from spmd.dialects.core import OPS, InferenceError, OpDef
 from spmd.dialects.structs import StructAttribute
-from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation
+from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
 from spmd.ir import Block, NumberedValue, Op, Region, Value
+
+if TYPE_CHECKING:
+    from spmd.builder.client import Client
 
 __all__ = ["XlaBuilder", "XlaOp"]
 
 R = TypeVar("R")
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def _computation_name(first: str | Client, second: str | None) -> str:
+    if isinstance(first, str) and second is None:
+        return first
+    if isinstance(first, str) or not isinstance(second, str):
+        raise UsageError("an XlaBuilder takes the name of its computation, or a client and that name")
+    return second
 
 
 class XlaBuilder:
@@ -42,8 +53,18 @@ class XlaBuilder:
     without a shape, and Build raises all that were kept.
     """
 
-    def __init__(self, name: str = "computation", *, die_immediately_on_error: bool = True) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str | Client = "computation",
+        computation_name: str | None = None,
+        *,
+        die_immediately_on_error: bool = True,
+    ) -> None:
+        """`XlaBuilder("axpy")`, or as some of the document's examples have it, `XlaBuilder(client, "axpy")`.
+
+        Whoever runs the computation chooses a client, so that the one given here is not kept.
+        """
+        self._name = _computation_name(name, computation_name)
         self.block = Block()
         self.called: dict[str, XlaComputation] = {}
         self.die_immediately_on_error = die_immediately_on_error

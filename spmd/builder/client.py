@@ -204,3 +204,5 @@ class ClientLibrary:
         return cls._client
 
     LocalClientOrDie = ClientOrDie
+    #: The name in both programs of the first edition's document.
+    ClientLibraryOrDie = ClientOrDie

@@ -24,10 +24,11 @@ from spmd.builder import (
     PaddingValue,
     Shape,
     ShapeUtil,
+    XlaBuilder,
     XlaComputation,
     XlaOp,
 )
-from spmd.errors import ExecutionError
+from spmd.errors import ExecutionError, UsageError
 from tests.builder.support import Array, equal, f32, run, s32
 from tests.builder.test_semantics_arrays import CUBE, FLAT, ROWS_OF_3
 
@@ -54,7 +55,7 @@ def binary(name: str) -> XlaComputation:
 
 
 def compute_axpy_parameters(alpha: Literal, x: Literal, y: Literal) -> Literal:
-    client = ClientLibrary.ClientOrDie()
+    client = ClientLibrary.ClientLibraryOrDie()
     builder = ComputationBuilder(client, "axpy")
     param_alpha = builder.Parameter(0, alpha.shape(), "alpha")
     param_x = builder.Parameter(1, x.shape(), "x")
@@ -68,7 +69,7 @@ def compute_axpy_parameters(alpha: Literal, x: Literal, y: Literal) -> Literal:
 
 
 def compute_axpy_constants(alpha: float, x: list[float], y: list[float]) -> Literal:
-    client = ClientLibrary.ClientOrDie()
+    client = ClientLibrary.ClientLibraryOrDie()
     builder = ComputationBuilder(client, "axpy")
     constant_alpha = builder.ConstantR0(alpha)
     constant_x = builder.ConstantR1(x)
@@ -76,6 +77,17 @@ def compute_axpy_constants(alpha: float, x: list[float], y: list[float]) -> Lite
     builder.Add(builder.Mul(constant_alpha, constant_x), constant_y)
     computation = builder.Build()
     return client.ExecuteAndTransfer(computation, [])
+
+
+def test_a_builder_may_be_given_the_client_first() -> None:
+    """As the example of ReduceWindow has it: `XlaBuilder builder(client_, "max")`."""
+    builder = XlaBuilder(CLIENT, "max")
+    y = builder.Parameter(0, ShapeUtil.MakeShape(F32, []), "y")
+    builder.Max(y, builder.Parameter(1, ShapeUtil.MakeShape(F32, []), "x"))
+    assert (builder.name(), builder.Build().name()) == ("max", "max")
+    for arguments in [(CLIENT,), ("max", CLIENT), ("max", "min"), (3,)]:
+        with pytest.raises(UsageError, match="the name of its computation, or a client and that name"):
+            XlaBuilder(*arguments)
 
 
 def test_axpy_with_parameters() -> None:

@@ -416,3 +416,29 @@ def test_load_reads_hlo_files(tmp_path: Path) -> None:
     equal(spmd.compile(spmd.load(file))(f32([1, 2]))[0], [2, 4])
     assert looks_like_hlo(file.read_text())
     assert not looks_like_hlo("module { }")
+
+
+def test_the_composite_of_the_document_is_read_as_it_is_printed() -> None:
+    """Operation semantics, "CompositeCall": an instruction over several lines, with spaces around an equals sign."""
+    text = """HloModule m
+
+%computation {
+  %p = f32[] parameter(0)
+  ROOT %s = f32[] add(f32[] %p, f32[] %p)
+}
+
+ENTRY main {
+  %cst = f32[] constant(3)
+  ROOT %r = f32[] call(f32[] %cst), to_apply=%computation, is_composite=true,
+  frontend_attributes = {
+    composite.name="foo.bar",
+    composite.attributes={n = 1 : i32, tensor = dense<1> : tensor<i32>},
+    composite.version="1"
+  }
+}
+"""
+    module = spmd.parse(text)
+    (composite,) = (op for op in module.walk() if op.name == "stablehlo.composite")
+    assert (composite["name"], composite["version"]) == ("foo.bar", 1)
+    assert set(composite["composite_attributes"].entries) == {"n", "tensor"}
+    assert spmd.compile(module)()[0] == 6

@@ -384,6 +384,16 @@ def test_reduce_window_forms(strides: Any, padding: Any, base: Any, spread: Any)
     equal(run(built), run_reference(built.to_stablehlo().to_string(generic=True))[0])
 
 
+def test_general_padding_in_the_order_of_either_document() -> None:
+    x = f32(np.arange(6))
+    later = evaluate(
+        lambda b, x: ops.ReduceWindowWithGeneralPadding(x, b.ConstantR0(0.0), ADD, [2], [2], [1], [1], [(1, 1)]), x
+    )
+    first = evaluate(lambda b, x: ops.ReduceWindowWithGeneralPadding(x, b.ConstantR0(0.0), ADD, [2], [2], [(1, 1)]), x)
+    equal(later, [0, 3, 7, 5])
+    equal(first, [0, 3, 7, 5])
+
+
 def test_general_padding_names() -> None:
     x = f32(np.arange(6))
 

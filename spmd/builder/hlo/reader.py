@@ -19,7 +19,7 @@ _NAME = r"%?([A-Za-z_][\w.\-]*)"
 _COMPUTATION = re.compile(rf"\s*(ENTRY\s+)?{_NAME}\s*(?=[({{])")
 _INSTRUCTION = re.compile(rf"\s*(ROOT\s+)?(?!ROOT\s){_NAME}\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
-_ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)=")
+_ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)\s*=\s*")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*|[{}()\[\],\n]', re.S)
 _OPENING, _CLOSING = "{([", "})]"
 
@@ -98,7 +98,7 @@ def _skip(text: str, position: int) -> int:
 
 
 def _line_end(text: str, position: int) -> int:
-    """The end of the logical line: the first newline outside of brackets and strings."""
+    """The end of the logical line: the first newline outside of brackets and strings that no comma stands before."""
     depth = 0
     for match in _BRACKETS.finditer(text, position):
         mark = match[0]
@@ -106,7 +106,9 @@ def _line_end(text: str, position: int) -> int:
             depth += 1
         elif mark in _CLOSING:
             depth -= 1
-        elif (mark == "\n" and depth <= 0) or (mark.startswith("//") and depth <= 0):
+        elif depth <= 0 and (mark == "\n" or mark.startswith("//")):
+            if mark == "\n" and text[position : match.start()].rstrip()[-1:] == ",":
+                continue
             return match.start()
     return len(text)
 

@@ -142,6 +142,11 @@ def ReduceWindow(
     return builder.collate(builder.emit("stablehlo.reduce_window", [*values, *starts], attributes, None, [region]))
 
 
+def _are_pairs(values: Sequence[Any]) -> bool:
+    """Whether `values` are (low, high) pairs, and not one number a dimension."""
+    return any(isinstance(value, Sequence | np.ndarray) for value in values)
+
+
 @operation
 def ReduceWindowWithGeneralPadding(
     builder: XlaBuilder,
@@ -150,14 +155,18 @@ def ReduceWindowWithGeneralPadding(
     computation: XlaComputation,
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
-    base_dilations: Sequence[int] | None = None,
+    base_dilations: Sequence[Any] | None = None,
     window_dilations: Sequence[int] | None = None,
     padding: Sequence[tuple[int, int]] = (),
 ) -> XlaOp:
-    """ReduceWindow with a (low, high) pair for each dimension, in xla_client's order of arguments.
+    """ReduceWindow with a (low, high) pair for each dimension.
 
-    Source: "ReduceWindow".
+    The arguments come in XlaBuilder's order, or in that of the first edition, whose padding follows the strides:
+    `ReduceWindowWithGeneralPadding(x, zero, add, [2], [2], [(1, 1)])`. Source: "ReduceWindow"; TensorFlow compiler
+    framework document, "C++ interface".
     """
+    if base_dilations is not None and not isinstance(padding, str) and not len(padding) and _are_pairs(base_dilations):
+        padding, base_dilations = base_dilations, None
     return OPERATIONS["ReduceWindow"](
         builder, operands, init_values, computation, window_dimensions, window_strides, padding, base_dilations,
         window_dilations,

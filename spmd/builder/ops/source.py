@@ -99,7 +99,7 @@ def ConstantR2(builder: XlaBuilder, values: Any, type: ElementLike | None = None
 
 @operation_of('"C++ interface", and XlaBuilder')
 def ConstantR2FromArray2D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
-    """A matrix constant."""
+    """A matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python."""
     return _ranked(builder, values, 2, type)
 
 
