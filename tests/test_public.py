@@ -64,7 +64,7 @@ def test_a_type_checker_sees_every_public_name() -> None:
     tree = ast.parse((ROOT / "spmd" / "__init__.py").read_text())
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {node.names[0].asname: node.module for node in guarded.body if isinstance(node, ast.ImportFrom)}
-    assert seen == spmd._HOMES
+    assert {name: home for name, home in seen.items() if home != "spmd"} == spmd._HOMES
 
 
 def test_the_options_of_a_compilation_are_declared_keyword_arguments() -> None:

@@ -60,6 +60,9 @@ class AttributeCursor(LiteralCursor):
             return read(self, token, type, typed)
         if first.isdigit() or first == "-":
             return self._number(token, type, typed)
+        if token == "+" and self.tokens[self.position + 1][:1].isdigit():
+            self.position += 1  # the specification's sign; MLIR has none
+            return self._number(self.tokens[self.position], type, typed)
         read = _BY_WORD.get(token.split("<", 1)[0])
         if read is not None:
             return read(self, token, type, typed)

@@ -31,7 +31,7 @@ from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_int
 from spmd.syntax.type_cursor import TypeCursor
 
 _MOST_NUMBERS = 10_000
-_NUMBER = re.compile(r"-?(?:\d+(?:\.\d*(?:[eE][-+]?\d+)?)?)|0x[\da-fA-F]+", re.ASCII)
+_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
 
@@ -66,7 +66,7 @@ class LiteralCursor(TypeCursor):
         return made
 
     def _number_of(self, token: str, type: t.Type | None) -> Attribute:
-        fractional = "." in token
+        fractional = "x" not in token and not token.removeprefix("-").isdecimal()
         if type is None:
             type = t.F64 if fractional else t.I64
         if not isinstance(type, t.ElementType):

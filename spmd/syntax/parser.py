@@ -31,7 +31,7 @@ _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
 
 class Parser(OpCursor):
-    """Reads a whole text."""
+    """Reads a whole text. The empty one is a program, too: one of no functions."""
 
     def __init__(self, source: Source, ready: int, names: Names) -> None:
         super().__init__(source, ready, names)
@@ -57,8 +57,6 @@ class Parser(OpCursor):
                 self._skip_metadata()
             else:
                 block.ops.append(self.op())
-        if not block.ops:
-            raise ParseError("the text holds no operation", location)
         only = block.ops[0] if len(block.ops) == 1 else None
         if isinstance(only, Module):
             return only

@@ -323,6 +323,7 @@ _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 
 _TYPE_WORDS: dict[str, Callable[[TypeCursor], t.Type]] = {
     "tensor": TypeCursor._tensor,
+    "token": lambda cursor: t.TOKEN,  # as the specification spells it
     "memref": TypeCursor._memref,
     "complex": TypeCursor._complex,
     "tuple": TypeCursor._tuple,

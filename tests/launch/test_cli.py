@@ -100,7 +100,6 @@ WRONG = {
         2,
     ),
     "garbage": (bytes(range(256)), None),
-    "empty": ("", 1),
 }
 
 

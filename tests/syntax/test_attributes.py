@@ -128,6 +128,10 @@ def test_an_attribute_and_its_text(text: str, meant: Attribute) -> None:
         ("0x10", IntegerAttr(16, I64)),
         ("1.5", FloatAttr(0x3FF8000000000000, t.F64)),
         ("255 : i8", IntegerAttr(-1, t.I8)),
+        ("+5 : i32", IntegerAttr(5, t.I32)),  # signs and exponents as the specification has them, "Constants"
+        ("+1.5", FloatAttr(0x3FF8000000000000, t.F64)),
+        ("15e-1", FloatAttr(0x3FF8000000000000, t.F64)),
+        ("-2E+3 : f32", FloatAttr(0xC4FA0000, t.F32)),
         ("#stablehlo.comparison_direction<LT>", EnumAttr("stablehlo", "comparison_direction", "LT")),
         ("#stablehlo<channel_handle<handle = 1, type = 2>>", structs.ChannelHandle(1, 2)),
         ("#stablehlo.dot<\n rhs_contracting_dimensions = [0] ,\n>", structs.DotDimensionNumbers((), (), (), (0,))),

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import spmd
-from spmd.syntax import parse
+from spmd.syntax import parse, same_program
 
 HEAD = "func.func @f(%a: tensor<2xf32>, %b: tensor<2xf32>) -> tensor<2xf32> {\n"
 
@@ -123,9 +123,6 @@ HOSTILE = {
     "angles": "func.func @f(%a: tensor" + "<" * MANY,
     "one string": '"' + "a" * MANY,
     "quotes": '"' * MANY,
-    "spaces": " " * MANY,
-    "lines": "\n" * MANY,
-    "a comment": "//" + "x" * MANY,
     "dimensions": "func.func @f(%a: tensor<" + "4x" * MANY + "f32>)",
     "digits": "module attributes {a = " + "1" * MANY + "} {}",
     "an exponent": "func.func @f() { %0 = stablehlo.constant dense<1.0e-99999999> : tensor<f32> return",
@@ -135,8 +132,7 @@ HOSTILE = {
     "results": '%a:4294967296 = "a.b"() : () -> ()',
     "nulls": "\0" * MANY,
     "dashes": "#a<" + "-" * MANY,
-    "slashes": "/" * MANY,
-    "nothing": "",
+    "one slash behind slashes": "/" * MANY + "\n/",
 }
 
 
@@ -149,9 +145,15 @@ def test_hostile_text_is_an_error_and_nothing_else(text: str) -> None:
     assert time.monotonic() - began < 60, "a hang"
 
 
-def test_aliases_and_locations_that_double_take_no_time() -> None:
-    aliases = "\n".join(["#a0 = [1, 2]", *(f"#a{i} = [#a{i - 1}, #a{i - 1}]" for i in range(1, 50))])
+@pytest.mark.parametrize("text", ["", " " * MANY, "\n" * MANY, "//" + "x" * MANY, "/" * MANY])
+def test_nothing_is_the_program_of_no_functions(text: str) -> None:
+    """Specification, "Programs": Program ::= {Func}."""
+    module = spmd.parse(text)
+    assert module.functions == [] and same_program(module, spmd.parse("module {}"))
+
+
+def test_locations_that_double_take_no_time() -> None:
     locations = "\n".join(
         ['#loc0 = loc("a")', *(f"#loc{i} = loc(fused[#loc{i - 1}, #loc{i - 1}])" for i in range(1, 50))]
     )
-    parse(f"{aliases}\n{locations}\nmodule attributes {{x = #a49}} {{}} loc(#loc49)")
+    parse(f"{locations}\nmodule {{}} loc(#loc49)")

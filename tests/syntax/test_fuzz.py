@@ -266,6 +266,9 @@ def test_the_snippets_are_read_whole(snippet: str) -> None:
 @given(st.binary(max_size=300))
 @settings(deadline=None, max_examples=200)
 def test_bytes_of_any_kind_are_refused_at_a_place(data: bytes) -> None:
+    if not re.sub(rb"//[^\n]*|[ \t\r\n]+", b"", data):
+        assert spmd.parse(data).functions == []
+        return
     with pytest.raises(spmd.SpmdError) as caught:
         spmd.parse(data)
     assert all(diagnostic.location.line >= 1 for diagnostic in caught.value.diagnostics)

@@ -34,6 +34,8 @@ def test_an_element_type_makes_tensors(name: str) -> None:
         ("tensor<3xf32, 7 : i64>", t.TensorType((3,), t.F32, None, "7 : i64")),
         ("tensor<3xf32, {a = 1}>", t.TensorType((3,), t.F32, None, "{a = 1}")),
         ("tensor<2x!stablehlo.token>", t.TensorType((2,), t.TOKEN)),
+        ("token", t.TOKEN),  # the specification's own spelling
+        ("tuple<token, tensor<f32>>", t.TupleType((t.TOKEN, t.TensorType((), t.F32)))),
         ("tensor<2xf80>", t.TensorType((2,), t.OpaqueType("f80"))),
         ("tensor<2x!quant.any<i8:f32>>", t.TensorType((2,), t.OpaqueType("!quant.any<i8:f32>"))),
         (
@@ -160,3 +162,16 @@ def test_elements_that_no_op_takes_are_refused_where_an_op_takes_them(element: s
     with pytest.raises(spmd.VerificationError) as caught:
         spmd.parse(text)
     assert [diagnostic.location.line for diagnostic in caught.value.diagnostics] == [2]
+
+
+def test_results_of_a_function_without_parentheses() -> None:
+    """Specification, "Functions": FuncOutputs ::= ['->' FuncOutput, {',' FuncOutput}]."""
+    text = """func.func @main(%0: token, %1: tensor<f32>) -> token, tensor<f32> {
+      "func.return"(%0, %1) : (token, tensor<f32>) -> ()
+    }"""
+    function = spmd.parse(text).function("main")
+    assert function.type.results == (t.TOKEN, t.TensorType((), t.F32))
+    assert (
+        difference(spmd.parse(text), spmd.parse(text.replace("-> token, tensor<f32>", "-> (token, tensor<f32>)")))
+        is None
+    )

@@ -124,8 +124,11 @@ class FunctionForm(_Whole):
         return DictAttr(parser.shared.attributes(None, parser.dictionary()))
 
     def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
+        """Types in parentheses, or without them: one as MLIR has it, or several as the specification has them."""
         if not parser.at("("):
             results.append(parser.type())
+            while parser.take(","):
+                results.append(parser.type())
             return
         parser.position += 1
         for _ in parser.items(")"):
