@@ -6,10 +6,10 @@ one loop nest, and what depends on the counter is folded. JAX's random bits are 
 
 from __future__ import annotations
 
-from spmd.attributes import DenseAttr
-from spmd.compiler.simplify import CONSTANT
+from spmd.analysis.constants import constant_integer
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, copy_op
+from spmd.types import ElementType, storage_range
 
 #: Ops that one loop may become.
 _LARGEST = 400
@@ -55,14 +55,17 @@ def _steps(op: Op) -> int | None:
     compare = condition.terminator.operands[0].defining_op
     if compare is None or compare.name != "stablehlo.compare" or compare["comparison_direction"] != "LT":
         return None
-    counter, bound = compare.operands[0], _whole_number(compare.operands[1])
+    counter, bound = compare.operands[0], constant_integer(compare.operands[1])
     if counter.owner is not condition or bound is None:
         return None
-    start = _whole_number(op.operands[counter.index])
+    start = constant_integer(op.operands[counter.index])
     step = _step(body.terminator.operands[counter.index], body.arguments[counter.index])
     if start is None or step is None or step <= 0:
         return None
     steps = max(0, -((start - bound) // step))
+    element = body.arguments[counter.index].tensor.element_type
+    if not isinstance(element, ElementType) or start + steps * step > storage_range(element)[1]:
+        return None  # the counter wraps on its way to the bound
     return steps if steps * len(body.ops) <= _LARGEST else None
 
 
@@ -71,13 +74,4 @@ def _step(value: Value, argument: Value) -> int | None:
     add = value.defining_op
     if add is None or add.name != "stablehlo.add" or argument not in add.operands:
         return None
-    return _whole_number(add.operands[1] if add.operands[0] is argument else add.operands[0])
-
-
-def _whole_number(value: Value) -> int | None:
-    """The integer that `value` is, when it is a constant scalar."""
-    op = value.defining_op
-    attribute = op.attributes["value"] if op is not None and op.name == CONSTANT else None
-    if not isinstance(attribute, DenseAttr) or attribute.array.ndim or attribute.array.dtype.kind not in "iu":
-        return None
-    return int(attribute.array)
+    return constant_integer(add.operands[1] if add.operands[0] is argument else add.operands[0])

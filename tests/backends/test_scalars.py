@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.types import ELEMENT_TYPES
 
 DTYPES = {"i8": np.int8, "ui16": np.uint16, "i32": np.int32, "i64": np.int64, "f16": np.float16, "f32": np.float32,
           "f64": np.float64}  # fmt: skip
@@ -122,3 +123,27 @@ def test_a_loop_counts_and_fills_an_array() -> None:
     for turns in (3, 9):  # what lies beyond the array is skipped
         (result,) = spmd.compile(spmd.parse(text))(np.int32(turns), x)
         np.testing.assert_array_equal(result, [100 + i * i if i < turns else 100 for i in range(5)])
+
+
+@pytest.mark.parametrize("backends", [("numpy",), ("llvm", "numpy")])
+@pytest.mark.parametrize("element", ["bf16", "f8E4M3FN", "i4", "ui2", "f32"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "stablehlo.maximum %a, %b : tensor<E>",
+        "stablehlo.minimum %a, %b : tensor<E>",
+        "stablehlo.select %p, %a, %b : tensor<i1>, tensor<E>",
+        "stablehlo.clamp %b, %a, %a : tensor<E>",
+    ],
+)
+def test_a_result_is_nobody_elses(body: str, element: str, backends: tuple[str, ...]) -> None:
+    text = """func.func @main(%p: tensor<i1>, %a: tensor<E>, %b: tensor<E>) -> (tensor<E>, tensor<E>) {
+      %r = BODY
+      return %r, %r : tensor<E>, tensor<E>
+    }""".replace("BODY", body).replace("<E>", f"<{element}>")
+    dtype = ELEMENT_TYPES[element].dtype
+    given = [np.array(True), np.array(1, dtype), np.array(0, dtype)]
+    first, second = spmd.compile(spmd.parse(text), backends=backends)(*given)
+    assert first == second
+    assert not np.shares_memory(first, second)
+    assert not any(np.shares_memory(result, array) for result in (first, second) for array in given)

@@ -234,3 +234,22 @@ def test_an_unstable_order_is_an_order(ranks: list[int]) -> None:
         (order,) = order_of_ranks(row, np.argsort(row, kind="stable"))
         assert sorted(order) == list(range(len(given_ranks)))
         assert row[0, order].tolist() == sorted(given_ranks)
+
+
+@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
+def test_complex_numbers_are_sorted_by_real_then_imaginary_part(element: str, direction: str) -> None:
+    """Alone, and with what goes along."""
+    rng = np.random.default_rng(0)
+    x = (rng.integers(-3, 3, 40) * 100.5 + 1j * rng.integers(-3, 3, 40)).astype(ELEMENT_TYPES[element].dtype)
+    places = np.arange(40, dtype=np.int32)
+    sign = 1 if direction == "LT" else -1
+    order = np.lexsort((sign * x.imag, sign * x.real))
+    line = compare("%r", direction, "%a0", "%b0", element)
+    attributes = "<{dimension = 0 : i64, is_stable = true}>"
+    alone = f'"stablehlo.sort"(%0) {attributes} {comparator([element], line, "%r")}'
+    np.testing.assert_array_equal(here(op(alone, [x], (element, (40,))), x)[0], x[order])
+    both = f'"stablehlo.sort"(%0, %1) {attributes} {comparator([element, "i32"], line, "%r")}'
+    values, found = here(op(both, [x, places], (element, (40,)), ("i32", (40,))), x, places)
+    np.testing.assert_array_equal(values, x[order])
+    np.testing.assert_array_equal(found, order)

@@ -176,3 +176,24 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
         for inner in np.ndindex(*sizes):
             total = getattr(np, name)(total, padded[place[0] * 5 + inner[0], place[1] * 5 + inner[1]])
         assert got[place] == total.astype(dtype)
+
+
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract"])
+@pytest.mark.parametrize("size", [2, 30])
+def test_a_window_that_reaches_beyond_its_operand_is_nowhere(name: str, size: int) -> None:
+    x, init = np.ones((4, 3), np.float32), np.asarray(0, np.float32)
+    text = window_text(monoid(name, "f32"), [size, 2], [1, 1], [1, 1], [4, 1], [(0, 0), (0, 0)])
+    assert here(op(text, [x, init], ("f32", (0, 2))), x, init)[0].shape == (0, 2)
+
+
+def test_select_and_scatter_computes_in_the_type_of_its_region() -> None:
+    x, source, init = np.int8([1, 2, 4, 3]), np.int8([100, -100]), np.asarray(1000, np.int32)
+    compare = "%p = stablehlo.compare GE, %a0, %a1 : (tensor<i8>, tensor<i8>) -> tensor<i1>"
+    for stride in (2, 1):
+        text = f""""stablehlo.select_and_scatter"(%0, %1, %2) <{{window_dimensions = {ints([2])},
+            window_strides = {ints([stride])}}}>
+            ({region(2, "i8", compare, "%p", "i1")[1:-1]}, {monoid("add", "i32")[1:-1]})"""
+        given = source if stride == 2 else np.int8([100, 100, 127])
+        want = [1000, 1100, 900, 1000] if stride == 2 else [1000, 1100, 1227, 1000]
+        (got,) = here(op(text, [x, given, init], ("i32", (4,))), x, given, init)
+        assert got.tolist() == want

@@ -6,6 +6,7 @@ import pytest
 import spmd
 from spmd.compiler.lower import Lowering
 from spmd.compiler.options import Options
+from spmd.types import ELEMENT_TYPES, storage_range
 
 
 def loop(start: int = 0, bound: int = 3, step: int = 1, body: str = "stablehlo.multiply %x, %x") -> str:
@@ -96,3 +97,37 @@ def test_nested_loops_and_what_later_regions_capture() -> None:
     program = spmd.compile(spmd.parse(text))
     assert program(np.int32([1, 10]), np.False_)[0].tolist() == [7, 70]
     assert program(np.int32([1, 10]), np.True_)[0].tolist() == [14, 140]
+
+
+@pytest.mark.parametrize(("element", "start", "bound", "step"), [
+    ("i8", 0, 127, 3), ("i8", 120, 127, 4), ("i8", -128, 127, 100), ("ui8", 250, 255, 2),
+    ("i32", 2**31 - 9, 2**31 - 1, 4),
+])  # fmt: skip
+def test_a_counter_that_wraps_counts_on(element: str, start: int, bound: int, step: int) -> None:
+    """Until it meets the bound from below after all, as the loop itself has it."""
+    low, high = storage_range(ELEMENT_TYPES[element])
+    counter, turns = start, 0
+    while counter < bound and turns < 1000:
+        counter, turns = (counter + step - low) % (high - low + 1) + low, turns + 1
+    unsigned = "UNSIGNED" if low == 0 else "SIGNED"
+    text = f"""func.func @main() -> (tensor<{element}>, tensor<i32>) {{
+      %s = stablehlo.constant dense<{start}> : tensor<{element}>
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %s, %x = %z) : tensor<{element}>, tensor<i32> cond {{
+        %b = stablehlo.constant dense<{bound}> : tensor<{element}>
+        %m = stablehlo.constant dense<1000> : tensor<i32>
+        %p = stablehlo.compare LT, %i, %b, {unsigned} : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+        %q = stablehlo.compare LT, %x, %m, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %r = stablehlo.and %p, %q : tensor<i1>
+        stablehlo.return {"%p" if turns < 1000 else "%r"} : tensor<i1>
+      }} do {{
+        %d = stablehlo.constant dense<{step}> : tensor<{element}>
+        %o = stablehlo.constant dense<1> : tensor<i32>
+        %y = stablehlo.add %x, %o : tensor<i32>
+        %j = stablehlo.add %d, %i : tensor<{element}>
+        stablehlo.return %j, %y : tensor<{element}>, tensor<i32>
+      }}
+      return %r#0, %r#1 : tensor<{element}>, tensor<i32>
+    }}"""
+    last, count = spmd.compile(spmd.parse(text))()
+    assert (int(last), int(count)) == (counter, turns)

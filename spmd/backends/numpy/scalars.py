@@ -72,5 +72,8 @@ def _is_native(element: ElementType) -> bool:
 
 
 def as_scalar(array: Any) -> Any:
-    """An array of rank 0 as a NumPy scalar, which nobody can write to; anything else as it is."""
-    return array if array.ndim or isinstance(array, np.generic) or array.dtype.isbuiltin != 1 else array[()]
+    """An array of rank 0 as a NumPy scalar, which nobody can write to, or a copy where NumPy has no such scalars;
+    anything else as it is."""
+    if array.ndim or isinstance(array, np.generic):
+        return array
+    return array[()] if array.dtype.isbuiltin == 1 else array.copy()

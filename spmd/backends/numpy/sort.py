@@ -55,8 +55,9 @@ def sorter(op: Op, context: Context) -> Kernel:
         )
         return results[0] if count == 1 else results
 
-    if count == 1 and keys is not None and len(keys) == 1 and keys[0].operand == 0:
-        return Kernel(_values_sorter(keys[0], op.operands[0].tensor.dtype, axis, by_order))
+    dtype = op.operands[0].tensor.dtype
+    if count == 1 and keys is not None and len(keys) == 1 and keys[0].operand == 0 and dtype.kind != "c":
+        return Kernel(_values_sorter(keys[0], dtype, axis, by_order))
     return Kernel(by_order)
 
 
@@ -159,7 +160,8 @@ def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
             if values is None:
                 assert function is not None
                 values = function(*rows, *captured)
-            codes.append(_code(values, key))
+            parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
+            codes += [_code(part, key) for part in parts]
         found = _order_of_codes(codes)
         return _unstable(found, codes) if small else found
 

@@ -50,7 +50,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
         padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
     ).call
     pad, blend_best = windows.pad(), selection(op.operands[0].tensor.dtype)
-    dtype = op.operands[1].tensor.dtype
+    dtype = op.result.tensor.dtype  # that of the scatter region, to which source and initial value are promoted
     blend = selection(dtype)
     number_type = np.uint8 if len(places) < 256 else np.int64
     apart = all(stride >= size for stride, size in zip(windows.strides, windows.sizes, strict=True))
@@ -74,7 +74,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
         return chosen
 
     def call(operand: Array, source: Array, init: Array, *captured: Array) -> Any:
-        chosen = choose(operand, captured)
+        chosen, source = choose(operand, captured), source.astype(dtype, copy=False)
         start = np.asarray(init, dtype)
         result = np.empty(padded_shape, dtype)
         if not (apart and covered):
