@@ -33,14 +33,14 @@ EXPECT_ALMOST_EQ = define(
     "check.expect_almost_eq",
     operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("tolerance", kinds.F64, default=0.001)],
-    assembly="$lhs `,` $rhs attr-dict `:` type($lhs)",
+    assembly="$lhs `,` $rhs (`,` `tolerance` `=` $tolerance^)? attr-dict `:` type($lhs)",
 )
 
 EXPECT_ALMOST_EQ_CONST = define(
     "check.expect_almost_eq_const",
     operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("value", kinds.ELEMENTS), attribute("tolerance", kinds.F64, default=0.001)],
-    assembly="$lhs `,` $value attr-dict",
+    assembly="$lhs `,` $value (`,` `tolerance` `=` $tolerance^)? attr-dict",
 )
 
 EXPECT_CLOSE = define(

@@ -190,7 +190,7 @@ def _is_finite(array: Array) -> Array:
 def _ordered(array: Array) -> Array:
     """Floats as uint64 in their own order, neighbours one apart and both zeros the same."""
     width = array.dtype.itemsize
-    bits = np.ascontiguousarray(array).view(f"u{width}").astype(np.uint64)
+    bits = np.asarray(array, order="C").view(f"u{width}").astype(np.uint64)
     sign = np.uint64(1 << (8 * width - 1))
     middle = np.uint64(2**63)
     magnitude = bits & (sign - np.uint64(1))
