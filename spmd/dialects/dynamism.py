@@ -18,6 +18,7 @@ from spmd.dialects.checks import (
     listed,
     non_negative,
     positive,
+    same_types,
     shape_text,
     unique,
 )
@@ -34,6 +35,7 @@ from spmd.dialects.data_movement import (
 from spmd.dialects.forms import TYPED
 from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
+from spmd.dialects.shape import INDEX_ONLY, WITNESS
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbers
 from spmd.ir import Op, Value
@@ -360,3 +362,24 @@ def _(op: Op) -> list[Type]:
     if size is not None and size[0] == bounds[dimension]:
         shape[dimension], bounds[dimension] = size[0], None
     return [tensor(shape, operand.element_type, bounds)]
+
+
+# --- bootstrapped from MHLO, without a section in the specification --------------------------------------------------
+
+define(
+    "stablehlo.compute_reshape_shape",
+    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
+    results=[result("result", kinds.DIMENSIONS)],
+    assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
+    traits=["pure"],
+).constraint("", "the result has the type of dynamic_shape", on_results=True)(
+    lambda op: same_types(op.operands[1].type, op.result.type)
+)
+
+define(
+    "stablehlo.cstr_reshapable",
+    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
+    results=[result("result", WITNESS)],
+    assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
+    traits=["pure"],
+)

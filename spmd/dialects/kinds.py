@@ -224,6 +224,13 @@ def _decode_unit(attribute: Attribute) -> bool:
 
 UNIT_FLAG: AttributeKind[bool] = AttributeKind("unit", _decode_unit, lambda value: UNIT)
 
+#: A flag that frontends write as a unit, and the specification as a constant of i1.
+FLAG: AttributeKind[bool] = AttributeKind(
+    "unit or boolean",
+    lambda attribute: attribute.value if isinstance(attribute, BoolAttr) else _decode_unit(attribute),
+    lambda value: UNIT if value else FALSE,
+)
+
 
 def _decode_string(attribute: Attribute) -> str:
     if isinstance(attribute, StringAttr):

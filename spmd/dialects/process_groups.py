@@ -22,7 +22,7 @@ from spmd.types import I32, TensorType, Type
 
 REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxes)))
 CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle), optional=True)
-GLOBAL_IDS = attribute("use_global_device_ids", kinds.UNIT_FLAG, default=False)
+GLOBAL_IDS = attribute("use_global_device_ids", kinds.FLAG, default=False)
 DYNAMIC_ROOT = attribute("has_dynamic_root", kinds.UNIT_FLAG, default=False)
 
 
@@ -47,7 +47,7 @@ def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = 
     on_ids(
         "",
         "replica_groups is not empty when use_global_device_ids is set",
-        lambda op, g: shape_text(g.shape) if "use_global_device_ids" in op.attributes and not g.size else None,
+        lambda op, g: shape_text(g.shape) if op.attributes.get("use_global_device_ids") and not g.size else None,
     )
     on_ids(unique, "is_unique(replica_groups)", lambda op, g: _duplicate(ids(g)))
     if partial:

@@ -26,8 +26,8 @@ def _is_extents(type: Type) -> bool:
 _SHAPE = TypeSet("shape or extent tensor", lambda type: type is SHAPE_TYPE or _is_extents(type))
 _EXTENTS = TypeSet("extent tensor", _is_extents)
 _SIZE = TypeSet("size or index", lambda type: type is SIZE_TYPE or type is INDEX)
-_INDEX = TypeSet("index", lambda type: type is INDEX)
-_WITNESS = TypeSet("witness", lambda type: type is WITNESS_TYPE)
+INDEX_ONLY = TypeSet("index", lambda type: type is INDEX)
+WITNESS = TypeSet("witness", lambda type: type is WITNESS_TYPE)
 _PREDICATE = TypeSet("i1", lambda type: type is I1)
 _SHAPED = TypeSet(
     "tensor or shape", lambda type: type is SHAPE_TYPE or isinstance(type, (TensorType, UnrankedTensorType))
@@ -66,7 +66,7 @@ def _pure(
 
 
 _SHAPES = operand("shapes", _SHAPE, variadic=True)
-_MADE_WITNESS = result("result", _WITNESS)
+_MADE_WITNESS = result("result", WITNESS)
 
 _pure("broadcast", [_SHAPES], result("result", _SHAPE))
 _pure("concat", [operand("lhs", _SHAPE), operand("rhs", _SHAPE)], result("result", _SHAPE))
@@ -84,10 +84,10 @@ _pure("rank", [operand("arg", _SHAPE)], result("result", _SIZE))
 _pure("to_extent_tensor", [operand("arg", _SHAPE)], result("result", _EXTENTS))
 _pure("from_extent_tensor", [operand("input", kinds.DIMENSIONS)], result("result", _SHAPE), always=SHAPE_TYPE)
 _pure("from_extents", [operand("extents", _SIZE, variadic=True)], result("shape", _SHAPE), always=SHAPE_TYPE)
-_pure("size_to_index", [operand("arg", _SIZE)], result("result", _INDEX), always=INDEX)
+_pure("size_to_index", [operand("arg", _SIZE)], result("result", INDEX_ONLY), always=INDEX)
 _pure(
     "index_to_size",
-    [operand("arg", _INDEX)],
+    [operand("arg", INDEX_ONLY)],
     result("result", _SIZE),
     always=SIZE_TYPE,
     assembly="$arg attr-dict",
@@ -141,7 +141,7 @@ _pure(
 )
 _pure(
     "assuming_all",
-    [operand("inputs", _WITNESS, variadic=True)],
+    [operand("inputs", WITNESS, variadic=True)],
     _MADE_WITNESS,
     always=WITNESS_TYPE,
     assembly="$inputs attr-dict",
@@ -149,7 +149,7 @@ _pure(
 
 define(
     "shape.assuming",
-    operands=[operand("witness", _WITNESS)],
+    operands=[operand("witness", WITNESS)],
     results=[result("results", ANY_TYPE, variadic=True)],
     regions=[region("doRegion")],
     assembly="custom<Assuming>",

@@ -7,7 +7,11 @@ tells what is wrong with a value of the type: the verifier asks it where an op t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
 
 from spmd.types import (
     BufferType,
@@ -19,6 +23,8 @@ from spmd.types import (
     UnrankedTensorType,
     storage_range,
 )
+
+_finfo: Callable[[Any], Any] = ml_dtypes.finfo
 
 
 @lru_cache(maxsize=4096)
@@ -39,6 +45,8 @@ def type_fault(type: Type) -> tuple[str, str] | None:
 
 def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
     smallest, largest = storage_range(type.storage)
+    if type.storage.bits > type.expressed.bits:  # of equal width are the accumulators that quantized programs use
+        return "C1", f"num_bits(storage_type) < num_bits(expressed_type), got {type.storage} and {type.expressed}"
     if not smallest <= type.storage_min < type.storage_max <= largest:
         text = f"{type.storage_min} and {type.storage_max} for {type.storage}"
         return "C3", f"min_value(storage_type) <= storage_min < storage_max <= max_value(storage_type), got {text}"
@@ -47,6 +55,9 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
             return "C6", f"is_finite(scales...), got {scale}"
         if scale <= 0:
             return "C5", f"0 < scales, got {scale}"
+        limits = _finfo(type.expressed.dtype)
+        if not float(limits.smallest_subnormal) <= scale <= float(limits.max):
+            return "C4", f"type(scales...) = expressed_type, got {scale}, which is out of the range of {type.expressed}"
     if len(type.scales) != len(type.zero_points):
         return "C9", f"size(scales) = size(zero_points), got {len(type.scales)} and {len(type.zero_points)}"
     if type.quantization_dimension is None:

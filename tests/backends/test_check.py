@@ -106,3 +106,36 @@ def test_a_probe_keeps_each_value_it_sees() -> None:
     other = lines.replace('"n"', '"m"').replace("iteration = 1", "iteration = 2")
     with pytest.raises(spmd.ExecutionError, match="probe 'm' saw 2 values, none at iteration 2"):
         here(main(other, [], "%r : tensor<i32>"))
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "i32"])
+def test_scalars_are_told_apart(element: str) -> None:
+    number = "{}.0" if element[0] != "i" else "{}"
+    for second, agree in ((number.format(1), True), (number.format(5), False)):
+        for op in ("expect_close %a, %b : T, T", "expect_close %a, %b, max_ulp_difference = 5 : T, T",
+                   "expect_almost_eq %a, %b, tolerance = 0.1 : T"):  # fmt: skip
+            text = f"""func.func @main() {{
+              %a = stablehlo.constant dense<{number.format(1)}> : T
+              %b = stablehlo.constant dense<{second}> : T
+              check.{op}
+              return
+            }}""".replace("T", f"tensor<{element}>")
+            program = spmd.compile(spmd.parse(text))
+            if agree:
+                program()
+            else:
+                with pytest.raises(spmd.ExecutionError, match="1 of 1 elements differ: value"):
+                    program()
+
+
+def test_a_tolerance_stands_behind_the_operands_or_among_the_attributes() -> None:
+    for form in (", tolerance = 0.5 : tensor<f64>", " {tolerance = 0.5 : f64} : tensor<f64>"):
+        module = spmd.parse(f"""func.func @main(%a: tensor<f64>, %b: tensor<f64>) {{
+          check.expect_almost_eq %a, %b{form}
+          return
+        }}""")
+        assert str(spmd.parse(str(module))) == str(module)
+        program = spmd.compile(module)
+        program(1.0, 1.5)
+        with pytest.raises(spmd.ExecutionError, match="differ"):
+            program(1.0, 1.6)

@@ -254,3 +254,33 @@ def test_random_bits_of_a_shape_that_is_a_value() -> None:
     state = np.array([7, 11], np.uint64)
     for got, want in zip(here(call, state, np.array([3, 4], np.int32)), here(static, state), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("count", "shape", "want"),
+    [(12, [3, -1], [3, 4]), (12, [3, 4], [3, 4]), (0, [0, 5], [0, 5]), (12, [5, -1], None), (12, [-1, -1], None),
+     (12, [3, 5], None), (12, [-2, -6], None), (0, [0, -1], None), (12, [12], [12])],
+)  # fmt: skip
+def test_shapes_of_reshapes(count: int, shape: list[int], want: list[int] | None) -> None:
+    type = f"tensor<{len(shape)}xi32>"
+    for name, made in (("compute_reshape_shape", type), ("cstr_reshapable", "!shape.witness")):
+        text = f"""func.func @main(%n: index, %d: {type}) -> {made} {{
+          %r = stablehlo.{name} %n, %d : (index, {type}) -> {made}
+          return %r : {made}
+        }}"""
+        program = spmd.compile(spmd.parse(text))
+        if want is None:
+            with pytest.raises(spmd.ExecutionError, match="have no shape"):
+                program(np.int64(count), np.int32(shape))
+        else:
+            (got,) = program(np.int64(count), np.int32(shape))
+            assert np.asarray(got).tolist() == (want if made == type else True)
+
+
+def test_a_bounded_result_is_as_large_as_its_bound() -> None:
+    text = """func.func @main(%a: tensor<1xf32>) -> tensor<1x?xf32, #stablehlo.bounds<?, 5>> {
+      %r = stablehlo.broadcast_in_dim %a, dims = [0] : (tensor<1xf32>) -> tensor<1x?xf32, #stablehlo.bounds<?, 5>>
+      return %r : tensor<1x?xf32, #stablehlo.bounds<?, 5>>
+    }"""
+    (got,) = spmd.compile(spmd.parse(text))(np.float32([2]))
+    assert got.tolist() == [[2.0] * 5]

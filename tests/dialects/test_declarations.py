@@ -17,8 +17,8 @@ from tests.dialects.test_constraints import LABELS
 UNLABELLED = ("after_all", "outfeed", "partition_id", "replica_id", "custom_call")
 #: "Deprecated Operations", and what the dialect has beyond the specification.
 OTHERS = (
-    "broadcast", "create_token", "cross-replica-sum", "dot", "einsum", "real_dynamic_slice", "return",
-    "set_dimension_size", "torch_index_select", "unary_einsum",
+    "broadcast", "compute_reshape_shape", "create_token", "cross-replica-sum", "cstr_reshapable", "dot", "einsum",
+    "real_dynamic_slice", "return", "set_dimension_size", "torch_index_select", "unary_einsum",
 )  # fmt: skip
 CHLO = (
     "_asin_acos_kernel", "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "broadcast_add",

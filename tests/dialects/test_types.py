@@ -99,3 +99,24 @@ def test_a_bound_stands_on_a_dynamic_dimension() -> None:
     assert type_fault(TensorType((None, 2), F32, (4, None))) is None
     assert type_fault(FutureType((TensorType((2,), F32),))) is None
     assert type_fault(FutureType((TokenType(),))) is not None
+
+
+@pytest.mark.parametrize(
+    ("type", "label"),
+    [
+        ("i8:f32, 1.0e-50", "C4"), ("i8:f32, 1.0e60", "C4"), ("i8:f16, 70000.0", "C4"), ("i8:bf16, 1.0e39", "C4"),
+        ("i8:f32, 0.0", "C5"), ("i8:f32, -1.0", "C5"), ("i32:f16, 1.0", "C1"), ("i16:f8E4M3FN, 1.0", "C1"),
+    ],
+)  # fmt: skip
+def test_a_quantized_type_that_cannot_be(type: str, label: str) -> None:
+    with pytest.raises(spmd.ParseError, match=rf"\({label}\)"):
+        spmd.parse(f"func.func private @f(tensor<2x!quant.uniform<{type}>>)")
+
+
+def test_signed_storage_has_two_spellings() -> None:
+    module = spmd.parse("""func.func @main(%a: tensor<2x!quant.uniform<si8:f32, 0.5:3>>)
+        -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
+      %r = stablehlo.add %a, %a : tensor<2x!quant.uniform<i8:f32, 0.5:3>>
+      return %r : tensor<2x!quant.uniform<si8:f32, 0.5:3>>
+    }""")
+    assert "si8" not in str(module)

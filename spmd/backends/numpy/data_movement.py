@@ -56,8 +56,13 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
 
 @kernel("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: Op, context: Context) -> Kernel:
-    shape = op.result.tensor.static_shape
-    return view(broadcaster(op.operands[0].tensor.static_shape, op["broadcast_dimensions"], shape))
+    result = op.result.tensor
+    bounds = result.bounds or (None,) * result.rank
+    shape = tuple(bound if size is None else size for size, bound in zip(result.shape, bounds, strict=True))
+    if None in shape:
+        raise CompileError(Diagnostic(op.location, f"the shape of {result} is not known", op.name))
+    sizes = tuple(size for size in shape if size is not None)  # as large as the bounds allow
+    return view(broadcaster(op.operands[0].tensor.static_shape, op["broadcast_dimensions"], sizes))
 
 
 def broadcaster(source: tuple[int, ...], dimensions: Sequence[int], shape: tuple[int, ...]) -> Callable[[Array], Array]:

@@ -6,6 +6,7 @@ A shape is a one-dimensional int64 array, a size an int64 scalar, a witness the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,40 @@ def cstr_eq(op: Op, context: Context) -> Kernel:
         lambda *shapes: len(set(map(sizes_of, shapes))) <= 1,
         lambda *shapes: f"shapes are not equal: {_listed(shapes)}",
     )
+
+
+@kernel("stablehlo.cstr_reshapable")
+def cstr_reshapable(op: Op, context: Context) -> Kernel:
+    return _witness(
+        op,
+        lambda count, shape: _reshaped(int(count), sizes_of(shape)) is not None,
+        lambda count, shape: f"{int(count)} elements have no shape {list(sizes_of(shape))}",
+    )
+
+
+@kernel("stablehlo.compute_reshape_shape")
+def compute_reshape_shape(op: Op, context: Context) -> Kernel:
+    """The shape with its one -1, if it has one, replaced by what is left of the elements."""
+
+    def call(count: Any, shape: Array) -> Array:
+        sizes = _reshaped(int(count), sizes_of(shape))
+        if sizes is None:
+            raise _failure(op, f"{int(count)} elements have no shape {list(sizes_of(shape))}")
+        return np.array(sizes, shape.dtype)
+
+    return Kernel(call)
+
+
+def _reshaped(count: int, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """`sizes` of `count` elements, a single -1 worked out; None where there are no such sizes."""
+    known = prod(size for size in sizes if size != -1)
+    if min(sizes, default=0) < -1 or sizes.count(-1) > 1:
+        return None
+    if -1 not in sizes:
+        return sizes if known == count else None
+    if not known or count % known:
+        return None
+    return tuple(count // known if size == -1 else size for size in sizes)
 
 
 @kernel("shape.assuming_all")
