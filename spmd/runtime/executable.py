@@ -16,6 +16,7 @@ from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
 from spmd.analysis.collectives import COMMUNICATING
+from spmd.analysis.memory import too_large
 from spmd.backends.numpy.core import Program
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
@@ -48,6 +49,8 @@ class Executable:
         out_shardings: Sequence[Any] | None = None,
     ) -> None:
         keep_freed_memory()
+        if (fault := too_large(function.type.results)) is not None:
+            raise CompileError(Diagnostic(function.location, fault, f"the result of @{function.symbol}"))
         self.module = module
         self.grid: ProcessGrid = options.grid
         self.options = options

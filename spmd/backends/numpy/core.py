@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from spmd.analysis.memory import too_large
 from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
 
@@ -89,6 +90,14 @@ class Context(Protocol):
 
 Maker = Callable[[Op, Context], "Kernel | Callable[..., Any]"]
 
+#: Ops whose results are views of what is there: as large as one likes.
+_VIEWS = frozenset(
+    (
+        *("stablehlo.constant", "stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.reshape"),
+        *("stablehlo.transpose", "stablehlo.optimization_barrier", "stablehlo.tuple", "stablehlo.get_tuple_element"),
+    )
+)
+
 #: Makers by op name.
 KERNELS: dict[str, Maker] = {}
 
@@ -118,6 +127,8 @@ def make_kernel(op: Op, context: Context) -> Kernel:
     maker = KERNELS.get(op.name)
     if maker is None:
         raise CompileError(Diagnostic(op.location, "no kernel runs this op", op.name))
+    if op.name not in _VIEWS and (fault := too_large(op.result_types)) is not None:
+        raise CompileError(Diagnostic(op.location, fault, op.name))
     try:
         with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
             made = maker(op, context)

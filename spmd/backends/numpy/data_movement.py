@@ -12,11 +12,15 @@ import numpy as np
 
 from spmd.attributes import DenseAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import narrowed
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.types import TensorType
 
 Array = np.ndarray[Any, Any]
+
+#: Elements of an iota that are counted at a time, in 64 bits each.
+_BLOCK = 1 << 16
 
 
 def view(call: Callable[..., Any]) -> Kernel:
@@ -47,11 +51,15 @@ def iota(op: Op, context: Context) -> Kernel:
 def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = None) -> Array:
     """Each element its own index along `dimension`, wrapped or rounded to the element type; a broadcast view."""
     shape = type.static_shape if shape is None else tuple(shape)
-    steps = np.arange(shape[dimension], dtype=np.int64)
-    if type.dtype.itemsize == 1 and type.dtype.kind not in "iub":  # ml_dtypes: small integers wrap from int8
-        steps = steps.astype(np.int8) if np.dtype(type.dtype).name.startswith(("int", "uint")) else steps
-    column = steps.astype(type.dtype).reshape([-1] + [1] * (len(shape) - dimension - 1))
-    return np.broadcast_to(column, shape)
+    size = shape[dimension]
+    steps = np.empty(size, type.dtype)
+    for start in range(0, size, _BLOCK):
+        block = slice(start, min(start + _BLOCK, size))
+        numbers = np.arange(block.start, block.stop, dtype=np.int64)
+        if type.dtype.isbuiltin != 1 and type.dtype.name.startswith(("int", "uint")):
+            numbers = numbers.astype(np.int8)  # from which ml_dtypes' small integers wrap
+        steps[block] = narrowed(numbers, type.dtype)
+    return np.broadcast_to(steps.reshape([-1] + [1] * (len(shape) - dimension - 1)), shape)
 
 
 @kernel("stablehlo.broadcast_in_dim")

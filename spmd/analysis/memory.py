@@ -1,0 +1,54 @@
+"""How much memory a value takes, beside how much there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from spmd.types import TensorType, TupleType, Type
+
+#: Where Linux tells the limit of a container.
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+@cache
+def memory_here() -> int:
+    """Bytes of memory that this process can have at most: of the machine, its container, or its own limit."""
+    found = [1 << 62]
+    if "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for name in _CGROUPS:
+        try:
+            found.append(int(Path(name).read_text()))
+        except (OSError, ValueError):
+            continue  # not there, or "max"
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return min(found)
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min(found if limit == resource.RLIM_INFINITY else [*found, limit])
+
+
+def too_large(types: Iterable[Type]) -> str | None:
+    """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
+    given = list(types)
+    size, most = sum(map(_bytes, given)), memory_here()
+    if size <= most:
+        return None
+    largest = max(given, key=_bytes)
+    return f"{largest} takes {_shown(_bytes(largest))}, and there are {_shown(most)} of memory"
+
+
+def _bytes(type: Type) -> int:
+    if isinstance(type, TupleType):
+        return sum(map(_bytes, type.types))
+    return type.nbytes if isinstance(type, TensorType) and type.is_static else 0
+
+
+def _shown(size: int) -> str:
+    unit = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    return f"{size / 2 ** (10 * unit):.3g} {_UNITS[unit]}"
