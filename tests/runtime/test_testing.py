@@ -26,8 +26,9 @@ def operand(rank: int) -> list[np.ndarray]:
     return [np.full(2, rank, np.float32)]
 
 
-def test_a_value_a_process(spmd_run: Run) -> None:
-    run = spmd_run(SUM, (4, 1), operand)
+@pytest.mark.parametrize("mode", ["threads", "stacked"])
+def test_a_value_a_process(spmd_run: Run, mode: str) -> None:
+    run = spmd_run(SUM, (4, 1), operand, mode=mode)
     run.expect(lambda rank: [np.full(2, 6, np.float32)])
     run.expect([[np.full(2, 6, np.float32)]] * 4)
     assert run[3][0][0] == 6
