@@ -57,6 +57,11 @@ for step in range(20):
             raise ValueError("out of cheese")
         elif fault == "exit":
             sys.exit(3)
+        elif fault == "leave":
+            os._exit(0)
+        elif fault == "interrupt":
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.kill(os.getpid(), signal.SIGINT)
         elif fault == "hang":
             time.sleep(600)
         elif fault == "mismatch":
@@ -69,6 +74,8 @@ WORDS = {
     "kill": ("rank {victim} ", "was killed by signal 9 (SIGKILL)"),
     "raise": ("rank {victim} of {ranks}", "ValueError: out of cheese"),
     "exit": ("rank {victim} of {ranks}", "exited with status 3"),
+    "leave": ("rank {victim} (process", "exited with status 0 and without ending MPI"),
+    "interrupt": ("rank {victim} of {ranks}", "was interrupted (SIGINT)"),
     "hang": ("wait", "process {victim}: computes"),
     "mismatch": ("different collectives", "{name}", "program.mlir:3", "other.mlir:3"),
 }
