@@ -27,6 +27,8 @@ _PLAIN = "bool i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8 c8 c16"
 DTYPES = [*map(np.dtype, _PLAIN.split()), *(np.dtype(getattr(ml_dtypes, name)) for name in _ODD.split())]
 #: From one vector register to several, with what is left over.
 DENSE_SIZES = range(1, 101)
+#: Of them, for larger groups: what an operation does with a buffer has nothing to do with the number of ranks.
+SPARSE_SIZES = DENSE_SIZES[::7]
 #: Also what MPI cuts into pieces.
 SIZES = [1, 2, 31, 64, 70001]
 _PERIOD = 251  # values repeat, so that the definition need not be worked out for many elements
@@ -193,29 +195,34 @@ def _forms(
 ) -> Iterator[tuple[str, bool]]:
     reduction, dtype, n = c.MONOIDS[name], own.dtype, communicator.size
     root = n - 1
-
-    def right(result: Array, size: int) -> bool:
-        return not differs(result, np.resize(expected, size), signs)
-
     # All under way at once: where there are fewer cores than ranks, waiting is what takes time.
-    sizes = SIZES if reproducible else DENSE_SIZES
-    starts = [communicator.bind_start(c.AllReduce((size,), dtype, reduction, reproducible)) for size in sizes]
-    requests = [start(np.resize(own, size)) for start, size in zip(starts, sizes, strict=True)]
-    for request, size in zip(requests, sizes, strict=True):
-        yield f"all_reduce of {size}, started", right(request.wait(), size)
-    for size in sizes if n == 2 else SIZES:
-        all_reduce = communicator.all_reduce((size,), dtype, reduction, reproducible=reproducible)
-        yield f"all_reduce of {size}", right(all_reduce(np.resize(own, size)), size)
+    started: list[tuple[str, c.Operation, int]] = [
+        ("all_reduce", c.AllReduce((size,), dtype, reduction, reproducible), size)
+        for size in (SIZES if reproducible else DENSE_SIZES if n == 2 else SPARSE_SIZES)
+    ]
     for size in SIZES:
-        array = np.resize(own, size)
-        communicator.all_reduce((size,), dtype, reduction, reproducible=reproducible)(array, array)
-        yield f"all_reduce of {size} in place", right(array, size)
-        reduce = communicator.collective_reduce((size,), dtype, reduction, root, reproducible=reproducible)
-        result = reduce(np.resize(own, size))
-        yield f"collective_reduce of {size}", communicator.rank != root or right(result, size)
-        scatter = communicator.reduce_scatter((n, size), dtype, 0, reduction, reproducible=reproducible)
-        wanted = np.resize(expected, (n, size))[communicator.rank]
-        yield f"reduce_scatter of {size}", not differs(scatter(np.resize(own, (n, size)))[0], wanted, signs)
+        started.append(("collective_reduce", c.CollectiveReduce((size,), dtype, reduction, root, reproducible), size))
+        started.append(("reduce_scatter", c.ReduceScatter((n, size), dtype, reduction, 0, reproducible), size))
+    requests = [communicator.bind_start(operation)(np.resize(own, operation.shape)) for _, operation, _ in started]
+    for request, (form, operation, size) in zip(requests, started, strict=True):
+        yield f"{form} of {size}, started", _right(operation, request.wait(), expected, communicator.rank, signs)
+    blocking = [entry for entry in started if n == 2 or entry[2] == 31]
+    for form, operation, size in blocking:
+        array = np.resize(own, operation.shape)
+        result = communicator.bind(operation)(array)
+        yield f"{form} of {size}", _right(operation, result, expected, communicator.rank, signs)
+        if isinstance(operation, c.AllReduce) and size in SIZES:
+            result = communicator.bind(operation)(array, array)
+            yield f"{form} of {size} in place", _right(operation, result, expected, communicator.rank, signs)
+
+
+def _right(operation: c.Operation, result: Array, expected: Array, rank: int, signs: bool) -> bool:
+    if isinstance(operation, c.CollectiveReduce) and rank != operation.root:
+        return True
+    wanted = np.resize(expected, operation.shape)
+    if isinstance(operation, c.ReduceScatter):
+        wanted = wanted[rank : rank + 1]
+    return not differs(result, wanted, signs)
 
 
 def main() -> int:

@@ -133,7 +133,7 @@ def test_conformance_files_run_their_processes_as_ranks(folder: Path, wanted: st
 def test_a_grid_that_does_not_fit_the_ranks_is_told_with_both(folder: Path) -> None:
     done = run([*SPMD, "launch", "-n", "2", "--", *SPMD, "run", "idle.mlir"], folder)
     assert done.returncode == 2
-    assert "a 3x1 process grid has 3 processes, and there are 2 ranks" in done.stderr
+    assert "idle.mlir is for 3 processes (a 3x1 grid), and there are 2 ranks" in done.stderr
 
 
 def test_ctrl_c_ends_all_processes_of_a_grid(folder: Path) -> None:
