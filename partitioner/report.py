@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
+from spmd.analysis.process_groups import given_groups
 from spmd.ir import Module, Op
 from spmd.types import TensorType
 
@@ -40,34 +39,34 @@ class Row:
 
 def collectives(module: Module) -> list[Row]:
     """The collectives of a per-process module, in program order."""
-    return [row for function in module.functions for op in function.body.ops for row in _rows(op, False)]
+    return [row for function in module.functions for op in function.body.ops for row in _rows(op, module, False)]
 
 
-def _rows(op: Op, in_loop: bool) -> Iterator[Row]:
+def _rows(op: Op, module: Module, in_loop: bool) -> Iterator[Row]:
     if op.name in _KINDS:
-        yield Row(op.name.removeprefix("stablehlo."), _groups(op), sent_bytes(op), str(op.location), in_loop)
+        kind = op.name.removeprefix("stablehlo.")
+        yield Row(kind, _groups(op, module), sent_bytes(op, module), str(op.location), in_loop)
     for region in op.regions:
         for block in region.blocks:
             for inner in block.ops:
-                yield from _rows(inner, in_loop or op.name == "stablehlo.while")
+                yield from _rows(inner, module, in_loop or op.name == "stablehlo.while")
 
 
-def _groups(op: Op) -> str:
+def _groups(op: Op, module: Module) -> str:
     if op.name == "stablehlo.collective_permute":
         pairs = op["source_target_pairs"]
         return f"{len(pairs)} pairs"
-    groups = op["replica_groups"]
-    return f"{groups.shape[0]}x{groups.shape[1]}" if isinstance(groups, np.ndarray) else str(groups)
+    return "x".join(map(str, given_groups(op, module).shape))
 
 
-def sent_bytes(op: Op) -> int:
-    """Bytes that a process sends in one collective."""
+def sent_bytes(op: Op, module: Module) -> int:
+    """Bytes that a process sends in one collective of `module`."""
     size = sum(value.type.nbytes for value in op.operands if isinstance(value.type, TensorType))
     if op.name == "stablehlo.collective_permute":
         pairs = op["source_target_pairs"]
         return size if (pairs[:, 0] != pairs[:, 1]).any() else 0
-    groups = op["replica_groups"]
-    count = groups.shape[1] if isinstance(groups, np.ndarray) and groups.size else 1
+    groups = given_groups(op, module)
+    count = groups.shape[1] if groups.size else 1
     if op.name == "stablehlo.all_gather":
         return size * (count - 1)
     if op.name == "stablehlo.collective_broadcast":

@@ -25,7 +25,7 @@ def process_groups(op: Op, grid: ProcessGrid, module: Module) -> Groups:
     """The groups of ranks of `op`. CollectiveError for ids that the grid does not have, or that are given twice."""
     family = op.name.removeprefix("stablehlo.")
     try:
-        ids = np.asarray(_ids(op, module), np.int64)
+        ids = np.asarray(given_groups(op, module), np.int64)
         global_ids = bool(op.attributes.get("use_global_device_ids", False))
         return _grouped(family, channel_id(op) > 0, global_ids, grid, ids.shape, ids.tobytes())
     except GroupError as error:
@@ -63,7 +63,8 @@ def channel_id(op: Op) -> int:
     return 0 if handle is None else int(handle.handle)
 
 
-def _ids(op: Op, module: Module) -> Any:
+def given_groups(op: Op, module: Module) -> Any:
+    """The groups that `op` is given, of int64, each a row (filled up with -1); those of mesh axes worked out."""
     groups = op["replica_groups"]
     return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxes) else groups
 

@@ -68,6 +68,8 @@ def places(structure: Any, shardings: Any, names: Sequence[str], shapes: Sequenc
 def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
     if isinstance(placement, Layout) and placement.sharding is not None and isinstance(placement.type, TensorType):
         whole = placement.type.static_shape
+        if placement.sharding.partial:
+            raise CheckpointError(f"{name} ({placement}) is the sum of what processes hold, and none holds the array")
         return Place(whole, _box(name, whole, placement.index(rank)), placement.sharding.local_shape(whole))
     if isinstance(placement, Block):
         box = _box(name, placement.shape, placement.index)

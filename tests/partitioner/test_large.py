@@ -12,6 +12,7 @@ import partitioner
 import spmd
 from partitioner import emit, reshard
 from partitioner.lowering.core import Lowering
+from partitioner.report import collectives
 from tests.partitioner.drawn_programs import draw
 from tests.partitioner.running import run_parts, run_whole
 
@@ -40,6 +41,12 @@ def test_the_text_does_not_grow_with_the_mesh() -> None:
     small, large = (str(partitioner.partition(spmd.parse(_layers(count))).module) for count in (4096, 65536))
     assert len(large) < 1.1 * len(small) < 10_000
     assert "replica_group_mesh_axes<mesh = #stablehlo.mesh<axes" in large
+
+
+def test_the_table_counts_groups_given_as_axes() -> None:
+    rows = collectives(partitioner.partition(spmd.parse(_layers(4096))).module)
+    assert {(row.kind, row.groups) for row in rows} == {("all_gather", "64x64")}
+    assert {row.bytes for row in rows} == {64 * 8 * 4 * 63}
 
 
 def test_the_search_for_a_way_does_not_grow_with_the_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
