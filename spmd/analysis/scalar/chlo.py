@@ -24,7 +24,6 @@ UNARY: dict[str, Function] = {
     "chlo.asinh": Function(function(Primitive.ASINH)),
     "chlo.atan": Function(function(Primitive.ATAN)),
     "chlo.atanh": Function(function(Primitive.ATANH)),
-    "chlo.bessel_i1e": Function(function(Primitive.BESSEL_I1E)),
     "chlo.conj": Function(lambda x: x, z.conjugate, exact=True),
     "chlo.cosh": Function(function(Primitive.COSH), z.cosh),
     "chlo.digamma": Function(function(Primitive.DIGAMMA)),

@@ -136,15 +136,11 @@ class Primitive(enum.Enum):
     ATANH = "atanh"
     CBRT = "cbrt"
     POW = "pow"
-    HYPOT = "hypot"
     ERF = "erf"
     ERFC = "erfc"
     ERF_INV = "erf_inv"
     LGAMMA = "lgamma"
     DIGAMMA = "digamma"
-    ZETA = "zeta"
-    POLYGAMMA = "polygamma"
-    BESSEL_I1E = "bessel_i1e"
     INTEGER_POWER = "integer_power"  # (x, n): x to the power n, wrapped; n reads as unsigned
 
     __hash__ = object.__hash__
