@@ -45,7 +45,7 @@ CHOLESKY.infers("C1", "baseline_type(a) = baseline_type(result)")(lambda op: [op
 
 TRIANGULAR_SOLVE = define(
     "stablehlo.triangular_solve",
-    operands=[operand("a", kinds.FLOAT_OR_COMPLEX), operand("b", kinds.FLOAT_OR_COMPLEX)],
+    operands=[operand("a", kinds.FLOAT_COMPLEX_OR_QUANTIZED), operand("b", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
     attributes=[
         attribute("left_side", kinds.BOOL),
         attribute("lower", kinds.BOOL),
@@ -55,7 +55,7 @@ TRIANGULAR_SOLVE = define(
             kinds.enum("stablehlo", "transpose", "TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
         ),
     ],
-    results=[result("result", kinds.FLOAT_OR_COMPLEX)],
+    results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
     traits=["pure"],
 )
 

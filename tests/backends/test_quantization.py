@@ -187,3 +187,15 @@ def test_reductions_compute_on_the_floats() -> None:
         : (tensor<2x3x{Q8}>, tensor<{Q8}>) -> tensor<2x{Q8}>
       %r = stablehlo.uniform_dequantize %s : (tensor<2x{Q8}>) -> tensor<2xf32>"""
     np.testing.assert_allclose(run(body, x, result="tensor<2xf32>"), [-0.5, 4.25], atol=1e-6)
+
+
+def test_a_triangular_system_is_solved_on_what_the_storage_stands_for() -> None:
+    a, b, x = ("!quant.uniform<i8:f32, 0.5>", "!quant.uniform<i8:f32, 0.25:3>", "!quant.uniform<i8:f32, 0.125:-1>")
+    text = f"""func.func @main(%a: tensor<2x2x{a}>, %b: tensor<2x1x{b}>) -> tensor<2x1x{x}> {{
+      %r = "stablehlo.triangular_solve"(%a, %b) <{{left_side = true, lower = true, unit_diagonal = false,
+        transpose_a = #stablehlo<transpose NO_TRANSPOSE>}}> : (tensor<2x2x{a}>, tensor<2x1x{b}>) -> tensor<2x1x{x}>
+      return %r : tensor<2x1x{x}>
+    }}"""
+    (got,) = spmd.compile(spmd.parse(text))(np.int8([[2, 0], [4, 8]]), np.int8([[11], [19]]))
+    # [[1, 0], [2, 4]] x = [[2], [4]], so x = [[2], [0]]: 16 and 0 of the result's scale, moved by -1
+    assert got.tolist() == [[15], [-1]]
