@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from spmd.analysis.affine import Affine, linear, row_major
 from spmd.analysis.extrema import extremum_of
 from spmd.analysis.index_maps import Index, Reader, element_type
+from spmd.analysis.order import IN_ORDER
 from spmd.analysis.reducers import Monoid, identity, monoids_of
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
@@ -32,14 +33,20 @@ def reduction_of(op: Op, index: Index, reader: Reader) -> Reduction:
     folded, more = _parameters([*elements, *elements], count)
     if monoids is None:
         combined = region_results(block, [*folded, *more], lambda value: reader.read(value, ()))
-        neutral = _flat(initial) if extremum_of(op.regions[0]) is not None else None
+        neutral = _flat(initial) if _any_order(op) else None
     else:
         combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
-        neutral = _identities(monoids, elements)
+        neutral = None if IN_ORDER in op.discardable else _identities(monoids, elements)
     kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
     return Reduction(
         _flat(inputs), _flat(initial), _flat(combined), neutral, tuple(_stores(op, kept, folded, elements))
     )
+
+
+def _any_order(op: Op) -> bool:
+    """Whether `op` finds an extremum and its place, the same one however its pairs are grouped and ordered."""
+    extremum = extremum_of(op.regions[0])
+    return extremum is not None and extremum.tie == "low" and extremum.propagates_nan and IN_ORDER not in op.discardable
 
 
 def _as(element: Element, value: Value, wanted: ElementType) -> Element:

@@ -1,0 +1,49 @@
+"""Folds in native code whose order shows: extrema that take the last of equal values, and sums in their order."""
+
+import numpy as np
+import pytest
+
+import spmd
+
+EXTREMUM = """func.func @main(%x: tensor<3x{n}xf32>) -> (tensor<3xf32>, tensor<3xi32>) {{
+  %i = stablehlo.iota dim = 1 : tensor<3x{n}xi32>
+  %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+  %zero = stablehlo.constant dense<0> : tensor<i32>
+  %r:2 = stablehlo.reduce(%x init: %low), (%i init: %zero) across dimensions = [1]
+    : (tensor<3x{n}xf32>, tensor<3x{n}xi32>, tensor<f32>, tensor<i32>) -> (tensor<3xf32>, tensor<3xi32>)
+    reducer(%a: tensor<f32>, %b: tensor<f32>) (%j: tensor<i32>, %k: tensor<i32>) {{
+      %p = stablehlo.compare {direction}, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %v = stablehlo.select %p, %a, %b : tensor<i1>, tensor<f32>
+      %w = stablehlo.select %p, %j, %k : tensor<i1>, tensor<i32>
+      stablehlo.return %v, %w : tensor<f32>, tensor<i32>
+    }}
+  return %r#0, %r#1 : tensor<3xf32>, tensor<3xi32>
+}}"""
+
+
+@pytest.mark.parametrize("n", [4, 15, 64, 200, 1000])
+@pytest.mark.parametrize("direction", ["GT", "GE"])
+def test_which_of_equal_values_is_found_is_as_in_order(n: int, direction: str) -> None:
+    x = np.random.default_rng(0).integers(0, 4, (3, n)).astype(np.float32)
+    values, places = spmd.compile(spmd.parse(EXTREMUM.format(n=n, direction=direction)))(x)
+    np.testing.assert_array_equal(values, x.max(1))
+    first, last = x.argmax(1), n - 1 - x[:, ::-1].argmax(1)
+    np.testing.assert_array_equal(places, last if direction == "GT" else first)
+
+
+@pytest.mark.parametrize("shape", [(1000,), (5, 300), (300, 5)])
+def test_a_sum_that_is_marked_is_folded_one_after_another(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 1e3
+    kind = "tensor<" + "".join(f"{size}x" for size in shape) + "f32>"
+    kept = "tensor<" + "".join(f"{size}x" for size in shape[1:]) + "f32>"
+    text = f"""func.func @main(%x: {kind}) -> {kept} {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %r = "stablehlo.reduce"(%x, %zero) ({{
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }}) {{dimensions = array<i64: 0>, spmd_in_order}} : ({kind}, tensor<f32>) -> {kept}
+  return %r : {kept}
+}}"""
+    (got,) = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_array_equal(got, np.add.accumulate(x, axis=0)[-1])
