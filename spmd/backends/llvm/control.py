@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spmd.backends.llvm.function import Buffer, Frame, FunctionWriter, native, nbytes, supports, through_views
+from spmd.backends.llvm.interrupts import POLL, turns_between
+from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.forms import CONSTANT, is_fusible, is_plain
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.ir import Block, Op, Value
@@ -102,6 +104,7 @@ class _LoopWriter:
         truth = text.value(f"icmp ne i8 {number}, 0")
         text.line(f"br i1 {truth}, label %{body}, label %{end}")
         text.start_block(body)
+        self._ask()
         with text.part():
             self._turn(states)
         text.line(f"br label %{head}")
@@ -110,6 +113,28 @@ class _LoopWriter:
             for memory in state.memory:
                 memory.values.append(result)
             writer.assign(result, state.buffer)
+
+    def _ask(self) -> None:
+        """Every so many turns, asks the interpreter whether to go on."""
+        text = self.writer.text
+        turns = turns_between(sum(cost.operations + cost.bytes for cost in map(cost_of_unit, self.units)))
+        counter = text.allocate("i32", 4)
+        text.entry.append(f"  store i32 0, ptr {counter}")
+        count = text.value(f"load i32, ptr {counter}")
+        after = text.value(f"add i32 {count}, 1")
+        text.line(f"store i32 {after}, ptr {counter}")
+        rest = text.value(f"and i32 {after}, {turns - 1}")
+        due = text.value(f"icmp eq i32 {rest}, 0")
+        ask, stop, on = (text.fresh(name) for name in ("ask", "stop", "on"))
+        text.line(f"br i1 {due}, label %{ask}, label %{on}")
+        text.start_block(ask)
+        self.writer.has_loops = True
+        answer = text.value(f"call i32 @{POLL}()")
+        stopped = text.value(f"icmp ne i32 {answer}, 0")
+        text.line(f"br i1 {stopped}, label %{stop}, label %{on}")
+        text.start_block(stop)
+        text.line("ret void")
+        text.start_block(on)
 
     # --- what is carried ---
 

@@ -40,10 +40,11 @@ def _layout() -> tuple[int, int]:
     return data, flags
 
 
-def entry_text(name: str, function: str, count: int, *, release: bool) -> str:
+def entry_text(name: str, function: str, count: int, *, may_raise: bool) -> str:
     """The text of `name`, a function that CPython calls with `count` arrays, which calls `function` on their data.
 
-    It returns 0, or 1 for arguments that are not arrays in C order. `release`: others may run meanwhile.
+    It returns 0, or 1 for arguments that are not arrays in C order. Others may run meanwhile. `may_raise`: the function
+    may leave an exception behind, which is then raised.
     """
     data, flags = _layout()
     lines = [
@@ -74,11 +75,20 @@ def entry_text(name: str, function: str, count: int, *, release: bool) -> str:
             f"  br i1 %good{place}, label %check{place + 1}, label %declined",
         ]
     lines += [f"check{count}:"]
-    if release:
-        lines += ["  %state = call ptr @PyEval_SaveThread()"]
-    lines += [f"  call void @{function}(ptr %pointers)"]
-    if release:
-        lines += ["  call void @PyEval_RestoreThread(ptr %state)"]
+    lines += [
+        "  %state = call ptr @PyEval_SaveThread()",
+        f"  call void @{function}(ptr %pointers)",
+        "  call void @PyEval_RestoreThread(ptr %state)",
+    ]
+    if may_raise:
+        lines += [
+            "  %error = call ptr @PyErr_Occurred()",
+            "  %raised = icmp ne ptr %error, null",
+            "  br i1 %raised, label %raise, label %finished",
+            "raise:",
+            "  ret ptr null",
+            "finished:",
+        ]
     lines += [
         "  %done = call ptr @PyLong_FromLong(i64 0)",
         "  ret ptr %done",
@@ -88,7 +98,9 @@ def entry_text(name: str, function: str, count: int, *, release: bool) -> str:
         "}",
         "@ndarray = external global i8",
         "declare ptr @PyLong_FromLong(i64)",
-        *(["declare ptr @PyEval_SaveThread()", "declare void @PyEval_RestoreThread(ptr)"] if release else []),
+        "declare ptr @PyEval_SaveThread()",
+        "declare void @PyEval_RestoreThread(ptr)",
+        *(["declare ptr @PyErr_Occurred()"] if may_raise else []),
     ]
     return "\n".join(lines)
 
@@ -97,7 +109,7 @@ def entry_text(name: str, function: str, count: int, *, release: bool) -> str:
 def entry_symbols() -> dict[str, int]:
     """The addresses that the text of entries refers to."""
     found = {"ndarray": id(np.ndarray)}
-    for name in ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread"):
+    for name in ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred"):
         address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
         assert address is not None
         found[name] = address

@@ -110,6 +110,8 @@ class FunctionWriter:
         self.constants: list[np.ndarray[Any, Any]] = []
         self.buffer_of: dict[Value, Buffer] = {}
         self.symbols: dict[str, int] = {}
+        #: Whether it may run long, and asks from time to time whether it is to go on.
+        self.has_loops = False
         self._prologue: list[str] = []
         self._stack = 0
         self._offsets: dict[int, str] = {}

@@ -13,6 +13,7 @@ from spmd.backends.llvm import products as _products
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
 from spmd.backends.llvm.function import Buffer, FunctionWriter, supports
 from spmd.backends.llvm.functions import link
+from spmd.backends.llvm.interrupts import POLL_TEXT, poll_symbols
 from spmd.backends.llvm.jit import compile_ir
 from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
@@ -40,9 +41,11 @@ def compile_stretch(units: list[Unit], inputs: Sequence[Value], outputs: Sequenc
     count = len(inputs) + len(outputs) + 1 + len(constants)
     linked = link(writer.text.callees.values())
     symbols = {**writer.symbols, **linked.symbols, **entry_symbols()}
-    library = compile_ir(
-        text + "\n" + entry_text("entry", "stretch", count, release=True), symbols, uses=linked.libraries
-    )
+    text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.has_loops)
+    if writer.has_loops:
+        text += POLL_TEXT
+        symbols |= poll_symbols()
+    library = compile_ir(text, symbols, uses=linked.libraries)
     native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants))
     return _kernel(native, outputs, writer.arena.size, constants)
 

@@ -1,0 +1,60 @@
+"""Interrupts of native loops: from time to time a loop asks the interpreter whether it is to go on.
+
+The interpreter delivers an interrupt (Ctrl-C, or an exception that another thread sets) while it runs code of Python;
+a native loop runs none. So after every so many turns, some hundredths of a second's worth, it calls a function of
+Python that does nothing. Where an exception is delivered there, the native function returns at once, and its entry
+hands the exception on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+#: The native function that asks: without arguments, an i32 that is 0 to go on.
+POLL = "spmd.poll"
+#: Operations between two calls, and the most turns.
+_OPERATIONS, _MOST_TURNS = 1 << 26, 1 << 16
+
+POLL_TEXT = f"""
+define internal i32 @{POLL}() {{
+entry:
+  %state = call i32 @PyGILState_Ensure()
+  %result = call ptr @PyObject_CallNoArgs(ptr @spmd.nothing)
+  %raised = icmp eq ptr %result, null
+  br i1 %raised, label %done, label %release
+release:
+  call void @Py_DecRef(ptr %result)
+  br label %done
+done:
+  call void @PyGILState_Release(i32 %state)
+  %answer = zext i1 %raised to i32
+  ret i32 %answer
+}}
+declare i32 @PyGILState_Ensure()
+declare void @PyGILState_Release(i32)
+declare ptr @PyObject_CallNoArgs(ptr)
+declare void @Py_DecRef(ptr)
+@spmd.nothing = external global i8
+"""
+
+
+def turns_between(operations: int) -> int:
+    """After how many turns of `operations` each a loop asks: a power of two."""
+    turns = 1
+    while turns < _MOST_TURNS and 2 * turns * max(operations, 1) <= _OPERATIONS:
+        turns *= 2
+    return turns
+
+
+def _nothing() -> None:
+    """Where the interpreter delivers what is waiting."""
+
+
+def poll_symbols() -> dict[str, int]:
+    """The addresses that `POLL_TEXT` refers to."""
+    found = {"spmd.nothing": id(_nothing)}
+    for name in ("PyGILState_Ensure", "PyGILState_Release", "PyObject_CallNoArgs", "Py_DecRef"):
+        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
+        assert address is not None
+        found[name] = address
+    return found
