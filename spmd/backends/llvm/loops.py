@@ -489,7 +489,8 @@ class NestWriter:
             return Rendered(self.text.value(call, depth), True, depth)
         start = self._start_of(load.address)
         depth = max(start.depth, mask.depth if mask else 0, least)
-        place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
+        number = self._touched(start.name, mask, depth)
+        place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}", depth)
         if not needs_mask:
             return Rendered(self.text.value(f"load {vector}, ptr {place}, align {align}", depth), True, depth)
         name = f"llvm.masked.load.{suffix(load.type, self.width)}.p0"
@@ -498,6 +499,19 @@ class NestWriter:
             f"{vector} zeroinitializer)"
         )
         return Rendered(self.text.value(text, depth), True, depth)
+
+    def _touched(self, number: str, mask: Rendered | None, depth: int) -> str:
+        """The place of the first lane, or 0 where no lane is read or written.
+
+        Processors take long over places that are in no memory, also where a mask keeps them from being touched.
+        """
+        if mask is None:
+            return number
+        lane = mask.name
+        if mask.is_vector:
+            kind = f"<{self.width} x i1>"
+            lane = self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({kind} {mask.name})", depth)
+        return self.text.value(f"select i1 {lane}, i64 {number}, i64 0", depth)
 
     def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
         """One value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
@@ -572,7 +586,8 @@ class NestWriter:
         name = self.at_width(value, store.code.type, self.width, store.code)
         if step == 1 and not varies:
             start = self._start_of(store.address)
-            place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}")
+            number = self._touched(start.name, mask, self.text.depth)
+            place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}")
             if self.valid is None and mask is None:
                 self.text.line(f"store {vector} {name}, ptr {place}, align {align}")
                 return
