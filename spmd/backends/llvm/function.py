@@ -118,11 +118,12 @@ class FunctionWriter:
         self._nests: dict[Unit, list[Nest]] = {}
         self.inputs, self.outputs = list(inputs), list(outputs)
         for place, value in enumerate(inputs):
-            self.buffer_of[value] = Buffer(self._argument(place), nbytes(value), values=[value])
+            self.buffer_of[value] = Buffer(self.argument(place), nbytes(value), values=[value])
 
     # --- arguments and memory ---
 
-    def _argument(self, place: int) -> str:
+    def argument(self, place: int) -> str:
+        """The name of the address that the caller gives as number `place`."""
         name = f"%argument{place}"
         self._prologue += [
             f"  {name}.at = getelementptr ptr, ptr %arguments, i64 {place}",
@@ -182,7 +183,7 @@ class FunctionWriter:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')
         self.constants.append(array)
-        return self._argument(len(self.inputs) + len(self.outputs) + len(self.constants))
+        return self.argument(len(self.inputs) + len(self.outputs) + len(self.constants))
 
     def global_(self, type: str, value: str) -> str:
         """The name of a constant of the module."""
@@ -355,7 +356,7 @@ class FunctionWriter:
 
     def finish(self) -> str:
         """The module's text."""
-        arena = self._argument(len(self.inputs) + len(self.outputs))
+        arena = self.argument(len(self.inputs) + len(self.outputs))
         prologue = [line.replace("%arena,", f"{arena},") for line in self._prologue]
         arguments = [line for line in prologue if "getelementptr i8, ptr" not in line]
         places = [line for line in prologue if "getelementptr i8, ptr" in line]

@@ -32,7 +32,7 @@ def compile_stretch(units: list[Unit], inputs: Sequence[Value], outputs: Sequenc
     """The kernel of `units`: arrays of `inputs` in; out an array, or a tuple of several, of `outputs`."""
     writer = FunctionWriter("stretch", inputs, outputs)
     targets = [
-        Buffer(writer._argument(len(inputs) + place), value.tensor.nbytes, values=[value])
+        Buffer(writer.argument(len(inputs) + place), value.tensor.nbytes, values=[value])
         for place, value in enumerate(outputs)
     ]
     writer.write_results(units, outputs, targets)

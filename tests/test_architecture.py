@@ -1,0 +1,15 @@
+"""The map for newcomers names files that exist."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_file_that_the_map_names_is_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"[a-z_]+/[a-z_/]*[a-z_]\.py|(?:spmd|partitioner|collectives|launch)/[a-z_/]*/", text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+    within = set(re.findall(r"`([a-z_]+\.py)`", text))
+    assert [name for name in sorted(within) if not (ROOT / "spmd/backends/llvm" / name).exists()] == []
