@@ -13,7 +13,8 @@ WITHOUT = {
         "measured with ranks": "all_gather all_reduce all_to_all reduce_scatter collective_broadcast collective_reduce "
         "collective_permute cross-replica-sum async_start async_done send recv infeed outfeed replica_id partition_id",
         "control, not computation": "if case while return optimization_barrier after_all create_token tuple "
-        "get_tuple_element composite custom_call constant get_dimension_size set_dimension_size",
+        "get_tuple_element composite custom_call constant get_dimension_size set_dimension_size cstr_reshapable "
+        "compute_reshape_shape",
     }.items()
     for name in names.split()
 } | {"chlo.constant": "a constant", "chlo._asin_acos_kernel": "inside asin and acos", "chlo.scan": "control"}

@@ -34,7 +34,7 @@ class Network(nn.Module):
     def __call__(self, image, train):
         """An image f32[8, 8, 1] to logits f32[10]."""
         x = nn.relu(nn.Conv(32, (3, 3))(image))
-        x = nn.max_pool(nn.relu(nn.Conv(64, (3, 3))(x)), (2, 2), (2, 2))
+        x = nn.avg_pool(nn.relu(nn.Conv(64, (3, 3))(x)), (2, 2), (2, 2))
         x = nn.relu(nn.Dense(128)(nn.Dropout(0.25, deterministic=not train)(x.reshape(-1))))
         return nn.Dense(10)(nn.Dropout(0.5, deterministic=not train)(x))
 

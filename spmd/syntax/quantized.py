@@ -51,6 +51,9 @@ def _storage_type(cursor: TypeCursor) -> t.ElementType:
     if storage is None or not storage.is_integer or storage.bits > 32:
         at = cursor.position - 1
         cursor.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
+    if match[1] == "si":
+        # MLIR tells si8 from i8; no op takes it, but it can be written.
+        return t.ElementType(token, "other", storage.bits)
     return storage
 
 

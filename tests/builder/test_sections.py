@@ -94,7 +94,11 @@ SEMANTICS: dict[str, list[str]] = {
     ],
     "ReducePrecision": [f"{FOLDING}.test_reduce_precision_is_a_narrower_format_and_back"],
     "ReduceScatter": [f"{PROCESSES}.test_reduce_scatter", f"{PROCESSES}.test_reduce_scatter_of_a_tuple_in_groups"],
-    "ReduceWindow": [f"{FOLDING}.test_reduce_window_of_two_by_three", f"{FOLDING}.test_reduce_window_padding"],
+    "ReduceWindow": [
+        f"{FOLDING}.test_reduce_window_of_two_by_three",
+        f"{FOLDING}.test_reduce_window_padding",
+        f"{FRAMEWORK_TESTS}.test_a_builder_may_be_given_the_client_first",
+    ],
     "ReplicaId": [f"{PROCESSES}.test_replica_id"],
     "Reshape": [
         f"{ARRAYS}.test_reshape_in_order",

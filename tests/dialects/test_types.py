@@ -113,10 +113,9 @@ def test_a_quantized_type_that_cannot_be(type: str, label: str) -> None:
         spmd.parse(f"func.func private @f(tensor<2x!quant.uniform<{type}>>)")
 
 
-def test_signed_storage_has_two_spellings() -> None:
-    module = spmd.parse("""func.func @main(%a: tensor<2x!quant.uniform<si8:f32, 0.5:3>>)
-        -> tensor<2x!quant.uniform<i8:f32, 0.5:3>> {
-      %r = stablehlo.add %a, %a : tensor<2x!quant.uniform<i8:f32, 0.5:3>>
-      return %r : tensor<2x!quant.uniform<si8:f32, 0.5:3>>
+def test_a_signed_spelling_of_the_storage_is_refused_by_ops() -> None:
+    with pytest.raises(spmd.VerificationError, match="1:"):
+        spmd.parse("""func.func @main(%a: tensor<2x!quant.uniform<si8:f32, 0.5:3>>) -> tensor<2xf32> {
+      %r = stablehlo.uniform_dequantize %a : (tensor<2x!quant.uniform<si8:f32, 0.5:3>>) -> tensor<2xf32>
+      return %r : tensor<2xf32>
     }""")
-    assert "si8" not in str(module)

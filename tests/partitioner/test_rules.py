@@ -384,6 +384,8 @@ _WITHOUT = frozenset(
     "stablehlo." + name
     for name in [
         "after_all",
+        "compute_reshape_shape",
+        "cstr_reshapable",
         "async_done",
         "async_start",
         "case",
