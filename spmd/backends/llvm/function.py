@@ -381,10 +381,6 @@ def nbytes(value: Value) -> int:
     return prod(tensor.static_shape) * tensor.dtype.itemsize
 
 
-#: Ops whose result is their operand, seen otherwise.
-VIEWS = ("stablehlo.reshape", "stablehlo.optimization_barrier")
-
-
 def through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
     """Also the operands of views that are to be put somewhere."""
     found = dict(placed)
