@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.llvm.loops import NestWriter
+from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse

@@ -1,0 +1,202 @@
+"""Reductions of loop nests, as LLVM's text.
+
+Elements are folded in lanes where the lane loop is folded, the lanes in a tree at the end; a long fold is cut in
+blocks, and blocks of blocks. The association so follows from the length alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spmd.analysis.affine import Variable
+from spmd.analysis.scalar.expression import Expression
+from spmd.backends.llvm.loops import LoopWriter
+from spmd.backends.llvm.points import Bound, Rendered, shuffled
+from spmd.backends.llvm.stores import store_all
+from spmd.backends.llvm.writer import llvm_type
+from spmd.compiler.schedule.nest import FOLDED, Reduction, Stage
+
+#: Turns of a loop that are folded by themselves.
+BLOCK = 64
+
+
+class FoldWriter:
+    """Writes the folds of a stage at one point of the loops that are not folded."""
+
+    def __init__(self, loops: LoopWriter) -> None:
+        self.loops = loops
+        self.point = loops.point
+
+    def write(self, stage: Stage, written_out: bool) -> None:
+        """All that is done at one point of the loops that are not folded: folds, from their start to their results."""
+        across = self.point.lane is not None and self.point.lane in stage.reduced
+        width = self.point.width if self.point.lane is not None else 1
+        slots = [self._start(reduction, across, width) for reduction in stage.reductions]
+
+        def step() -> None:
+            for reduction, names in zip(stage.reductions, slots, strict=True):
+                self._step(reduction, names, across, width)
+            store_all(self.point, stage.stores, {})
+
+        if all(self.point.nest.extents[variable] for variable in stage.reduced):
+            last = stage.reduced[-1] if stage.reduced else None
+            if last is not None and self._is_long(stage, last):
+                self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
+            else:
+                self.loops.nested(stage.reduced, step, written_out)
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            types = [expression.type for expression in reduction.initial]
+            totals = [
+                self.point.text.value(f"load {llvm_type(type, width)}, ptr {slot}")
+                for type, slot in zip(types, names, strict=True)
+            ]
+            if across:
+                totals = self._folded_lanes(reduction, totals, width)
+                starts = [self.point.render(part).name for part in reduction.initial]
+                totals = self._combined(reduction, starts, totals, 1)
+            bindings = self._bindings(totals, vector=not across and width > 1)
+            store_all(self.point, reduction.stores, bindings)
+
+    def _start(self, reduction: Reduction, across: bool, width: int) -> list[str]:
+        """Room for what is folded, with what it starts from."""
+        slots = [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
+        if across:
+            assert reduction.neutral is not None
+        self._reset(slots, reduction.neutral if across and reduction.neutral else reduction.initial, width)
+        return slots
+
+    def _reset(self, slots: Sequence[str], values: Sequence[Expression], width: int) -> None:
+        for slot, value in zip(slots, values, strict=True):
+            name = self.point.at_width(self.point.render(value), value.type, width, value)
+            self.point.text.line(f"store {llvm_type(value.type, width)} {name}, ptr {slot}")
+
+    def _is_long(self, stage: Stage, last: Variable) -> bool:
+        """Whether the last loop of a fold is cut in blocks, each folded by itself, so that sums keep their digits."""
+        turns = self.point.nest.extents[last] // (self.point.width if last == self.point.lane else 1)
+        return turns >= 2 * BLOCK and all(reduction.neutral is not None for reduction in stage.reductions)
+
+    def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
+        """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
+        turn = self.point.width if last == self.point.lane else 1
+        levels = [BLOCK * turn]
+        while self.point.nest.extents[last] >= 2 * BLOCK * levels[-1]:
+            levels.append(levels[-1] * BLOCK)
+        self._fold_range(stage, last, "0", self.point.nest.extents[last], levels, totals, width)
+
+    def _fold_range(
+        self,
+        stage: Stage,
+        last: Variable,
+        start: str,
+        length: int,
+        levels: Sequence[int],
+        totals: Sequence[list[str]],
+        width: int,
+    ) -> None:
+        """Folds `length` places from `start` on into `totals`: through blocks of the last of `levels`, if any."""
+        if not levels:
+            self._fold_turns(stage, last, start, length, totals, width)
+            return
+        size = levels[-1]
+        parts = [
+            [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
+            for reduction in stage.reductions
+        ]
+
+        def block(begin: str, places: int) -> None:
+            for reduction, slots in zip(stage.reductions, parts, strict=True):
+                assert reduction.neutral is not None
+                self._reset(slots, reduction.neutral, width)
+            self._fold_range(stage, last, begin, places, levels[:-1], parts, width)
+            for reduction, slots, total in zip(stage.reductions, parts, totals, strict=True):
+                self._merge(reduction, total, slots, width)
+
+        whole = length // size
+        if whole:
+            name, _ = self.point.text.open_loop()
+            block(self._plus(start, name), size)
+            self.point.text.close_loop(whole * size, size)
+        if length % size:
+            with self.point.text.part():
+                block(self._plus(start, str(whole * size)), length % size)
+
+    def _fold_turns(
+        self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int
+    ) -> None:
+        across = last == self.point.lane
+        turn = self.point.width if across else 1
+
+        def step() -> None:
+            for reduction, names in zip(stage.reductions, slots, strict=True):
+                self._step(reduction, names, across, width)
+            store_all(self.point, stage.stores, {})
+
+        rest = length % turn
+        if length >= turn:
+            name, depth = self.point.text.open_loop()
+            self.point.variables[last] = (self._plus(start, name), depth)
+            step()
+            self.point.text.close_loop(length - rest, turn)
+        if rest:
+            self.point.valid = rest
+            with self.point.text.part() as depth:
+                self.point.variables[last] = (self._plus(start, str(length - rest)), depth)
+                step()
+            self.point.valid = None
+
+    def _plus(self, first: str, second: str) -> str:
+        """The sum of two places, names or numbers."""
+        if "%" not in first + second:
+            return str(int(first) + int(second))
+        if first == "0":
+            return second
+        return self.point.text.value(f"add nuw nsw i64 {first}, {second}")
+
+    def _merge(self, reduction: Reduction, total: Sequence[str], slots: Sequence[str], width: int) -> None:
+        """Folds what is in `slots` into `total`."""
+        types = [llvm_type(first.type, width) for first in reduction.initial]
+        names = [
+            self.point.text.value(f"load {type}, ptr {slot}")
+            for slot, type in zip((*total, *slots), (*types, *types), strict=True)
+        ]
+        combined = self._combined(reduction, names[: len(types)], names[len(types) :], width)
+        for slot, type, value in zip(total, types, combined, strict=True):
+            self.point.text.line(f"store {type} {value}, ptr {slot}")
+
+    def _step(self, reduction: Reduction, slots: Sequence[str], across: bool, width: int) -> None:
+        inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
+        types = [llvm_type(part.type, width) for part in reduction.inputs]
+        before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
+        after = self._combined(reduction, before, inputs, width)
+        for slot, type, old, new in zip(slots, types, before, after, strict=True):
+            if across and self.point.valid is not None:
+                new = self.point.text.value(
+                    f"select <{width} x i1> {self.point.valid_lanes()}, {type} {new}, {type} {old}"
+                )
+            self.point.text.line(f"store {type} {new}, ptr {slot}")
+
+    def _combined(self, reduction: Reduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
+        """The region applied to folded values of `width` lanes."""
+        bindings = self._bindings([*first, *second], vector=width > 1)
+        writer = Bound(self.point, bindings, width)
+        return [writer.render(part) for part in reduction.combine]
+
+    def _folded_lanes(self, reduction: Reduction, totals: list[str], width: int) -> list[str]:
+        """One value of all lanes: halves are combined with halves."""
+        types = [part.type for part in reduction.initial]
+        while width > 1:
+            half = width // 2
+            halves = []
+            for start in (0, half):
+                for type, name in zip(types, totals, strict=True):
+                    if half > 1:
+                        made = shuffled(name, None, type, width, range(start, start + half), self.point.text.value)
+                    else:
+                        made = self.point.text.value(f"extractelement {llvm_type(type, width)} {name}, i64 {start}")
+                    halves.append(made)
+            totals = self._combined(reduction, halves[: len(types)], halves[len(types) :], half)
+            width = half
+        return totals
+
+    def _bindings(self, names: Sequence[str], *, vector: bool) -> dict[int, Rendered]:
+        return {FOLDED + number: Rendered(name, vector, self.point.text.depth) for number, name in enumerate(names)}

@@ -1,0 +1,296 @@
+"""Values at the points of a loop nest, as LLVM's text.
+
+What depends on the lane loop's variable is a vector with a lane for each of its points, all else is a scalar. A value
+is written once, where all that it depends on is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from spmd.analysis.affine import Affine, Variable
+from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
+from spmd.backends.llvm.scalars import render_node
+from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
+from spmd.compiler.schedule.nest import Load, Nest, Position
+from spmd.ir import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A value in the text: its name, whether it has an entry for each lane, and the depth of the scope that has it."""
+
+    name: str
+    is_vector: bool
+    depth: int
+
+
+class PointWriter:
+    """Writes values at the points of `nest`; whoever writes the loops says where a point is.
+
+    `pointer` gives the name of the buffer of a value.
+    """
+
+    def __init__(self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str]) -> None:
+        self.nest = nest
+        self.text = text
+        self.pointer = pointer
+        self.base = text.depth
+        #: Where a variable stands: a name or a number, and the depth of the scope in which it is fixed.
+        self.variables: dict[Variable, tuple[str, int]] = {}
+        self.stage = nest.stages[0]
+        #: What the nest itself writes is read within the loops that its stages share, however it is addressed.
+        self.written = {store.value for store in nest.stores()}
+        self.shared_depth = text.depth
+        self.lane: Variable | None = None
+        self.width = 1
+        #: Lanes that stand for points, where not all of them do.
+        self.valid: int | None = None
+
+    # --- values ---
+
+    def render(self, expression: Expression) -> Rendered:
+        """The value of `expression`, written where all that it depends on is known, once."""
+        key = (self.stage, expression)
+        found = self.text.find(key)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        stack = [expression]
+        while stack:
+            node = stack[-1]
+            if self.text.find((self.stage, node)) is not None:
+                stack.pop()
+                continue
+            missing = [operand for operand in node.operands if self.text.find((self.stage, operand)) is None]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            made = self._render_node(node)
+            self.text.keep((self.stage, node), made, made.depth)
+        return self.text.find(key)  # type: ignore[no-any-return]
+
+    def _render_node(self, node: Expression) -> Rendered:
+        if node.primitive is Primitive.CONSTANT:
+            return Rendered(constant_text(node, 1), False, self.base)
+        if node.primitive is Primitive.PARAMETER:
+            assert isinstance(node.attribute, int)
+            leaf = self.stage.leaves[node.attribute]
+            return self.load(leaf) if isinstance(leaf, Load) else self._position(leaf)
+        operands = [self.text.find((self.stage, operand)) for operand in node.operands]
+        return self.apply(node, operands)
+
+    def apply(self, node: Expression, operands: Sequence[Rendered]) -> Rendered:
+        """The node on rendered operands."""
+        vector = any(operand.is_vector for operand in operands)
+        depth = max((operand.depth for operand in operands), default=self.base)
+        width = self.width if vector else 1
+        names = [
+            self.at_width(operand, part.type, width, part)
+            for operand, part in zip(operands, node.operands, strict=True)
+        ]
+        name = render_node(node, names, width, lambda text: self.text.value(text, depth), self.text.callees)
+        return Rendered(name, vector, depth)
+
+    def at_width(self, value: Rendered, type: MachineType, width: int, node: Expression | None = None) -> str:
+        """The name of a value as a vector of `width` equal lanes, where it is none yet."""
+        if value.is_vector or width == 1:
+            return value.name
+        if node is not None and node.primitive is Primitive.CONSTANT:
+            return constant_text(node, width)
+        key = ("splat", value.name, type, width)
+        found = self.text.find(key)
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        scalar, vector = llvm_type(type, 1), llvm_type(type, width)
+        depth = value.depth
+        one = self.text.value(f"insertelement {vector} poison, {scalar} {value.name}, i64 0", depth)
+        name = self.text.value(f"shufflevector {vector} {one}, {vector} poison, <{width} x i32> zeroinitializer", depth)
+        self.text.keep(key, name, depth)
+        return name
+
+    # --- places ---
+
+    def _position(self, leaf: Position) -> Rendered:
+        return self.affine(leaf.form)
+
+    def affine(self, form: Affine) -> Rendered:
+        """The number that `form` is: a vector where it depends on the lane loop."""
+        step = form.coefficient(self.lane) if self.lane is not None else 0
+        lanes = [(self.render(part), factor) for part, factor in form.dynamic]
+        start = self.start_of(form)
+        if not step and not any(part.is_vector for part, _ in lanes):
+            return start
+        total = self.at_width(start, I64, self.width)
+        depth = start.depth
+        if step:
+            offsets = ", ".join(f"i64 {step * lane}" for lane in range(self.width))
+            total = self.text.value(f"add <{self.width} x i64> {total}, <{offsets}>", depth)
+        for part, factor in lanes:
+            if part.is_vector:
+                depth = max(depth, part.depth)
+                name = part.name
+                if factor != 1:
+                    factors = ", ".join([f"i64 {factor}"] * self.width)
+                    name = self.text.value(f"mul <{self.width} x i64> {name}, <{factors}>", depth)
+                total = self.text.value(f"add <{self.width} x i64> {total}, {name}", depth)
+        return Rendered(total, True, depth)
+
+    def start_of(self, form: Affine) -> Rendered:
+        """The number that `form` is for the first lane, but for what is computed for each lane."""
+        parts: list[tuple[int, str, int]] = []
+        offset = form.offset
+        for variable, coefficient in form.terms:
+            name, depth = self.variables[variable]
+            if name.startswith("%"):
+                parts.append((depth, name, coefficient))
+            else:
+                offset += int(name) * coefficient
+                parts.append((depth, "0", 0))
+        for expression, coefficient in form.dynamic:
+            part = self.render(expression)
+            if not part.is_vector:
+                parts.append((part.depth, part.name, coefficient))
+        parts.sort()
+        total, depth = str(offset), self.base
+        for where, name, coefficient in parts:
+            depth = max(depth, where)
+            if not coefficient:
+                continue
+            key = (self, "sum", total, name, coefficient)
+            found = self.text.find(key)
+            if found is None:
+                scaled = name
+                if coefficient != 1:
+                    scaled = self.text.value(f"mul nsw i64 {name}, {coefficient}", depth)
+                found = scaled if total == "0" else self.text.value(f"add nsw i64 {total}, {scaled}", depth)
+                self.text.keep(key, found, depth)
+            total = found
+        return Rendered(total, False, depth)
+
+    # --- memory ---
+
+    def load(self, load: Load, least: int = 0) -> Rendered:
+        """What is in memory, read in the scope at depth `least` or further in."""
+        mask = None if load.mask is None else self.render(load.mask)
+        if load.value in self.written:
+            least = max(least, self.shared_depth)
+        pointer = self.pointer(load.value)
+        type = llvm_type(load.type, 1)
+        step = load.address.coefficient(self.lane) if self.lane is not None else 0
+        gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)
+        if not gathered and not step and (mask is None or not mask.is_vector):
+            return self._load_one(load, pointer, type, mask, least)
+        vector = llvm_type(load.type, self.width)
+        needs_mask = mask is not None or self.valid is not None
+        align = load.type.bits // 8
+        if gathered or step != 1:
+            form = self.affine(load.address)
+            depth = max(form.depth, mask.depth if mask else 0, least)
+            places = self.at_width(form, I64, self.width)
+            pointers = self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
+            allowed = self.allowed(mask) if needs_mask else all_lanes(self.width)
+            name = f"llvm.masked.gather.{suffix(load.type, self.width)}.{suffix('p0', self.width)}"
+            call = (
+                f"call {vector} @{name}(<{self.width} x ptr> align {align} {pointers}, "
+                f"<{self.width} x i1> {allowed}, {vector} zeroinitializer)"
+            )
+            return Rendered(self.text.value(call, depth), True, depth)
+        start = self.start_of(load.address)
+        depth = max(start.depth, mask.depth if mask else 0, least)
+        number = self.touched(start.name, mask, depth)
+        place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}", depth)
+        if not needs_mask:
+            return Rendered(self.text.value(f"load {vector}, ptr {place}, align {align}", depth), True, depth)
+        name = f"llvm.masked.load.{suffix(load.type, self.width)}.p0"
+        text = (
+            f"call {vector} @{name}(ptr align {align} {place}, <{self.width} x i1> {self.allowed(mask)}, "
+            f"{vector} zeroinitializer)"
+        )
+        return Rendered(self.text.value(text, depth), True, depth)
+
+    def touched(self, number: str, mask: Rendered | None, depth: int) -> str:
+        """The place of the first lane, or 0 where no lane is read or written.
+
+        Processors take long over places that are in no memory, also where a mask keeps them from being touched.
+        """
+        if mask is None:
+            return number
+        lane = mask.name
+        if mask.is_vector:
+            kind = f"<{self.width} x i1>"
+            lane = self.text.value(f"call i1 @llvm.vector.reduce.or.v{self.width}i1({kind} {mask.name})", depth)
+        return self.text.value(f"select i1 {lane}, i64 {number}, i64 0", depth)
+
+    def _load_one(self, load: Load, pointer: str, type: str, mask: Rendered | None, least: int) -> Rendered:
+        """One value for all lanes. Where the mask does not hold the first of the buffer is read instead."""
+        start = self.start_of(load.address)
+        depth = max(start.depth, mask.depth if mask else 0, least)
+        number = start.name
+        if mask is not None:
+            number = self.text.value(f"select i1 {mask.name}, i64 {number}, i64 0", depth)
+        place = pointer
+        if number != "0":
+            place = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}", depth)
+        return Rendered(self.text.value(f"load {type}, ptr {place}", depth), False, depth)
+
+    def allowed(self, mask: Rendered | None) -> str:
+        """The lanes that may be read: those that stand for points, and of those the ones for which `mask` holds."""
+        if mask is None:
+            return self.valid_lanes()
+        lanes = self.at_width(mask, I1, self.width)
+        if self.valid is None:
+            return lanes
+        return self.text.value(f"and <{self.width} x i1> {lanes}, {self.valid_lanes()}", mask.depth)
+
+    def valid_lanes(self) -> str:
+        assert self.valid is not None
+        return "<" + ", ".join(f"i1 {'true' if lane < self.valid else 'false'}" for lane in range(self.width)) + ">"
+
+
+class Bound:
+    """Expressions whose parameters are bound to values: what regions of reductions are."""
+
+    def __init__(self, writer: PointWriter, bindings: Mapping[int, Rendered], width: int) -> None:
+        self._writer = writer
+        self._bindings = bindings
+        self._width = width
+        self._made: dict[Expression, str] = {}
+
+    def render(self, root: Expression) -> str:
+        """The name of the value of `root`, written at the end of the innermost scope."""
+        text = self._writer.text
+        for node in walk([root]):
+            if node in self._made:
+                continue
+            if node.primitive is Primitive.CONSTANT:
+                self._made[node] = constant_text(node, self._width)
+            elif node.primitive is Primitive.PARAMETER:
+                assert isinstance(node.attribute, int)
+                self._made[node] = self._parameter(node, node.attribute)
+            else:
+                names = [self._made[operand] for operand in node.operands]
+                self._made[node] = render_node(node, names, self._width, text.value, text.callees)
+        return self._made[root]
+
+    def _parameter(self, node: Expression, number: int) -> str:
+        bound = self._bindings.get(number)
+        if bound is not None:
+            return bound.name
+        captured = self._writer.render(node)
+        return self._writer.at_width(captured, node.type, self._width)
+
+
+def all_lanes(width: int) -> str:
+    return "<" + ", ".join(["i1 true"] * width) + ">"
+
+
+def shuffled(
+    first: str, second: str | None, type: MachineType, width: int, lanes: Sequence[int], emit: Callable[[str], str]
+) -> str:
+    """The vector of `lanes` of one or two vectors of `width` lanes."""
+    vector = llvm_type(type, width)
+    places = ", ".join(f"i32 {lane}" for lane in lanes)
+    return emit(f"shufflevector {vector} {first}, {vector} {second or 'poison'}, <{len(lanes)} x i32> <{places}>")

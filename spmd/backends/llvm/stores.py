@@ -1,0 +1,81 @@
+"""What the points of a loop nest write to memory, as LLVM's text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spmd.analysis.scalar.expression import I64
+from spmd.backends.llvm.points import Bound, PointWriter, Rendered, all_lanes
+from spmd.backends.llvm.writer import llvm_type, suffix
+from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
+
+
+def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int, Rendered]) -> None:
+    """Writes values; `bindings` are the parameters of what reductions give."""
+    for store in stores:
+        if bindings:
+            vector = any(value.is_vector for value in bindings.values())
+            name = Bound(point, bindings, point.width if vector else 1).render(store.code)
+            _store(point, store, Rendered(name, vector, point.text.depth))
+        else:
+            _store(point, store, point.render(store.code))
+
+
+def write_update(point: PointWriter, update: Update) -> None:
+    """Reads what stands in memory now, and writes what takes its place."""
+    mask = None if update.mask is None else point.render(update.mask)
+    loads = [
+        Load(value, address, code.type, update.mask)
+        for (value, address, _), code in zip(update.writes, update.old, strict=True)
+    ]
+    before = [point.load(load, point.text.depth) for load in loads]
+    vector = any(value.is_vector for value in before)
+    bindings = {
+        FOLDED + number: Rendered(point.at_width(value, load.type, point.width if vector else 1), vector, 0)
+        for number, (value, load) in enumerate(zip(before, loads, strict=True))
+    }
+    bound = Bound(point, bindings, point.width if vector else 1)
+    codes = [bound.render(code) for _, _, code in update.writes]
+    for (value, address, code), name in zip(update.writes, codes, strict=True):
+        _store(point, Store(value, address, code), Rendered(name, vector, point.text.depth), mask)
+
+
+def _store(point: PointWriter, store: Store, value: Rendered, mask: Rendered | None = None) -> None:
+    type = llvm_type(store.code.type, 1)
+    pointer = point.pointer(store.value)
+    step = store.address.coefficient(point.lane) if point.lane is not None else 0
+    varies = any(point.render(part).is_vector for part, _ in store.address.dynamic)
+    if not step and not varies:
+        first = point.start_of(store.address)
+        place = pointer
+        if first.name != "0":
+            place = point.text.value(f"getelementptr {type}, ptr {pointer}, i64 {first.name}")
+        if mask is not None:  # what is outside is written where nobody looks
+            nowhere = point.text.allocate(type, 8)
+            place = point.text.value(f"select i1 {mask.name}, ptr {place}, ptr {nowhere}")
+        point.text.line(f"store {type} {value.name}, ptr {place}")
+        return
+    align = store.code.type.bits // 8
+    vector = llvm_type(store.code.type, point.width)
+    name = point.at_width(value, store.code.type, point.width, store.code)
+    if step == 1 and not varies:
+        start = point.start_of(store.address)
+        number = point.touched(start.name, mask, point.text.depth)
+        place = point.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}")
+        if point.valid is None and mask is None:
+            point.text.line(f"store {vector} {name}, ptr {place}, align {align}")
+            return
+        function = f"llvm.masked.store.{suffix(store.code.type, point.width)}.p0"
+        point.text.line(
+            f"call void @{function}({vector} {name}, ptr align {align} {place}, "
+            f"<{point.width} x i1> {point.allowed(mask)})"
+        )
+        return
+    places = point.at_width(point.affine(store.address), I64, point.width)
+    pointers = point.text.value(f"getelementptr {type}, ptr {pointer}, <{point.width} x i64> {places}")
+    allowed = all_lanes(point.width) if point.valid is None and mask is None else point.allowed(mask)
+    function = f"llvm.masked.scatter.{suffix(store.code.type, point.width)}.{suffix('p0', point.width)}"
+    point.text.line(
+        f"call void @{function}({vector} {name}, <{point.width} x ptr> align {align} {pointers}, "
+        f"<{point.width} x i1> {allowed})"
+    )
