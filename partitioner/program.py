@@ -235,7 +235,7 @@ class _Importer:
         keep = [index for index in range(len(made.operands)) if index not in set(invariant)]
         for block in (condition, body):
             replace_uses(block, outer)
-            block.take_arguments([block.arguments[index] for index in keep])
+            block.set_arguments([block.arguments[index] for index in keep])
         body.terminator.operands = tuple([body.terminator.operands[index] for index in keep])
         operands, types = [made.operands[index] for index in keep], [made.results[index].type for index in keep]
         kept = made.clone(operands, types)
@@ -281,7 +281,7 @@ def replace_uses(block: Block, values: dict[Value, Value]) -> None:
     for op in block.ops:
         for inner in op.walk():
             if any(operand in values for operand in inner.operands):
-                inner.read_instead(values)
+                inner.replace_operands(values)
 
 
 def has_effects(op: Op) -> bool:

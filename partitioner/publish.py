@@ -134,7 +134,7 @@ class _Writer:
         if renamed:
             for op in block.ops:
                 for inner_op in op.walk():
-                    inner_op.read_instead(renamed)
+                    inner_op.replace_operands(renamed)
 
     def _stand_for(self, old: Value, new: Value) -> None:
         self.layouts[new] = self.layouts[old]

@@ -104,7 +104,7 @@ class Block:
         self.arguments += (value,)
         return value
 
-    def take_arguments(self, arguments: Iterable[Value]) -> None:
+    def set_arguments(self, arguments: Iterable[Value]) -> None:
         """Makes `arguments` of this or another block all that the block takes."""
         self.arguments = tuple(arguments)
         for index, argument in enumerate(self.arguments):
@@ -149,7 +149,7 @@ class Page(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class OpExtras:
     """What few ops have. Equal ones may be shared: nothing in it changes."""
 
     name: str = ""  # of an op without a declaration
@@ -160,8 +160,8 @@ class _Rest:
     name_hint: str | None = None
 
 
-_PLAIN = _Rest()
-_NO_RESULTS = _Rest(results=())
+_NO_EXTRAS = OpExtras()
+_NO_RESULTS = OpExtras(results=())
 
 
 class Op(Value):
@@ -175,7 +175,7 @@ class Op(Value):
     They are never changed, only put in place of others.
     """
 
-    __slots__ = ("_operands", "_place", "_rest", "_token", "attributes", "definition")
+    __slots__ = ("_operands", "_place", "_extras", "_token", "attributes", "definition")
     may_be_value = True
 
     def __init__(
@@ -197,14 +197,14 @@ class Op(Value):
         self.attributes = attributes or NO_ATTRIBUTES
         self._place: Location | Page = location
         self._token = 0
-        self._rest: _Rest | None = None
+        self._extras: OpExtras | None = None
         types = tuple(result_types)
         if len(types) == 1 and self.may_be_value:
             self.type = types[0]
         elif not types:
-            self._rest = _NO_RESULTS
+            self._extras = _NO_RESULTS
         else:
-            self._rest = _Rest(results=tuple([NumberedValue(type, self, at) for at, type in enumerate(types)]))
+            self._extras = OpExtras(results=tuple([NumberedValue(type, self, at) for at, type in enumerate(types)]))
         if regions:
             self.regions = tuple(regions)
         if discardable:
@@ -212,7 +212,7 @@ class Op(Value):
         if debug_location is not None:
             self.debug_location = debug_location
         if definition is None:
-            self._rest = replace(self._rest or _PLAIN, name=name)
+            self._extras = replace(self._extras or _NO_EXTRAS, name=name)
 
     @classmethod
     def of_one_result(
@@ -226,7 +226,7 @@ class Op(Value):
         made.type = type
         made._place = page
         made._token = token
-        made._rest = None
+        made._extras = None
         return made
 
     @property
@@ -234,7 +234,7 @@ class Op(Value):
         """The op's full name: `stablehlo.add`."""
         if self.definition is not None:
             return self.definition.name
-        return self._rest.name if self._rest is not None else ""
+        return self._extras.name if self._extras is not None else ""
 
     @property
     def operands(self) -> tuple[Value, ...]:
@@ -247,30 +247,30 @@ class Op(Value):
 
     @property
     def regions(self) -> tuple[Region, ...]:
-        return self._rest.regions if self._rest is not None else ()
+        return self._extras.regions if self._extras is not None else ()
 
     @regions.setter
     def regions(self, regions: tuple[Region, ...]) -> None:
-        self._rest = replace(self._rest or _PLAIN, regions=regions)
+        self._extras = replace(self._extras or _NO_EXTRAS, regions=regions)
 
     @property
     def discardable(self) -> Mapping[str, Attribute]:
-        return self._rest.discardable if self._rest is not None else NO_ATTRIBUTES
+        return self._extras.discardable if self._extras is not None else NO_ATTRIBUTES
 
     @discardable.setter
     def discardable(self, discardable: Mapping[str, Attribute]) -> None:
-        self._rest = replace(self._rest or _PLAIN, discardable=discardable or NO_ATTRIBUTES)
+        self._extras = replace(self._extras or _NO_EXTRAS, discardable=discardable or NO_ATTRIBUTES)
 
     @property
     def debug_location(self) -> str | None:
         """The text of the op's `loc(...)`."""
-        if self._rest is not None and self._rest.debug_location is not None:
-            return self._rest.debug_location
+        if self._extras is not None and self._extras.debug_location is not None:
+            return self._extras.debug_location
         return None if isinstance(self._place, Location) else self._place.debug_location(self._token)
 
     @debug_location.setter
     def debug_location(self, text: str | None) -> None:
-        self._rest = replace(self._rest or _PLAIN, debug_location=text)
+        self._extras = replace(self._extras or _NO_EXTRAS, debug_location=text)
 
     # --- places ---
 
@@ -290,8 +290,8 @@ class Op(Value):
         """Takes the place of `other`, and the names of its results."""
         self._place, self._token = other._place, other._token
         if self.is_value and other.is_value:
-            if other._rest is not None and other._rest.name_hint is not None:
-                self.name_hint = other._rest.name_hint
+            if other._extras is not None and other._extras.name_hint is not None:
+                self.name_hint = other._extras.name_hint
             return  # any other name follows from the place
         for old, new in zip(other.results, self.results, strict=False):
             new.name_hint = old.name_hint
@@ -301,17 +301,17 @@ class Op(Value):
     @property
     def is_value(self) -> bool:
         """Whether the op has one result, which it then is."""
-        return self._rest is None or self._rest.results is None
+        return self._extras is None or self._extras.results is None
 
     @property
     def results(self) -> tuple[Value, ...]:
-        rest = self._rest
+        rest = self._extras
         return (self,) if rest is None or rest.results is None else rest.results
 
     @property
     def result(self) -> Value:
         """The only result; ValueError otherwise."""
-        rest = self._rest
+        rest = self._extras
         if rest is None or rest.results is None:
             return self
         raise ValueError(f"{self.name} has {len(rest.results)} results where one is needed")
@@ -326,13 +326,13 @@ class Op(Value):
 
     @property
     def name_hint(self) -> str | None:
-        if self._rest is not None and self._rest.name_hint is not None:
-            return self._rest.name_hint
+        if self._extras is not None and self._extras.name_hint is not None:
+            return self._extras.name_hint
         return None if isinstance(self._place, Location) else self._place.name_hint(self._token)
 
     @name_hint.setter
     def name_hint(self, name: str | None) -> None:
-        self._rest = replace(self._rest or _PLAIN, name_hint=name)
+        self._extras = replace(self._extras or _NO_EXTRAS, name_hint=name)
 
     # --- by the declaration's names ---
 
@@ -369,7 +369,7 @@ class Op(Value):
     def operand_types(self) -> list[Type]:
         return [value.type for value in self.operands]
 
-    def read_instead(self, values: Mapping[Value, Value]) -> None:
+    def replace_operands(self, values: Mapping[Value, Value]) -> None:
         """Reads what `values` has in place of an operand; one that is not in it stays."""
         self.operands = tuple([values.get(operand, operand) for operand in self.operands])
 

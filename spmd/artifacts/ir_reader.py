@@ -200,7 +200,7 @@ class IrReader:
                 self._fail(f"value {number} is used before it is defined")
             found[scope.forward.pop(number)] = value
         for op in scope.users:
-            op.read_instead(found)
+            op.replace_operands(found)
         if not scope.forward:
             scope.users.clear()
 

@@ -15,7 +15,7 @@ import numpy as np
 from spmd import types as t
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.flatbuffer import Table
-from spmd.artifacts.signature import put_constants, take_arguments, unused_argument
+from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.artifacts.stream import Buffer
 from spmd.errors import ByteLocation, ParseError, UsageError
 from spmd.ir import Function, Module, Value
@@ -308,7 +308,7 @@ def callable_module(exported: Exported, platform: str = "cpu") -> Module:
         kept.get(index) or unused_argument(t.TOKEN if aval is None else aval.type)
         for index, aval in enumerate(exported.in_avals)
     ]
-    take_arguments(main, [*tokens, *taken], [*[None] * len(tokens), *exported.argument_names])
+    set_arguments(main, [*tokens, *taken], [*[None] * len(tokens), *exported.argument_names])
     return module
 
 

@@ -15,7 +15,7 @@ from spmd.ir import Function, NumberedValue, Op, Value, new_op
 
 
 def put_constants(function: Function, constants: Sequence[tuple[Value, np.ndarray[Any, Any]]]) -> None:
-    """Constants in place of arguments, which are then to be left out by `take_arguments`."""
+    """Constants in place of arguments, which are then to be left out by `set_arguments`."""
     found: dict[Value, Value] = {}
     made: list[Op] = []
     for argument, array in constants:
@@ -29,16 +29,16 @@ def put_constants(function: Function, constants: Sequence[tuple[Value, np.ndarra
         made.append(constant)
         found[argument] = constant.result
     for op in function.walk():
-        op.read_instead(found)
+        op.replace_operands(found)
     function.body.ops[:0] = made
 
 
 def unused_argument(type: t.Type) -> Value:
-    """An argument for `take_arguments` that no op uses."""
+    """An argument for `set_arguments` that no op uses."""
     return NumberedValue(type, None, 0)
 
 
-def take_arguments(function: Function, arguments: Sequence[Value], names: Sequence[str | None]) -> None:
+def set_arguments(function: Function, arguments: Sequence[Value], names: Sequence[str | None]) -> None:
     """Makes `arguments`, the function's own or unused ones, all that it takes; their attributes stay with them."""
     described = dict(zip(function.arguments, function.argument_attributes, strict=True))
     dictionaries = [DictAttr(described.get(argument, {})) for argument in arguments]
@@ -46,7 +46,7 @@ def take_arguments(function: Function, arguments: Sequence[Value], names: Sequen
         if name is not None:
             argument.name_hint = _identifier(name)
     results = function.type.results
-    function.body.take_arguments(arguments)
+    function.body.set_arguments(arguments)
     attributes = {**function.attributes}
     attributes["function_type"] = t.FunctionType(tuple(argument.type for argument in arguments), results)
     attributes.pop("arg_attrs", None)

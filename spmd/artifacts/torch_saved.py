@@ -17,7 +17,7 @@ import numpy as np
 
 from spmd import types as t
 from spmd.artifacts.bytecode import read_bytecode
-from spmd.artifacts.signature import put_constants, take_arguments, unused_argument
+from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.errors import ParseError
 from spmd.ir import Module, Value
 from spmd.syntax import parse
@@ -102,7 +102,7 @@ class _Folder:
             inputs.setdefault(position, unused_argument(type))
         put_constants(main, bound)
         order = sorted(inputs)
-        take_arguments(main, [inputs[position] for position in order], [f"input_{position}" for position in order])
+        set_arguments(main, [inputs[position] for position in order], [f"input_{position}" for position in order])
         return module
 
     def _code(self) -> Module:

@@ -144,7 +144,7 @@ class XlaBuilder:
         arguments = [value for value, _, _ in entries]
         finished = Block()
         finished.ops = list(self.block.ops)
-        finished.take_arguments(arguments)
+        finished.set_arguments(arguments)
         names = tuple(name for _, name, _ in entries)
         shape = ProgramShape(tuple(shape for _, _, shape in entries), Shape.of(result.type), names)
         shardings = [self._parameter_shardings.get(number) for number in numbers]

@@ -36,14 +36,14 @@ class _Combiner:
         pending: list[Op] = []
         awaited: set[Value] = set()
         for op in block.ops:
-            op.read_instead(self._replaced)
+            op.replace_operands(self._replaced)
             if _key(op) is None:
                 if pending and (not is_pure(op) or awaited.intersection([*op.operands, *captured_values(op)])):
                     self._flush(pending, awaited, kept)
                 for region in op.regions:
                     for inner in region.blocks:
                         self.run(inner)
-                op.read_instead(self._replaced)
+                op.replace_operands(self._replaced)
                 kept.append(op)
                 continue
             if _bytes(op) > self._threshold and not awaited.intersection(op.operands):
@@ -51,7 +51,7 @@ class _Combiner:
                 continue
             if pending and not self._joins(op, pending, awaited):
                 self._flush(pending, awaited, kept)
-                op.read_instead(self._replaced)
+                op.replace_operands(self._replaced)
             pending.append(op)
             awaited.update(op.results)
         block.ops = kept

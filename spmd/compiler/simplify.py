@@ -57,7 +57,7 @@ class _Simplifier:
         """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
         kept: list[Op] = []
         for op in block.ops:
-            op.read_instead(replaced)
+            op.replace_operands(replaced)
             for region in op.regions:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.

@@ -13,7 +13,7 @@ def fold_transposes(block: Block) -> None:
     replaced: dict[Value, Value] = {}
     for place, op in enumerate(block.ops):
         for inner in op.walk() if replaced else ():
-            inner.read_instead(replaced)
+            inner.replace_operands(replaced)
         for region in op.regions:
             for nested in region.blocks:
                 fold_transposes(nested)

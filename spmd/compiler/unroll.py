@@ -22,7 +22,7 @@ def unroll(block: Block) -> None:
     for op in block.ops:
         if replaced:
             for nested in op.walk():
-                nested.read_instead(replaced)
+                nested.replace_operands(replaced)
         for region in op.regions:
             for inner in region.blocks:
                 unroll(inner)

@@ -40,7 +40,7 @@ def drop_shardings(module: Module) -> None:
     """Removes what says nothing in the view of one process: JAX lays out keys on a mesh without axes."""
     kept: dict[Value, Value] = {}
     for op in list(module.walk()):
-        op.read_instead(kept)
+        op.replace_operands(kept)
         for region in op.regions:
             for block in region.blocks:
                 for inner in block.ops:

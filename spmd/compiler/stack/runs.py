@@ -39,7 +39,7 @@ def _rewritten(
         return function
     writer, replaced = Writer(), dict[Value, Value]()
     for op in function.body.ops:
-        op.read_instead(replaced)
+        op.replace_operands(replaced)
         if op.name != RUN:
             writer.ops.append(op)
             continue
