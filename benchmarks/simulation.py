@@ -1,10 +1,10 @@
 """``python -m benchmarks simulation``: grids of processes as one stacked program, beside what peers make of them.
 
-    rounds      ten rounds of tanh, all_reduce and collective_permute on 64 floats a process, on --processes processes;
-                beside stacked NumPy written by hand and, where JAX is installed, ``jax.vmap`` with an axis name
-    mlp         one data-parallel step of a perceptron 784-512-512-10, 32 rows a process; beside the same arithmetic as
-                one batch on one process
-    compiling   the seconds that ``spmd.simulate`` takes for --processes processes, and for 8
+rounds      ten rounds of tanh, all_reduce and collective_permute on 64 floats a process, on --processes processes;
+            beside stacked NumPy written by hand and, where JAX is installed, ``jax.vmap`` with an axis name
+mlp         one data-parallel step of a perceptron 784-512-512-10, 32 rows a process; beside the same arithmetic as
+            one batch on one process
+compiling   the seconds that ``spmd.simulate`` takes for --processes processes, and for 8
 """
 
 import argparse

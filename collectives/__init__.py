@@ -4,7 +4,7 @@ Knows NumPy and MPI, nothing of programs. ``collectives.mpi`` is imported only w
 mpi4py starts MPI.
 """
 
-from collectives.communicator import Call, Communicator, Request, Start
+from collectives.communicator import BoundCollective, Communicator, Request, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.grid import (
     ProcessGrid,
@@ -32,7 +32,7 @@ from collectives.reduction import ADD, AND, MAXIMUM, MINIMUM, MONOIDS, MULTIPLY,
 
 __all__ = [
     "ADD", "AND", "MAXIMUM", "MINIMUM", "MONOIDS", "MULTIPLY", "OR", "XOR",
-    "AllGather", "AllReduce", "AllToAll", "Barrier", "Call", "CollectiveBroadcast", "CollectiveError",
+    "AllGather", "AllReduce", "AllToAll", "Barrier", "BoundCollective", "CollectiveBroadcast", "CollectiveError",
     "CollectivePermute", "CollectiveReduce", "Communicator", "GroupError", "Operation", "ProcessGrid", "ProcessId",
     "ReduceScatter", "Reduction", "Request", "Start", "cross_partition", "cross_replica",
     "cross_replica_and_partition", "describe", "flattened_ids", "permute_pairs", "strategy",

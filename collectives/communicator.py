@@ -39,7 +39,7 @@ from collectives.reduction import ADD, Reduction
 Pairs = Sequence[tuple[int, int]]
 
 
-class Call(Protocol):
+class BoundCollective(Protocol):
     """A bound collective."""
 
     def __call__(self, array: Array, out: Array | None = None) -> Array: ...
@@ -83,7 +83,7 @@ class Communicator(ABC):
         """
 
     @abstractmethod
-    def bind(self, operation: Operation, where: str = "") -> Call:
+    def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         """The blocking closure of ``operation``; ``where`` is the place in the source, for messages."""
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Communicator(ABC):
         *,
         reproducible: bool = False,
         where: str = "",
-    ) -> Call:
+    ) -> BoundCollective:
         """Binds the reduction over all processes."""
         return self.bind(AllReduce(shape, np.dtype(dtype), reduction, reproducible), where)
 
@@ -137,28 +137,30 @@ class Communicator(ABC):
         *,
         reproducible: bool = False,
         where: str = "",
-    ) -> Call:
+    ) -> BoundCollective:
         """Binds the reduction of which each process gets its part along ``dim``."""
         return self.bind(ReduceScatter(shape, np.dtype(dtype), reduction, dim, reproducible), where)
 
-    def all_gather(self, shape: Shape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> Call:
+    def all_gather(self, shape: Shape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> BoundCollective:
         """Binds the concatenation of all operands along ``dim``."""
         return self.bind(AllGather(shape, np.dtype(dtype), dim), where)
 
     def all_to_all(
         self, shape: Shape, dtype: npt.DTypeLike, split_dim: int, concat_dim: int, split_count: int, *, where: str = ""
-    ) -> Call:
+    ) -> BoundCollective:
         """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``."""
         return self.bind(AllToAll(shape, np.dtype(dtype), split_dim, concat_dim, split_count), where)
 
     def collective_permute(
         self, shape: Shape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
-    ) -> Call:
+    ) -> BoundCollective:
         """Binds the transfers ``(source, target)``, by position in the group; ``fill`` where nothing arrives."""
         pairs = tuple((int(source), int(target)) for source, target in pairs)
         return self.bind(CollectivePermute(shape, np.dtype(dtype), pairs, fill), where)
 
-    def collective_broadcast(self, shape: Shape, dtype: npt.DTypeLike, root: int = 0, *, where: str = "") -> Call:
+    def collective_broadcast(
+        self, shape: Shape, dtype: npt.DTypeLike, root: int = 0, *, where: str = ""
+    ) -> BoundCollective:
         """Binds the broadcast from position ``root``."""
         return self.bind(CollectiveBroadcast(shape, np.dtype(dtype), root), where)
 
@@ -172,7 +174,7 @@ class Communicator(ABC):
         reproducible: bool = False,
         fill: int = 0,
         where: str = "",
-    ) -> Call:
+    ) -> BoundCollective:
         """Binds the reduction to position ``root``; the others get ``fill``."""
         return self.bind(CollectiveReduce(shape, np.dtype(dtype), reduction, root, reproducible, fill), where)
 

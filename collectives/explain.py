@@ -19,7 +19,7 @@ from collectives.operations import (
 
 
 @dataclass(frozen=True)
-class Cost:
+class CollectiveCost:
     """Bytes that the busiest process of a group sends and receives, and the calls that carry them."""
 
     sent: int
@@ -27,13 +27,13 @@ class Cost:
     algorithm: str
 
 
-def cost(operation: Operation, size: int) -> Cost:
+def cost(operation: Operation, size: int) -> CollectiveCost:
     """The cost of ``operation`` in a group of ``size`` processes; bytes as the best algorithms need them."""
     operation.result_shape(size)
     if size == 1:
-        return Cost(0, 0, "a copy: the process is alone")
+        return CollectiveCost(0, 0, "a copy: the process is alone")
     if not prod(operation.shape):
-        return Cost(0, 0, "nothing to do: the operand is empty")
+        return CollectiveCost(0, 0, "nothing to do: the operand is empty")
     nbytes = _wire_bytes(operation)
     share = nbytes * (size - 1) // size
     match operation:
@@ -41,20 +41,24 @@ def cost(operation: Operation, size: int) -> Cost:
             return _reducing(operation, size, nbytes, share)
         case AllGather():
             steps = ["MPI_Allgather", *_moved(operation, 0, operation.dim)]
-            return Cost(nbytes, nbytes * (size - 1), ", ".join(steps))
+            return CollectiveCost(nbytes, nbytes * (size - 1), ", ".join(steps))
         case AllToAll():
             steps = ["MPI_Alltoall", *_moved(operation, operation.split_dim, operation.concat_dim)]
-            return Cost(share, share, ", ".join(steps))
+            return CollectiveCost(share, share, ", ".join(steps))
         case CollectivePermute():
             sends = any(source != target for source, target in operation.pairs)
             nbytes = nbytes if sends else 0
-            return Cost(nbytes, nbytes, "MPI_Sendrecv" if sends else "a copy: processes send to themselves alone")
+            return CollectiveCost(
+                nbytes, nbytes, "MPI_Sendrecv" if sends else "a copy: processes send to themselves alone"
+            )
         case CollectiveBroadcast():
-            return Cost(nbytes, nbytes, "MPI_Bcast")
-    return Cost(0, 0, "MPI_Barrier")
+            return CollectiveCost(nbytes, nbytes, "MPI_Bcast")
+    return CollectiveCost(0, 0, "MPI_Barrier")
 
 
-def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int, nbytes: int, share: int) -> Cost:
+def _reducing(
+    operation: AllReduce | ReduceScatter | CollectiveReduce, size: int, nbytes: int, share: int
+) -> CollectiveCost:
     rule = operation.arithmetic
     name = {AllReduce: "MPI_Allreduce", ReduceScatter: "MPI_Reduce_scatter_block", CollectiveReduce: "MPI_Reduce"}
     if (operation.reproducible and not rule.exact) or rule.step is None:
@@ -63,7 +67,7 @@ def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int
         if isinstance(operation, ReduceScatter):
             how = "exchanged by parts (all-to-all), folded in group order"
         twice = 1 if isinstance(operation, ReduceScatter) else 2
-        return Cost(twice * share, twice * share, f"{why}: {how}")
+        return CollectiveCost(twice * share, twice * share, f"{why}: {how}")
     steps = [name[type(operation)]]
     if rule.widened:
         steps.append(f"computed in {rule.accumulator}")
@@ -73,7 +77,7 @@ def _reducing(operation: AllReduce | ReduceScatter | CollectiveReduce, size: int
         steps += _moved(operation, operation.dim, 0)
     widening = rule.accumulator.itemsize // rule.dtype.itemsize
     sent = (2 * share if isinstance(operation, AllReduce) else share) * widening
-    return Cost(sent, sent, ", ".join(steps))
+    return CollectiveCost(sent, sent, ", ".join(steps))
 
 
 def _moved(operation: Operation, split_dim: int, concat_dim: int) -> list[str]:

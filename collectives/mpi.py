@@ -19,7 +19,7 @@ from mpi4py import MPI
 
 from collectives import mpi_calls
 from collectives.activity import Activity, Waiting
-from collectives.communicator import Call, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
 from collectives.mpi_channels import MpiChannels
@@ -126,7 +126,7 @@ class MpiCommunicator(Communicator):
             root._groups[members] = found
         return found
 
-    def bind(self, operation: Operation, where: str = "") -> Call:
+    def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if self._is_local(operation):
             return _local(operation, shape)
@@ -226,7 +226,7 @@ class MpiCommunicator(Communicator):
         rule = operation.arithmetic
         return rule.step is None or (operation.reproducible and not rule.exact)
 
-    def _watched(self, call: Call, operation: Operation, where: str) -> Call:
+    def _watched(self, call: BoundCollective, operation: Operation, where: str) -> BoundCollective:
         label = self.label(operation, where)
 
         def watched(array: Array, out: Array | None = None) -> Array:
@@ -236,7 +236,7 @@ class MpiCommunicator(Communicator):
         return watched
 
 
-def _local(operation: Operation, shape: Shape) -> Call:
+def _local(operation: Operation, shape: Shape) -> BoundCollective:
     """A collective among one process, or of nothing."""
 
     def call(array: Array, out: Array | None = None) -> Array:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Waiting
-from collectives.communicator import Call, Communicator, Request, Start
+from collectives.communicator import BoundCollective, Communicator, Request, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.mpi_channels import MpiChannels
 from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
@@ -45,7 +45,7 @@ class PlainCommunicator(Protocol):
 
     def group(self, members: Sequence[int]) -> PlainCommunicator: ...
 
-    def bind(self, operation: Operation, where: str = "") -> Call: ...
+    def bind(self, operation: Operation, where: str = "") -> BoundCollective: ...
 
     def bind_start(self, operation: Operation, where: str = "") -> Start: ...
 
@@ -86,10 +86,10 @@ class CheckedCommunicator(Communicator):
             found._groups, found._led, found._counts = self._groups, self._led, self._counts
         return found
 
-    def bind(self, operation: Operation, where: str = "") -> Call:
+    def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         operation.result_shape(self.size)  # raises where the shapes do not fit the group
         check = self._check(operation, where)
-        made: list[Call] = []
+        made: list[BoundCollective] = []
 
         def call(array: Array, out: Array | None = None) -> Array:
             check().finish()

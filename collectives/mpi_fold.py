@@ -18,7 +18,7 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import layout, mpi_large
-from collectives.communicator import Call
+from collectives.communicator import BoundCollective
 from collectives.element_types import element
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter, Shape
 
@@ -27,7 +27,9 @@ Array = npt.NDArray[Any]
 _SMALL = 1 << 15  # bytes that a process may gather rather than exchange by parts
 
 
-def bind_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce, shape: Shape) -> Call:
+def bind_fold(
+    comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce, shape: Shape
+) -> BoundCollective:
     """The blocking closure of a reduction that MPI is not to reorder; ``shape`` is the result's."""
     match operation:
         case ReduceScatter():

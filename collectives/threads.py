@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collectives.communicator import Call, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, Round, World, at_place
@@ -56,7 +56,7 @@ class ThreadCommunicator(Communicator):
     def outside(self) -> AbstractContextManager[None]:
         return self.world.scheduler.outside()
 
-    def bind(self, operation: Operation, where: str = "") -> Call:
+    def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         start = self.bind_start(operation, where)
 
         def call(array: Array, out: Array | None = None) -> Array:

@@ -121,9 +121,7 @@ class _Stream:
 
 
 class _Job:
-    def __init__(
-        self, process: subprocess.Popen[bytes], messages: int, printed: int | None, reports: Path
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], messages: int, printed: int | None, reports: Path) -> None:
         self._process = process
         self._reports = reports
         self._ended_by: int | None = None

@@ -105,14 +105,14 @@ class Ranks:
 
     def compare(self, executable: "Executable") -> None:
         """CollectiveError, on all ranks, when the texts of different programs show that they will not meet."""
-        from spmd.compiler.lower import Lowering
+        from spmd.compiler.lower import ModuleLowering
         from spmd.errors import CollectiveError
         from spmd.runtime.agreement import disagreement, trace
 
         if self.world is None or not self.different:
             return
         function = executable.module.function(executable.function)
-        own = trace(Lowering(executable.module, executable.options), function, self.world.rank)
+        own = trace(ModuleLowering(executable.module, executable.options), function, self.world.rank)
         fault = disagreement(self.world.allgather_object(own))
         if fault is not None:
             raise CollectiveError(fault)

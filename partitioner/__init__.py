@@ -13,7 +13,7 @@ from partitioner.launched import starts_processes, with_parts
 from partitioner.partition import partition
 from partitioner.reading import is_sharded
 from partitioner.sharding import (
-    Layout,
+    ShardedType,
     Sharding,
     join_blocks,
     shard_array,
@@ -23,8 +23,8 @@ from partitioner.sharding import (
 )
 
 __all__ = [
-    "Layout",
     "Partitioned",
+    "ShardedType",
     "Sharding",
     "is_sharded",
     "join_blocks",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from partitioner.processes import Processes
-from partitioner.sharding import Layout
+from partitioner.processes import ProcessLayout
+from partitioner.sharding import ShardedType
 from spmd.attributes import Attribute, DictAttr, IntegerAttr
 from spmd.ir import Block, Function, Module, Op, Region, new_op
 from spmd.types import I32, FunctionType
@@ -24,8 +24,8 @@ class Partitioned:
 
     module: Module
     function: str
-    in_shardings: tuple[Layout, ...]
-    out_shardings: tuple[Layout, ...]
+    in_shardings: tuple[ShardedType, ...]
+    out_shardings: tuple[ShardedType, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -34,7 +34,7 @@ def strip(entries: Mapping[str, Attribute]) -> dict[str, Attribute]:
     return {name: value for name, value in entries.items() if not name.startswith(_GLOBAL_NAMES)}
 
 
-def local_module(module: Module, function: Function, others: Iterable[Op], processes: Processes) -> Module:
+def local_module(module: Module, function: Function, others: Iterable[Op], processes: ProcessLayout) -> Module:
     """A module of one process: `function` and what else of `module` it needs."""
     kept = [op for op in others if op.name != "sdy.mesh"]
     discardable = strip(module.discardable)

@@ -10,11 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.processes import Processes
+from partitioner.processes import ProcessLayout
 from spmd.attributes import ArrayAttr
 from spmd.dialects.making import make_op
-from spmd.dialects.structs import AxisRef, ChannelHandle, Mesh, MeshAxis, ReplicaGroupMeshAxes, SubAxisInfo
-from spmd.dialects.writer import Writer
+from spmd.dialects.structs import (
+    AxisRefAttr,
+    ChannelHandleAttr,
+    MeshAttr,
+    MeshAxisAttr,
+    ReplicaGroupMeshAxesAttr,
+    SubAxisInfoAttr,
+)
+from spmd.dialects.writer import OpBuilder
 from spmd.ir import Op, Value
 from spmd.types import I32, UI32, TensorType
 
@@ -22,10 +29,10 @@ from spmd.types import I32, UI32, TensorType
 Padding = Sequence[tuple[int, int]]
 
 
-class Emitter(Writer):
+class Emitter(OpBuilder):
     """A writer of one process's program; `prologue` is its start."""
 
-    def __init__(self, mesh: DeviceMesh, processes: Processes) -> None:
+    def __init__(self, mesh: DeviceMesh, processes: ProcessLayout) -> None:
         super().__init__()
         self.mesh = mesh
         self.processes = processes
@@ -89,16 +96,16 @@ class Emitter(Writer):
 
     # --- collectives
 
-    def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxes:
+    def _groups(self, axes: Axes, replicas: int) -> NDArray[np.int64] | ReplicaGroupMeshAxesAttr:
         """The groups of devices that differ along `axes`, in each of `replicas` copies of the mesh."""
         if self.mesh.size > _LARGE and self.mesh.order is None:
             return _mesh_groups(self.mesh, axes, replicas)
         groups = self.mesh.groups(axes)
         return np.concatenate([groups + replica * self.mesh.size for replica in range(replicas)])
 
-    def _channel(self) -> ChannelHandle:
+    def _channel(self) -> ChannelHandleAttr:
         self._channels += 1
-        return ChannelHandle(self._channels, 1)
+        return ChannelHandleAttr(self._channels, 1)
 
     def _among_all(self, axes: Axes) -> dict[str, Any]:
         """The attributes of a collective along `axes` whose groups are of all processes."""
@@ -194,15 +201,15 @@ def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
     return found if np.array_equal(expected, cube) else None
 
 
-def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxes:
+def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxesAttr:
     """The groups along `axes` as axes of the mesh, the replicas a major axis of their own."""
-    outer = [MeshAxis(_unused(mesh), replicas)] if replicas > 1 else []
-    named = (*outer, *(MeshAxis(name, size) for name, size in mesh.axes.items()))
+    outer = [MeshAxisAttr(_unused(mesh), replicas)] if replicas > 1 else []
+    named = (*outer, *(MeshAxisAttr(name, size) for name, size in mesh.axes.items()))
     refs = tuple(
-        AxisRef(run.name, None if run.size == run.full_size else SubAxisInfo(run.pre_size, run.size))
+        AxisRefAttr(run.name, None if run.size == run.full_size else SubAxisInfoAttr(run.pre_size, run.size))
         for run in mesh.runs(axes)
     )
-    return ReplicaGroupMeshAxes(Mesh(named), ArrayAttr(refs))
+    return ReplicaGroupMeshAxesAttr(MeshAttr(named), ArrayAttr(refs))
 
 
 def _unused(mesh: DeviceMesh) -> str:

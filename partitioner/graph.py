@@ -12,7 +12,7 @@ from math import prod
 
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program
-from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL, Reader
+from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL, ShardingReader
 from partitioner.rules.core import PASS, Mapping, Rule, rule_of
 from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Annotation, Sharding
@@ -35,7 +35,7 @@ class Spec:
     partial: Axes = ()
     reduction: str = "stablehlo.add"
     hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
-    steps: list[Step] = field(default_factory=list)
+    steps: list[PropagationEdge] = field(default_factory=list)
     is_annotated: bool = False
     version: int = 0
 
@@ -44,7 +44,7 @@ class Spec:
 
 
 @dataclass(eq=False)
-class Step:
+class PropagationEdge:
     """One op, or one data-flow edge, that ties specs together by a rule."""
 
     name: str
@@ -70,11 +70,11 @@ class Step:
 class Graph:
     """Specs of all values, and the steps between them."""
 
-    def __init__(self, program: Program, reader: Reader) -> None:
+    def __init__(self, program: Program, reader: ShardingReader) -> None:
         self.program = program
         self.reader = reader
         self.specs: dict[Value, Spec] = {}
-        self.steps: list[Step] = []
+        self.steps: list[PropagationEdge] = []
         self._uses: dict[Value, int] = {}
 
     def build(self) -> None:
@@ -167,7 +167,7 @@ class Graph:
         direction: str = BOTH,
         single: bool = True,
     ) -> None:
-        step = Step(name, rule, specs, count, plain, direction, single)
+        step = PropagationEdge(name, rule, specs, count, plain, direction, single)
         step.spans = [prod(rule.sizes[f] for factors in mapping for f in factors) for mapping in rule.tensors]
         self.steps.append(step)
         for spec in specs:

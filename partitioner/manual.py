@@ -8,9 +8,9 @@ Source: Shardy's dialect documentation, sdy.manual_computation.
 from __future__ import annotations
 
 from partitioner.core import Partitioned, called_functions, local_function, local_module
-from partitioner.processes import Processes
-from partitioner.reading import Reader
-from partitioner.sharding import Layout, replicated
+from partitioner.processes import ProcessLayout
+from partitioner.reading import ShardingReader
+from partitioner.sharding import ShardedType, replicated
 from spmd.dialects.making import make_op
 from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
@@ -20,7 +20,7 @@ _SHARDINGS = ("sdy.", "mhlo.sharding")
 _OPENED = frozenset(("sdy.mesh", "sdy.manual_computation", "sdy.named_computation", "sdy.return"))
 
 
-def find_computation(function: Function, reader: Reader) -> Op | None:
+def find_computation(function: Function, reader: ShardingReader) -> Op | None:
     """The manual computation that `function` consists of; None when it is anything else."""
     ops = function.body.ops
     if len(ops) != 2 or ops[0].name != "sdy.manual_computation":
@@ -32,12 +32,12 @@ def find_computation(function: Function, reader: Reader) -> Op | None:
     return op if is_plain and not _contradicts(function, op, reader) else None
 
 
-def _is_all(op: Op, reader: Reader) -> bool:
+def _is_all(op: Op, reader: ShardingReader) -> bool:
     manual = reader.manual(op)
     return len(manual) == len(reader.mesh.sub_axes)
 
 
-def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
+def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
     """Whether arguments or results are annotated with another layout than the computation takes or gives."""
     inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
@@ -53,16 +53,18 @@ def _contradicts(function: Function, op: Op, reader: Reader) -> bool:
     return False
 
 
-def layouts(op: Op, name: str, types: list[Type], reader: Reader) -> list[Layout]:
+def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> list[ShardedType]:
     """The layouts that the in_shardings or out_shardings of `op` ask for."""
     found = []
     for sharding, type in zip(op[name].shardings, types, strict=True):
         annotation = reader.annotation_of(op, sharding, type)
-        found.append(Layout(type, None if annotation is None else annotation.sharding))
+        found.append(ShardedType(type, None if annotation is None else annotation.sharding))
     return found
 
 
-def take_out(module: Module, function: Function, op: Op, reader: Reader, processes: Processes) -> Partitioned:
+def take_out(
+    module: Module, function: Function, op: Op, reader: ShardingReader, processes: ProcessLayout
+) -> Partitioned:
     """The program of one process that the manual computation `op` of `function` stands for."""
     inner = op.region("body").block
     asked = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
@@ -87,14 +89,14 @@ def take_out(module: Module, function: Function, op: Op, reader: Reader, process
     )
 
 
-def is_undivided(module: Module, reader: Reader) -> bool:
+def is_undivided(module: Module, reader: ShardingReader) -> bool:
     """Whether the mesh is one device and nothing but hints speak of it."""
     return reader.mesh.size == 1 and all(
         op.name in _OPENED or not op.name.startswith("sdy.") for op in module.walk() if op.name not in _DROPPED
     )
 
 
-def take_whole(module: Module, function: Function, reader: Reader, processes: Processes) -> Partitioned:
+def take_whole(module: Module, function: Function, reader: ShardingReader, processes: ProcessLayout) -> Partitioned:
     """The program of the one device that the mesh of `module` is: `function` without its hints."""
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
@@ -115,8 +117,8 @@ def local_callee(op: Op) -> Op:
     return local_function(made, made.body) if isinstance(made, Function) and not made.is_declaration else made
 
 
-def _everywhere(type: Type, reader: Reader) -> Layout:
-    return Layout(type, replicated(reader.mesh, type.rank) if isinstance(type, TensorType) else None)
+def _everywhere(type: Type, reader: ShardingReader) -> ShardedType:
+    return ShardedType(type, replicated(reader.mesh, type.rank) if isinstance(type, TensorType) else None)
 
 
 def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) -> None:

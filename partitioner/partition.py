@@ -11,7 +11,7 @@ from partitioner.manual import find_computation, is_undivided, take_out, take_wh
 from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.errors import CompileError, Diagnostic, VerificationError
 from spmd.ir import Function, Module
@@ -37,7 +37,7 @@ def partition(
     if faults:
         raise VerificationError(faults)
     entry = _function(module, function)
-    reader = Reader(module, entry, devices_of(module, grid))
+    reader = ShardingReader(module, entry, devices_of(module, grid))
     processes = processes_of(module, grid, reader.mesh.size)
     if processes is None:
         assert grid is not None

@@ -10,7 +10,7 @@ from spmd.ir import Module
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessLayout:
     """`devices` processes: the partitions of each of `replicas` replicas, or (`by_replica`) replicas themselves."""
 
     devices: int
@@ -22,16 +22,16 @@ class Processes:
         return ProcessGrid(self.devices, 1) if self.by_replica else ProcessGrid(self.replicas, self.devices)
 
 
-def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> Processes | None:
+def processes_of(module: Module, grid: ProcessGrid | None, devices: int) -> ProcessLayout | None:
     """The processes that a mesh of `devices` is on `grid`, or on the module's own; None when it does not fit."""
     if grid is None:
         replicas, partitions = (_count(module, name) for name in ("mhlo.num_replicas", "mhlo.num_partitions"))
         by_replica = partitions == 1 and replicas == devices > 1
-        return Processes(devices, by_replica=by_replica)
+        return ProcessLayout(devices, by_replica=by_replica)
     if grid.num_partitions == devices:
-        return Processes(devices, grid.num_replicas)
+        return ProcessLayout(devices, grid.num_replicas)
     if grid.num_partitions == 1 and grid.num_replicas == devices:
-        return Processes(devices, by_replica=True)
+        return ProcessLayout(devices, by_replica=True)
     return None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from partitioner.manual import copy_local
-from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, Reader
+from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, ShardingReader
 from partitioner.sharding import Annotation
 from spmd.dialects.calls import CALLS, Calls
 from spmd.dialects.making import make_op
@@ -47,7 +47,12 @@ class Program:
 
 
 def import_program(
-    module: Module, function: Function, reader: Reader, *, as_written: bool = False, whole_boundary: bool = False
+    module: Module,
+    function: Function,
+    reader: ShardingReader,
+    *,
+    as_written: bool = False,
+    whole_boundary: bool = False,
 ) -> Program:
     """The program of `function`, annotated.
 
@@ -78,7 +83,7 @@ def import_program(
     return program
 
 
-def _whole(value: Value, reader: Reader) -> Annotation | None:
+def _whole(value: Value, reader: ShardingReader) -> Annotation | None:
     return reader.whole(value.type) if isinstance(value.type, TensorType) else None
 
 
@@ -93,7 +98,7 @@ def _refuse_dynamic(block: Block, function: Function) -> None:
 
 
 class _Importer:
-    def __init__(self, module: Module, reader: Reader, as_written: bool) -> None:
+    def __init__(self, module: Module, reader: ShardingReader, as_written: bool) -> None:
         self.calls = Calls(module)
         self.reader = reader
         self.as_written = as_written
@@ -269,7 +274,7 @@ def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
 
 
 def _per_value(
-    op: Op, given: ShardingPerValue | None, types: Sequence[Type], reader: Reader
+    op: Op, given: ShardingPerValue | None, types: Sequence[Type], reader: ShardingReader
 ) -> list[Annotation | None]:
     if given is None:
         return [None] * len(types)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from partitioner.graph import BACKWARD, BOTH, FORWARD, NONE, Graph, Spec, Step
+from partitioner.graph import BACKWARD, BOTH, FORWARD, NONE, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 from partitioner.rules.core import PASS, Mapping
 from partitioner.sharding import Sharding
 from spmd.errors import UsageError
@@ -25,7 +25,7 @@ _ROUNDS = 5
 
 
 def propagate(
-    program: Program, reader: Reader, axis_priority: Sequence[str] = (), *, only_asked: bool = False
+    program: Program, reader: ShardingReader, axis_priority: Sequence[str] = (), *, only_asked: bool = False
 ) -> dict[Value, Sharding]:
     """A layout for every tensor value of `program`."""
     graph = Graph(program, reader)
@@ -89,10 +89,10 @@ class _Runner:
                         pending.append(other)
 
     @staticmethod
-    def _is_live(step: Step, round: int) -> bool:
+    def _is_live(step: PropagationEdge, round: int) -> bool:
         return step.direction != NONE and (round >= 2 or _early(step, round) is not None)
 
-    def _step(self, step: Step, direction: Callable[[int], str]) -> list[Spec]:
+    def _step(self, step: PropagationEdge, direction: Callable[[int], str]) -> list[Spec]:
         """Propagates along the factors of one step; returns the specs that grew."""
         rule = step.rule
         axes = [
@@ -123,7 +123,7 @@ class _Runner:
         return grown
 
     def _new_axes(
-        self, step: Step, axes: list[dict[int, _Factor]], tensor: int, factor: int, wanted: Axes
+        self, step: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, wanted: Axes
     ) -> Axes | None:
         """What `factor` of `tensor` may grow to, conflicts resolved; None when it does not grow."""
         have, spec = axes[tensor][factor], step.specs[tensor]
@@ -203,7 +203,7 @@ def _is_cut(spec: Spec) -> bool:
     return any(spec.dimensions)
 
 
-def _way(step: Step, round: int) -> str:
+def _way(step: PropagationEdge, round: int) -> str:
     """Tells apart the rounds in which a step goes different ways."""
     if step.is_elementwise or step.name in _EARLY:
         return "early"
@@ -222,7 +222,7 @@ def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
 
 
 def _compatible(
-    step: Step, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
+    step: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
 ) -> Axes:
     """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
 
@@ -250,7 +250,7 @@ def _compatible(
     return merged
 
 
-def _order(step: Step, axes: list[dict[int, _Factor]], wanted: list[Axes], mesh: DeviceMesh) -> list[int]:
+def _order(step: PropagationEdge, axes: list[dict[int, _Factor]], wanted: list[Axes], mesh: DeviceMesh) -> list[int]:
     """Factors with something to propagate: those of the largest source tensor first."""
     keyed = []
     for factor, want in enumerate(wanted):
@@ -283,7 +283,7 @@ def _reveal(spec: Spec, priority: int) -> None:
             spec.fixed -= frozenset(axes)
 
 
-def _early(step: Step, round: int) -> str | None:
+def _early(step: PropagationEdge, round: int) -> str | None:
     """The direction in which ops that hand dimensions through propagate in the first two rounds."""
     if step.direction == NONE or (round == 0 and not step.is_single):
         return None
@@ -292,7 +292,7 @@ def _early(step: Step, round: int) -> str | None:
     return FORWARD if step.name in _FORWARD_EARLY else None
 
 
-def _direction(step: Step, round: int) -> Callable[[int], str]:
+def _direction(step: PropagationEdge, round: int) -> Callable[[int], str]:
     """Which way each factor of a step propagates in a round: earlier rounds' ways stay open in later ones."""
     early = _early(step, min(round, 1))
     if round >= 4:

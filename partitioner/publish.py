@@ -13,7 +13,7 @@ from partitioner.core import local_function
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program, import_program
 from partitioner.propagation import propagate
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 from partitioner.rules.core import published_rule
 from partitioner.sharding import Sharding
 from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
@@ -45,7 +45,7 @@ def with_propagated(module: Module, function: str = "main", axis_priority: Seque
     Arguments, results and ops that are cut, or were asked to be whole, carry `sdy.sharding`, all dimensions closed.
     """
     entry = module.function(function)
-    reader = Reader(module, entry)
+    reader = ShardingReader(module, entry)
     program = import_program(module, entry, reader, as_written=True)
     writer = _Writer(program, reader, propagate(program, reader, axis_priority))
     meshes = [op for op in module.body.ops if op.name == "sdy.mesh"] or [writer.mesh_op()]
@@ -65,7 +65,7 @@ def with_propagated(module: Module, function: str = "main", axis_priority: Seque
 
 
 class _Writer:
-    def __init__(self, program: Program, reader: Reader, layouts: dict[Value, Sharding]) -> None:
+    def __init__(self, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding]) -> None:
         self.program = program
         self.reader = reader
         self.layouts = layouts

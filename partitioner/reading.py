@@ -43,7 +43,7 @@ def speaks_of_shardings(op: Op) -> bool:
     return op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS
 
 
-class Reader:
+class ShardingReader:
     """Reads the shardings of one program in terms of the sub-axes of one `DeviceMesh`.
 
     Meshes that the program does not speak of are left alone. `devices` says how many there are where it speaks of

@@ -112,7 +112,7 @@ class Annotation:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardedType:
     """How one argument or result of a program lies over the processes: its global type and its sharding.
 
     `sharding` is None for a value that is no tensor (a token), which every process holds as it is.
@@ -137,7 +137,7 @@ class Layout:
         return f"{self.type} {self.sharding}" if self.sharding is not None else str(self.type)
 
 
-def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Layout, rank: int) -> Array:
+def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: ShardedType, rank: int) -> Array:
     """The block that process `rank` holds of a global array.
 
     `source` is the whole array, or a callable that is given the index of a block (a tuple of slices without padding)
@@ -166,7 +166,7 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: La
     return _partial_block(block, layout, rank)
 
 
-def _partial_block(block: Array, layout: Layout, rank: int) -> Array:
+def _partial_block(block: Array, layout: ShardedType, rank: int) -> Array:
     """What one process holds of a block that several hold the sum of: the first of them holds it, the others nothing.
 
     Copies are partial results of a maximum or a minimum as they are.
@@ -191,7 +191,7 @@ _FOLDS: dict[str, np.ufunc] = {
 }
 
 
-def join_blocks(blocks: Sequence[Array], layout: Layout) -> Array:
+def join_blocks(blocks: Sequence[Array], layout: ShardedType) -> Array:
     """The global array from the blocks of all partitions, in order of rank; partial results are put together."""
     if layout.sharding is None or not isinstance(layout.type, TensorType) or layout.sharding.is_replicated:
         return blocks[0]
@@ -206,7 +206,7 @@ def join_blocks(blocks: Sequence[Array], layout: Layout) -> Array:
     return whole
 
 
-def unshard_array(block: Array, layout: Layout, communicator: Communicator) -> Array:
+def unshard_array(block: Array, layout: ShardedType, communicator: Communicator) -> Array:
     """The global array from this process's block: every process calls it, every process gets the whole.
 
     Blocks travel between the partitions of one replica only.
@@ -220,13 +220,13 @@ def unshard_array(block: Array, layout: Layout, communicator: Communicator) -> A
     return join_blocks(list(stacked), layout)
 
 
-def shard_stacked(source: Array | Callable[[tuple[slice, ...]], Array], layout: Layout, processes: int) -> Array:
+def shard_stacked(source: Array | Callable[[tuple[slice, ...]], Array], layout: ShardedType, processes: int) -> Array:
     """The blocks of all processes of a grid along a leading axis; of one where all hold the same."""
     same = layout.sharding is None or layout.sharding.is_replicated or not isinstance(layout.type, TensorType)
     return np.stack([shard_array(source, layout, rank) for rank in range(1 if same else processes)])
 
 
-def unshard_stacked(blocks: Array, layout: Layout) -> Array:
+def unshard_stacked(blocks: Array, layout: ShardedType) -> Array:
     """The global array from the blocks of all processes, along their leading axis: those of the first replica."""
     if layout.sharding is None or layout.sharding.is_replicated:
         return np.asarray(blocks[0])

@@ -23,7 +23,7 @@ Run = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Window:
+class HaloWindow:
     """What block i gets of a dimension of `size` cut in `blocks`: `runs[i]`, in a window of `width` elements."""
 
     size: int
@@ -48,18 +48,18 @@ class Window:
 
 def straight(
     size: int, blocks: int, starts: Sequence[int], width: int, low: int = 0, high: int | None = None
-) -> Window:
+) -> HaloWindow:
     """Block i gets elements [starts[i], starts[i] + width), those of them that lie in [low, high)."""
     last = size if high is None else min(size, high)
     runs = []
     for start in starts:
         first, end = max(start, low, 0), min(start + width, last)
         runs.append(((first - start, first, end - first),) if end > first else ())
-    return Window(size, blocks, width, tuple(runs))
+    return HaloWindow(size, blocks, width, tuple(runs))
 
 
 @dataclass(frozen=True)
-class Transfer:
+class HaloTransfer:
     """Elements [start, start + length) of block `sender` land at `place` of block `receiver`'s window."""
 
     sender: int
@@ -70,19 +70,19 @@ class Transfer:
 
 
 @lru_cache(maxsize=1 << 14)
-def rounds(window: Window) -> tuple[tuple[Transfer, ...], tuple[tuple[Transfer, ...], ...]]:
+def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[HaloTransfer, ...], ...]]:
     """What stays on each block, and what travels, dealt out to rounds."""
-    local: list[Transfer] = []
-    moving: list[Transfer] = []
+    local: list[HaloTransfer] = []
+    moving: list[HaloTransfer] = []
     for receiver, runs in enumerate(window.runs):
         for place, source, length in runs:
             while length > 0:
                 sender = source // window.block
                 part = min(length, (sender + 1) * window.block - source)
-                made = Transfer(sender, receiver, source - sender * window.block, part, place)
+                made = HaloTransfer(sender, receiver, source - sender * window.block, part, place)
                 (local if sender == receiver else moving).append(made)
                 source, place, length = source + part, place + part, length - part
-    found: list[list[Transfer]] = []
+    found: list[list[HaloTransfer]] = []
     for transfer in sorted(moving, key=lambda t: (-t.length, t.receiver - t.sender)):
         for round in found:
             if all(t.sender != transfer.sender and t.receiver != transfer.receiver for t in round):
@@ -93,15 +93,15 @@ def rounds(window: Window) -> tuple[tuple[Transfer, ...], tuple[tuple[Transfer, 
     return tuple(local), tuple(map(tuple, found))
 
 
-def _by_rounds(window: Window) -> int:
+def _by_rounds(window: HaloWindow) -> int:
     return sum(max(transfer.length for transfer in round) for round in rounds(window)[1])
 
 
-def _by_gather(window: Window) -> int:
+def _by_gather(window: HaloWindow) -> int:
     return window.block * (window.blocks - 1)
 
 
-def price(window: Window, row_bytes: int) -> float:
+def price(window: HaloWindow, row_bytes: int) -> float:
     """Bytes that a process sends, and a little for each message; `row_bytes` is one element along the dimension."""
     apart, gathered = _by_rounds(window), _by_gather(window)
     if gathered < apart:
@@ -110,7 +110,7 @@ def price(window: Window, row_bytes: int) -> float:
 
 
 def halo_exchange(
-    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None
+    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
 ) -> Value:
     """The window of this process's block. What no run fills is `fill`, a scalar; anything if None."""
     if _by_gather(window) < _by_rounds(window):
@@ -120,7 +120,9 @@ def halo_exchange(
     return _filled(emitter, made, dimension, axes, window, fill)
 
 
-def own(emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: Window, fill: Value | None = None) -> Value:
+def own(
+    emitter: Emitter, whole: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None = None
+) -> Value:
     """The window of a dimension that every process holds whole."""
     margin = window.width
     padded = emitter.pad(whole, dimension, margin, margin)
@@ -152,7 +154,7 @@ def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: S
     return emitter.binary("and", above, below)
 
 
-def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: Window) -> Value:
+def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
     """Whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
     made: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
@@ -163,7 +165,7 @@ def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: W
     return made
 
 
-def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: Window, fill: Value | None) -> Value:
+def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None) -> Value:
     if fill is None or window.is_full:
         return made
     inside = covered(emitter, made, dimension, axes, window)
@@ -184,7 +186,7 @@ class _Slab:
     spans: tuple[tuple[int, int], ...]
 
 
-def _exchanged(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window) -> Value:
+def _exchanged(emitter: Emitter, local: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
     stays, moves = rounds(window)
     slabs = []
     for group, travels in [(stays, False), *((round, True) for round in moves)]:
@@ -200,7 +202,13 @@ def _exchanged(emitter: Emitter, local: Value, dimension: int, axes: Axes, windo
 
 
 def _slab(
-    emitter: Emitter, local: Value, dimension: int, axes: Axes, window: Window, group: Sequence[Transfer], travels: bool
+    emitter: Emitter,
+    local: Value,
+    dimension: int,
+    axes: Axes,
+    window: HaloWindow,
+    group: Sequence[HaloTransfer],
+    travels: bool,
 ) -> _Slab:
     width = max(transfer.length for transfer in group)
     block = local.tensor.static_shape[dimension]
@@ -229,7 +237,7 @@ def _slab(
     return _Slab(value, tuple(places), tuple(spans))
 
 
-def _joined(emitter: Emitter, dimension: int, window: Window, slabs: list[_Slab]) -> Value | None:
+def _joined(emitter: Emitter, dimension: int, window: HaloWindow, slabs: list[_Slab]) -> Value | None:
     """Slabs that lie at the same places on every process that has a use for them; None when they do not."""
     if not window.is_straight:
         return None
@@ -263,7 +271,7 @@ def _zeros(emitter: Emitter, like: Value, dimension: int, extent: int) -> Value:
 
 
 def _overlaid(
-    emitter: Emitter, dimension: int, axes: Axes, window: Window, slabs: list[_Slab], shape: tuple[int, ...]
+    emitter: Emitter, dimension: int, axes: Axes, window: HaloWindow, slabs: list[_Slab], shape: tuple[int, ...]
 ) -> Value:
     """Slabs written one over the other, each where its process has it; where it has none, into the margins."""
     margin = max(slab.value.tensor.static_shape[dimension] for slab in slabs)

@@ -135,7 +135,7 @@ class Region:
         return self.blocks[0]
 
 
-class Page(Protocol):
+class SourcePage(Protocol):
     """A stretch of the text or file that ops were read from: knows the places in it by small numbers."""
 
     def location(self, token: int) -> Location:
@@ -175,7 +175,7 @@ class Op(Value):
     They are never changed, only put in place of others.
     """
 
-    __slots__ = ("_operands", "_place", "_extras", "_token", "attributes", "definition")
+    __slots__ = ("_extras", "_operands", "_place", "_token", "attributes", "definition")
     may_be_value = True
 
     def __init__(
@@ -195,7 +195,7 @@ class Op(Value):
         given = tuple(operands)
         self._operands: Value | tuple[Value, ...] = given[0] if len(given) == 1 else given  # one alone as it is
         self.attributes = attributes or NO_ATTRIBUTES
-        self._place: Location | Page = location
+        self._place: Location | SourcePage = location
         self._token = 0
         self._extras: OpExtras | None = None
         types = tuple(result_types)
@@ -216,7 +216,13 @@ class Op(Value):
 
     @classmethod
     def of_one_result(
-        cls, definition: OpDef, operands: list[Value], type: Type, attributes: Mapping[str, Any], page: Page, token: int
+        cls,
+        definition: OpDef,
+        operands: list[Value],
+        type: Type,
+        attributes: Mapping[str, Any],
+        page: SourcePage,
+        token: int,
     ) -> Op:
         """A declared op with one result and nothing else, read at token `token` of `page`: what most ops are."""
         made = Op.__new__(Op)
@@ -274,7 +280,7 @@ class Op(Value):
 
     # --- places ---
 
-    def read_at(self, page: Page, token: int) -> None:
+    def read_at(self, page: SourcePage, token: int) -> None:
         """Says where the op was read: its name is token `token` of `page`."""
         self._place, self._token = page, token
 

@@ -43,9 +43,7 @@ def export(devices: int, folder: Path) -> dict[str, Exported]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(of_mpi)}
         environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
         subprocess.run([sys.executable, __file__, str(devices), str(file)], env=environment, check=True)
-    found: dict[str, Exported] = {
-        name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()
-    }
+    found: dict[str, Exported] = {name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
     return found
 
 
@@ -111,9 +109,7 @@ def _programs(n: int) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         lambda: (lax.axis_index("a") * 10 + lax.axis_index(("a", "b"))).reshape(1)
     )
     halves = [list(range(0, n, 2)), list(range(1, n, 2))]
-    program("grouped_psum", line, P("x"), P("x"), normal(n, 3))(
-        lambda x: lax.psum(x, "x", axis_index_groups=halves)
-    )
+    program("grouped_psum", line, P("x"), P("x"), normal(n, 3))(lambda x: lax.psum(x, "x", axis_index_groups=halves))
     program("grouped_all_gather", line, P("x"), P("x"), normal(n, 3))(
         lambda x: lax.all_gather(x, "x", axis_index_groups=[half[::-1] for half in halves], tiled=True)
     )

@@ -30,13 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from spmd.compiler.compile import prepare
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
 
     options: dict[str, Any] = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
     prepared = prepare(programs.load(args.program, args.function), args.grid, args.function, **options)
-    lowering = Lowering(prepared.module, prepared.options)
+    lowering = ModuleLowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     if args.schedule:
         from spmd.backends.llvm.stretch import is_native

@@ -21,13 +21,13 @@ def run(args: argparse.Namespace) -> int:
         _write(module.to_string(generic=args.generic))
         return 0
     from spmd.compiler.compile import prepare
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
     from spmd.compiler.passes import NAMES, after_each, with_function
 
     if args.after not in (*NAMES, "all"):
         raise spmd.SpmdError(f"no pass {args.after!r}; the passes are {', '.join(NAMES)}, or all of them: all")
     prepared = prepare(module, None, args.function)
-    lowering = Lowering(prepared.module, prepared.options)
+    lowering = ModuleLowering(prepared.module, prepared.options)
     for name, function in after_each(prepared.module, prepared.function, lowering.pass_context):
         if args.after in (name, "all"):
             if args.after == "all":

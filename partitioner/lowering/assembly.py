@@ -8,17 +8,17 @@ from partitioner.core import Partitioned, called_functions, local_function, loca
 from partitioner.emit import Emitter
 from partitioner.lowering.core import Lowering
 from partitioner.manual import local_callee
-from partitioner.processes import Processes
+from partitioner.processes import ProcessLayout
 from partitioner.program import Program
-from partitioner.reading import Reader
-from partitioner.sharding import Layout, Sharding
+from partitioner.reading import ShardingReader
+from partitioner.sharding import ShardedType, Sharding
 from spmd.dialects.making import make_op
 from spmd.ir import Block, Module, Op, Value
 from spmd.types import TensorType
 
 
 def assemble(
-    module: Module, program: Program, reader: Reader, layouts: dict[Value, Sharding], processes: Processes
+    module: Module, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding], processes: ProcessLayout
 ) -> Partitioned:
     """Lowers `program`, whose values are laid out as `layouts` say, to the program of one process."""
     emitter = Emitter(reader.mesh, processes)
@@ -30,14 +30,14 @@ def assemble(
     out_layouts, returned = [], []
     for value in source.terminator.operands:
         layout = _as_asked(program, value, _result_layout(lowering, value))
-        out_layouts.append(Layout(value.type, layout))
+        out_layouts.append(ShardedType(value.type, layout))
         returned.append(lowering.whole(value) if layout is None else lowering.get(value, layout))
     end = make_op("func.return", returned, location=source.terminator.location)
     block.ops = [*emitter.prologue, *block.ops, end]
     remove_unused(block)
     function = local_function(program.function, block)
     others = [local_callee(other) for other in called_functions(module, [function])]
-    in_layouts = tuple(Layout(value.type, layout) for value, layout in zip(source.arguments, given, strict=True))
+    in_layouts = tuple(ShardedType(value.type, layout) for value, layout in zip(source.arguments, given, strict=True))
     return Partitioned(
         local_module(module, function, others, processes),
         program.function.symbol,

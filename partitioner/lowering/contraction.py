@@ -14,7 +14,7 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.reduction import spatial_window
 from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
-from partitioner.window import Window, straight
+from partitioner.window import HaloWindow, straight
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType
 
@@ -79,7 +79,7 @@ class _Space:
     summed: bool
     factor: int
 
-    def window(self, blocks: int) -> tuple[Window, int, int] | None:
+    def window(self, blocks: int) -> tuple[HaloWindow, int, int] | None:
         if not self.summed:
             return spatial_window(self.size, self.out, blocks, self.reach, self.stride, self.base, self.low)
         if self.base != 1 or self.reversed:

@@ -18,7 +18,7 @@ from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 from partitioner.reshard import cost, reshard
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
@@ -36,7 +36,7 @@ class Local:
 
 
 @dataclass
-class Scope:
+class OpenBlock:
     """A block being written. `is_loop`: what it asks of outer values may be made before it."""
 
     ops: list[Op]
@@ -65,7 +65,9 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
 class Lowering:
     """The state of one partitioning."""
 
-    def __init__(self, program: Program, reader: Reader, layouts: dict[Value, Sharding], emitter: Emitter) -> None:
+    def __init__(
+        self, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding], emitter: Emitter
+    ) -> None:
         self.program = program
         self.reader = reader
         self.layouts = layouts
@@ -80,7 +82,7 @@ class Lowering:
         self._forced: set[Value] = set()
         self._makers: dict[Value, Callable[[Sharding], Value]] = {}
         self._locals: dict[Value, list[Local]] = {}
-        self._scopes: list[Scope] = []
+        self._scopes: list[OpenBlock] = []
         for op in program.block.ops:
             for inner in op.walk():
                 for operand in inner.operands:
@@ -259,7 +261,7 @@ class Lowering:
         return made
 
     def enter(self, ops: list[Op], is_loop: bool) -> None:
-        self._scopes.append(Scope(ops, is_loop, []))
+        self._scopes.append(OpenBlock(ops, is_loop, []))
         self.emitter.ops = ops
 
     def leave(self) -> None:

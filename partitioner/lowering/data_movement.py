@@ -16,7 +16,7 @@ from partitioner.lowering.sums import nothing_of, sum_of
 from partitioner.mesh import Axes
 from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
-from partitioner.window import Run, Window, straight
+from partitioner.window import HaloWindow, Run, straight
 from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
 
@@ -80,7 +80,7 @@ def broadcast(lowering: Lowering, op: Op) -> None:
 
 
 #: The windows that a dimension of an op needs of operand i, given the blocks: None when it cannot be cut so.
-Windows = Callable[[int, int, int], Window]
+Windows = Callable[[int, int, int], HaloWindow]
 
 
 def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assignment, float]:
@@ -137,7 +137,7 @@ def slice_(lowering: Lowering, op: Op) -> None:
     starts, strides = op["start_indices"], op["strides"]
     size, out = op.operands[0].tensor.static_shape, op.result.tensor.static_shape
 
-    def windows(_: int, dimension: int, blocks: int) -> Window:
+    def windows(_: int, dimension: int, blocks: int) -> HaloWindow:
         block = -(-out[dimension] // blocks)
         step = strides[dimension]
         first = tuple(starts[dimension] + index * block * step for index in range(blocks))
@@ -212,7 +212,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
             for index in range(blocks):
                 low, high = max(begin, index * block), min(begin + extent, (index + 1) * block)
                 runs.append(((low - begin, low, high - low),) if high > low else ())
-            window = Window(size[dimension], blocks, extent, tuple(runs))
+            window = HaloWindow(size[dimension], blocks, extent, tuple(runs))
             local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, zero)
         starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
     attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
@@ -225,7 +225,7 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
 def reverse(lowering: Lowering, op: Op) -> None:
     size = op.operands[0].tensor.static_shape
 
-    def windows(_: int, dimension: int, blocks: int) -> Window:
+    def windows(_: int, dimension: int, blocks: int) -> HaloWindow:
         block = -(-size[dimension] // blocks)
         first = tuple(size[dimension] - (index + 1) * block for index in range(blocks))
         return straight(size[dimension], blocks, first, block)
@@ -242,7 +242,7 @@ def pad(lowering: Lowering, op: Op) -> None:
     emitter = lowering.emitter
     fill = lowering.whole(op.operands[1])
 
-    def windows(_: int, dimension: int, blocks: int) -> Window:
+    def windows(_: int, dimension: int, blocks: int) -> HaloWindow:
         block, step = -(-out[dimension] // blocks), interiors[dimension] + 1
         return straight(size[dimension], blocks, first_elements(dimension, blocks), -(-block // step))
 
@@ -356,7 +356,7 @@ def _sources(lowering: Lowering, op: Op, wanted: Sharding, axes: Axes) -> list[_
             source,
             joined,
             wanted,
-            Window(source.tensor.static_shape[joined], blocks, block, tuple(map(tuple, found))),
+            HaloWindow(source.tensor.static_shape[joined], blocks, block, tuple(map(tuple, found))),
         )
         for source, found in runs.items()
     ]
@@ -365,7 +365,7 @@ def _sources(lowering: Lowering, op: Op, wanted: Sharding, axes: Axes) -> list[_
 class _Source:
     """One value that a concatenation takes elements of: from its blocks, or from the whole where that is at hand."""
 
-    def __init__(self, lowering: Lowering, source: Value, dimension: int, wanted: Sharding, window: Window) -> None:
+    def __init__(self, lowering: Lowering, source: Value, dimension: int, wanted: Sharding, window: HaloWindow) -> None:
         self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window
         self.layout = Sharding(lowering.mesh, wanted.dimensions)
         self.whole = self.layout.with_dimension(dimension, ())

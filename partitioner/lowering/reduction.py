@@ -16,7 +16,7 @@ from partitioner.reshard import LATENCY
 from partitioner.rules.core import PASS, PERMUTE, Rule, local_rule
 from partitioner.rules.reduction import is_window_whole
 from partitioner.sharding import Sharding
-from partitioner.window import Window, straight
+from partitioner.window import HaloWindow, straight
 from spmd.analysis.constants import constant_elements
 from spmd.analysis.reducers import identity, monoid_of
 from spmd.ir import Op, Region, Value
@@ -238,7 +238,7 @@ def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension:
     return lowering.clone(op, [local, unit], [None], attributes, [local.tensor])[0]
 
 
-def _window(op: Op, dimension: int, blocks: int) -> tuple[Window, int, int] | None:
+def _window(op: Op, dimension: int, blocks: int) -> tuple[HaloWindow, int, int] | None:
     """The window of one dimension, where its first element lies in the dilated block, and the extent there.
 
     None where the places differ between processes.
@@ -252,7 +252,7 @@ def _window(op: Op, dimension: int, blocks: int) -> tuple[Window, int, int] | No
 
 def spatial_window(
     size: int, out: int, blocks: int, reach: int, stride: int, dilation: int, low: int
-) -> tuple[Window, int, int] | None:
+) -> tuple[HaloWindow, int, int] | None:
     """The elements that block i of a windowed op's result sees, of an input that is dilated and padded.
 
     Returns the window, the place of its first element in the dilated extent, and that extent; None where the place

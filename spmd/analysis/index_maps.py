@@ -26,7 +26,7 @@ from spmd.types import ElementType, TensorType
 Index = tuple[Affine, ...]
 
 
-class Reader(Protocol):
+class ElementReader(Protocol):
     """What a rule may ask for."""
 
     @property
@@ -50,7 +50,7 @@ def element_type(value: Value) -> ElementType:
     return found
 
 
-Rule = Callable[[Op, Index, Reader], Element]
+Rule = Callable[[Op, Index, ElementReader], Element]
 
 #: The rule of each op that moves elements.
 INDEX_MAPS: dict[str, Rule] = {}
@@ -67,7 +67,7 @@ def index_map(*names: str) -> Callable[[Rule], Rule]:
 
 
 @index_map("stablehlo.broadcast_in_dim")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     (operand,) = op.operands
     dimensions = op["broadcast_dimensions"]
     shape = operand.tensor.static_shape
@@ -77,12 +77,12 @@ def _(op: Op, index: Index, reader: Reader) -> Element:
 
 
 @index_map("stablehlo.broadcast")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     return reader.read(op.operands[0], index[len(op["broadcast_sizes"]) :])
 
 
 @index_map("stablehlo.transpose")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     permutation = op["permutation"]
     source = [Affine()] * len(index)
     for position, dimension in enumerate(permutation):
@@ -91,13 +91,13 @@ def _(op: Op, index: Index, reader: Reader) -> Element:
 
 
 @index_map("stablehlo.slice")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     parts = zip(index, op["start_indices"], op["strides"], strict=True)
     return reader.read(op.operands[0], tuple(part.scaled(stride).shifted(start) for part, start, stride in parts))
 
 
 @index_map("stablehlo.reverse")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     (operand,) = op.operands
     source = list(index)
     for dimension in op["dimensions"]:
@@ -106,12 +106,12 @@ def _(op: Op, index: Index, reader: Reader) -> Element:
 
 
 @index_map("stablehlo.reshape")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     (operand,) = op.operands
     return reader.read(operand, reshaped(index, op.result.tensor.static_shape, operand.tensor.static_shape, reader))
 
 
-def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader: Reader) -> Index:
+def reshaped(index: Index, result: Sequence[int], operand: Sequence[int], reader: ElementReader) -> Index:
     """The index in a dense array of shape `operand` of the element at `index` of its reshaping to `result`.
 
     Sizes are taken together only as far as they must. Raises affine.Split where a loop has to be cut first.
@@ -143,7 +143,7 @@ def common_groups(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[s
         yield slice(start, i), slice(other, j)
 
 
-def _unravelled(place: Affine, sizes: Sequence[int], reader: Reader) -> list[Affine]:
+def _unravelled(place: Affine, sizes: Sequence[int], reader: ElementReader) -> list[Affine]:
     """The index of the element that is number `place` of a dense array of `sizes`."""
     if not sizes:
         return []
@@ -167,7 +167,7 @@ def _unravelled(place: Affine, sizes: Sequence[int], reader: Reader) -> list[Aff
 # --- beyond the operand's ends ---------------------------------------------------------------------------------------
 
 
-def at_least(form: Affine, least: int, reader: Reader) -> Expression | None:
+def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | None:
     """Whether `form` is `least` or more; None where it always is."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[0] >= least:
@@ -175,7 +175,7 @@ def at_least(form: Affine, least: int, reader: Reader) -> Expression | None:
     return build.compare("sge", reader.position(form), constant(least, I64))
 
 
-def below(form: Affine, limit: int, reader: Reader) -> Expression | None:
+def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
     """Whether `form` is less than `limit`; None where it always is."""
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[1] < limit:
@@ -198,13 +198,19 @@ def choose(condition: Expression, taken: Element, otherwise: Element) -> Element
 
 
 @index_map("stablehlo.pad")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     operand, padding = op.operands
     return padded(op, operand, index, op["edge_padding_low"], op["interior_padding"], padding, reader)
 
 
 def padded(
-    op: Op, operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], padding: Value, reader: Reader
+    op: Op,
+    operand: Value,
+    index: Index,
+    low: Sequence[int],
+    interior: Sequence[int],
+    padding: Value,
+    reader: ElementReader,
 ) -> Element:
     """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements."""
     source: list[Affine] = []
@@ -233,7 +239,7 @@ def padded(
 
 
 @index_map("stablehlo.concatenate")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     dimension = op["dimension"]
     place = index[dimension]
     bounds = place.bounds(reader.extents)
@@ -263,12 +269,12 @@ def _(op: Op, index: Index, reader: Reader) -> Element:
 
 
 @index_map("stablehlo.iota")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     place = reader.position(index[op["iota_dimension"]])
     return converted((place,), SI64, element_type(op.result))
 
 
-def clamped(start: Value, index: Index, most: int, reader: Reader) -> Affine:
+def clamped(start: Value, index: Index, most: int, reader: ElementReader) -> Affine:
     """The start that an operand of a dynamic op gives, kept within 0 and `most`."""
     (number,) = converted(reader.read(start, index), element_type(start), SI64)
     if element_type(start).is_unsigned and element_type(start).bits == 64:
@@ -278,7 +284,7 @@ def clamped(start: Value, index: Index, most: int, reader: Reader) -> Affine:
 
 
 @index_map("stablehlo.dynamic_slice")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     operand, *starts = op.operands
     source = []
     for part, start, whole, size in zip(index, starts, operand.tensor.static_shape, op["slice_sizes"], strict=True):
@@ -287,7 +293,7 @@ def _(op: Op, index: Index, reader: Reader) -> Element:
 
 
 @index_map("stablehlo.gather")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     operand, indices = op.operands
     numbers, sizes = op["dimension_numbers"], op["slice_sizes"]
     shape = operand.tensor.static_shape
@@ -324,7 +330,7 @@ def is_outer_product(op: Op) -> bool:
 
 
 @index_map("stablehlo.dot_general")
-def _(op: Op, index: Index, reader: Reader) -> Element:
+def _(op: Op, index: Index, reader: ElementReader) -> Element:
     numbers = op["dot_dimension_numbers"]
     batching = (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions)
     contracting = (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions)

@@ -16,7 +16,7 @@ from collectives.errors import GroupError
 from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs, strategy
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh
-from spmd.dialects.structs import AxisRef, Mesh, ReplicaGroupMeshAxes
+from spmd.dialects.structs import AxisRefAttr, MeshAttr, ReplicaGroupMeshAxesAttr
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Module, Op
 
@@ -66,13 +66,13 @@ def channel_id(op: Op) -> int:
 def given_groups(op: Op, module: Module) -> Any:
     """The groups that `op` is given, of int64, each a row (filled up with -1); those of mesh axes worked out."""
     groups = op["replica_groups"]
-    return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxes) else groups
+    return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
 
 
-def _mesh_groups(groups: ReplicaGroupMeshAxes, module: Module) -> np.ndarray[Any, Any]:
+def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> np.ndarray[Any, Any]:
     """Rows of device ids that differ along the given axes alone, in the order of these axes (the last one minor)."""
     axes, devices = _mesh(groups, module)
-    wanted = [axis for axis in groups.axes.elements if isinstance(axis, AxisRef)]
+    wanted = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
     parts = [part for name, size in axes for part in _parts(name, size, wanted)]
     shape = [size for _, _, size in parts]
     moved = []
@@ -87,7 +87,7 @@ def _mesh_groups(groups: ReplicaGroupMeshAxes, module: Module) -> np.ndarray[Any
     return devices.reshape(shape).transpose([*kept, *moved]).reshape(-1, count)
 
 
-def _parts(name: str, size: int, wanted: list[AxisRef]) -> list[tuple[str, int, int]]:
+def _parts(name: str, size: int, wanted: list[AxisRefAttr]) -> list[tuple[str, int, int]]:
     """Axis `name` cut wherever a sub-axis begins or ends: (name, size of what is before, size) of each part."""
     cuts = {1, size}
     for axis in wanted:
@@ -100,12 +100,12 @@ def _parts(name: str, size: int, wanted: list[AxisRef]) -> list[tuple[str, int, 
     return [(name, before, after // before) for before, after in pairwise(ends)]
 
 
-def _mesh(groups: ReplicaGroupMeshAxes, module: Module) -> tuple[list[tuple[str, int]], np.ndarray[Any, Any]]:
+def _mesh(groups: ReplicaGroupMeshAxesAttr, module: Module) -> tuple[list[tuple[str, int]], np.ndarray[Any, Any]]:
     """The mesh's axes as (name, size), and its device ids."""
     mesh: Any = groups.mesh
     if isinstance(mesh, SymbolRefAttr):
         found = module.symbols.get(mesh.root)
-        if found is None or not isinstance(found.attributes.get("mesh"), (Mesh, SdyMesh)):
+        if found is None or not isinstance(found.attributes.get("mesh"), (MeshAttr, SdyMesh)):
             raise GroupError(f"there is no mesh @{mesh.root}")
         mesh = found.attributes["mesh"]
     axes = [(axis.name, axis.size) for axis in getattr(mesh.axes, "elements", mesh.axes)]

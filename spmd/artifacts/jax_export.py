@@ -82,7 +82,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Sharding:
+class ExportedSharding:
     """A sharding by names of mesh axes; `text` is how it prints."""
 
     text: str
@@ -104,8 +104,8 @@ class Exported:
     calling_convention: int
     kept: tuple[int, ...]
     bytecode: Buffer = field(repr=False)
-    in_shardings: tuple[Sharding | None, ...] = ()
-    out_shardings: tuple[Sharding | None, ...] = ()
+    in_shardings: tuple[ExportedSharding | None, ...] = ()
+    out_shardings: tuple[ExportedSharding | None, ...] = ()
     vjp: Exported | None = None
     file: str = "<bytes>"
 
@@ -241,7 +241,7 @@ def _mesh(table: Table) -> str:
     return ", ".join(f"{name}={size}" for name, size in axes)
 
 
-def _named_sharding(table: Table, meshes: list[str]) -> Sharding:
+def _named_sharding(table: Table, meshes: list[str]) -> ExportedSharding:
     mesh, spec = table.table(0), table.table(1)
     number = table.number(3, "I")
     if mesh is None and number >= len(meshes):
@@ -249,22 +249,24 @@ def _named_sharding(table: Table, meshes: list[str]) -> Sharding:
     over = meshes[number] if mesh is None else _mesh(mesh)
     parts = [] if spec is None else ["+".join(part.texts(0)) or "-" for part in spec.tables(0)]
     memory = table.text(2)
-    return Sharding(f"[{', '.join(parts)}] over ({over})" + (f" in {memory}" if memory else ""))
+    return ExportedSharding(f"[{', '.join(parts)}] over ({over})" + (f" in {memory}" if memory else ""))
 
 
 def _shardings(
-    table: Table, numbered: int, spelled: int, unique: list[Sharding], meshes: list[str]
-) -> tuple[Sharding | None, ...]:
+    table: Table, numbered: int, spelled: int, unique: list[ExportedSharding], meshes: list[str]
+) -> tuple[ExportedSharding | None, ...]:
     numbers = table.numbers(numbered, "I")
     if numbers:
         if max(numbers) > len(unique):
             table.fail(f"sharding {max(numbers)} of {len(unique)}")
         return tuple(unique[number - 1] if number else None for number in numbers)
-    found: list[Sharding | None] = []
+    found: list[ExportedSharding | None] = []
     for entry in table.tables(spelled):
         named = entry.table(2)
         kind = entry.number(0, "b")
-        found.append(_named_sharding(named, meshes) if named else Sharding("HLO's own form") if kind == 1 else None)
+        found.append(
+            _named_sharding(named, meshes) if named else ExportedSharding("HLO's own form") if kind == 1 else None
+        )
     return tuple(found)
 
 

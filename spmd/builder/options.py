@@ -109,8 +109,8 @@ class DotDimensionNumbers:
     def add_rhs_batch_dimensions(self, dimension: int) -> None:
         self.rhs_batch_dimensions.append(dimension)
 
-    def attribute(self) -> structs.DotDimensionNumbers:
-        return structs.DotDimensionNumbers(
+    def attribute(self) -> structs.DotDimensionNumbersAttr:
+        return structs.DotDimensionNumbersAttr(
             tuple(self.lhs_batch_dimensions),
             tuple(self.rhs_batch_dimensions),
             tuple(self.lhs_contracting_dimensions),
@@ -141,8 +141,8 @@ class ConvolutionDimensionNumbers:
         places = range(2, 2 + spatial)
         return cls(0, 1, list(places), 0, 1, list(places), 0, 1, list(places))
 
-    def attribute(self) -> structs.ConvDimensionNumbers:
-        return structs.ConvDimensionNumbers(
+    def attribute(self) -> structs.ConvDimensionNumbersAttr:
+        return structs.ConvDimensionNumbersAttr(
             self.input_batch_dimension,
             self.input_feature_dimension,
             tuple(self.input_spatial_dimensions),
@@ -164,8 +164,8 @@ class GatherDimensionNumbers:
     operand_batching_dims: list[int] = field(default_factory=list)
     start_indices_batching_dims: list[int] = field(default_factory=list)
 
-    def attribute(self) -> structs.GatherDimensionNumbers:
-        return structs.GatherDimensionNumbers(
+    def attribute(self) -> structs.GatherDimensionNumbersAttr:
+        return structs.GatherDimensionNumbersAttr(
             tuple(self.offset_dims),
             tuple(self.collapsed_slice_dims),
             tuple(self.operand_batching_dims),
@@ -184,8 +184,8 @@ class ScatterDimensionNumbers:
     input_batching_dims: list[int] = field(default_factory=list)
     scatter_indices_batching_dims: list[int] = field(default_factory=list)
 
-    def attribute(self) -> structs.ScatterDimensionNumbers:
-        return structs.ScatterDimensionNumbers(
+    def attribute(self) -> structs.ScatterDimensionNumbersAttr:
+        return structs.ScatterDimensionNumbersAttr(
             tuple(self.update_window_dims),
             tuple(self.inserted_window_dims),
             tuple(self.input_batching_dims),

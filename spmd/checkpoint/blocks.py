@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from partitioner import Layout
+from partitioner import ShardedType
 from spmd.checkpoint import tree as trees
 from spmd.errors import CheckpointError
 from spmd.types import TensorType
@@ -27,7 +27,7 @@ class Block:
 
 
 #: What `shardings` has for an array: None is the whole array, the same on every process.
-Placement = Layout | Block | None
+Placement = ShardedType | Block | None
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Place:
 
 def places(structure: Any, shardings: Any, names: Sequence[str], shapes: Sequence[Shape], rank: int) -> list[Place]:
     """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
-    placements = trees.match(structure, shardings, lambda part: part is None or isinstance(part, Layout | Block))
+    placements = trees.match(structure, shardings, lambda part: part is None or isinstance(part, ShardedType | Block))
     return [_place(*entry, rank) for entry in zip(names, placements, shapes, strict=True)]
 
 
 def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
-    if isinstance(placement, Layout) and placement.sharding is not None and isinstance(placement.type, TensorType):
+    if isinstance(placement, ShardedType) and placement.sharding is not None and isinstance(placement.type, TensorType):
         whole = placement.type.static_shape
         if placement.sharding.partial:
             raise CheckpointError(f"{name} ({placement}) is the sum of what processes hold, and none holds the array")
@@ -74,8 +74,8 @@ def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
     if isinstance(placement, Block):
         box = _box(name, placement.shape, placement.index)
         return Place(placement.shape, box, box.shape)
-    if placement is not None and not isinstance(placement, Layout):
-        raise CheckpointError(f"{name}: a sharding is a Layout, a Block or None, not a {type(placement).__name__}")
+    if placement is not None and not isinstance(placement, ShardedType):
+        raise CheckpointError(f"{name}: a sharding is a ShardedType, a Block or None, not a {type(placement).__name__}")
     return Place(shape, Box((0,) * len(shape), shape), shape)
 
 

@@ -22,7 +22,7 @@ _DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Leaf:
+class ArrayEntry:
     """An array of the tree: its name, its dtype's name, its global shape."""
 
     name: str
@@ -37,7 +37,7 @@ class Manifest:
     step: int
     folder: str
     tree: Any
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ArrayEntry, ...]
     parts: tuple[Part, ...]
 
     @property
@@ -87,5 +87,5 @@ def read(path: Path) -> Manifest:
     body = json.loads(data)["manifest"]
     if body.get("format") != FORMAT:
         raise CheckpointError(f"{path}: a manifest of format {body.get('format')!r}, not {FORMAT!r}")
-    leaves = tuple(Leaf(name, dtype, tuple(shape)) for name, dtype, shape in body["leaves"])
+    leaves = tuple(ArrayEntry(name, dtype, tuple(shape)) for name, dtype, shape in body["leaves"])
     return Manifest(body["step"], body["folder"], body["tree"], leaves, tuple(map(decode_part, body["parts"])))

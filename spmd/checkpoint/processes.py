@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Processes:
+class Ranks:
     """`size` processes of which this one is number `rank`; alone without a communicator."""
 
     def __init__(self, communicator: MPI.Comm | None) -> None:

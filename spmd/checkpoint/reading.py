@@ -16,8 +16,8 @@ from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import store
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Place, places
-from spmd.checkpoint.manifest import Leaf, Manifest
-from spmd.checkpoint.processes import Processes
+from spmd.checkpoint.manifest import ArrayEntry, Manifest
+from spmd.checkpoint.processes import Ranks
 from spmd.checkpoint.safetensors import Array, PartFile, dtype_name, dtype_of
 from spmd.checkpoint.writing import settle
 from spmd.errors import CheckpointError, DamagedCheckpointError
@@ -35,7 +35,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
     names what is damaged.
     """
     place = Path(folder).absolute()
-    processes = Processes(communicator)
+    processes = Ranks(communicator)
     settle(place)
     for step in _steps(place, processes):
         if _unless_damaged(processes, partial(_verify, place, step, processes)):
@@ -45,7 +45,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
 
 def verify(folder: str | os.PathLike[str], step: int, *, communicator: MPI.Comm | None = None) -> None:
     """Reads all of a checkpoint; CheckpointError names the file, and the array, that is not as it was written."""
-    processes = Processes(communicator)
+    processes = Ranks(communicator)
     processes.agree(lambda: _verify(Path(folder).absolute(), step, processes))
 
 
@@ -70,7 +70,7 @@ def restore(
     :raises CheckpointError: when there is no such checkpoint, it is damaged, or `like` or a sharding does not fit it.
     """
     place = Path(folder).absolute()
-    processes = Processes(communicator)
+    processes = Ranks(communicator)
     settle(place)
     if step is not None:
         found: _Found | None = processes.agree(partial(_read, place, step, shardings, processes.rank))
@@ -82,20 +82,20 @@ def restore(
     return processes.agree(partial(_tree, found, like))
 
 
-def _steps(folder: Path, processes: Processes) -> list[int]:
+def _steps(folder: Path, processes: Ranks) -> list[int]:
     """Steps of which there is a manifest, newest first: as process 0 sees the folder."""
     steps = processes.all_gather(processes.on_first(lambda: store.steps(folder)))[0]
     assert steps is not None
     return steps
 
 
-def _verify(folder: Path, step: int, processes: Processes) -> bool:
+def _verify(folder: Path, step: int, processes: Ranks) -> bool:
     manifest = manifests.read(store.manifest_path(folder, step))
     store.verify(folder, manifest, range(processes.rank, len(manifest.parts), processes.size))
     return True
 
 
-def _unless_damaged(processes: Processes, act: Callable[[], T]) -> T | None:
+def _unless_damaged(processes: Ranks, act: Callable[[], T]) -> T | None:
     """What `act` returns; None, and a warning, when it finds the checkpoint damaged on any process."""
 
     def attempt() -> tuple[T | None, str]:
@@ -158,7 +158,7 @@ def _tree(found: _Found, like: Any) -> Any:
     return trees.unflatten_like(found.manifest.tree, like, take)
 
 
-def _check_like(leaf: Leaf, place: Place, given: Any) -> None:
+def _check_like(leaf: ArrayEntry, place: Place, given: Any) -> None:
     """CheckpointError unless what stands for an array in the tree `like` has its dtype and shape."""
     if not hasattr(given, "dtype") or not hasattr(given, "shape"):
         return

@@ -11,8 +11,8 @@ import numpy as np
 
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
-from spmd.checkpoint.manifest import Leaf
-from spmd.checkpoint.processes import Processes
+from spmd.checkpoint.manifest import ArrayEntry
+from spmd.checkpoint.processes import Ranks
 from spmd.checkpoint.safetensors import Array, dtype_name
 from spmd.checkpoint.writing import Pending, Writing, settle
 from spmd.errors import CheckpointError
@@ -61,8 +61,8 @@ def save(
 
     All processes call it, with trees of one structure. Leaves are arrays of any dtype of NumPy or ml_dtypes (JAX's
     too), or Python's scalars and strings. Without `shardings` every process has the same whole arrays, and each writes
-    some of them. `shardings` is a tree like `tree`, or the upper part of one, that says how arrays are cut: a Layout
-    (an Executable's `in_shardings`), a `Block`, or None for a whole array.
+    some of them. `shardings` is a tree like `tree`, or the upper part of one, that says how arrays are cut: a
+    ShardedType (an Executable's `in_shardings`), a `Block`, or None for a whole array.
 
     :param step: not negative. A checkpoint of the same step is replaced, by one rename.
     :param keep: how many of the newest whole checkpoints to leave, of which this one is always one; None leaves all.
@@ -72,7 +72,7 @@ def save(
     :raises OSError: when it cannot be written; what was there before is untouched.
     """
     place = Path(folder).absolute()
-    processes = Processes(communicator)
+    processes = Ranks(communicator)
     state = processes.agree(lambda: _state(place, step, keep, tree, shardings, processes.rank))
     held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places]))
     mine = processes.agree(lambda: _share(held, state))[processes.rank]
@@ -86,7 +86,7 @@ class _State:
     """What one process brings: the structure, and for each array its leaf, its place and its elements here."""
 
     structure: Any
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ArrayEntry, ...]
     places: list[Place]
     arrays: list[Array]
 
@@ -104,7 +104,7 @@ def _state(place: Path, step: int, keep: int | None, tree: Any, shardings: Any, 
     described = []
     for name, array, entry in zip(names, arrays, found, strict=True):
         check_local(name, array, entry)
-        described.append(Leaf(name, dtype_name(array.dtype), entry.shape))
+        described.append(ArrayEntry(name, dtype_name(array.dtype), entry.shape))
     return _State(structure, tuple(described), found, arrays)
 
 
@@ -122,7 +122,7 @@ def _array(name: str, leaf: Any) -> Array:
     return array
 
 
-def _share(held: list[tuple[Any, tuple[Leaf, ...], list[Box]]], state: _State) -> list[dict[int, Box]]:
+def _share(held: list[tuple[Any, tuple[ArrayEntry, ...], list[Box]]], state: _State) -> list[dict[int, Box]]:
     """The blocks that each process writes; CheckpointError when their trees differ or leave something out."""
     for rank, (structure, leaves, _) in enumerate(held):
         if structure != state.structure or leaves != state.leaves:

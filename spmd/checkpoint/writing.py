@@ -17,8 +17,8 @@ from typing import Any
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
-from spmd.checkpoint.manifest import Leaf, Manifest
-from spmd.checkpoint.processes import Processes
+from spmd.checkpoint.manifest import ArrayEntry, Manifest
+from spmd.checkpoint.processes import Ranks
 from spmd.checkpoint.safetensors import Array, Part
 from spmd.errors import CheckpointError
 
@@ -84,12 +84,12 @@ def _tell_failures() -> None:
 class Writing:
     """A checkpoint on its way to the disk, seen from one process. Process 0 holds the lock."""
 
-    processes: Processes
+    processes: Ranks
     folder: Path
     step: int
     keep: int | None
     structure: Any
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ArrayEntry, ...]
     blocks: Sequence[tuple[int, Box, Array]]
     data: Path
     lock: store.Lock | None
@@ -97,12 +97,12 @@ class Writing:
     @classmethod
     def begin(
         cls,
-        processes: Processes,
+        processes: Ranks,
         folder: Path,
         step: int,
         keep: int | None,
         structure: Any,
-        leaves: tuple[Leaf, ...],
+        leaves: tuple[ArrayEntry, ...],
         blocks: Sequence[tuple[int, Box, Array]],
     ) -> Writing:
         """Process 0 takes the lock, clears away what dead writers left, and makes the folder that all write into."""
@@ -125,7 +125,7 @@ class Writing:
         return store.manifest_path(self.folder, self.step)
 
     def apart(self) -> Pending:
-        """Writes in a thread of its own. Processes hear of each other through files, so that no message is sent."""
+        """Writes in a thread of its own. Ranks hear of each other through files, so that no message is sent."""
         write = self._write_as_first if self.processes.rank == 0 else self._write_as_other
         pending = _pending[self.folder] = Pending(store.manifest_path(self.folder, self.step), write)
         return pending

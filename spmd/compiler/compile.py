@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.collecting import no_collection
-from spmd.compiler.lower import Lowering
+from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions, Options, chosen_options
 from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
@@ -53,7 +53,7 @@ def compile(
 
 def _build(prepared: Prepared) -> Executable:
     with no_collection():
-        program, plan = Lowering(prepared.module, prepared.options).entry(prepared.function)
+        program, plan = ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
     lent = {*plan.parameters, *plan.constants}
     lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
     copied = borrowed(plan.results, plan.roots, lent)

@@ -16,10 +16,10 @@ from spmd.compiler.steps import Plan, fresh_values, is_whole
 from spmd.ir import Op
 
 if TYPE_CHECKING:
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
 
 
-def loop_body(lowering: Lowering, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
+def loop_body(lowering: ModuleLowering, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
     """The body of a loop, and the carried positions that it overwrites."""
     donated = frozenset(range(len(op.regions[index].block.arguments)))
     while True:

@@ -1,7 +1,7 @@
 """ir -> programs: makes each op's kernel and lays blocks out as programs.
 
-`Lowering` is the `Context` that kernel makers are given: it compiles regions and functions, and regions of scalars
-as functions on whole arrays.
+`ModuleLowering` is the `Context` that kernel makers are given: it compiles regions and functions, and regions of
+scalars as functions on whole arrays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spmd.ir import Block, Function, Module, Op, Value, captured_values
 from spmd.types import TensorType
 
 
-class Lowering:
+class ModuleLowering:
     """Compiles the functions and regions of one module."""
 
     def __init__(self, module: Module, options: Options) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.dialects.structs import DotDimensionNumbers
+from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
 
 DOT = "stablehlo.dot_general"
@@ -31,7 +31,7 @@ def _folded(op: Op) -> Op:
     right = _through(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     if left[0] is lhs and right[0] is rhs:
         return op
-    made = DotDimensionNumbers(left[1], right[1], left[2], right[2])
+    made = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
     return op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": made})
 
 

@@ -20,7 +20,7 @@ from spmd.ir import Op, captured_values
 from spmd.types import TensorType
 
 if TYPE_CHECKING:
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
 
 #: Elements of one stacked program at most.
 _AT_ONCE = 1 << 16
@@ -32,7 +32,7 @@ _SCALAR_IDENTITY = frozenset(
 )  # fmt: skip
 
 
-def vectorized(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def vectorized(lowering: ModuleLowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
     """Region `index` of `op` as a function: one array a block argument, then the captured values."""
     block = op.regions[index].block
     plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
@@ -43,7 +43,7 @@ def vectorized(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[An
     return _stacked(lowering, op, index)
 
 
-def _fill(lowering: Lowering, plan: Plan, ops: list[Op]) -> None:
+def _fill(lowering: ModuleLowering, plan: Plan, ops: list[Op]) -> None:
     from spmd.compiler.lower import constant_array
     from spmd.compiler.simplify import CONSTANT
 
@@ -55,7 +55,7 @@ def _fill(lowering: Lowering, plan: Plan, ops: list[Op]) -> None:
             plan.steps.append(Step(op, _kernel(lowering, op), inputs, list(op.results)))
 
 
-def _kernel(lowering: Lowering, op: Op) -> Kernel:
+def _kernel(lowering: ModuleLowering, op: Op) -> Kernel:
     if op.name in _SCALAR_IDENTITY and len(op.operands) == 1 and _all_scalars(op):
         return Kernel(lambda value: value, aliases=(0,), pointwise=True)
     if op.name in ("stablehlo.if", "stablehlo.case") and _all_scalars(op):
@@ -67,7 +67,7 @@ def _all_scalars(op: Op) -> bool:
     return all(isinstance(value.type, TensorType) and value.type.shape == () for value in (*op.operands, *op.results))
 
 
-def _selection(lowering: Lowering, op: Op) -> Kernel:
+def _selection(lowering: ModuleLowering, op: Op) -> Kernel:
     """Every branch is computed and the right one chosen at each element: branches of scalars are pure."""
     branches = [vectorized(lowering, op, index) for index in range(len(op.regions))]
     last = len(branches) - 1
@@ -100,7 +100,7 @@ def _whole(
     return call
 
 
-def _stacked(lowering: Lowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def _stacked(lowering: ModuleLowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
     """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
     from spmd.compiler.stack import stack_region
 

@@ -23,7 +23,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.contraction import check_dot, contraction_element, few_precisions, free_sizes
 from spmd.dialects.core import attribute, define, operand, region, result
 from spmd.dialects.shapes import bounds_of, tensor
-from spmd.dialects.structs import RaggedDotDimensionNumbers
+from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import I32, TensorType, Type, UnrankedTensorType
 
@@ -37,7 +37,7 @@ RAGGED_DOT = define(
         operand("group_sizes", kinds.INTEGER),
     ],
     attributes=[
-        attribute("ragged_dot_dimension_numbers", kinds.struct(RaggedDotDimensionNumbers)),
+        attribute("ragged_dot_dimension_numbers", kinds.struct(RaggedDotDimensionNumbersAttr)),
         attribute("precision_config", _PRECISION_CONFIG, optional=True),
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
@@ -51,8 +51,8 @@ RAGGED_DOT.constraint("", "size(precision_config) <= 2")(few_precisions)
 check_dot(RAGGED_DOT, "ragged_dot_dimension_numbers", [""] * 10)
 
 
-def _ragged(op: Op) -> RaggedDotDimensionNumbers:
-    found: RaggedDotDimensionNumbers = op["ragged_dot_dimension_numbers"]
+def _ragged(op: Op) -> RaggedDotDimensionNumbersAttr:
+    found: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
     return found
 
 

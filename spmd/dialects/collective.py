@@ -32,7 +32,7 @@ from spmd.dialects.process_groups import (
     data_operands,
 )
 from spmd.dialects.shapes import bounds_of, tensor
-from spmd.dialects.structs import ChannelHandle
+from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
 from spmd.types import UI32, TensorType, Type
 
@@ -214,7 +214,7 @@ def _(op: Op) -> str | None:
 
 def _is_whole_group(op: Op) -> bool:
     """Whether a process group is a row of replica_groups, and not one for each partition of its replicas."""
-    channel: ChannelHandle | None = op["channel_handle"]
+    channel: ChannelHandleAttr | None = op["channel_handle"]
     return bool(op["use_global_device_ids"]) or channel is None or channel.handle <= 0
 
 

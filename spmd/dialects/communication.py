@@ -8,11 +8,11 @@ from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, listed
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.process_groups import check_pairs
-from spmd.dialects.structs import ChannelHandle
+from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
 from spmd.types import TOKEN, TensorType
 
-_CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle))
+_CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandleAttr))
 _HOST = attribute("is_host_transfer", kinds.BOOL, default=False)
 _PAIRS = attribute("source_target_pairs", kinds.I64_DENSE, optional=True)
 _RECEIVED = kinds.STATIC_TENSOR | kinds.TOKEN
@@ -34,7 +34,7 @@ def _check_received(declared: OpDef, labels: tuple[str, str, str]) -> None:
 def _check_channel_type(declared: OpDef, host: int, name: str) -> None:
     @declared.constraint("C5", f"channel_type is {name} when is_host_transfer = true, DEVICE_TO_DEVICE otherwise")
     def _(op: Op) -> str | None:
-        handle: ChannelHandle = op["channel_handle"]
+        handle: ChannelHandleAttr = op["channel_handle"]
         return None if handle.type == (host if op["is_host_transfer"] else 1) else str(handle.type)
 
 

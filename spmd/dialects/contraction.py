@@ -22,7 +22,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
-from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers, RaggedDotDimensionNumbers
+from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import QuantizedType, TensorType, Type
 
@@ -74,9 +74,9 @@ DOT_GENERAL = define(
     "stablehlo.dot_general",
     operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
     attributes=[
-        attribute("dot_dimension_numbers", kinds.struct(DotDimensionNumbers)),
+        attribute("dot_dimension_numbers", kinds.struct(DotDimensionNumbersAttr)),
         attribute("precision_config", PRECISION_CONFIG, optional=True),
-        attribute("algorithm", kinds.struct(DotAlgorithm), optional=True),
+        attribute("algorithm", kinds.struct(DotAlgorithmAttr), optional=True),
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs `,` custom<DotDimensionNumbers>($dot_dimension_numbers) `` "
@@ -84,7 +84,7 @@ DOT_GENERAL = define(
     traits=["pure"],
 )
 
-DotNumbers = DotDimensionNumbers | RaggedDotDimensionNumbers
+DotNumbers = DotDimensionNumbersAttr | RaggedDotDimensionNumbersAttr
 
 
 def check_dot(declared: OpDef, name: str, labels: Sequence[str]) -> None:
@@ -144,7 +144,7 @@ def _(op: Op) -> str | None:
 
 @DOT_GENERAL.infers("C12", "shape(result) is the batching sizes, then the sizes of what remains of lhs and of rhs")
 def _(op: Op) -> list[Type]:
-    numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
+    numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     lhs, rhs = tensors(op.operands)
     left, right = (list(zip(type.shape, bounds_of(type), strict=True)) for type in (lhs, rhs))
     pairs = zip(numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, strict=True)

@@ -30,7 +30,7 @@ from spmd.dialects.contraction import (
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import tensor, windows
-from spmd.dialects.structs import ConvDimensionNumbers
+from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import Type
 
@@ -40,7 +40,7 @@ CONVOLUTION_ATTRIBUTES = (
     attribute("lhs_dilation", kinds.I64_ARRAY, optional=True),
     attribute("rhs_dilation", kinds.I64_ARRAY, optional=True),
     attribute("window_reversal", kinds.BOOL_ARRAY, optional=True),
-    attribute("dimension_numbers", kinds.struct(ConvDimensionNumbers)),
+    attribute("dimension_numbers", kinds.struct(ConvDimensionNumbersAttr)),
     attribute("feature_group_count", kinds.I64),
     attribute("batch_group_count", kinds.I64),
     attribute("precision_config", PRECISION_CONFIG, optional=True),
@@ -58,8 +58,8 @@ CONVOLUTION = define(
 )
 
 
-def _numbers(op: Op) -> ConvDimensionNumbers:
-    found: ConvDimensionNumbers = op["dimension_numbers"]
+def _numbers(op: Op) -> ConvDimensionNumbersAttr:
+    found: ConvDimensionNumbersAttr = op["dimension_numbers"]
     return found
 
 

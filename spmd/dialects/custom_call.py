@@ -18,7 +18,7 @@ from spmd.dialects.checks import (
 )
 from spmd.dialects.core import attribute, define, operand, result
 from spmd.dialects.forms import TYPED
-from spmd.dialects.structs import OutputOperandAlias
+from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import Op
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
@@ -35,7 +35,7 @@ CUSTOM_CALL = define(
         attribute("called_computations", kinds.array_of(kinds.SYMBOL), default=()),
         attribute("operand_layouts", kinds.array_of(_LAYOUT), optional=True),
         attribute("result_layouts", kinds.array_of(_LAYOUT), optional=True),
-        attribute("output_operand_aliases", kinds.array_of(kinds.struct(OutputOperandAlias)), default=()),
+        attribute("output_operand_aliases", kinds.array_of(kinds.struct(OutputOperandAliasAttr)), default=()),
         attribute("result_tilings", kinds.array_of(kinds.array_of(_LAYOUT)), optional=True),
     ],
     results=[result("results", kinds.CUSTOM_CALL_VALUE, variadic=True)],
@@ -106,7 +106,7 @@ def _part(type: Type, indices: Sequence[int]) -> Type | None:
     "", "an output_operand_alias names parts of an operand and of the output that have one type", on_results=True
 )
 def _(op: Op) -> str | None:
-    aliases: tuple[OutputOperandAlias, ...] = op["output_operand_aliases"]
+    aliases: tuple[OutputOperandAliasAttr, ...] = op["output_operand_aliases"]
     for alias in aliases:
         if not 0 <= alias.operand_index < len(op.operands):
             return f"operand {alias.operand_index} of {len(op.operands)}"
@@ -163,7 +163,7 @@ def _buffers(type: Type, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
 def _(op: Op) -> str | None:
     if op["call_target_name"] in ("CreateBuffer", "Pin", "Unpin"):
         return None
-    aliases: tuple[OutputOperandAlias, ...] = op["output_operand_aliases"]
+    aliases: tuple[OutputOperandAliasAttr, ...] = op["output_operand_aliases"]
     outputs: list[tuple[int, ...]] = []
     inputs: list[tuple[int, tuple[int, ...]]] = []
     for alias in aliases:

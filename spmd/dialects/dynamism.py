@@ -37,7 +37,7 @@ from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
 from spmd.dialects.shape import INDEX_ONLY, WITNESS
 from spmd.dialects.shapes import bounds_of, tensor
-from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import I32, TensorType, Type
 
@@ -170,7 +170,7 @@ DYNAMIC_GATHER = define(
         operand("slice_sizes", tensor_of_kinds("signed", "unsigned", rank=1, static=True)),
     ],
     attributes=[
-        attribute("dimension_numbers", kinds.struct(GatherDimensionNumbers)),
+        attribute("dimension_numbers", kinds.struct(GatherDimensionNumbersAttr)),
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],
     results=[result("result")],

@@ -19,7 +19,7 @@ from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import TypeSet, tensor_of_kinds, tensor_of_types
 from spmd.dialects.shapes import most_specific, with_element
-from spmd.dialects.structs import ResultAccuracy
+from spmd.dialects.structs import ResultAccuracyAttr
 from spmd.ir import Op
 from spmd.types import F32, F64, I1, ElementType, QuantizedType, Type
 
@@ -39,7 +39,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accurac
     made = define(
         f"stablehlo.{name}",
         operands=[operand("operand", types)],
-        attributes=[attribute("result_accuracy", kinds.struct(ResultAccuracy), default=ResultAccuracy())]
+        attributes=[attribute("result_accuracy", kinds.struct(ResultAccuracyAttr), default=ResultAccuracyAttr())]
         if accuracy
         else [],
         results=[result("result", results or types)],

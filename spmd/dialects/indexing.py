@@ -21,7 +21,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.core import Check, OpDef, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import bounds_of, tensor
-from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import TensorType, Type
 
@@ -107,7 +107,7 @@ def matching_batches(
 
 
 #: A gather's check on its dimension numbers, the operand's shape and that of start_indices.
-_GatherCheck = Callable[[GatherDimensionNumbers, tuple[Dimension, ...], tuple[Dimension, ...]], str | None]
+_GatherCheck = Callable[[GatherDimensionNumbersAttr, tuple[Dimension, ...], tuple[Dimension, ...]], str | None]
 
 
 def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
@@ -203,7 +203,7 @@ _SliceSizes = Callable[[Op], Sequence[Dimension] | None]
 def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str]) -> None:
     """The constraints on slice_sizes that gather and dynamic_gather share."""
 
-    def known(check: Callable[[GatherDimensionNumbers, Sequence[Dimension], Op], str | None]) -> Check:
+    def known(check: Callable[[GatherDimensionNumbersAttr, Sequence[Dimension], Op], str | None]) -> Check:
         def checked(op: Op) -> str | None:
             found = sizes(op)
             return None if found is None else check(op["dimension_numbers"], found, op)
@@ -230,7 +230,7 @@ def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str
 
 def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
     """The result of a gather of slices of `sizes`."""
-    numbers: GatherDimensionNumbers = op["dimension_numbers"]
+    numbers: GatherDimensionNumbersAttr = op["dimension_numbers"]
     operand, indices = op.operands[0].tensor, op.operands[1].tensor
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     offsets = iter([size for dimension, size in enumerate(sizes) if dimension not in dropped])
@@ -248,7 +248,7 @@ GATHER = define(
     "stablehlo.gather",
     operands=[operand("operand"), operand("start_indices", kinds.INTEGER)],
     attributes=[
-        attribute("dimension_numbers", kinds.struct(GatherDimensionNumbers)),
+        attribute("dimension_numbers", kinds.struct(GatherDimensionNumbersAttr)),
         attribute("slice_sizes", kinds.I64_ARRAY),
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],

@@ -16,12 +16,12 @@ from spmd.dialects.checks import at_least, dims, returned, shape_text
 from spmd.dialects.core import Lookup, OpDef, attribute
 from spmd.dialects.reducers import region_fault
 from spmd.dialects.shapes import with_element
-from spmd.dialects.structs import ChannelHandle, ReplicaGroupMeshAxes
+from spmd.dialects.structs import ChannelHandleAttr, ReplicaGroupMeshAxesAttr
 from spmd.ir import Op, Value
 from spmd.types import I32, TensorType, Type
 
-REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxes)))
-CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandle), optional=True)
+REPLICA_GROUPS = attribute("replica_groups", kinds.either(kinds.I64_DENSE, kinds.struct(ReplicaGroupMeshAxesAttr)))
+CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandleAttr), optional=True)
 GLOBAL_IDS = attribute("use_global_device_ids", kinds.FLAG, default=False)
 DYNAMIC_ROOT = attribute("has_dynamic_root", kinds.UNIT_FLAG, default=False)
 
@@ -62,7 +62,7 @@ def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = 
     @declared.symbol_constraint("", "the mesh of replica_groups is a symbol of the module")
     def _(op: Op, lookup: Lookup) -> str | None:
         groups = op["replica_groups"]
-        mesh = groups.mesh if isinstance(groups, ReplicaGroupMeshAxes) else None
+        mesh = groups.mesh if isinstance(groups, ReplicaGroupMeshAxesAttr) else None
         return f"@{mesh.root}" if isinstance(mesh, SymbolRefAttr) and lookup(mesh.root) is None else None
 
 
@@ -81,13 +81,13 @@ def check_channel(declared: OpDef, label: str, *, advisory: bool = False) -> Non
 
         @declared.constraint(label, "channel_id is not negative when use_global_device_ids = true")
         def negative(op: Op) -> str | None:
-            channel: ChannelHandle | None = op["channel_handle"]
+            channel: ChannelHandleAttr | None = op["channel_handle"]
             below = op["use_global_device_ids"] and channel is not None and channel.handle < 0
             return str(channel.handle) if below and channel is not None else None
 
     @declared.constraint(label, "channel_id > 0 when use_global_device_ids = true", advisory=advisory)
     def _(op: Op) -> str | None:
-        channel: ChannelHandle | None = op["channel_handle"]
+        channel: ChannelHandleAttr | None = op["channel_handle"]
         handle = channel.handle if channel is not None else 0
         return str(handle) if op["use_global_device_ids"] and handle <= 0 else None
 

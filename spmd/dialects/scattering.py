@@ -23,7 +23,7 @@ from spmd.dialects.core import attribute, define, operand, region, result
 from spmd.dialects.indexing import matching_batches, size_or_one
 from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.reducers import accumulated, check_reducer
-from spmd.dialects.structs import ScatterDimensionNumbers
+from spmd.dialects.structs import ScatterDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import TensorType
 
@@ -35,7 +35,7 @@ SCATTER = define(
         operand("updates", variadic=True),
     ],
     attributes=[
-        attribute("scatter_dimension_numbers", kinds.struct(ScatterDimensionNumbers)),
+        attribute("scatter_dimension_numbers", kinds.struct(ScatterDimensionNumbersAttr)),
         attribute("indices_are_sorted", kinds.BOOL, default=False),
         attribute("unique_indices", kinds.BOOL, default=False),
     ],
@@ -46,7 +46,7 @@ SCATTER = define(
 
 #: A scatter's check on its dimension numbers and the shapes of inputs, scatter_indices and updates.
 _ScatterCheck = Callable[
-    [ScatterDimensionNumbers, tuple[Dimension, ...], tuple[Dimension, ...], tuple[Dimension, ...]], str | None
+    [ScatterDimensionNumbersAttr, tuple[Dimension, ...], tuple[Dimension, ...], tuple[Dimension, ...]], str | None
 ]
 
 
@@ -161,7 +161,7 @@ _scatter(
 
 @SCATTER.constraint("C4", "shape(updates[0]) = combine(update_scatter_dim_sizes, update_window_dim_sizes)")
 def _(op: Op) -> str | None:
-    numbers: ScatterDimensionNumbers = op["scatter_dimension_numbers"]
+    numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     inputs, indices, updates = _groups(op)
     dropped = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
     for given, update in zip(inputs, updates, strict=True):

@@ -46,7 +46,7 @@ def struct_attribute(dialect: str, mnemonic: str) -> Callable[[type[S]], type[S]
 
 @struct_attribute("stablehlo", "dot")
 @dataclass(frozen=True)
-class DotDimensionNumbers(StructAttribute):
+class DotDimensionNumbersAttr(StructAttribute):
     lhs_batching_dimensions: tuple[int, ...] = ()
     rhs_batching_dimensions: tuple[int, ...] = ()
     lhs_contracting_dimensions: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class DotDimensionNumbers(StructAttribute):
 
 @struct_attribute("stablehlo", "gather")
 @dataclass(frozen=True)
-class GatherDimensionNumbers(StructAttribute):
+class GatherDimensionNumbersAttr(StructAttribute):
     offset_dims: tuple[int, ...] = ()
     collapsed_slice_dims: tuple[int, ...] = ()
     operand_batching_dims: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class GatherDimensionNumbers(StructAttribute):
 
 @struct_attribute("stablehlo", "scatter")
 @dataclass(frozen=True)
-class ScatterDimensionNumbers(StructAttribute):
+class ScatterDimensionNumbersAttr(StructAttribute):
     update_window_dims: tuple[int, ...] = ()
     inserted_window_dims: tuple[int, ...] = ()
     input_batching_dims: tuple[int, ...] = ()
@@ -77,7 +77,7 @@ class ScatterDimensionNumbers(StructAttribute):
 
 @struct_attribute("stablehlo", "conv")
 @dataclass(frozen=True)
-class ConvDimensionNumbers(StructAttribute):
+class ConvDimensionNumbersAttr(StructAttribute):
     """Assembly: `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>` (also `raw` form with field names)."""
 
     input_batch_dimension: int
@@ -105,7 +105,7 @@ _ALGORITHMS = {
 
 @struct_attribute("stablehlo", "dot_algorithm")
 @dataclass(frozen=True)
-class DotAlgorithm(StructAttribute):
+class DotAlgorithmAttr(StructAttribute):
     lhs_precision_type: Type
     rhs_precision_type: Type
     accumulation_type: Type
@@ -136,7 +136,7 @@ class DotAlgorithm(StructAttribute):
 
 @struct_attribute("stablehlo", "channel_handle")
 @dataclass(frozen=True)
-class ChannelHandle(StructAttribute):
+class ChannelHandleAttr(StructAttribute):
     """`type`: 0 or 1 device to device, 2 device to host, 3 host to device."""
 
     handle: int
@@ -145,7 +145,7 @@ class ChannelHandle(StructAttribute):
 
 @struct_attribute("stablehlo", "output_operand_alias")
 @dataclass(frozen=True)
-class OutputOperandAlias(StructAttribute):
+class OutputOperandAliasAttr(StructAttribute):
     output_tuple_indices: tuple[int, ...]
     operand_index: int
     operand_tuple_indices: tuple[int, ...]
@@ -153,7 +153,7 @@ class OutputOperandAlias(StructAttribute):
 
 @struct_attribute("stablehlo", "result_accuracy")
 @dataclass(frozen=True)
-class ResultAccuracy(StructAttribute):
+class ResultAccuracyAttr(StructAttribute):
     """`mode` is DEFAULT, HIGHEST or TOLERANCE."""
 
     atol: float = 0.0
@@ -171,7 +171,7 @@ class ResultAccuracy(StructAttribute):
 
 @struct_attribute("stablehlo", "sub_axis_info")
 @dataclass(frozen=True)
-class SubAxisInfo(StructAttribute):
+class SubAxisInfoAttr(StructAttribute):
     """Assembly: `(pre_size)size`."""
 
     pre_size: int
@@ -180,41 +180,41 @@ class SubAxisInfo(StructAttribute):
 
 @struct_attribute("stablehlo", "axis_ref")
 @dataclass(frozen=True)
-class AxisRef(StructAttribute):
+class AxisRefAttr(StructAttribute):
     name: str
-    sub_axis_info: SubAxisInfo | None = None
+    sub_axis_info: SubAxisInfoAttr | None = None
 
 
 @struct_attribute("stablehlo", "mesh_axis")
 @dataclass(frozen=True)
-class MeshAxis(StructAttribute):
+class MeshAxisAttr(StructAttribute):
     name: str
     size: int
 
 
 @struct_attribute("stablehlo", "mesh")
 @dataclass(frozen=True)
-class Mesh(StructAttribute):
-    axes: tuple[MeshAxis, ...]
+class MeshAttr(StructAttribute):
+    axes: tuple[MeshAxisAttr, ...]
     device_ids: DenseAttr | None = None
 
 
 @struct_attribute("stablehlo", "replica_group_mesh_axes")
 @dataclass(frozen=True)
-class ReplicaGroupMeshAxes(StructAttribute):
-    """`mesh` is a SymbolRefAttr or a Mesh; `axes` an array of AxisRef."""
+class ReplicaGroupMeshAxesAttr(StructAttribute):
+    """`mesh` is a SymbolRefAttr or a MeshAttr; `axes` an array of AxisRefAttr."""
 
     mesh: Attribute
     axes: ArrayAttr
 
     def fault(self) -> tuple[str, str] | None:
-        if not isinstance(self.mesh, (Mesh, SymbolRefAttr)):
+        if not isinstance(self.mesh, (MeshAttr, SymbolRefAttr)):
             return "", f"the mesh is a symbol or #stablehlo.mesh<...>, got {self.mesh}"
         if isinstance(self.mesh, SymbolRefAttr):
             return None
         known = [axis.name for axis in self.mesh.axes]
         for axis in self.axes.elements:
-            if not isinstance(axis, AxisRef):
+            if not isinstance(axis, AxisRefAttr):
                 return "", f"axes are #stablehlo.axis_ref<...>, got {axis}"
             if axis.name not in known:
                 return "", f'axes are axes of the mesh, got "{axis.name}" of {", ".join(known)}'
@@ -223,7 +223,7 @@ class ReplicaGroupMeshAxes(StructAttribute):
 
 @struct_attribute("chlo", "ragged_dot")
 @dataclass(frozen=True)
-class RaggedDotDimensionNumbers(StructAttribute):
+class RaggedDotDimensionNumbersAttr(StructAttribute):
     lhs_batching_dimensions: tuple[int, ...] = ()
     rhs_batching_dimensions: tuple[int, ...] = ()
     lhs_contracting_dimensions: tuple[int, ...] = ()

@@ -18,7 +18,7 @@ from spmd.ir import Op, Region, Value
 from spmd.types import I1, I32, TensorType, Type, element_type_of
 
 
-class Writer:
+class OpBuilder:
     """Appends ops to `ops`, the list of the block being written; `location` is what they are written for."""
 
     def __init__(self) -> None:

@@ -11,15 +11,15 @@ import numpy as np
 
 import spmd.compiler.compile as compiler
 from collectives.grid import ProcessGrid
-from partitioner import Layout, shard_array, unshard_array
+from partitioner import ShardedType, shard_array, unshard_array
 from spmd.errors import UsageError
 from spmd.ir import Module
-from spmd.jax.leaves import Array, Form, form_of, from_array, to_array
+from spmd.jax.leaves import AbstractLeaf, Array, form_of, from_array, to_array
 from spmd.jax.tracing import Lowered
 from spmd.runtime.executable import Executable
 from spmd.types import TensorType
 
-Layouts = Sequence[Layout | None]
+Layouts = Sequence[ShardedType | None]
 
 
 class Compiled:
@@ -30,7 +30,7 @@ class Compiled:
         lowered: Lowered,
         tree: Any,
         static: tuple[Any, ...],
-        forms: tuple[Form, ...],
+        forms: tuple[AbstractLeaf, ...],
         as_jax: bool,
         options: Mapping[str, Any],
     ) -> None:
@@ -74,7 +74,7 @@ class Compiled:
 
     # --- arguments ---
 
-    def arrays(self, leaves: Sequence[Any], forms: Sequence[Form], names: Sequence[str]) -> list[Array]:
+    def arrays(self, leaves: Sequence[Any], forms: Sequence[AbstractLeaf], names: Sequence[str]) -> list[Array]:
         """This process's arrays of the leaves: of the global view, whole ones are cut."""
         arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
         if not self.is_global:
@@ -105,7 +105,7 @@ class Compiled:
     @cached_property
     def layouts(self) -> Layouts:
         """How each leaf of the arguments is cut: None where it is not."""
-        layouts: list[Layout | None] = [None] * len(self.forms)
+        layouts: list[ShardedType | None] = [None] * len(self.forms)
         if self.is_global and self.executable.in_shardings is not None:
             for index, layout in zip(self.kept, self.executable.in_shardings, strict=True):
                 layouts[index] = layout if _is_cut(layout) else None
@@ -116,7 +116,7 @@ class Compiled:
         given = self.executable.out_shardings if self.is_global else None
         return [layout if _is_cut(layout) else None for layout in given or [None] * len(self.out_forms)]
 
-    def fits(self, forms: Sequence[Form], names: Sequence[str]) -> bool:
+    def fits(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> bool:
         """Whether arguments of these forms are, leaf by leaf, whole arrays or blocks of what this was compiled for.
 
         UsageError when some are certainly blocks of it, and others are neither.
@@ -157,7 +157,7 @@ class Compiled:
                 return layouts
         return None
 
-    def _parts(self, of_arguments: bool) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
+    def _parts(self, of_arguments: bool) -> Iterator[tuple[Any, Sequence[AbstractLeaf], Layouts]]:
         sides = [(self.out_tree, self.out_forms, self.out_layouts), (self.tree.children()[0], self.forms, self.layouts)]
         for side in reversed(sides) if of_arguments else sides:
             yield from _with_children(*side)
@@ -165,7 +165,7 @@ class Compiled:
     def shard(self, leaves: Sequence[Any], layouts: Layouts) -> list[Array]:
         rank = self.executable.process.rank
 
-        def block(leaf: Any, layout: Layout | None) -> Any:
+        def block(leaf: Any, layout: ShardedType | None) -> Any:
             if layout is None or np.shape(leaf) == _block(layout):
                 return leaf
             return shard_array(np.asarray(leaf), layout, rank)
@@ -185,14 +185,16 @@ class Compiled:
         return list(layouts)
 
 
-def _finisher(form: Form, as_jax: bool) -> Callable[[Array], Any] | None:
+def _finisher(form: AbstractLeaf, as_jax: bool) -> Callable[[Array], Any] | None:
     """What makes the leaf of a result's array; None where it is that array."""
     if form.is_key or form.dtype == jax.dtypes.float0 or as_jax:
         return partial(from_array, form=form, as_jax=as_jax)
     return None
 
 
-def _with_children(tree: Any, forms: Sequence[Form], layouts: Layouts) -> Iterator[tuple[Any, Sequence[Form], Layouts]]:
+def _with_children(
+    tree: Any, forms: Sequence[AbstractLeaf], layouts: Layouts
+) -> Iterator[tuple[Any, Sequence[AbstractLeaf], Layouts]]:
     yield tree, forms, layouts
     start = 0
     for child in tree.children():
@@ -201,15 +203,15 @@ def _with_children(tree: Any, forms: Sequence[Form], layouts: Layouts) -> Iterat
         start = part.stop
 
 
-def _is_whole_or_block(shape: tuple[int, ...], form: Form, layout: Layout | None) -> bool:
+def _is_whole_or_block(shape: tuple[int, ...], form: AbstractLeaf, layout: ShardedType | None) -> bool:
     return shape in (form.shape, form.shape if layout is None else _block(layout))
 
 
 def _is_cut(layout: Any) -> bool:
-    return isinstance(layout, Layout) and layout.sharding is not None and not layout.sharding.is_replicated
+    return isinstance(layout, ShardedType) and layout.sharding is not None and not layout.sharding.is_replicated
 
 
-def _block(layout: Layout) -> tuple[int, ...]:
+def _block(layout: ShardedType) -> tuple[int, ...]:
     local = layout.local_type
     assert isinstance(local, TensorType)
     return local.static_shape

@@ -10,7 +10,7 @@ from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import as_numbers
-from spmd.jax.step import Step, function_and_statics
+from spmd.jax.step import JittedFunction, function_and_statics
 from spmd.usage import check_grid
 
 
@@ -25,7 +25,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
     **options: Unpack[CompileOptions],
-) -> Step: ...
+) -> JittedFunction: ...
 
 
 @overload
@@ -39,7 +39,7 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
     **options: Unpack[CompileOptions],
-) -> Callable[[Callable[..., Any]], Step]: ...
+) -> Callable[[Callable[..., Any]], JittedFunction]: ...
 
 
 def jit(
@@ -86,7 +86,7 @@ def _jit(
     static_argnames: str | Sequence[str],
     as_jax: bool,
     options: Mapping[str, Any],
-) -> Step:
+) -> JittedFunction:
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
     check_grid(grid, "spmd.jax.jit")
     chosen_options(ProcessGrid(1, 1), options)
@@ -95,7 +95,7 @@ def _jit(
         if given is not None:
             raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
         given = (("processes", grid.size),)
-    return Step(plain, given, statics, as_jax, options)
+    return JittedFunction(plain, given, statics, as_jax, options)
 
 
 def checked_axes(axes: Any) -> Axes:

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Form:
+class AbstractLeaf:
     """What JAX compiles a function for: shape, dtype (one of JAX's own for typed keys), and whether it is weak."""
 
     shape: tuple[int, ...]
@@ -40,10 +40,10 @@ class Form:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def form_of(leaf: Any, names: Sequence[str], index: int) -> Form:
+def form_of(leaf: Any, names: Sequence[str], index: int) -> AbstractLeaf:
     """The form in which jax.jit takes `leaf`; UsageError, with its name, `names[index]`, for what it does not."""
     if leaf.__class__ is np.ndarray and (known := _canonical.get(leaf.dtype)) is not None:
-        return Form(leaf.shape, known)
+        return AbstractLeaf(leaf.shape, known)
     if isinstance(leaf, np.ma.MaskedArray):
         raise UsageError(
             f"{names[index]} is a masked array, whose mask JAX would drop: fill it first (`.filled(value)`)"
@@ -54,13 +54,13 @@ def form_of(leaf: Any, names: Sequence[str], index: int) -> Form:
             "give spmd.jax.jit the outermost function, with what differentiates or maps inside"
         )
     if isinstance(leaf, jax.ShapeDtypeStruct):
-        return Form(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
+        return AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
     try:
         known_type = jax.api_util.shaped_abstractify(leaf)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, OverflowError) as error:
         told = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
         raise UsageError(f"{names[index]} is of type {type(leaf).__name__}: {told}") from error
-    return Form(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type))
+    return AbstractLeaf(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type))
 
 
 #: dtypes that are the same with and without x64.
@@ -69,14 +69,14 @@ _canonical = {
 }
 
 
-def to_array(leaf: Any, form: Form) -> Array:
+def to_array(leaf: Any, form: AbstractLeaf) -> Array:
     """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
     if form.is_key:
         return np.asarray(jax.random.key_data(leaf))
     return np.asarray(leaf, form.dtype)
 
 
-def from_array(array: Array, form: Form, as_jax: bool) -> Any:
+def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Any:
     """The leaf of `form` whose elements are `array`."""
     if form.is_key:
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=form.dtype._impl)

@@ -14,7 +14,7 @@ from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
-from spmd.jax.leaves import Form, form_of, names_of, to_array
+from spmd.jax.leaves import AbstractLeaf, form_of, names_of, to_array
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Statics
 from spmd.jax.step import function_and_statics
@@ -72,7 +72,7 @@ class Simulated:
         axes = ", ".join(f"{name}={size}" for name, size in self.axes)
         return f"<spmd.jax.simulate of {name_of(self._function)} over {axes}>"
 
-    def _stacked(self, leaf: Any, names: Sequence[str], index: int) -> tuple[Form, Any]:
+    def _stacked(self, leaf: Any, names: Sequence[str], index: int) -> tuple[AbstractLeaf, Any]:
         """The form of one process's leaf, and the stacked array."""
         form = form_of(leaf, names, index)
         if np.isscalar(leaf):
@@ -80,9 +80,11 @@ class Simulated:
         size = int(np.prod([length for _, length in self.axes]))
         if not form.shape or form.shape[0] not in (1, size):
             raise UsageError(f"{names[index]} is {form}: it needs a leading axis of all {size} processes, or of size 1")
-        return Form(form.shape[1:], form.dtype, form.weak), to_array(leaf, form)
+        return AbstractLeaf(form.shape[1:], form.dtype, form.weak), to_array(leaf, form)
 
-    def _compiled(self, tree: Any, forms: tuple[Form, ...], static: tuple[Any, ...]) -> tuple[Compiled, Simulation]:
+    def _compiled(
+        self, tree: Any, forms: tuple[AbstractLeaf, ...], static: tuple[Any, ...]
+    ) -> tuple[Compiled, Simulation]:
         key = (tree, forms, static)
         made = self._made.get(key)
         if made is None:

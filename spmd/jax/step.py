@@ -12,7 +12,7 @@ import numpy as np
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.jax.compiled import Compiled
-from spmd.jax.leaves import Form, form_of, names_of
+from spmd.jax.leaves import AbstractLeaf, form_of, names_of
 from spmd.jax.process_view import Axes
 from spmd.jax.statics import Statics
 from spmd.jax.tracing import lower, name_of
@@ -23,7 +23,7 @@ from spmd.usage import kind_of
 _flatten = jax.tree_util.tree_flatten
 
 
-class Step:
+class JittedFunction:
     """What `spmd.jax.jit` makes of a function: call it with this process's trees.
 
     It is compiled once for each tree of arguments, their shapes and dtypes, and each value of static arguments.
@@ -138,7 +138,7 @@ class Step:
 
     def _compiled(
         self, leaves: Sequence[Any], tree: Any, static: tuple[Any, ...]
-    ) -> tuple[Compiled, tuple[Form, ...], Sequence[str]]:
+    ) -> tuple[Compiled, tuple[AbstractLeaf, ...], Sequence[str]]:
         names = _Names(tree, self._statics)
         forms = tuple([form_of(leaf, names, index) for index, leaf in enumerate(leaves)])
         key = (tree, forms, static)
@@ -148,7 +148,7 @@ class Step:
         return made, forms, names
 
     def _of_blocks(
-        self, forms: tuple[Form, ...], tree: Any, static: tuple[Any, ...], names: Sequence[str]
+        self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...], names: Sequence[str]
     ) -> Compiled | None:
         """What was compiled for whole arrays of which some of these are blocks."""
         for compiled in reversed(list(self._made.values())):
@@ -161,7 +161,7 @@ class Step:
                 return compiled
         return None
 
-    def _compile(self, forms: tuple[Form, ...], tree: Any, static: tuple[Any, ...]) -> Compiled:
+    def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...]) -> Compiled:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes, insert, tree, forms)
         return Compiled(lowered, tree, static, forms, self._as_jax, self._options)
@@ -216,8 +216,8 @@ def number_of_ranks() -> int:
 def function_and_statics(
     function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str], taker: str
 ) -> tuple[Callable[..., Any], Statics]:
-    """What a caller of `taker` gave as a function, and its static arguments; of a Step, what that was made of."""
-    if isinstance(function, Step):
+    """What a caller of `taker` gave as a function, and its static arguments; those of a JittedFunction."""
+    if isinstance(function, JittedFunction):
         return function.function, function.statics
     if not callable(function):
         raise UsageError(f"{taker} takes a function, got {kind_of(function)}")

@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import process_view
-from spmd.jax.leaves import Form
+from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.process_view import Axes
 
@@ -37,13 +37,15 @@ class Lowered:
     module: Module
     processes: int
     is_global: bool
-    results: tuple[Form, ...]
+    results: tuple[AbstractLeaf, ...]
     out_tree: Any
     kept: tuple[int, ...]
     tokens: int
 
 
-def lower(function: Callable[..., Any], axes: Axes, insert: Insert, tree: Any, forms: Sequence[Form]) -> Lowered:
+def lower(
+    function: Callable[..., Any], axes: Axes, insert: Insert, tree: Any, forms: Sequence[AbstractLeaf]
+) -> Lowered:
     """Lowers `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
 
     `insert` puts what is static among the arguments.
@@ -58,7 +60,7 @@ def lower(function: Callable[..., Any], axes: Axes, insert: Insert, tree: Any, f
     set_processes(module, processes)
     kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(forms)))
     results, out_tree = jax.tree.flatten(traced.out_info)
-    shown = tuple(Form(tuple(out.shape), out.dtype, bool(out.weak_type)) for out in results)
+    shown = tuple(AbstractLeaf(tuple(out.shape), out.dtype, bool(out.weak_type)) for out in results)
     tokens = sum("jax.token" in entry for entry in module.function("main").argument_attributes)
     return Lowered(module, processes, is_global, shown, out_tree, tuple(sorted(kept)), tokens)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
-from spmd.compiler.lower import Lowering
+from spmd.compiler.lower import ModuleLowering
 from spmd.ir import Function
 
 
@@ -43,7 +43,7 @@ class Trace:
     known: bool = True
 
 
-def trace(lowering: Lowering, function: Function, rank: int) -> Trace:
+def trace(lowering: ModuleLowering, function: Function, rank: int) -> Trace:
     """What the process of rank `rank` comes to when it runs `function`."""
     events: list[CollectiveEvent] = []
     for op in lowering.flatten(function).body.ops:

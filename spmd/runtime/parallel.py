@@ -203,12 +203,12 @@ def _check_size(grid: ProcessGrid) -> None:
 
 def _check_agreement(executables: Sequence[Executable]) -> None:
     """CollectiveError when the texts of different programs show that their processes will not meet."""
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
 
     traces = []
     for rank, executable in enumerate(executables):
         function = executable.module.function(executable.function)
-        traces.append(trace(Lowering(executable.module, executable.options), function, rank))
+        traces.append(trace(ModuleLowering(executable.module, executable.options), function, rank))
     fault = disagreement(traces)
     if fault is not None:
         raise CollectiveError(fault)

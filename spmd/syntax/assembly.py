@@ -14,7 +14,8 @@ The notation is that of MLIR's declarative assembly formats:
     (...^...)?                    printed when the element marked ^ is there; (...):(...)? with an alternative
     `` ` ` ``, ``` `` ```         a space, or none
 
-Each element is a Directive: `parse` reads it into a Pending op, `print` gives its text. Spaces follow from punctuation.
+Each element is a Directive: `parse` reads it into an OperationState, `print` gives its text. Spaces follow from
+punctuation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from spmd.ir import Op
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 #: Attributes that say how many values each variadic operand or result has; a pretty form shows it.
@@ -48,7 +49,7 @@ class Argument:
 class Directive:
     """One element of a form."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         """Reads the element; an error is raised through `parser`."""
         raise NotImplementedError
 
@@ -81,7 +82,7 @@ def custom(name: str) -> Callable[[type[Directive]], type[Directive]]:
     return add
 
 
-class Form:
+class AssemblyFormat:
     """A compiled form."""
 
     __slots__ = ("assembly", "definition", "name", "parsers", "pieces")
@@ -100,14 +101,14 @@ class Form:
         return "".join(piece(printer, op) for piece in self.pieces)
 
 
-_COMPILED: dict[int, Form | None] = {}
+_COMPILED: dict[int, AssemblyFormat | None] = {}
 
 
-def form_of(definition: OpDef) -> Form | None:
+def form_of(definition: OpDef) -> AssemblyFormat | None:
     """The compiled form of an op; None when it has only the generic one."""
     key = id(definition)
     if key not in _COMPILED:
-        _COMPILED[key] = Form(definition, definition.assembly) if definition.assembly is not None else None
+        _COMPILED[key] = AssemblyFormat(definition, definition.assembly) if definition.assembly is not None else None
     return _COMPILED[key]
 
 
@@ -146,14 +147,14 @@ def spaced(elements: list[Directive], spacing: Spacing) -> tuple[Piece, ...]:
 
 
 def _piece(element: Directive, spacing: Spacing) -> Piece:
-    if isinstance(element, Literal):
+    if isinstance(element, LiteralElement):
         if not element.text.strip():
             spacing.space, spacing.punctuation = False, True
             text = element.text
         else:
             text = spacing.before_literal(element.text) + element.text
         return lambda printer, op: text
-    if isinstance(element, Optional):
+    if isinstance(element, OptionalElement):
         return element.pieces(spacing)
     lead = spacing.before_value()
 
@@ -167,11 +168,11 @@ def _piece(element: Directive, spacing: Spacing) -> Piece:
 # --- elements that need no declaration -------------------------------------------------------------------------------
 
 
-class Literal(Directive):
+class LiteralElement(Directive):
     def __init__(self, text: str) -> None:
         self.text = text
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position] == self.text:
             parser.position += 1
         else:
@@ -184,25 +185,25 @@ class Literal(Directive):
         return parser.at(self.text)
 
 
-class Whitespace(Literal):
+class WhitespaceElement(LiteralElement):
     """`` ` ` `` or nothing: printed, not read."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         pass
 
 
-class Optional(Directive):
+class OptionalElement(Directive):
     """`(...)?`, with or without an alternative."""
 
     def __init__(self, elements: list[Directive], anchor: Directive, otherwise: list[Directive]) -> None:
         self.elements = elements
         self.anchor = anchor
         self.otherwise = otherwise
-        visible = [element for element in elements if not isinstance(element, Whitespace)]
+        visible = [element for element in elements if not isinstance(element, WhitespaceElement)]
         self.first = visible[0]
         self.literals: list[str] = []
         for element in visible:
-            if not isinstance(element, Literal):
+            if not isinstance(element, LiteralElement):
                 break
             self.literals.append(element.text)
 
@@ -215,7 +216,7 @@ class Optional(Directive):
             return tokens[position + 1 : position + 2] == [self.literals[1]]
         return True
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         for element in self.elements if self.begins(parser) else self.otherwise:
             element.parse(parser, pending)
 
@@ -282,7 +283,7 @@ class Compiler:
         self.position += 1
         if kind == "literal":
             inner = text[1:-1]
-            return Literal(inner) if inner.strip() else Whitespace(inner)
+            return LiteralElement(inner) if inner.strip() else WhitespaceElement(inner)
         if kind == "variable":
             return elements.variable(self.definition, text[1:])
         if kind == "custom":
@@ -291,7 +292,7 @@ class Compiler:
                 raise ValueError(f"{self.definition.name}: no directive custom<{name}>")
             return CUSTOM[name](self.definition, self._arguments() if self._next() == "(" else [])
         made = elements.word(self.definition, text, self._arguments, self.named)
-        return made if made is not None else Literal(text)
+        return made if made is not None else LiteralElement(text)
 
     def _arguments(self) -> list[Argument]:
         """`($a, type($b), ref($c), operands)`; none when no parenthesis follows."""
@@ -322,7 +323,7 @@ class Compiler:
                     return index
         raise ValueError(f"{self.definition.name}: unbalanced assembly {self.assembly!r}")
 
-    def _group(self) -> Optional | None:
+    def _group(self) -> OptionalElement | None:
         """`(...)?` or `(...):(...)?` at the next token; None when the parenthesis is a literal."""
         closing = self._closing(self.position)
         following = [text for _, text in self.tokens[closing + 1 : closing + 3]]
@@ -345,8 +346,8 @@ class Compiler:
         self.position += 1
         return self._sequence(closing)
 
-    def _made(self, inside: list[tuple[Directive, bool]], otherwise: list[tuple[Directive, bool]]) -> Optional:
+    def _made(self, inside: list[tuple[Directive, bool]], otherwise: list[tuple[Directive, bool]]) -> OptionalElement:
         anchors = [element for element, marked in inside if marked]
         if len(anchors) != 1:
             raise ValueError(f"{self.definition.name}: a group needs one element marked ^: {self.assembly!r}")
-        return Optional([element for element, _ in inside], anchors[0], [element for element, _ in otherwise])
+        return OptionalElement([element for element, _ in inside], anchors[0], [element for element, _ in otherwise])

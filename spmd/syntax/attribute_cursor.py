@@ -149,7 +149,7 @@ class AttributeCursor(LiteralCursor):
             if field.name not in values and field.default is MISSING and field.default_factory is MISSING
         ]
         if missing:
-            self.fail(f"{cls.__name__} lacks {', '.join(missing)}", self.position - 1)
+            self.fail(f"{cls.__name__.removesuffix('Attr')} lacks {', '.join(missing)}", self.position - 1)
         return cls(**values)
 
     def struct_fields(
@@ -172,7 +172,7 @@ class AttributeCursor(LiteralCursor):
             values[token] = reader(self) if reader else self._field(str(declared[token].type))
             if not self.take(","):
                 if not self.take(">"):
-                    self.expected("'>'", also=f"failed parsing {cls.__name__}")
+                    self.expected("'>'", also=f"failed parsing {cls.__name__.removesuffix('Attr')}")
                 break
         return values
 

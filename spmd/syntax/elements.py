@@ -16,7 +16,7 @@ from spmd.syntax.attribute_cursor import ATTRIBUTE_PARSERS
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -27,7 +27,7 @@ class OperandVariable(Directive):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         parser.operand(pending)
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -44,7 +44,7 @@ class OperandsVariable(Directive):
         self.name = name
         self.most = most
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if self.most == 1:
             count = int(parser.tokens[parser.position][:1] == "%")
             if count:
@@ -63,7 +63,7 @@ class OperandsVariable(Directive):
         return parser.tokens[parser.position][:1] == "%"
 
 
-def note_size(pending: Pending, name: str, count: int) -> None:
+def note_size(pending: OperationState, name: str, count: int) -> None:
     """Notes how many values a variadic operand has."""
     if pending.sizes is None:
         pending.sizes = {}
@@ -76,7 +76,7 @@ class AllOperands(Directive):
         self.variadic = variadic[0] if len(variadic) == 1 else None
         self.fixed = len(definition.operands) - 1
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         count = parser.operand_list(pending)
         if self.variadic is not None:
             note_size(pending, self.variadic, count - self.fixed)
@@ -99,7 +99,7 @@ class OperandType(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if pending.typed is None:
             pending.typed = {}
         pending.typed[self.name] = type_sequence(parser) if self.variadic else [parser.type()]
@@ -118,7 +118,7 @@ class ResultType(Directive):
         self.first = first
         self.count = count
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         found = [parser.type()] if self.count == 1 else type_sequence(parser)
         pending.result_types = [*(pending.result_types or ()), *found]
 
@@ -131,7 +131,7 @@ class ResultType(Directive):
 
 
 class AllOperandTypes(Directive):
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         pending.operand_types = type_sequence(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -153,7 +153,7 @@ def type_sequence(parser: OpCursor) -> list[t.Type]:
 
 
 class FunctionalType(Directive):
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         signature = parser.types.get(parser.tokens[parser.position])
         if signature.__class__ is t.FunctionType:
             parser.position += 1
@@ -174,7 +174,7 @@ class AttributeDictionary(Directive):
         self.named = named
         self.keyword = keyword
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         token = parser.tokens[parser.position]
         if token == "{" and not self.keyword:
             parser.entries(pending)
@@ -202,7 +202,7 @@ class AttributeVariable(Directive):
         self.kind = declared.kind
         self.read = self._reader()
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         value = self.read(parser)
         if isinstance(value, Attribute):
@@ -313,7 +313,7 @@ class RegionVariable(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if self.variadic and parser.tokens[parser.position] != "{":
             return
         pending.regions += (parser.region(),)

@@ -268,7 +268,7 @@ class TokenLocation(Location):
         return self._tokens.offset(self.number)
 
 
-class Page:
+class TokenPage:
     """Tokens in a row, as far as small numbers reach: what the places of the ops read there share."""
 
     __slots__ = ("_tokens", "first")

@@ -21,9 +21,7 @@ Array = np.ndarray[Any, Any]
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 #: Escapes of one kind in a row are taken together: a string may consist of nothing else.
-_ESCAPE = re.compile(
-    rb'((?:\\[0-9A-Fa-f]{2})++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL
-)
+_ESCAPE = re.compile(rb'((?:\\[0-9A-Fa-f]{2})++)|((?:\\\\)++)|((?:\\")++)|((?:\\n)++)|((?:\\t)++)|\\(.?)', re.DOTALL)
 _PLAIN_ESCAPES = {2: b"\\", 3: b'"', 4: b"\n", 5: b"\t"}
 
 

@@ -14,13 +14,13 @@ from spmd import types as t
 from spmd.dialects import core
 from spmd.errors import Diagnostic, ParseError, VerificationError
 from spmd.ir import OP_CLASSES, Block, Op, Region, Value, new_op
-from spmd.syntax.assembly import Form, form_of
-from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation
-from spmd.syntax.operand_cursor import OperandCursor, Pending
+from spmd.syntax.assembly import AssemblyFormat, form_of
+from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage
+from spmd.syntax.operand_cursor import OperandCursor, OperationState
 from spmd.syntax.scope import Scope
 
 _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
-_FORMS: dict[str, Form] = {}
+_FORMS: dict[str, AssemblyFormat] = {}
 
 
 class OpCursor(OperandCursor):
@@ -47,15 +47,15 @@ class OpCursor(OperandCursor):
         number = self.stream.base + position
         page = self.page
         at = number - page.first
-        if at >= Page.SIZE:
-            page = self.page = Page(self.stream, number)
+        if at >= TokenPage.SIZE:
+            page = self.page = TokenPage(self.stream, number)
             at = 0
         form = _FORMS.get(token) or self._form(token)
         if form is None:
             made = self._generic(token, page, at)
         else:
             self.position = position + 1
-            pending = Pending(form.name, form.definition, page, at)
+            pending = OperationState(form.name, form.definition, page, at)
             for parse in form.parsers:
                 parse(self, pending)
             made = self.finish(pending)
@@ -68,7 +68,7 @@ class OpCursor(OperandCursor):
             self._bind(names or (name,), made)
         return made
 
-    def _form(self, token: str) -> Form | None:
+    def _form(self, token: str) -> AssemblyFormat | None:
         """The pretty form that op name `token` has; None for the generic form; an error for anything else."""
         if token[:1] == '"':
             return None
@@ -132,7 +132,7 @@ class OpCursor(OperandCursor):
             if count > 1:
                 self.define(base, results[index - count], made.location)
 
-    def finish(self, pending: Pending) -> Op:
+    def finish(self, pending: OperationState) -> Op:
         """The op that `pending` describes."""
         definition = pending.definition
         assert definition is not None
@@ -154,7 +154,7 @@ class OpCursor(OperandCursor):
                 self.note(pending, f"requires attribute '{name}'")
         return made
 
-    def _inferred(self, pending: Pending, operands: list[Value]) -> list[t.Type]:
+    def _inferred(self, pending: OperationState, operands: list[Value]) -> list[t.Type]:
         definition = pending.definition
         assert definition is not None
         if not definition.results:
@@ -179,7 +179,7 @@ class OpCursor(OperandCursor):
 
     # --- generic form ---
 
-    def _generic(self, token: str, page: Page, at: int) -> Op:
+    def _generic(self, token: str, page: TokenPage, at: int) -> Op:
         """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
         name = self.string()
         definition = core.OPS.get(name)
@@ -189,7 +189,7 @@ class OpCursor(OperandCursor):
                 self.fail(f"'{name[:80]}' is no operation name", self.position - 1)
             if dialect in self.dialects:
                 self.fail(f"{name} is no operation of the {dialect} dialect", self.position - 1)
-        pending = Pending(name, definition, page, at)
+        pending = OperationState(name, definition, page, at)
         self.expect("(")
         self.operand_list(pending)
         self.expect(")")
@@ -218,7 +218,7 @@ class OpCursor(OperandCursor):
         made.read_at(page, at)
         return made
 
-    def _regions(self, pending: Pending, *, isolated: bool) -> None:
+    def _regions(self, pending: OperationState, *, isolated: bool) -> None:
         self.expect("(")
         if not self.take(")"):
             while True:
@@ -227,7 +227,7 @@ class OpCursor(OperandCursor):
                     break
             self.expect(")")
 
-    def _successors(self, pending: Pending) -> None:
+    def _successors(self, pending: OperationState) -> None:
         """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
         self.expect("[")
         numbers: list[int] = []

@@ -18,7 +18,7 @@ from spmd.ir import Block, Region, Value
 from spmd.syntax.assembly import SEGMENTS
 from spmd.syntax.attribute_cursor import AttributeCursor
 from spmd.syntax.cursor import Names
-from spmd.syntax.lexer import OutOfTokens, Page, TokenLocation, Tokens
+from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage, Tokens
 from spmd.syntax.scope import Scope
 from spmd.syntax.sharing import Shared
 
@@ -27,7 +27,7 @@ _LONGEST_MESSAGE = 400
 _COMMENT = re.compile(r'((?:[^/"\n]++|"[^"\n]*+"|/(?!/)|")*+)')
 
 
-class Pending:
+class OperationState:
     """An op while it is read: what its form has found so far."""
 
     __slots__ = (
@@ -35,7 +35,7 @@ class Pending:
         "page", "regions", "result_types", "sizes", "token", "typed",
     )  # fmt: skip
 
-    def __init__(self, name: str, definition: OpDef | None, page: Page, token: int) -> None:
+    def __init__(self, name: str, definition: OpDef | None, page: TokenPage, token: int) -> None:
         self.name = name
         self.definition = definition
         self.page = page
@@ -70,7 +70,7 @@ class OperandCursor(AttributeCursor):
         self.dialects = core.dialects()
         self.default_dialect = "builtin"
         self.blocks: dict[str, tuple[Block, int]] = {}
-        self.page = Page(self.stream, 0)
+        self.page = TokenPage(self.stream, 0)
 
     # --- tokens and errors ---
 
@@ -129,14 +129,14 @@ class OperandCursor(AttributeCursor):
     def _redefined(self, name: str, location: Location) -> NoReturn:
         raise ParseError(f"redefinition of SSA value '{name}'", location)
 
-    def note(self, pending: Pending, message: str) -> None:
+    def note(self, pending: OperationState, message: str) -> None:
         """Keeps an error that does not keep the rest of the text from being read."""
         pending.doubtful = True
         self.diagnostics.append(Diagnostic(pending.location, message, pending.name))
 
     # --- operands ---
 
-    def operand(self, pending: Pending) -> None:
+    def operand(self, pending: OperationState) -> None:
         """One value, by name."""
         token = self.tokens[self.position]
         if token[:1] != "%" or ":" in token:
@@ -146,7 +146,7 @@ class OperandCursor(AttributeCursor):
         pending.operands.append(token)
         self.position += 1
 
-    def operand_list(self, pending: Pending) -> int:
+    def operand_list(self, pending: OperationState) -> int:
         """Any number of values with commas between; returns how many."""
         if self.tokens[self.position][:1] != "%":
             return 0
@@ -158,7 +158,7 @@ class OperandCursor(AttributeCursor):
             count += 1
         return count
 
-    def resolve(self, pending: Pending) -> list[Value]:
+    def resolve(self, pending: OperationState) -> list[Value]:
         """The values of the operands' names, each of the type the text gives it."""
         recent, find = self.values.recent, self.values.get
         types = pending.operand_types
@@ -179,7 +179,7 @@ class OperandCursor(AttributeCursor):
             found.append(value)
         return found
 
-    def _typed(self, pending: Pending) -> list[t.Type]:
+    def _typed(self, pending: OperationState) -> list[t.Type]:
         """Types by operand, in order; None where the form gives none."""
         assert pending.definition is not None and pending.typed is not None
         types: list[Any] = []
@@ -192,7 +192,7 @@ class OperandCursor(AttributeCursor):
             types += given if given is not None else [None] * count
         return types
 
-    def _place(self, pending: Pending, index: int) -> int:
+    def _place(self, pending: OperationState, index: int) -> int:
         """The number of the token of operand `index`."""
         name = pending.operands[index]
         first = pending.first_operand
@@ -205,7 +205,7 @@ class OperandCursor(AttributeCursor):
                 return self.stream.base + near[repeats]
         return first + 2 * index
 
-    def _missing(self, pending: Pending, index: int) -> Value:
+    def _missing(self, pending: OperationState, index: int) -> Value:
         name = pending.operands[index]
         base, _, number = name.partition("#")
         value = self.values.get(base)
@@ -216,19 +216,19 @@ class OperandCursor(AttributeCursor):
         )
         self.fail_number(self._place(pending, index), f"{what} '{name}'")
 
-    def _mistyped(self, pending: Pending, index: int, value: Value, type: t.Type) -> NoReturn:
+    def _mistyped(self, pending: OperationState, index: int, value: Value, type: t.Type) -> NoReturn:
         name = pending.operands[index]
         message = f"use of value '{name}' expects a different type than its definition: {type} against {value.type}"
         self.fail_number(self._place(pending, index), message)
 
     # --- attributes of ops ---
 
-    def entries(self, pending: Pending) -> None:
+    def entries(self, pending: OperationState) -> None:
         """`{...}`: each entry filed where it belongs."""
         for name, attribute in self.dictionary().items():
             self.file(pending, name, attribute)
 
-    def file(self, pending: Pending, name: str, attribute: Attribute) -> None:
+    def file(self, pending: OperationState, name: str, attribute: Attribute) -> None:
         """An attribute that the declaration knows is decoded, any other kept as it is."""
         definition = pending.definition
         declared = definition.attribute_table.get(name) if definition is not None else None
@@ -248,7 +248,7 @@ class OperandCursor(AttributeCursor):
         except ValueError as error:
             self.note(pending, f"attribute '{name}': {error}")
 
-    def _segments(self, pending: Pending, name: str, attribute: Attribute) -> None:
+    def _segments(self, pending: OperationState, name: str, attribute: Attribute) -> None:
         sizes: tuple[int, ...] | None = None
         if isinstance(attribute, DenseArrayAttr):
             sizes = attribute.values

@@ -11,7 +11,7 @@ from spmd.syntax.sdy_attributes import shardings
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -27,7 +27,7 @@ class _Named(Directive):
 class StrippedShardings(_Named):
     """`[<@mesh, [{"x"}]>, ...]`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         pending.attributes[self.name] = shardings(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -45,7 +45,7 @@ class EnumWord(_Named):
         self.required = declared.required
         self.cases = declared.kind.cases
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         token = parser.tokens[parser.position]
         if token in self.cases:
             pending.attributes[self.name] = token
@@ -61,7 +61,7 @@ class EnumWord(_Named):
 class RegionWithArguments(_Named):
     """`(%arg0: type, ...) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         arguments = []
         parser.expect("(")
         if not parser.take(")"):

@@ -53,9 +53,7 @@ def bits(array: Any) -> np.ndarray:
     return np.where(nan, 1, parts.view(f"u{parts.dtype.itemsize}")) + nan
 
 
-def in_pieces(
-    kernel: Kernel, operands: list[np.ndarray], sizes: list[int]
-) -> Iterator[tuple[str, slice, Any]]:
+def in_pieces(kernel: Kernel, operands: list[np.ndarray], sizes: list[int]) -> Iterator[tuple[str, slice, Any]]:
     for size in sizes:
         start = size * 7 % (TOTAL - size)
         where = slice(start, start + size)

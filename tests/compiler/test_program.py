@@ -7,7 +7,7 @@ import pytest
 
 import spmd
 from spmd.compiler.compile import compile as compile_module
-from spmd.compiler.lower import Lowering
+from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import Options
 
 
@@ -17,7 +17,7 @@ def _program(body: str, signature: str = "(%x: tensor<8xf32>) -> tensor<8xf32>",
 
 def _step_names(text: str) -> list[str]:
     module = spmd.parse(text)
-    _, plan = Lowering(module, Options(backends=("numpy",))).entry(module.function("main"))
+    _, plan = ModuleLowering(module, Options(backends=("numpy",))).entry(module.function("main"))
     return [step.op.name for step in plan.steps]
 
 
@@ -127,7 +127,7 @@ def test_dead_buffers_are_reused_in_place() -> None:
   %b = stablehlo.multiply %a, %x : tensor<8xf32>
   %r = stablehlo.negate %b : tensor<8xf32>""")
     module = spmd.parse(text)
-    _, plan = Lowering(module, Options(backends=("numpy",))).entry(module.function("main"))
+    _, plan = ModuleLowering(module, Options(backends=("numpy",))).entry(module.function("main"))
     assert [step.out is not None for step in plan.steps] == [False, True, True]
 
 
@@ -172,7 +172,7 @@ func.func @main(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<i32>) {
         assert count == 64
     np.testing.assert_array_equal(x, np.zeros(64, np.float32))
     loop = next(op for op in module.walk() if op.name == "stablehlo.while")
-    assert Lowering(module, Options(backends=("numpy",))).loop_body(loop, 1)[1] == (0,)
+    assert ModuleLowering(module, Options(backends=("numpy",))).loop_body(loop, 1)[1] == (0,)
 
 
 def test_a_loop_that_swaps_its_state_stays_right() -> None:

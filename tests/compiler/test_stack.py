@@ -213,5 +213,3 @@ def test_statistics_are_those_of_each_process(name: str, others: int, results: i
     text = f'"stablehlo.batch_norm_{name}"({operands}) {{epsilon = 1.0e-3 : f32, feature_index = 1 : i64}}'
     features = [("f32", (2,))] * results
     assert_stacks(op(text, arrays, ("f32", (16, 2, 3)), *features), *arrays, tolerance=1e-4)
-
-

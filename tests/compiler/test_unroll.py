@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.lower import Lowering
+from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import Options
 from spmd.types import ELEMENT_TYPES, storage_range
 
@@ -28,7 +28,7 @@ def loop(start: int = 0, bound: int = 3, step: int = 1, body: str = "stablehlo.m
 
 def loops_left(text: str) -> int:
     module = spmd.parse(text)
-    flat = Lowering(module, Options()).flatten(module.function("main"))
+    flat = ModuleLowering(module, Options()).flatten(module.function("main"))
     return sum(op.name == "stablehlo.while" for op in flat.walk())
 
 

@@ -12,7 +12,7 @@ import pytest
 import spmd
 from spmd.compiler.verify import warnings
 from spmd.dialects import OPS
-from spmd.dialects.structs import DotAlgorithm
+from spmd.dialects.structs import DotAlgorithmAttr
 from spmd.errors import SpmdError
 from spmd.ir import Op, Value
 from spmd.types import BF16, F32
@@ -145,5 +145,5 @@ def test_an_operand_of_another_kind_is_refused_with_its_label(case: Case, index:
 
 
 def test_algorithm_of_dot_general_is_judged_without_text_too() -> None:
-    assert DotAlgorithm(BF16, BF16, F32, 1, 1, 3, False).fault() is None
-    assert DotAlgorithm(BF16, BF16, F32, 1, 1, 2, False).fault() is not None
+    assert DotAlgorithmAttr(BF16, BF16, F32, 1, 1, 3, False).fault() is None
+    assert DotAlgorithmAttr(BF16, BF16, F32, 1, 1, 2, False).fault() is not None

@@ -15,7 +15,7 @@ from spmd.dialects import OPS
 from spmd.dialects.checks import all_compatible, element_of
 from spmd.dialects.core import InferenceError
 from spmd.dialects.shapes import least_specific, most_specific
-from spmd.dialects.structs import DotDimensionNumbers
+from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import COMPLEX64, F32, F64, I1, I32, TensorType, Type
 from tests.dialects.cases import Case
@@ -81,7 +81,7 @@ def test_pad_counts_edges_and_gaps(padding: list[tuple[int, int, int, int]]) -> 
 
 
 def test_dot_general_lays_out_batching_then_lhs_then_rhs() -> None:
-    numbers = DotDimensionNumbers((0,), (1,), (2,), (0,))
+    numbers = DotDimensionNumbersAttr((0,), (1,), (2,), (0,))
     found = _infer("dot_general", [_f32(2, 3, 4), _f32(4, 2, 5)], dot_dimension_numbers=numbers)
     assert found == [_f32(2, 3, 5)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from partitioner.gspmd import parse_sharding
 from partitioner.mesh import MeshError
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 from partitioner.sharding import Sharding
 from spmd import parse
 
@@ -21,7 +21,7 @@ module attributes {mhlo.num_partitions = 8 : i32} {
 def _layout(text: str, shape: tuple[int, ...]) -> Sharding:
     kind = "x".join(map(str, shape)) + "xf32"
     module = parse(_PROGRAM.replace("TYPE", kind).replace("TEXT", text))
-    reader = Reader(module)
+    reader = ShardingReader(module)
     function = module.function("main")
     (annotation,) = reader.of_attributes(dict(function.argument_attributes[0]), [function.type.inputs[0]], function)
     assert annotation is not None

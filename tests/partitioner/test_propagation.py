@@ -7,13 +7,13 @@ import pytest
 import spmd
 from partitioner.program import import_program
 from partitioner.propagation import propagate
-from partitioner.reading import Reader
+from partitioner.reading import ShardingReader
 
 
 def _layouts(text: str, **options: object) -> dict[str, str]:
     """The layout of each named value of main."""
     module = spmd.parse('sdy.mesh @mesh = <["x"=2, "y"=2, "z"=2]>\n' + text)
-    reader = Reader(module)
+    reader = ShardingReader(module)
     program = import_program(module, module.function("main"), reader)
     found = propagate(program, reader, **options)  # type: ignore[arg-type]
     return {value.name_hint: str(layout) for value, layout in found.items() if value.name_hint}
@@ -108,7 +108,7 @@ def test_sub_axes_go_as_far_as_a_factor_holds() -> None:
           return %b : tensor<8x32xf32>
         }"""
     program = spmd.parse(module)
-    reader = Reader(program)
+    reader = ShardingReader(program)
     found = propagate(import_program(program, program.function("main"), reader), reader)
     assert {value.name_hint: str(layout) for value, layout in found.items()}["b"] == '[{"w"}, {}]'
 

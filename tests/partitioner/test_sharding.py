@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partitioner import Layout, Sharding, join_blocks, shard_array
+from partitioner import ShardedType, Sharding, join_blocks, shard_array
 from partitioner.mesh import Grid, MeshBuilder
 from spmd.types import F32, TensorType
 
@@ -15,7 +15,7 @@ _MESH = MeshBuilder([Grid((("x", 2), ("y", 2)), (0, 1, 2, 3))]).mesh
 @pytest.mark.parametrize("shape", [(4, 6), (5, 3), (1, 7), (0, 2)])
 @pytest.mark.parametrize("dimensions", [((0,), (1,)), ((0, 1), ()), ((), (1, 0)), ((), ())])
 def test_blocks_join_to_the_array(shape: tuple[int, ...], dimensions: tuple[tuple[int, ...], ...]) -> None:
-    layout = Layout(TensorType(shape, F32), Sharding(_MESH, dimensions))
+    layout = ShardedType(TensorType(shape, F32), Sharding(_MESH, dimensions))
     array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     blocks = [shard_array(array, layout, rank) for rank in range(4)]
     assert {block.shape for block in blocks} == {layout.local_type.shape}  # type: ignore[attr-defined]
@@ -23,7 +23,7 @@ def test_blocks_join_to_the_array(shape: tuple[int, ...], dimensions: tuple[tupl
 
 
 def test_a_callback_makes_the_block() -> None:
-    layout = Layout(TensorType((5, 4), F32), Sharding(_MESH, ((0,), ())))
+    layout = ShardedType(TensorType((5, 4), F32), Sharding(_MESH, ((0,), ())))
     array = np.arange(20, dtype=np.float32).reshape(5, 4)
     asked = []
 
@@ -38,7 +38,7 @@ def test_a_callback_makes_the_block() -> None:
 
 
 def test_wrong_arrays_are_refused() -> None:
-    layout = Layout(TensorType((4,), F32), Sharding(_MESH, ((0,),)))
+    layout = ShardedType(TensorType((4,), F32), Sharding(_MESH, ((0,),)))
     with pytest.raises(ValueError, match="shape"):
         shard_array(np.zeros(5, np.float32), layout, 0)
     with pytest.raises(TypeError, match="dtype"):

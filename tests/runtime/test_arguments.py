@@ -85,7 +85,7 @@ def test_arrays_keep_what_they_are() -> None:
         ("%arg0: tensor<f32>", ""),
         ("%0: tensor<f32>", ""),
         ("%weights: tensor<f32>", " (weights)"),
-        ('%arg0: tensor<f32> {jax.arg_info = "params[\'w\']"}', " (params['w'])"),
+        ("%arg0: tensor<f32> {jax.arg_info = \"params['w']\"}", " (params['w'])"),
         ("%arg0: tensor<f32> loc(\"params['b']\")", " (params['b'])"),
         ("%arg0: tensor<f32> loc(#loc1)", " (params['c'])"),
         ("%arg0: tensor<f32> loc(unknown)", ""),

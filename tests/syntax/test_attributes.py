@@ -69,47 +69,47 @@ VALUES: list[tuple[str, Attribute]] = [
     ("dense<1> : vector<4xi32>", OpaqueAttr("dense<1> : vector<4xi32>")),
     (
         "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>",
-        structs.DotDimensionNumbers((), (), (1,), (0,)),
+        structs.DotDimensionNumbersAttr((), (), (1,), (0,)),
     ),
     (
         "#stablehlo.gather<offset_dims = [2, 3], collapsed_slice_dims = [0], start_index_map = [1, 0], index_vector_dim = 2>",
-        structs.GatherDimensionNumbers((2, 3), (0,), (), (), (1, 0), 2),
+        structs.GatherDimensionNumbersAttr((2, 3), (0,), (), (), (1, 0), 2),
     ),
-    ("#stablehlo.scatter<>", structs.ScatterDimensionNumbers()),
+    ("#stablehlo.scatter<>", structs.ScatterDimensionNumbersAttr()),
     (
         "#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>",
-        structs.ConvDimensionNumbers(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)),
+        structs.ConvDimensionNumbersAttr(0, 3, (1, 2), 2, 3, (0, 1), 0, 3, (1, 2)),
     ),
     (
         "#stablehlo.conv<raw input_batch_dimension = 0, input_feature_dimension = 0, input_spatial_dimensions = [7], "
         "kernel_input_feature_dimension = 0, kernel_output_feature_dimension = 0, kernel_spatial_dimensions = [], "
         "output_batch_dimension = 0, output_feature_dimension = 0, output_spatial_dimensions = []>",
-        structs.ConvDimensionNumbers(0, 0, (7,), 0, 0, (), 0, 0, ()),
+        structs.ConvDimensionNumbersAttr(0, 0, (7,), 0, 0, (), 0, 0, ()),
     ),
-    ("#stablehlo.channel_handle<handle = 1, type = 2>", structs.ChannelHandle(1, 2)),
+    ("#stablehlo.channel_handle<handle = 1, type = 2>", structs.ChannelHandleAttr(1, 2)),
     (
         "#stablehlo.output_operand_alias<output_tuple_indices = [0], operand_index = 1, operand_tuple_indices = []>",
-        structs.OutputOperandAlias((0,), 1, ()),
+        structs.OutputOperandAliasAttr((0,), 1, ()),
     ),
     (
         "#stablehlo.dot_algorithm<lhs_precision_type = bf16, rhs_precision_type = bf16, accumulation_type = f32, "
         "lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = 3, "
         "allow_imprecise_accumulation = false>",
-        structs.DotAlgorithm(t.BF16, t.BF16, t.F32, 1, 1, 3, False),
+        structs.DotAlgorithmAttr(t.BF16, t.BF16, t.F32, 1, 1, 3, False),
     ),
     (
         "#stablehlo.result_accuracy<atol = 1.0e-05, ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>",
-        structs.ResultAccuracy(1e-5, 0.0, 2, "TOLERANCE"),
+        structs.ResultAccuracyAttr(1e-5, 0.0, 2, "TOLERANCE"),
     ),
     (
         '#stablehlo.replica_group_mesh_axes<mesh = @m, axes = [#stablehlo.axis_ref<name = "x", sub_axis_info = (1)2>]>',
-        structs.ReplicaGroupMeshAxes(
-            SymbolRefAttr(("m",)), ArrayAttr((structs.AxisRef("x", structs.SubAxisInfo(1, 2)),))
+        structs.ReplicaGroupMeshAxesAttr(
+            SymbolRefAttr(("m",)), ArrayAttr((structs.AxisRefAttr("x", structs.SubAxisInfoAttr(1, 2)),))
         ),
     ),
     (
         '#stablehlo.mesh<axes = [<name = "x", size = 2>, <name = "y", size = 4>]>',
-        structs.Mesh((structs.MeshAxis("x", 2), structs.MeshAxis("y", 4))),
+        structs.MeshAttr((structs.MeshAxisAttr("x", 2), structs.MeshAxisAttr("y", 4))),
     ),
 ]
 
@@ -133,8 +133,8 @@ def test_an_attribute_and_its_text(text: str, meant: Attribute) -> None:
         ("15e-1", FloatAttr(0x3FF8000000000000, t.F64)),
         ("-2E+3 : f32", FloatAttr(0xC4FA0000, t.F32)),
         ("#stablehlo.comparison_direction<LT>", EnumAttr("stablehlo", "comparison_direction", "LT")),
-        ("#stablehlo<channel_handle<handle = 1, type = 2>>", structs.ChannelHandle(1, 2)),
-        ("#stablehlo.dot<\n rhs_contracting_dimensions = [0] ,\n>", structs.DotDimensionNumbers((), (), (), (0,))),
+        ("#stablehlo<channel_handle<handle = 1, type = 2>>", structs.ChannelHandleAttr(1, 2)),
+        ("#stablehlo.dot<\n rhs_contracting_dimensions = [0] ,\n>", structs.DotDimensionNumbersAttr((), (), (), (0,))),
         ("[ 1 ,\n 2 ]", ArrayAttr((IntegerAttr(1, I64), IntegerAttr(2, I64)))),
         ("array< i64 : 1 , 2 >", DenseArrayAttr(I64, (1, 2))),
     ],
@@ -150,7 +150,10 @@ def test_another_spelling_of_an_attribute(text: str, meant: Attribute) -> None:
         ("#stablehlo.dot<lhs_batching_dimensions = [1], lhs_batching_dimensions = [1]>", "duplicated"),
         ("#stablehlo.channel_handle<handle = 1>", "lacks type"),
         ("#stablehlo.axis_ref<>", "lacks name"),
-        ('#stablehlo.axis_ref<name = "x", sub_axis_info = #stablehlo.channel_handle<handle = 1, type = 2>>', "sub_axis_info"),
+        (
+            '#stablehlo.axis_ref<name = "x", sub_axis_info = #stablehlo.channel_handle<handle = 1, type = 2>>',
+            "sub_axis_info",
+        ),
         ("#stablehlo.mesh<>", "lacks axes"),
         ("#stablehlo<comparison_direction XX>", "comparison_direction to be one of: EQ"),
         ("#stablehlo<no_enum XX>", "unknown stablehlo attribute 'no_enum'"),

@@ -13,27 +13,27 @@ from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, decode, encode, round_to
 from spmd.analysis.scalar.expression import Primitive
 from spmd.analysis.scalar.integer import high_product
-from spmd.analysis.scalar.rules import Function, element_of, function, rule
+from spmd.analysis.scalar.rules import ScalarRule, element_of, function, rule
 from spmd.ir import Op
 from spmd.types import BF16, F16
 
-UNARY: dict[str, Function] = {
-    "chlo.acos": Function(function(Primitive.ACOS)),
-    "chlo.acosh": Function(function(Primitive.ACOSH)),
-    "chlo.asin": Function(function(Primitive.ASIN)),
-    "chlo.asinh": Function(function(Primitive.ASINH)),
-    "chlo.atan": Function(function(Primitive.ATAN)),
-    "chlo.atanh": Function(function(Primitive.ATANH)),
-    "chlo.conj": Function(lambda x: x, z.conjugate, exact=True),
-    "chlo.cosh": Function(function(Primitive.COSH), z.cosh),
-    "chlo.digamma": Function(function(Primitive.DIGAMMA)),
-    "chlo.erf": Function(function(Primitive.ERF)),
-    "chlo.erf_inv": Function(function(Primitive.ERF_INV)),
-    "chlo.erfc": Function(function(Primitive.ERFC)),
-    "chlo.lgamma": Function(function(Primitive.LGAMMA)),
-    "chlo.sinh": Function(function(Primitive.SINH), z.sinh),
-    "chlo.square": Function(lambda x: b.mul(x, x), z.square),
-    "chlo.tan": Function(function(Primitive.TAN), z.tan),
+UNARY: dict[str, ScalarRule] = {
+    "chlo.acos": ScalarRule(function(Primitive.ACOS)),
+    "chlo.acosh": ScalarRule(function(Primitive.ACOSH)),
+    "chlo.asin": ScalarRule(function(Primitive.ASIN)),
+    "chlo.asinh": ScalarRule(function(Primitive.ASINH)),
+    "chlo.atan": ScalarRule(function(Primitive.ATAN)),
+    "chlo.atanh": ScalarRule(function(Primitive.ATANH)),
+    "chlo.conj": ScalarRule(lambda x: x, z.conjugate, exact=True),
+    "chlo.cosh": ScalarRule(function(Primitive.COSH), z.cosh),
+    "chlo.digamma": ScalarRule(function(Primitive.DIGAMMA)),
+    "chlo.erf": ScalarRule(function(Primitive.ERF)),
+    "chlo.erf_inv": ScalarRule(function(Primitive.ERF_INV)),
+    "chlo.erfc": ScalarRule(function(Primitive.ERFC)),
+    "chlo.lgamma": ScalarRule(function(Primitive.LGAMMA)),
+    "chlo.sinh": ScalarRule(function(Primitive.SINH), z.sinh),
+    "chlo.square": ScalarRule(lambda x: b.mul(x, x), z.square),
+    "chlo.tan": ScalarRule(function(Primitive.TAN), z.tan),
 }
 
 

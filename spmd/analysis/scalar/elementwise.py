@@ -14,7 +14,7 @@ from spmd.analysis.scalar import complex as z
 from spmd.analysis.scalar.build import compare, like, select
 from spmd.analysis.scalar.elements import Element, round_to
 from spmd.analysis.scalar.expression import Expression, Primitive, is_constant
-from spmd.analysis.scalar.rules import RULES, Function, element_of, function, rule
+from spmd.analysis.scalar.rules import RULES, ScalarRule, element_of, function, rule
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -67,42 +67,42 @@ def _power(x: Expression, y: Expression) -> Expression:
     return b.call(Primitive.POW, x, y)
 
 
-UNARY: dict[str, Function] = {
-    "stablehlo.abs": Function(b.abs_, signed=integer.absolute, exact=True),
-    "stablehlo.cbrt": Function(function(Primitive.CBRT), z.cbrt),
-    "stablehlo.ceil": Function(b.ceil),
-    "stablehlo.cosine": Function(function(Primitive.COS), z.cos),
-    "stablehlo.exponential": Function(function(Primitive.EXP), z.exp),
-    "stablehlo.exponential_minus_one": Function(function(Primitive.EXPM1), z.expm1),
-    "stablehlo.floor": Function(b.floor),
-    "stablehlo.log": Function(function(Primitive.LOG), z.log),
-    "stablehlo.log_plus_one": Function(function(Primitive.LOG1P), z.log1p),
-    "stablehlo.logistic": Function(function(Primitive.LOGISTIC), z.logistic),
-    "stablehlo.negate": Function(b.neg, z.negative, integer.negate, integer.negate, exact=True),
-    "stablehlo.not": Function(signed=b.not_, unsigned=b.not_, boolean=b.not_),
-    "stablehlo.round_nearest_afz": Function(_round_half_away),
-    "stablehlo.round_nearest_even": Function(b.rint),
-    "stablehlo.rsqrt": Function(_rsqrt, z.rsqrt),
-    "stablehlo.sign": Function(_real_sign, z.sign, signed=integer.sign, exact=True),
-    "stablehlo.sine": Function(function(Primitive.SIN), z.sin),
-    "stablehlo.sqrt": Function(b.sqrt, z.sqrt_),
-    "stablehlo.tan": Function(function(Primitive.TAN), z.tan),
-    "stablehlo.tanh": Function(function(Primitive.TANH), z.tanh),
+UNARY: dict[str, ScalarRule] = {
+    "stablehlo.abs": ScalarRule(b.abs_, signed=integer.absolute, exact=True),
+    "stablehlo.cbrt": ScalarRule(function(Primitive.CBRT), z.cbrt),
+    "stablehlo.ceil": ScalarRule(b.ceil),
+    "stablehlo.cosine": ScalarRule(function(Primitive.COS), z.cos),
+    "stablehlo.exponential": ScalarRule(function(Primitive.EXP), z.exp),
+    "stablehlo.exponential_minus_one": ScalarRule(function(Primitive.EXPM1), z.expm1),
+    "stablehlo.floor": ScalarRule(b.floor),
+    "stablehlo.log": ScalarRule(function(Primitive.LOG), z.log),
+    "stablehlo.log_plus_one": ScalarRule(function(Primitive.LOG1P), z.log1p),
+    "stablehlo.logistic": ScalarRule(function(Primitive.LOGISTIC), z.logistic),
+    "stablehlo.negate": ScalarRule(b.neg, z.negative, integer.negate, integer.negate, exact=True),
+    "stablehlo.not": ScalarRule(signed=b.not_, unsigned=b.not_, boolean=b.not_),
+    "stablehlo.round_nearest_afz": ScalarRule(_round_half_away),
+    "stablehlo.round_nearest_even": ScalarRule(b.rint),
+    "stablehlo.rsqrt": ScalarRule(_rsqrt, z.rsqrt),
+    "stablehlo.sign": ScalarRule(_real_sign, z.sign, signed=integer.sign, exact=True),
+    "stablehlo.sine": ScalarRule(function(Primitive.SIN), z.sin),
+    "stablehlo.sqrt": ScalarRule(b.sqrt, z.sqrt_),
+    "stablehlo.tan": ScalarRule(function(Primitive.TAN), z.tan),
+    "stablehlo.tanh": ScalarRule(function(Primitive.TANH), z.tanh),
 }
 
-BINARY: dict[str, Function] = {
-    "stablehlo.add": Function(b.add, z.plus, b.add, b.add, b.or_),
-    "stablehlo.and": Function(signed=b.and_, unsigned=b.and_, boolean=b.and_),
-    "stablehlo.atan2": Function(function(Primitive.ATAN2), z.atan2),
-    "stablehlo.divide": Function(b.div, z.divide, integer.divide_signed, integer.divide_unsigned),
-    "stablehlo.maximum": Function(b.maximum, z.maximum, b.smax, b.umax, b.or_, exact=True),
-    "stablehlo.minimum": Function(b.minimum, z.minimum, b.smin, b.umin, b.and_, exact=True),
-    "stablehlo.multiply": Function(b.mul, z.times, b.mul, b.mul, b.and_),
-    "stablehlo.or": Function(signed=b.or_, unsigned=b.or_, boolean=b.or_),
-    "stablehlo.power": Function(_power, z.power, integer.power_signed, integer.power_unsigned),
-    "stablehlo.remainder": Function(b.rem, z.remainder, integer.remainder_signed, integer.remainder_unsigned),
-    "stablehlo.subtract": Function(b.sub, z.minus, b.sub, b.sub),
-    "stablehlo.xor": Function(signed=b.xor, unsigned=b.xor, boolean=b.xor),
+BINARY: dict[str, ScalarRule] = {
+    "stablehlo.add": ScalarRule(b.add, z.plus, b.add, b.add, b.or_),
+    "stablehlo.and": ScalarRule(signed=b.and_, unsigned=b.and_, boolean=b.and_),
+    "stablehlo.atan2": ScalarRule(function(Primitive.ATAN2), z.atan2),
+    "stablehlo.divide": ScalarRule(b.div, z.divide, integer.divide_signed, integer.divide_unsigned),
+    "stablehlo.maximum": ScalarRule(b.maximum, z.maximum, b.smax, b.umax, b.or_, exact=True),
+    "stablehlo.minimum": ScalarRule(b.minimum, z.minimum, b.smin, b.umin, b.and_, exact=True),
+    "stablehlo.multiply": ScalarRule(b.mul, z.times, b.mul, b.mul, b.and_),
+    "stablehlo.or": ScalarRule(signed=b.or_, unsigned=b.or_, boolean=b.or_),
+    "stablehlo.power": ScalarRule(_power, z.power, integer.power_signed, integer.power_unsigned),
+    "stablehlo.remainder": ScalarRule(b.rem, z.remainder, integer.remainder_signed, integer.remainder_unsigned),
+    "stablehlo.subtract": ScalarRule(b.sub, z.minus, b.sub, b.sub),
+    "stablehlo.xor": ScalarRule(signed=b.xor, unsigned=b.xor, boolean=b.xor),
 }
 
 

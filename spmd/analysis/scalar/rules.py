@@ -50,7 +50,7 @@ _NO_NEGATIVE_ZERO = ("FNU", "FNUZ")
 
 
 @dataclass(frozen=True)
-class Function:
+class ScalarRule:
     """An elementwise function by kind of element type; None where the op does not admit the kind.
 
     `real` takes and gives f32 or f64; the result is rounded to a narrower type, unless the function is `exact`: gives

@@ -228,7 +228,7 @@ class Encoding:
 
 
 @dataclass
-class Table:
+class EncodingTable:
     """The codes of a dialect's attributes or of its types."""
 
     by_code: dict[int, Encoding] = field(default_factory=dict)
@@ -283,5 +283,5 @@ def _fields_of(cls: type) -> Callable[[Any], tuple[Any, ...]]:
 class DialectEncodings:
     """How one dialect stands in bytecode."""
 
-    attributes: Table = field(default_factory=Table)
-    types: Table = field(default_factory=Table)
+    attributes: EncodingTable = field(default_factory=EncodingTable)
+    types: EncodingTable = field(default_factory=EncodingTable)

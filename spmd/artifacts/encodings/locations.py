@@ -15,10 +15,10 @@ from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
     ATTRIBUTES,
     VARINT,
+    EncodingTable,
     EntryReader,
     EntryWriter,
     Simple,
-    Table,
 )
 from spmd.attributes import Attribute, LocationAttr, StringAttr
 from spmd.syntax.attribute_printer import quoted
@@ -233,7 +233,7 @@ def _write_numbers(writer: EntryWriter, value: Any) -> None:
         writer.varint(number)
 
 
-def declare(table: Table) -> None:
+def declare(table: EncodingTable) -> None:
     """Adds the codes of locations to MLIR's own."""
     table.encoding(10, CallLocation, ATTRIBUTE, ATTRIBUTE, make=lambda callee, caller: _located(
         f"callsite({_inner(callee)} at {_inner(caller)})"

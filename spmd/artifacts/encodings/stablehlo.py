@@ -19,12 +19,12 @@ from spmd.artifacts.encodings.fields import (
     TYPE,
     TYPES,
     DialectEncodings,
+    EncodingTable,
     EntryReader,
     EntryWriter,
     Enum,
     Field,
     Simple,
-    Table,
     expect,
 )
 from spmd.attributes import ArrayAttr, Attribute, EnumAttr
@@ -36,18 +36,20 @@ _attributes = STABLEHLO.attributes
 
 #: The parts of each structured attribute, in the order of its fields.
 STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
-    structs.ChannelHandle: (SVARINT, SVARINT),
-    structs.ConvDimensionNumbers: (SVARINT, SVARINT, SVARINTS) * 3,
-    structs.DotDimensionNumbers: (SVARINTS,) * 4,
-    structs.GatherDimensionNumbers: (SVARINTS,) * 5 + (SVARINT,),
-    structs.ScatterDimensionNumbers: (SVARINTS,) * 5 + (SVARINT,),
-    structs.OutputOperandAlias: (SVARINTS, SVARINT, SVARINTS),
-    structs.DotAlgorithm: (TYPE, TYPE, TYPE, SVARINT, SVARINT, SVARINT, BOOL),
-    structs.SubAxisInfo: (SVARINT, SVARINT),
+    structs.ChannelHandleAttr: (SVARINT, SVARINT),
+    structs.ConvDimensionNumbersAttr: (SVARINT, SVARINT, SVARINTS) * 3,
+    structs.DotDimensionNumbersAttr: (SVARINTS,) * 4,
+    structs.GatherDimensionNumbersAttr: (SVARINTS,) * 5 + (SVARINT,),
+    structs.ScatterDimensionNumbersAttr: (SVARINTS,) * 5 + (SVARINT,),
+    structs.OutputOperandAliasAttr: (SVARINTS, SVARINT, SVARINTS),
+    structs.DotAlgorithmAttr: (TYPE, TYPE, TYPE, SVARINT, SVARINT, SVARINT, BOOL),
+    structs.SubAxisInfoAttr: (SVARINT, SVARINT),
 }
 
 
-def enum_encoding(table: Table, code: int, dialect: str, mnemonic: str, first: int = 0, since: Any = (0, 9)) -> None:
+def enum_encoding(
+    table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0, since: Any = (0, 9)
+) -> None:
     """Declares the code of an enum attribute."""
     table.encoding(
         code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
@@ -71,12 +73,13 @@ class AccuracyMode(structs.StructAttribute):
 _MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
 
 
-def accuracy_encodings(table: Table, mode_code: int, code: int, since: Any = (0, 9)) -> None:
+def accuracy_encodings(table: EncodingTable, mode_code: int, code: int, since: Any = (0, 9)) -> None:
     """Declares the codes of a result's accuracy and of its mode."""
     table.encoding(mode_code, AccuracyMode, Enum(_MODES), take=lambda value: (value.mode,), since=since)
     table.encoding(
-        code, structs.ResultAccuracy, F64, F64, SVARINT, ATTRIBUTE,
-        make=lambda atol, rtol, ulps, mode: structs.ResultAccuracy(atol, rtol, ulps, expect(mode, AccuracyMode).mode),
+        code, structs.ResultAccuracyAttr, F64, F64, SVARINT, ATTRIBUTE,
+        make=lambda atol, rtol, ulps, mode:
+            structs.ResultAccuracyAttr(atol, rtol, ulps, expect(mode, AccuracyMode).mode),
         take=lambda value: (value.atol, value.rtol, value.ulps, AccuracyMode(value.mode)),
         since=since,
     )  # fmt: skip
@@ -96,20 +99,20 @@ def _write_flagged_attribute(writer: EntryWriter, value: Attribute | None) -> No
 FLAGGED_ATTRIBUTE = Simple(_read_flagged_attribute, _write_flagged_attribute)
 
 
-def checked_mesh(axes: Attribute, device_ids: Attribute | None) -> structs.Mesh:
+def checked_mesh(axes: Attribute, device_ids: Attribute | None) -> structs.MeshAttr:
     """A mesh of an array of axes."""
     elements = expect(axes, ArrayAttr).elements
-    return structs.Mesh(tuple(expect(axis, structs.MeshAxis) for axis in elements), device_ids)  # type: ignore[arg-type]
+    return structs.MeshAttr(tuple(expect(axis, structs.MeshAxisAttr) for axis in elements), device_ids)  # type: ignore[arg-type]
 
 
-def checked_axis(name: str, info: Attribute | None) -> structs.AxisRef:
-    return structs.AxisRef(name, None if info is None else expect(info, structs.SubAxisInfo))
+def checked_axis(name: str, info: Attribute | None) -> structs.AxisRefAttr:
+    return structs.AxisRefAttr(name, None if info is None else expect(info, structs.SubAxisInfoAttr))
 
 
 for _code, _cls in (
-    (1, structs.ChannelHandle), (4, structs.ConvDimensionNumbers), (5, structs.DotDimensionNumbers),
-    (7, structs.GatherDimensionNumbers), (11, structs.ScatterDimensionNumbers), (14, structs.OutputOperandAlias),
-    (15, structs.DotAlgorithm), (19, structs.SubAxisInfo),
+    (1, structs.ChannelHandleAttr), (4, structs.ConvDimensionNumbersAttr), (5, structs.DotDimensionNumbersAttr),
+    (7, structs.GatherDimensionNumbersAttr), (11, structs.ScatterDimensionNumbersAttr),
+    (14, structs.OutputOperandAliasAttr), (15, structs.DotAlgorithmAttr), (19, structs.SubAxisInfoAttr),
 ):  # fmt: skip
     _attributes.encoding(_code, _cls, *STRUCT_FIELDS[_cls])
 for _code, _mnemonic in (
@@ -121,14 +124,14 @@ enum_encoding(_attributes, 10, "stablehlo", "rng_distribution", first=1)
 _attributes.encoding(13, Bounds, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 16, 17)
 _attributes.encoding(
-    18, structs.ReplicaGroupMeshAxes, ATTRIBUTE, ATTRIBUTES,
-    make=lambda mesh, axes: structs.ReplicaGroupMeshAxes(mesh, ArrayAttr(axes)),
+    18, structs.ReplicaGroupMeshAxesAttr, ATTRIBUTE, ATTRIBUTES,
+    make=lambda mesh, axes: structs.ReplicaGroupMeshAxesAttr(mesh, ArrayAttr(axes)),
     take=lambda value: (value.mesh, value.axes.elements),
 )  # fmt: skip
-_attributes.encoding(20, structs.AxisRef, STRING, FLAGGED_ATTRIBUTE, make=checked_axis)
-_attributes.encoding(21, structs.MeshAxis, STRING, SVARINT)
+_attributes.encoding(20, structs.AxisRefAttr, STRING, FLAGGED_ATTRIBUTE, make=checked_axis)
+_attributes.encoding(21, structs.MeshAxisAttr, STRING, SVARINT)
 _attributes.encoding(
-    22, structs.Mesh, ATTRIBUTE, FLAGGED_ATTRIBUTE, make=checked_mesh,
+    22, structs.MeshAttr, ATTRIBUTE, FLAGGED_ATTRIBUTE, make=checked_mesh,
     take=lambda value: (ArrayAttr(value.axes), value.device_ids),
 )  # fmt: skip
 STABLEHLO.types.encoding(0, t.TokenType, make=lambda: t.TOKEN)

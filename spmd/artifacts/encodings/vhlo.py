@@ -122,13 +122,13 @@ class ApiVersion(structs.StructAttribute):
         return f"<{self.number}>"
 
 
-def _mesh_axes(mesh: Attribute, axes: ArrayAttr) -> structs.ReplicaGroupMeshAxes:
+def _mesh_axes(mesh: Attribute, axes: ArrayAttr) -> structs.ReplicaGroupMeshAxesAttr:
     if isinstance(mesh, StringAttr):
         mesh = SymbolRefAttr((mesh.value,))
-    return structs.ReplicaGroupMeshAxes(mesh, axes)
+    return structs.ReplicaGroupMeshAxesAttr(mesh, axes)
 
 
-def _mesh_of(value: structs.ReplicaGroupMeshAxes) -> Attribute:
+def _mesh_of(value: structs.ReplicaGroupMeshAxesAttr) -> Attribute:
     return name_attribute(value.mesh.root) if isinstance(value.mesh, SymbolRefAttr) else value.mesh
 
 
@@ -147,7 +147,7 @@ _attributes.encoding(5, ApiVersion, VARINT, take=lambda value: (value.number,))
 _attributes.encoding(6, DictAttr, Simple(_read_entries, _write_entries), make=lambda made: made, take=_same)
 _attributes.encoding(8, FloatAttr, FLOAT, make=lambda made: made, take=_same)
 _attributes.encoding(9, IntegerAttr, INTEGER, make=lambda made: made, take=_same)
-_attributes.encoding(10, structs.OutputOperandAlias, *STRUCT_FIELDS[structs.OutputOperandAlias])
+_attributes.encoding(10, structs.OutputOperandAliasAttr, *STRUCT_FIELDS[structs.OutputOperandAliasAttr])
 _attributes.encoding(14, StringAttr, BYTES, take=lambda value: (value.data,) if value.type is None else None)
 _attributes.encoding(
     14, SymbolRefAttr, BYTES, make=StringAttr,
@@ -158,7 +158,7 @@ _attributes.encoding(15, DenseAttr, DENSE, make=lambda made: made, take=_same)
 _attributes.encoding(17, TypeAttr, TYPE)
 _attributes.encoding(18, Bounds, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 19, 20, since=(1, 9))
-_attributes.encoding(21, structs.SubAxisInfo, SVARINT, SVARINT, since=(1, 16))
+_attributes.encoding(21, structs.SubAxisInfoAttr, SVARINT, SVARINT, since=(1, 16))
 
 
 def _read_flagged(reader: EntryReader) -> Attribute | None:
@@ -172,21 +172,21 @@ def _write_flagged(writer: EntryWriter, value: Attribute | None) -> None:
 
 
 _attributes.encoding(
-    22, structs.AxisRef, ATTRIBUTE, Simple(_read_flagged, _write_flagged),
+    22, structs.AxisRefAttr, ATTRIBUTE, Simple(_read_flagged, _write_flagged),
     make=lambda name, info: checked_axis(entry_name(name), info),
     take=lambda value: (name_attribute(value.name), value.sub_axis_info), since=(1, 16),
 )  # fmt: skip
 _attributes.encoding(
-    23, structs.ReplicaGroupMeshAxes, ATTRIBUTE, attribute_of(ArrayAttr),
+    23, structs.ReplicaGroupMeshAxesAttr, ATTRIBUTE, attribute_of(ArrayAttr),
     make=_mesh_axes, take=lambda value: (_mesh_of(value), value.axes), since=(1, 16),
 )  # fmt: skip
 _attributes.encoding(
-    24, structs.MeshAxis, ATTRIBUTE, SVARINT,
-    make=lambda name, size: structs.MeshAxis(entry_name(name), size),
+    24, structs.MeshAxisAttr, ATTRIBUTE, SVARINT,
+    make=lambda name, size: structs.MeshAxisAttr(entry_name(name), size),
     take=lambda value: (name_attribute(value.name), value.size), since=(1, 16),
 )  # fmt: skip
 _attributes.encoding(
-    25, structs.Mesh, ATTRIBUTE, OPTIONAL_ATTRIBUTE, make=checked_mesh,
+    25, structs.MeshAttr, ATTRIBUTE, OPTIONAL_ATTRIBUTE, make=checked_mesh,
     take=lambda value: (ArrayAttr(value.axes), value.device_ids), since=(1, 16),
 )  # fmt: skip
 

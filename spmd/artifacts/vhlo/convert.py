@@ -54,19 +54,19 @@ def _exploded(attribute: str, cls: Any, *names: str) -> _Exploded:
 _FIELD_TYPES: dict[str, type] = {"int": int, "bool": bool, "Type": t.Type, "tuple[int, ...]": tuple}
 
 
-_CONVOLUTION = (_exploded("dimension_numbers", structs.ConvDimensionNumbers),)
-_GATHER = (_exploded("dimension_numbers", structs.GatherDimensionNumbers),)
-_TRANSFER = (_exploded("channel_handle", structs.ChannelHandle, "channel_id", "channel_type"),)
+_CONVOLUTION = (_exploded("dimension_numbers", structs.ConvDimensionNumbersAttr),)
+_GATHER = (_exploded("dimension_numbers", structs.GatherDimensionNumbersAttr),)
+_TRANSFER = (_exploded("channel_handle", structs.ChannelHandleAttr, "channel_id", "channel_type"),)
 _EXPLODED: dict[str, tuple[_Exploded, ...]] = {
     "convolution": _CONVOLUTION,
     "dynamic_conv": _CONVOLUTION,
     "dot_general": (
-        _exploded("dot_dimension_numbers", structs.DotDimensionNumbers),
-        _exploded("algorithm", structs.DotAlgorithm),
+        _exploded("dot_dimension_numbers", structs.DotDimensionNumbersAttr),
+        _exploded("algorithm", structs.DotAlgorithmAttr),
     ),
     "gather": _GATHER,
     "dynamic_gather": _GATHER,
-    "scatter": (_exploded("scatter_dimension_numbers", structs.ScatterDimensionNumbers),),
+    "scatter": (_exploded("scatter_dimension_numbers", structs.ScatterDimensionNumbersAttr),),
     "send": _TRANSFER,
     "recv": _TRANSFER,
 }
@@ -84,7 +84,7 @@ def from_vhlo(row: VhloOp, given: Mapping[str, Attribute]) -> dict[str, Attribut
     made: dict[str, Attribute] = {}
     for exploded in _EXPLODED.get(base, ()):
         pieces = {name: left.pop(name) for name in exploded.names if name in left}
-        if exploded.cls is not structs.DotAlgorithm or not all(map(_is_none, pieces.values())):
+        if exploded.cls is not structs.DotAlgorithmAttr or not all(map(_is_none, pieces.values())):
             found = _imploded(exploded, pieces)
             if found is not None:
                 made[exploded.attribute] = found
@@ -133,7 +133,7 @@ def _plain(value: Attribute) -> Any:
 def _restored(base: str, name: str, value: Attribute) -> Attribute:
     """An attribute as StableHLO spells it."""
     if name == "channel_id":
-        return structs.ChannelHandle(_plain(value), 0)
+        return structs.ChannelHandleAttr(_plain(value), 0)
     if (base, name) in (("call", "callee"), ("composite", "decomposition")):
         return _symbol(value)
     if name == "called_computations" and isinstance(value, ArrayAttr):
@@ -192,7 +192,7 @@ def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]
             for (field, _, _), name in zip(exploded.fields, exploded.names, strict=True):
                 found[name] = _attribute(getattr(whole, field))
     handle = found.pop("channel_handle", None)
-    if isinstance(handle, structs.ChannelHandle):
+    if isinstance(handle, structs.ChannelHandleAttr):
         found["channel_id"] = IntegerAttr(handle.handle, t.I64)
     if isinstance(found.get("api_version"), IntegerAttr):
         found["api_version"] = ApiVersion(found["api_version"].value)  # type: ignore[attr-defined]
@@ -210,7 +210,7 @@ def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]
 def _rank(op: Op) -> int:
     """How many dimensions the op's window has."""
     numbers = op.attributes.get("dimension_numbers")
-    if isinstance(numbers, structs.ConvDimensionNumbers):
+    if isinstance(numbers, structs.ConvDimensionNumbersAttr):
         return len(numbers.input_spatial_dimensions)
     return len(op.attributes.get(_WINDOW, ()))
 

@@ -25,7 +25,7 @@ from spmd.attributes import (
     StringAttr,
     TypeAttr,
 )
-from spmd.dialects.structs import ResultAccuracy
+from spmd.dialects.structs import ResultAccuracyAttr
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ _BY_NAME: dict[str, Default] = {
     "output_operand_aliases": _EMPTY_ARRAY,
     "precision_config": _PRECISIONS,
     "res_attrs": _EMPTY_ARRAY,
-    "result_accuracy": _constant(ResultAccuracy()),
+    "result_accuracy": _constant(ResultAccuracyAttr()),
     "result_layouts": _EMPTY_ARRAY,
     "result_tilings": _EMPTY_ARRAY,
     "rhs_dilation": _ONES,

@@ -14,7 +14,7 @@ from spmd.backends.llvm.loops import LoopWriter
 from spmd.backends.llvm.points import Bound, Rendered, shuffled
 from spmd.backends.llvm.stores import store_all
 from spmd.backends.llvm.writer import llvm_type
-from spmd.compiler.schedule.nest import FOLDED, Reduction, Stage
+from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 
 #: Turns of a loop that are folded by themselves.
 BLOCK = 64
@@ -57,7 +57,7 @@ class FoldWriter:
             bindings = self._bindings(totals, vector=not across and width > 1)
             store_all(self.point, reduction.stores, bindings)
 
-    def _start(self, reduction: Reduction, across: bool, width: int) -> list[str]:
+    def _start(self, reduction: LoopReduction, across: bool, width: int) -> list[str]:
         """Room for what is folded, with what it starts from."""
         slots = [self.point.text.allocate(llvm_type(first.type, width)) for first in reduction.initial]
         if across:
@@ -152,7 +152,7 @@ class FoldWriter:
             return second
         return self.point.text.value(f"add nuw nsw i64 {first}, {second}")
 
-    def _merge(self, reduction: Reduction, total: Sequence[str], slots: Sequence[str], width: int) -> None:
+    def _merge(self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int) -> None:
         """Folds what is in `slots` into `total`."""
         types = [llvm_type(first.type, width) for first in reduction.initial]
         names = [
@@ -163,7 +163,7 @@ class FoldWriter:
         for slot, type, value in zip(total, types, combined, strict=True):
             self.point.text.line(f"store {type} {value}, ptr {slot}")
 
-    def _step(self, reduction: Reduction, slots: Sequence[str], across: bool, width: int) -> None:
+    def _step(self, reduction: LoopReduction, slots: Sequence[str], across: bool, width: int) -> None:
         inputs = [self.point.at_width(self.point.render(part), part.type, width) for part in reduction.inputs]
         types = [llvm_type(part.type, width) for part in reduction.inputs]
         before = [self.point.text.value(f"load {type}, ptr {slot}") for type, slot in zip(types, slots, strict=True)]
@@ -175,13 +175,13 @@ class FoldWriter:
                 )
             self.point.text.line(f"store {type} {new}, ptr {slot}")
 
-    def _combined(self, reduction: Reduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
+    def _combined(self, reduction: LoopReduction, first: Sequence[str], second: Sequence[str], width: int) -> list[str]:
         """The region applied to folded values of `width` lanes."""
         bindings = self._bindings([*first, *second], vector=width > 1)
         writer = Bound(self.point, bindings, width)
         return [writer.render(part) for part in reduction.combine]
 
-    def _folded_lanes(self, reduction: Reduction, totals: list[str], width: int) -> list[str]:
+    def _folded_lanes(self, reduction: LoopReduction, totals: list[str], width: int) -> list[str]:
         """One value of all lanes: halves are combined with halves."""
         types = [part.type for part in reduction.initial]
         while width > 1:

@@ -13,7 +13,7 @@ from spmd.analysis.affine import row_major
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
 from spmd.backends.llvm.tiles import LARGEST, Tiled, write_tiled
 from spmd.compiler.schedule.forms import is_plain
-from spmd.dialects.structs import DotDimensionNumbers
+from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 
 _ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
@@ -88,7 +88,7 @@ def product_of(op: Op) -> _Product | None:
             return None
         numbers = op["dot_dimension_numbers"]
     else:
-        numbers = DotDimensionNumbers((), (), (lhs.tensor.rank - 1,), (0,))
+        numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
     left = _free(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right = _free(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     first = _matrix(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)

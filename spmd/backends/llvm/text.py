@@ -16,7 +16,7 @@ from spmd.backends.llvm.writer import Callee
 
 
 @dataclass(slots=True)
-class Scope:
+class LoopScope:
     """The body of an open loop (the function's own at depth 0): its lines and what has been written in it."""
 
     depth: int
@@ -30,7 +30,7 @@ class FunctionText:
     """The text of one function's body."""
 
     def __init__(self) -> None:
-        self.scopes: list[Scope] = [Scope(0, "entry")]
+        self.scopes: list[LoopScope] = [LoopScope(0, "entry")]
         self.entry: list[str] = []  # allocations, which stand before all else
         self.declarations: dict[str, None] = {}
         self.callees: dict[str, Callee] = {}
@@ -47,7 +47,7 @@ class FunctionText:
         return len(self.scopes) - 1
 
     @property
-    def innermost(self) -> Scope:
+    def innermost(self) -> LoopScope:
         return self.scopes[-1]
 
     def line(self, text: str, depth: int | None = None) -> None:
@@ -89,7 +89,7 @@ class FunctionText:
     def part(self) -> Iterator[int]:
         """A scope that runs once, where it stands; its depth."""
         outer = self.innermost
-        inner = Scope(len(self.scopes), outer.label)
+        inner = LoopScope(len(self.scopes), outer.label)
         self.scopes.append(inner)
         yield inner.depth
         self.scopes.pop()
@@ -99,7 +99,7 @@ class FunctionText:
     def open_loop(self) -> tuple[str, int]:
         """Opens a loop; the name of its i64 variable and the depth of its body."""
         head = self.fresh("loop")
-        scope = Scope(len(self.scopes), head, head)
+        scope = LoopScope(len(self.scopes), head, head)
         self.scopes.append(scope)
         return f"%{head}.i", scope.depth
 

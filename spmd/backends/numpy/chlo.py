@@ -11,7 +11,7 @@ from spmd.attributes import ArrayAttr, Attribute, BoolAttr, DenseAttr, FloatAttr
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import special
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.elementwise import Function
+from spmd.backends.numpy.elementwise import ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import high_product
 from spmd.backends.numpy.pointwise import (
     Array,
@@ -27,38 +27,38 @@ from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 
 
-def _inverse(function: Any) -> Function:
-    return Function(special.by_width(special.rounded(function), function), function)
+def _inverse(function: Any) -> ElementwiseKernels:
+    return ElementwiseKernels(special.by_width(special.rounded(function), function), function)
 
 
 def _square(x: Any, out: Array | None = None) -> Any:
     return np.multiply(x, x, out=out)
 
 
-UNARY: dict[str, Function] = {
+UNARY: dict[str, ElementwiseKernels] = {
     "chlo.acos": _inverse(np.arccos),
     "chlo.acosh": _inverse(np.arccosh),
     "chlo.asin": _inverse(np.arcsin),
     "chlo.asinh": _inverse(np.arcsinh),
     "chlo.atan": _inverse(np.arctan),
     "chlo.atanh": _inverse(np.arctanh),
-    "chlo.bessel_i1e": Function(special.in_double(special.bessel_i1e)),
-    "chlo.conj": Function(keep, np.conjugate, complex64=np.conjugate),
-    "chlo.cosh": Function(special.cosh, np.cosh),
-    "chlo.digamma": Function(special.in_double(special.digamma)),
-    "chlo.erf": Function(special.erf),
-    "chlo.erf_inv": Function(special.erf_inv),
-    "chlo.erfc": Function(special.erfc),
-    "chlo.lgamma": Function(special.in_double(special.lgamma)),
-    "chlo.sinh": Function(special.sinh, np.sinh),
-    "chlo.square": Function(_square, on_complex.square, complex64=on_complex.square),
-    "chlo.tan": Function(special.by_width(special.rounded(np.tan), np.tan), np.tan),
-    "chlo._asin_acos_kernel": Function(complex=on_complex.asin_acos_kernel),
+    "chlo.bessel_i1e": ElementwiseKernels(special.in_double(special.bessel_i1e)),
+    "chlo.conj": ElementwiseKernels(keep, np.conjugate, complex64=np.conjugate),
+    "chlo.cosh": ElementwiseKernels(special.cosh, np.cosh),
+    "chlo.digamma": ElementwiseKernels(special.in_double(special.digamma)),
+    "chlo.erf": ElementwiseKernels(special.erf),
+    "chlo.erf_inv": ElementwiseKernels(special.erf_inv),
+    "chlo.erfc": ElementwiseKernels(special.erfc),
+    "chlo.lgamma": ElementwiseKernels(special.in_double(special.lgamma)),
+    "chlo.sinh": ElementwiseKernels(special.sinh, np.sinh),
+    "chlo.square": ElementwiseKernels(_square, on_complex.square, complex64=on_complex.square),
+    "chlo.tan": ElementwiseKernels(special.by_width(special.rounded(np.tan), np.tan), np.tan),
+    "chlo._asin_acos_kernel": ElementwiseKernels(complex=on_complex.asin_acos_kernel),
 }
 
-BINARY: dict[str, Function] = {
-    "chlo.polygamma": Function(special.in_double(special.polygamma)),
-    "chlo.zeta": Function(special.in_double(special.zeta)),
+BINARY: dict[str, ElementwiseKernels] = {
+    "chlo.polygamma": ElementwiseKernels(special.in_double(special.polygamma)),
+    "chlo.zeta": ElementwiseKernels(special.in_double(special.zeta)),
 }
 
 PREDICATES: dict[str, Any] = {

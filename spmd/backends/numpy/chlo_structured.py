@@ -11,7 +11,7 @@ import numpy as np
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY
 from spmd.backends.numpy.pointwise import Array, compute_dtype, element_of
-from spmd.dialects.structs import DotDimensionNumbers, RaggedDotDimensionNumbers
+from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
 from spmd.ir import Block, Op, captured_values
 
 # --- top_k -----------------------------------------------------------------------------------------------------------
@@ -79,12 +79,12 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
     Ragged in a free dimension of lhs: each group of rows meets its own slice of rhs, rows of no group give zero. In
     a contracting dimension: one product a group. In a batching dimension: as dot_general.
     """
-    numbers: RaggedDotDimensionNumbers = op["ragged_dot_dimension_numbers"]
+    numbers: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
     ragged = numbers.lhs_ragged_dimensions[0]
     types = [element_of(value) for value in (*op.operands[:2], op.results[0])]
     computed = np.result_type(*(compute_dtype(type) for type in types))
     shape, dtype = op.result.tensor.static_shape, op.result.tensor.dtype
-    dimensions = DotDimensionNumbers(
+    dimensions = DotDimensionNumbersAttr(
         numbers.lhs_batching_dimensions,
         numbers.rhs_batching_dimensions,
         numbers.lhs_contracting_dimensions,
@@ -105,12 +105,14 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
     return Kernel(call)
 
 
-def _batched(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array) -> None:
+def _batched(
+    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array
+) -> None:
     out[...] = _dot(lhs, rhs, dimensions)
 
 
 def _contracting(
-    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array
+    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array
 ) -> None:
     ragged = numbers.lhs_ragged_dimensions[0]
     place = numbers.lhs_contracting_dimensions.index(ragged)
@@ -119,13 +121,13 @@ def _contracting(
         out[group] = _dot(part, rhs if chosen is None else rhs[_along(other, chosen)], dimensions)
 
 
-def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbers, out: Array) -> None:
+def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array) -> None:
     ragged, group_axis = numbers.lhs_ragged_dimensions[0], numbers.rhs_group_dimensions[0]
     taken = {*dimensions.lhs_batching_dimensions, *dimensions.lhs_contracting_dimensions}
     free = [axis for axis in range(lhs.ndim) if axis not in taken]
     result_axis = len(dimensions.lhs_batching_dimensions) + free.index(ragged)
     slices = np.moveaxis(rhs, group_axis, 0)
-    within = DotDimensionNumbers(
+    within = DotDimensionNumbersAttr(
         dimensions.lhs_batching_dimensions,
         tuple(axis - (axis > group_axis) for axis in dimensions.rhs_batching_dimensions),
         dimensions.lhs_contracting_dimensions,
@@ -160,7 +162,7 @@ def _along(axis: int, chosen: slice) -> tuple[slice, ...]:
     return (slice(None),) * axis + (chosen,)
 
 
-def _dot(lhs: Array, rhs: Array, numbers: DotDimensionNumbers) -> Array:
+def _dot(lhs: Array, rhs: Array, numbers: DotDimensionNumbersAttr) -> Array:
     """dot_general of arrays of one dtype."""
     left, left_free = _grouped(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right, right_free = _grouped(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)

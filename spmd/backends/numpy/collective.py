@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives.communicator import Call, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.backends.numpy.core import Context, Kernel, kernel
@@ -60,7 +60,7 @@ def _end(collective: Collective, process: Process, context: Context) -> Communic
 def _blocking(collective: Collective, context: Context) -> Kernel:
     key = object()
 
-    def bind(process: Process) -> Sequence[Call]:
+    def bind(process: Process) -> Sequence[BoundCollective]:
         communicator = _end(collective, process, context)
         if communicator is None:
             return [_outside(collective, i) for i in range(len(collective.operations))]
@@ -101,7 +101,7 @@ def _packed(collective: Collective, operation: AllReduce, context: Context) -> K
     parts = [(slice(a, b), shape) for a, b, shape in zip(ends, ends[1:], shapes, strict=False)]
     key = object()
 
-    def bind(process: Process) -> Call:
+    def bind(process: Process) -> BoundCollective:
         communicator = _end(collective, process, context)
         assert communicator is not None
         return communicator.bind(operation, collective.where)
@@ -123,7 +123,7 @@ def _conversions(collective: Collective) -> tuple[np.dtype[Any] | None, ...]:
     return collective.convert or (None,) * len(collective.operations)
 
 
-def _promoting(call: Call, dtype: np.dtype[Any] | None) -> Call:
+def _promoting(call: BoundCollective, dtype: np.dtype[Any] | None) -> BoundCollective:
     if dtype is None:
         return call
 
@@ -133,7 +133,7 @@ def _promoting(call: Call, dtype: np.dtype[Any] | None) -> Call:
     return promoted
 
 
-def _outside(collective: Collective, index: int) -> Call:
+def _outside(collective: Collective, index: int) -> BoundCollective:
     """What a process gets that is in no group."""
     outsider = collective.outsider
     assert outsider is not None
@@ -155,7 +155,7 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
     single = len(op.results) == 1
 
     def call(process: Process, *arrays: Array) -> Any:
-        calls: dict[tuple[int, int], Call] = process.bind(key, lambda process: {})
+        calls: dict[tuple[int, int], BoundCollective] = process.bind(key, lambda process: {})
         results = []
         for index, root in enumerate(np.ravel(arrays[-1]).tolist()):
             bound = calls.get((index, root))
@@ -236,7 +236,7 @@ def async_start(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True, aliases=everything)
 
 
-def _computing(call: Call) -> Callable[[Array], Any]:
+def _computing(call: BoundCollective) -> Callable[[Array], Any]:
     return lambda array: _Computed(call(array))
 
 

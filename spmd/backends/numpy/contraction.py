@@ -14,7 +14,7 @@ import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
-from spmd.dialects.structs import DotAlgorithm, DotDimensionNumbers
+from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import ElementType, TensorType
 
@@ -35,10 +35,10 @@ def dot_general(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.dot")
 def dot(op: Op, context: Context) -> Kernel:
     last = op.operands[0].tensor.rank - 1
-    return contraction(op, DotDimensionNumbers((), (), (last,), (0,)), None)
+    return contraction(op, DotDimensionNumbersAttr((), (), (last,), (0,)), None)
 
 
-def contraction(op: Op, numbers: DotDimensionNumbers, algorithm: DotAlgorithm | None) -> Kernel:
+def contraction(op: Op, numbers: DotDimensionNumbersAttr, algorithm: DotAlgorithmAttr | None) -> Kernel:
     """The kernel of a dot of the op's two operands; the result's dimensions are batching, lhs free, rhs free."""
     lhs, rhs, result = op.operands[0].tensor, op.operands[1].tensor, op.result.tensor
     left, lhs_free = _grouping(
@@ -109,7 +109,7 @@ def _then(first: Convert, second: Convert | None) -> Convert:
 
 
 def arithmetic(
-    lhs: TensorType, rhs: TensorType, result: TensorType, algorithm: DotAlgorithm | None, depth: int, work: int
+    lhs: TensorType, rhs: TensorType, result: TensorType, algorithm: DotAlgorithmAttr | None, depth: int, work: int
 ) -> tuple[Callable[..., Array], Convert | None, Convert | None, Convert | None]:
     """(matrix product, what to do to lhs, to rhs, and to the product) for the element types.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.numpy.data_movement import padder
-from spmd.dialects.structs import ConvDimensionNumbers
+from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +29,7 @@ class Geometry:
     lhs_shape: tuple[int, ...]
     rhs_shape: tuple[int, ...]
     result_shape: tuple[int, ...]
-    numbers: ConvDimensionNumbers
+    numbers: ConvDimensionNumbersAttr
     strides: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
     lhs_dilation: tuple[int, ...]
@@ -93,7 +93,7 @@ class Geometry:
 
 def geometry_of(op: Op, padding: Any) -> Geometry:
     """The geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
-    numbers: ConvDimensionNumbers = op["dimension_numbers"]
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     count = len(numbers.input_spatial_dimensions)
 

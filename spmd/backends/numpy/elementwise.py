@@ -44,7 +44,7 @@ from spmd.ir import Op, Value
 
 
 @dataclass(frozen=True)
-class Function:
+class ElementwiseKernels:
     """An elementwise function by kind of element type; None where the op does not admit the kind.
 
     real           floats, taking f32 and f64
@@ -84,13 +84,13 @@ class Function:
         return widened(whole, element, arity) if whole is not None and is_sub_byte(element) else whole
 
 
-def _number(function: Call) -> Function:
+def _number(function: Call) -> ElementwiseKernels:
     """A ufunc that serves every type as it is."""
-    return Function(function, function, function, function, function, function, native_half=True)
+    return ElementwiseKernels(function, function, function, function, function, function, native_half=True)
 
 
-def _integer(function: Call, boolean: Call | None = None) -> Function:
-    return Function(signed=function, unsigned=function, boolean=boolean)
+def _integer(function: Call, boolean: Call | None = None) -> ElementwiseKernels:
+    return ElementwiseKernels(signed=function, unsigned=function, boolean=boolean)
 
 
 def _single_in_double(function: Call) -> Call:
@@ -104,47 +104,47 @@ def _single_in_double(function: Call) -> Call:
 
 _logistic_single = rounded(lambda x, dtype: on_float.logistic(x.astype(dtype)))
 
-UNARY: dict[str, Function] = {
-    "stablehlo.abs": Function(np.absolute, signed=np.absolute),
-    "stablehlo.cbrt": Function(_single_in_double(np.cbrt), on_complex.cbrt),
-    "stablehlo.ceil": Function(np.ceil),
-    "stablehlo.cosine": Function(np.cos, np.cos),
-    "stablehlo.exponential": Function(_single_in_double(np.exp), np.exp),
-    "stablehlo.exponential_minus_one": Function(_single_in_double(np.expm1), on_complex.expm1),
-    "stablehlo.floor": Function(np.floor),
-    "stablehlo.log": Function(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
-    "stablehlo.log_plus_one": Function(_single_in_double(np.log1p), on_complex.log1p),
-    "stablehlo.logistic": Function(by_width(_logistic_single, on_float.logistic), on_complex.logistic),
-    "stablehlo.negate": Function(
+UNARY: dict[str, ElementwiseKernels] = {
+    "stablehlo.abs": ElementwiseKernels(np.absolute, signed=np.absolute),
+    "stablehlo.cbrt": ElementwiseKernels(_single_in_double(np.cbrt), on_complex.cbrt),
+    "stablehlo.ceil": ElementwiseKernels(np.ceil),
+    "stablehlo.cosine": ElementwiseKernels(np.cos, np.cos),
+    "stablehlo.exponential": ElementwiseKernels(_single_in_double(np.exp), np.exp),
+    "stablehlo.exponential_minus_one": ElementwiseKernels(_single_in_double(np.expm1), on_complex.expm1),
+    "stablehlo.floor": ElementwiseKernels(np.floor),
+    "stablehlo.log": ElementwiseKernels(by_width(log_single, np.log), np.log, widened_complex64=on_complex.log),
+    "stablehlo.log_plus_one": ElementwiseKernels(_single_in_double(np.log1p), on_complex.log1p),
+    "stablehlo.logistic": ElementwiseKernels(by_width(_logistic_single, on_float.logistic), on_complex.logistic),
+    "stablehlo.negate": ElementwiseKernels(
         np.negative, np.negative, np.negative, np.negative, None, np.negative, native_half=True
     ),
     "stablehlo.not": _integer(np.invert, np.logical_not),
-    "stablehlo.round_nearest_afz": Function(on_float.round_half_away),
-    "stablehlo.round_nearest_even": Function(np.rint),
-    "stablehlo.rsqrt": Function(on_float.rsqrt, on_complex.rsqrt),
-    "stablehlo.sign": Function(on_float.sign, on_complex.sign, np.sign),
-    "stablehlo.sine": Function(np.sin, np.sin),
-    "stablehlo.sqrt": Function(np.sqrt, np.sqrt),
-    "stablehlo.tan": Function(_single_in_double(np.tan), np.tan),
-    "stablehlo.tanh": Function(_single_in_double(np.tanh), np.tanh),
+    "stablehlo.round_nearest_afz": ElementwiseKernels(on_float.round_half_away),
+    "stablehlo.round_nearest_even": ElementwiseKernels(np.rint),
+    "stablehlo.rsqrt": ElementwiseKernels(on_float.rsqrt, on_complex.rsqrt),
+    "stablehlo.sign": ElementwiseKernels(on_float.sign, on_complex.sign, np.sign),
+    "stablehlo.sine": ElementwiseKernels(np.sin, np.sin),
+    "stablehlo.sqrt": ElementwiseKernels(np.sqrt, np.sqrt),
+    "stablehlo.tan": ElementwiseKernels(_single_in_double(np.tan), np.tan),
+    "stablehlo.tanh": ElementwiseKernels(_single_in_double(np.tanh), np.tanh),
 }
 
-BINARY: dict[str, Function] = {
+BINARY: dict[str, ElementwiseKernels] = {
     "stablehlo.add": _number(np.add),
     "stablehlo.and": _integer(np.bitwise_and, np.logical_and),
-    "stablehlo.atan2": Function(_single_in_double(np.arctan2), on_complex.atan2),
-    "stablehlo.divide": Function(
+    "stablehlo.atan2": ElementwiseKernels(_single_in_double(np.arctan2), on_complex.atan2),
+    "stablehlo.divide": ElementwiseKernels(
         np.divide, np.divide, on_integer.divide_signed, on_integer.divide_unsigned, native_half=True
     ),
-    "stablehlo.maximum": Function(on_float.maximum, np.maximum, larger, larger, np.logical_or, np.maximum),
-    "stablehlo.minimum": Function(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
+    "stablehlo.maximum": ElementwiseKernels(on_float.maximum, np.maximum, larger, larger, np.logical_or, np.maximum),
+    "stablehlo.minimum": ElementwiseKernels(on_float.minimum, np.minimum, smaller, smaller, np.logical_and, np.minimum),
     "stablehlo.multiply": _number(np.multiply),
     "stablehlo.or": _integer(np.bitwise_or, np.logical_or),
-    "stablehlo.power": Function(in_double(on_float.power), np.power, on_integer.power_signed, np.power),
-    "stablehlo.remainder": Function(
+    "stablehlo.power": ElementwiseKernels(in_double(on_float.power), np.power, on_integer.power_signed, np.power),
+    "stablehlo.remainder": ElementwiseKernels(
         np.fmod, on_complex.remainder, on_integer.remainder, on_integer.remainder, native_half=True
     ),
-    "stablehlo.subtract": Function(
+    "stablehlo.subtract": ElementwiseKernels(
         np.subtract, np.subtract, np.subtract, np.subtract, None, np.subtract, native_half=True
     ),
     "stablehlo.xor": _integer(np.bitwise_xor, np.logical_xor),

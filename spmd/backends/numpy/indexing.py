@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
 
 Array = np.ndarray[Any, Any]
@@ -140,7 +140,7 @@ def dynamic_gather(op: Op, context: Context) -> Kernel:
 
 
 def gatherer(
-    shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbers
+    shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbersAttr
 ) -> Kernel:
     """The kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
     placement = Placement(
@@ -193,7 +193,7 @@ def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -
     return None if order == sorted(order) else order
 
 
-def _taken_axis(placement: Placement, numbers: GatherDimensionNumbers, sizes: Sequence[int]) -> int | None:
+def _taken_axis(placement: Placement, numbers: GatherDimensionNumbersAttr, sizes: Sequence[int]) -> int | None:
     """The only indexed dimension, when single elements of it and all of the others are taken: NumPy's own `take`."""
     if len(placement.mapped) != 1 or numbers.operand_batching_dims:
         return None
@@ -206,7 +206,7 @@ def _take_along(
     placement: Placement,
     axis: int,
     dropped: set[int],
-    numbers: GatherDimensionNumbers,
+    numbers: GatherDimensionNumbersAttr,
     result_shape: tuple[int, ...],
 ) -> Any:
     """take puts the batch dimensions in the place of `axis`; they are moved to where the result has them."""

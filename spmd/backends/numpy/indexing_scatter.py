@@ -107,9 +107,7 @@ def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, mo
     return Kernel(call, accepts_out=True, reuses=(0,))
 
 
-def _selected(
-    placement: Placement, arrange: list[int], starts: Sequence[Array], updates: Array
-) -> tuple[Array, Array]:
+def _selected(placement: Placement, arrange: list[int], starts: Sequence[Array], updates: Array) -> tuple[Array, Array]:
     """Row numbers and updates (rows, payload) of what lies within the operand, in row-major order of the updates."""
     rows = placement.rows(starts).reshape(-1)
     values = updates.transpose(arrange).reshape(len(rows), placement.payload)

@@ -75,7 +75,6 @@ class Loop:
             raise ValueError(f"{self.kind} has no neutral element in {self.element}")
         return made.astype(self.compute)[()]
 
-
     @property
     def on_keys(self) -> Loop:
         """The same maximum or minimum on the `keys` of floats."""

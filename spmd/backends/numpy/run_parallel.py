@@ -24,13 +24,13 @@ from spmd.runtime.process import Process
 @kernel("interpreter.run_parallel")
 def run_parallel(op: Op, context: Context) -> Kernel:
     """Runs on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
-    from spmd.compiler.lower import Lowering
+    from spmd.compiler.lower import ModuleLowering
 
     table = op["programs"]
     if not table or not table[0] or any(len(row) != len(table[0]) for row in table):
         raise CompileError(Diagnostic(op.location, "programs must be rows of one length, and not empty", op.name))
     grid = ProcessGrid(len(table), len(table[0]))
-    lowering = Lowering(context.module, replace(context.options, grid=grid))
+    lowering = ModuleLowering(context.module, replace(context.options, grid=grid))
     symbols = [_name(symbol) for row in table for symbol in row]
     functions = [lowering.lookup(symbol, op) for symbol in symbols]
     programs = [lowering.function(symbol, op) for symbol in symbols]

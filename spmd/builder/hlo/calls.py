@@ -8,7 +8,7 @@ from collections.abc import Callable
 from spmd.builder import ops
 from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.groups import Groups, parse_groups
-from spmd.builder.hlo.instructions import Window, precision
+from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import Call, flat, instruction
 from spmd.builder.hlo.reader import split
@@ -19,7 +19,7 @@ from spmd.builder.shape import Shape
 @instruction("convolution")
 def _convolution(call: Call) -> XlaOp:
     lhs, rhs = call.operands(2)
-    window = Window(call.attribute("window", "{}"), lhs.shape.rank() - 2)
+    window = WindowConfig(call.attribute("window", "{}"), lhs.shape.rank() - 2)
     return ops.ConvGeneralDilated(
         lhs,
         rhs,

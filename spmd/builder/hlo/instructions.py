@@ -271,7 +271,7 @@ def _rng_bit_generator(call: Call) -> XlaOp:
 # --- windows ---------------------------------------------------------------------------------------------------------
 
 
-class Window:
+class WindowConfig:
     """`window={size=3x3 stride=2x2 pad=1_1x0_0 lhs_dilate=1x1 rhs_dilate=1x1 rhs_reversal=0x0}`."""
 
     def __init__(self, text: str, rank: int) -> None:
@@ -296,7 +296,7 @@ class Window:
 def _reduce_window(call: Call) -> XlaOp:
     operands = call.operands()
     count = len(operands) // 2
-    window = Window(call.attribute("window", "{}"), operands[0].shape.rank())
+    window = WindowConfig(call.attribute("window", "{}"), operands[0].shape.rank())
     return ops.ReduceWindow(
         flat(operands[:count]),
         flat(operands[count:]),
@@ -312,6 +312,6 @@ def _reduce_window(call: Call) -> XlaOp:
 @instruction("select-and-scatter")
 def _select_and_scatter(call: Call) -> XlaOp:
     operand, source, start = call.operands(3)
-    window = Window(call.attribute("window", "{}"), operand.shape.rank())
+    window = WindowConfig(call.attribute("window", "{}"), operand.shape.rank())
     select, scatter = call.computation("select"), call.computation("scatter")
     return ops.SelectAndScatter(operand, select, window.size, window.strides, window.padding, source, start, scatter)

@@ -10,7 +10,15 @@ from spmd import types as t
 from spmd.attributes import DictAttr, IntegerAttr
 from spmd.builder.builder import XlaBuilder, XlaOp
 from spmd.builder.computation import XlaComputation
-from spmd.builder.hlo.reader import Attribute, ComputationText, Instruction, ModuleText, read_module, split, unquoted
+from spmd.builder.hlo.reader import (
+    AttributeText,
+    ComputationText,
+    Instruction,
+    ModuleText,
+    read_module,
+    split,
+    unquoted,
+)
 from spmd.builder.shape import Shape
 from spmd.errors import ParseError
 
@@ -60,7 +68,7 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
 _ALIAS = re.compile(r"\{(\d*)\}\s*:\s*\((\d+),\s*\{\}")
 
 
-def _keep_aliases(main: Function, aliases: Attribute) -> None:
+def _keep_aliases(main: Function, aliases: AttributeText) -> None:
     """Arguments whose memory results may take, as JAX marks them."""
     count = len(main.type.inputs)
     attributes = [dict(entries) for entries in main.argument_attributes]
@@ -166,7 +174,7 @@ class _Scope:
         return self._reader.computation(name)
 
     @property
-    def header(self) -> dict[str, Attribute]:
+    def header(self) -> dict[str, AttributeText]:
         """The attributes of the module."""
         return self._reader.module.attributes
 

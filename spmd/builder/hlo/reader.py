@@ -25,7 +25,7 @@ _OPENING, _CLOSING = "{([", "})]"
 
 
 @dataclass(frozen=True)
-class Attribute:
+class AttributeText:
     """The text of an attribute's value, and where it stands."""
 
     text: str
@@ -39,7 +39,7 @@ class Instruction:
     shape: Shape
     opcode: str
     operands: str
-    attributes: dict[str, Attribute]
+    attributes: dict[str, AttributeText]
     location: Location
 
     def fail(self, message: str) -> ParseError:
@@ -57,7 +57,7 @@ class ComputationText:
 @dataclass(frozen=True)
 class ModuleText:
     name: str
-    attributes: dict[str, Attribute]
+    attributes: dict[str, AttributeText]
     computations: dict[str, ComputationText]
     entry: ComputationText
     places: Places
@@ -181,14 +181,14 @@ def _instruction(source: Source, position: int, end: int) -> Instruction:
     return Instruction(match[2], bool(match[1]), shape, opcode[1], operands, attributes, location)
 
 
-def _attributes(source: Source, position: int, end: int) -> Iterator[tuple[str, Attribute]]:
+def _attributes(source: Source, position: int, end: int) -> Iterator[tuple[str, AttributeText]]:
     text = source.text
     while (position := _skip(text, position)) < end and text[position:end].strip(" ,"):
         match = _ATTRIBUTE.match(text, position, end)
         if match is None:
             raise ParseError("expected attribute=value", Location(source, position))
         position = _value_end(source, match.end(), end)
-        yield match[1], Attribute(text[match.end() : position].strip(), Location(source, match.start(1)))
+        yield match[1], AttributeText(text[match.end() : position].strip(), Location(source, match.start(1)))
 
 
 def _value_end(source: Source, position: int, end: int) -> int:

@@ -49,7 +49,7 @@ def channel(channel_id: Channel) -> dict[str, Any]:
         if isinstance(channel_id, ChannelHandle)
         else ChannelHandle(checks.integer(channel_id, "channel_id", 1))
     )
-    return {"channel_handle": structs.ChannelHandle(int(handle.handle), int(handle.type))}
+    return {"channel_handle": structs.ChannelHandleAttr(int(handle.handle), int(handle.type))}
 
 
 def _sized(attributes: dict[str, Any], count: Any, argument: str) -> int:

@@ -130,7 +130,7 @@ def _channel(handle: Any, argument: str, pairs: Pairs) -> dict[str, Any]:
     given = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
     host = given.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
     attributes: dict[str, Any] = {
-        "channel_handle": structs.ChannelHandle(int(given.handle), int(given.type)),
+        "channel_handle": structs.ChannelHandleAttr(int(given.handle), int(given.type)),
         "is_host_transfer": host,
     }
     if pairs is not None:

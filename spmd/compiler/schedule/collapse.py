@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spmd.analysis.affine import Affine, Variable
-from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Reduction, Stage, Store, Update
+from spmd.compiler.schedule.nest import Leaf, Load, LoopReduction, Nest, Position, Stage, Store, Update
 
 
 def collapse(nest: Nest) -> Nest:
@@ -56,7 +56,7 @@ def _rewritten(nest: Nest, extents: list[int], gone: set[Variable]) -> Nest:
     def store(old: Store) -> Store:
         return replace(old, address=_without(old.address, gone))
 
-    def reduction(old: Reduction) -> Reduction:
+    def reduction(old: LoopReduction) -> LoopReduction:
         return replace(old, stores=tuple(map(store, old.stores)))
 
     def update(old: Update) -> Update:

@@ -52,7 +52,7 @@ FOLDED = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
+class LoopReduction:
     """Machine values folded over a stage's reduced variables.
 
     `combine` has as parameters, from number `FOLDED` on, n folded values, then n more, and gives n. `initial` is the
@@ -93,7 +93,7 @@ class Stage:
     loops: tuple[Variable, ...]
     reduced: tuple[Variable, ...]
     stores: tuple[Store, ...]
-    reductions: tuple[Reduction, ...] = ()
+    reductions: tuple[LoopReduction, ...] = ()
     updates: tuple[Update, ...] = ()
     side_by_side: frozenset[Variable] = frozenset()
 

@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 
 from spmd.analysis.affine import Affine, linear, row_major
 from spmd.analysis.extrema import extremum_of
-from spmd.analysis.index_maps import Index, Reader, element_type
+from spmd.analysis.index_maps import ElementReader, Index, element_type
 from spmd.analysis.order import IN_ORDER
 from spmd.analysis.reducers import Monoid, identity, monoids_of
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
-from spmd.compiler.schedule.nest import FOLDED, Reduction, Store
+from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
 from spmd.dialects.making import make_op
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType
 
 
-def reduction_of(op: Op, index: Index, reader: Reader) -> Reduction:
+def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     """The fold of `op`, a `reduce`, whose operands are read at `index`."""
     count = len(op.results)
     block = op.regions[0].block
@@ -38,7 +38,7 @@ def reduction_of(op: Op, index: Index, reader: Reader) -> Reduction:
         combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
         neutral = None if IN_ORDER in op.discardable else _identities(monoids, elements)
     kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
-    return Reduction(
+    return LoopReduction(
         _flat(inputs), _flat(initial), _flat(combined), neutral, tuple(_stores(op, kept, folded, elements))
     )
 

@@ -13,7 +13,7 @@ from math import prod
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Load, Nest, Reduction, Stage, Store
+from spmd.compiler.schedule.nest import Load, LoopReduction, Nest, Stage, Store
 from spmd.ir import Value
 
 #: Elements of a row that are expected to stay in the cache from one unit to the next, and units of one group.
@@ -130,7 +130,7 @@ def in_one_row(nest: Nest, private: Callable[[Value], bool]) -> Nest:
     def store(old: Store) -> Store:
         return replace(old, address=local(old.address)) if private(old.value) else old
 
-    def reduction(old: Reduction) -> Reduction:
+    def reduction(old: LoopReduction) -> LoopReduction:
         return replace(old, stores=tuple(map(store, old.stores)))
 
     def stage(old: Stage) -> Stage:

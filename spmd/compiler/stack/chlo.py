@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.elementwise import elementwise
 from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
@@ -21,10 +21,10 @@ def broadcasting(stacker: Stacker, op: Op) -> Sequence[Tree]:
     attributes = {name: value for name, value in op.attributes.items() if name != "broadcast_dimensions"}
     made = op.clone(operands, [stacker.type_of(op.result.type)], attributes=attributes)
     stacker.ops.append(made)
-    return [Leaf(made.result, True)]
+    return [StackedValue(made.result, True)]
 
 
-def _widened(stacker: Stacker, leaf: Leaf, rank: int, given: Sequence[int] | None) -> Value:
+def _widened(stacker: Stacker, leaf: StackedValue, rank: int, given: Sequence[int] | None) -> Value:
     places = given if given is not None and leaf.rank < rank else range(rank - leaf.rank, rank)
     shape = [1] * rank
     for place, size in zip(places, leaf.shape, strict=True):

@@ -20,7 +20,7 @@ from collectives.stacked import Stacks
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.analysis.reducers import identity
 from spmd.attributes import DenseAttr, DictAttr, StringAttr
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, refuse, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows
 from spmd.compiler.stack.products import summed_product
@@ -47,13 +47,13 @@ def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return [_position(stacker, 1)]
 
 
-def _position(stacker: Stacker, dimension: int) -> Leaf:
+def _position(stacker: Stacker, dimension: int) -> StackedValue:
     """The position of each process along a dimension of the grid."""
     shape = (stacker.grid.num_replicas, stacker.grid.num_partitions)
     if shape[dimension] == 1:
-        return Leaf(stacker.splat(0, TensorType((), UI32)))
+        return StackedValue(stacker.splat(0, TensorType((), UI32)))
     made = stacker.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
-    return Leaf(stacker.reshape(made, (stacker.size,)), True)
+    return StackedValue(stacker.reshape(made, (stacker.size,)), True)
 
 
 @rule(
@@ -137,11 +137,11 @@ def _members(stacker: Stacker, described: Collective) -> Members:
     return kept[1]
 
 
-def _promoted(stacker: Stacker, leaf: Leaf, described: Collective, index: int) -> Leaf:
+def _promoted(stacker: Stacker, leaf: StackedValue, described: Collective, index: int) -> StackedValue:
     if not described.convert or described.convert[index] is None:
         return leaf
     element = described.op.results[index].tensor.element_type
-    return Leaf(stacker.convert(leaf.value, leaf.value.tensor.with_element_type(element)), leaf.stacked)
+    return StackedValue(stacker.convert(leaf.value, leaf.value.tensor.with_element_type(element)), leaf.stacked)
 
 
 def _check_shape(op: Op, operation: Operation, members: Members, result: Value) -> None:
@@ -167,10 +167,10 @@ def check_members(stacker: Stacker, described: Collective, members: Members) -> 
 def meet(stacker: Stacker, op: Op, members: Members) -> None:
     """Has the program check that of each group all processes are here, or none, where not all of them are."""
     if stacker.mask is not None and members.rows:
-        expect_agreement(stacker, op, Leaf(stacker.mask, True), members, "here")
+        expect_agreement(stacker, op, StackedValue(stacker.mask, True), members, "here")
 
 
-def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, members: Members, what: str) -> None:
+def expect_agreement(stacker: Stacker, op: Op, leaf: StackedValue, members: Members, what: str) -> None:
     """Has the program check that the processes of each group have the same value of `leaf`."""
     table = members.padded
     entries = {
@@ -188,17 +188,21 @@ def expect_agreement(stacker: Stacker, op: Op, leaf: Leaf, members: Members, wha
     stacker.op("stablehlo.custom_call", [stacker.stack(leaf), here], (), attributes)
 
 
-def _in_groups(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, members: Members) -> Leaf:
+def _in_groups(
+    stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
+) -> StackedValue:
     if members.table is not None:
         if len(members.rows) == 1 and not stacker.options.reproducible and leaf.stacked:
             product = summed_product(stacker, operation, leaf.value)
             if product is not None:
-                return Leaf(product)
+                return StackedValue(product)
         return _alike(stacker, described, operation, leaf, members.table)
     return _uneven(stacker, described, operation, leaf, members)
 
 
-def _alike(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, table: Table) -> Leaf:
+def _alike(
+    stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, table: Table
+) -> StackedValue:
     """Groups of one size that hold all processes."""
     writer = Written(stacker, described.op)
     count, size = table.shape
@@ -207,21 +211,23 @@ def _alike(stacker: Stacker, described: Collective, operation: Operation, leaf: 
         given = repeat(stacker, stacker.reshape(leaf.value, (1, 1, 1, *leaf.shape)), 1, size)
         made = operation.stacked(given, extent, writer)
         if made.tensor.static_shape[1] == 1:
-            return Leaf(stacker.reshape(made, made.tensor.static_shape[3:]))
+            return StackedValue(stacker.reshape(made, made.tensor.static_shape[3:]))
         rows = stacker.reshape(made, (size, *made.tensor.static_shape[3:]))
-        return Leaf(take_rows(stacker, rows, inverse(table.ravel(), stacker.size) % size), True)
+        return StackedValue(take_rows(stacker, rows, inverse(table.ravel(), stacker.size) % size), True)
     found = blocks(table)
     extent = found or (count, size, 1)
     rows = leaf.value if found else take_rows(stacker, leaf.value, table.ravel())
     made = operation.stacked(stacker.reshape(rows, (*extent, *leaf.shape)), extent, writer)
     shape = made.tensor.static_shape[3:]
     if count == 1 and made.tensor.static_shape[1] == 1:
-        return Leaf(stacker.reshape(made, shape))
+        return StackedValue(stacker.reshape(made, shape))
     spread = stacker.reshape(repeat(stacker, made, 1, size), (stacker.size, *shape))
-    return Leaf(spread if found else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
+    return StackedValue(spread if found else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
 
 
-def _uneven(stacker: Stacker, described: Collective, operation: Operation, leaf: Leaf, members: Members) -> Leaf:
+def _uneven(
+    stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
+) -> StackedValue:
     """Groups of several sizes, one size at a time; then the processes that are in none."""
     writer = Written(stacker, described.op)
     rows = stacker.stack(leaf)
@@ -237,7 +243,7 @@ def _uneven(stacker: Stacker, described: Collective, operation: Operation, leaf:
     if not parts:
         raise refuse(described.op, "it has no process groups")
     joined = stacker.concatenate(parts, 0)
-    return Leaf(take_rows(stacker, joined, inverse(order, stacker.size), _fill(described, 0)), True)
+    return StackedValue(take_rows(stacker, joined, inverse(order, stacker.size), _fill(described, 0)), True)
 
 
 def _fill(described: Collective, index: int) -> int:
@@ -252,7 +258,7 @@ def _fill(described: Collective, index: int) -> int:
 # --- roots told while running ----------------------------------------------------------------------------------------
 
 
-def _rooted(stacker: Stacker, described: Collective, index: int, roots: Leaf) -> Leaf:
+def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedValue) -> StackedValue:
     op, members = described.op, _members(stacker, described)
     root = _entry(stacker, roots, index)
     expect_agreement(stacker, op, root, members, "root")
@@ -266,14 +272,14 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: Leaf) ->
         totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], given, members)
         is_root = stacker.compare(stacker.ranks(position), wanted, "EQ")
         fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
-        result = stacker.chosen(is_root, totals, Leaf(fill_value, True))
+        result = stacker.chosen(is_root, totals, StackedValue(fill_value, True))
     else:
         table = np.where(members.padded < 0, members.padded[:, :1], members.padded).astype(np.int32)
         place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), wanted)
         source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
         rows = gather_rows(stacker, stacker.stack(given), stacker.reshape(source, (stacker.size, 1)))
-        result = Leaf(rows, True)
-    return Leaf(filled(stacker, result.value, present, fill), True)
+        result = StackedValue(rows, True)
+    return StackedValue(filled(stacker, result.value, present, fill), True)
 
 
 def _reduced(described: Collective) -> Collective:
@@ -285,11 +291,11 @@ def _reduced(described: Collective) -> Collective:
     return replace(described, operations=tuple(operations))
 
 
-def _entry(stacker: Stacker, roots: Leaf, index: int) -> Leaf:
+def _entry(stacker: Stacker, roots: StackedValue, index: int) -> StackedValue:
     """Entry `index` of each process's roots."""
     if not roots.stacked:
-        return Leaf(stacker.reshape(stacker.slice(roots.value, 0, index, index + 1), ()))
-    return Leaf(stacker.reshape(stacker.slice(roots.value, 1, index, index + 1), (stacker.size,)), True)
+        return StackedValue(stacker.reshape(stacker.slice(roots.value, 0, index, index + 1), ()))
+    return StackedValue(stacker.reshape(stacker.slice(roots.value, 1, index, index + 1), (stacker.size,)), True)
 
 
 # --- what stands for stacks ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 from collectives.errors import GroupError
 from collectives.grid import permute_pairs
 from spmd.analysis.process_groups import channel_id
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, refuse, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.placing import take_rows
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
@@ -48,10 +48,10 @@ def recv(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return [*(_arrived(stacker, leaf, order) for leaf in values), stacker.trees[op.operands[0]]]
 
 
-def _arrived(stacker: Stacker, leaf: Leaf, order: np.ndarray) -> Leaf:
+def _arrived(stacker: Stacker, leaf: StackedValue, order: np.ndarray) -> StackedValue:
     if not leaf.stacked and (order >= 0).all():
         return leaf
-    return Leaf(take_rows(stacker, stacker.stack(leaf), order), True)
+    return StackedValue(take_rows(stacker, stacker.stack(leaf), order), True)
 
 
 def _alone(stacker: Stacker, op: Op) -> None:
@@ -78,7 +78,7 @@ def infeed(stacker: Stacker, op: Op) -> Sequence[Tree]:
     attributes = {name: value for name, value in op.attributes.items() if name != "layout"}
     made = op.clone([stacker.leaf(op.operands[0]).value], types, attributes=attributes)
     stacker.ops.append(made)
-    return [Leaf(value, isinstance(value.type, TensorType)) for value in made.results]
+    return [StackedValue(value, isinstance(value.type, TensorType)) for value in made.results]
 
 
 @rule("stablehlo.outfeed", always=True)
@@ -86,7 +86,7 @@ def outfeed(stacker: Stacker, op: Op) -> Sequence[Tree]:
     _alone(stacker, op)
     made = op.clone([stacker.stack(stacker.leaf(value)) for value in op.operands], [TOKEN])
     stacker.ops.append(made)
-    return [Leaf(made.result)]
+    return [StackedValue(made.result)]
 
 
 @rule("stablehlo.after_all", always=True)
@@ -108,7 +108,7 @@ def run_parallel(stacker: Stacker, op: Op) -> Sequence[Tree]:
 @rule("check.expect_eq", "check.expect_almost_eq", "check.expect_close")
 def expect(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """The results of all processes beside what each expects; those that are not here agree with anything."""
-    actual, expected = (Leaf(stacker.stack(stacker.leaf(value)), True) for value in op.operands)
+    actual, expected = (StackedValue(stacker.stack(stacker.leaf(value)), True) for value in op.operands)
     if stacker.mask is not None:
         actual = stacker.chosen(stacker.mask, actual, expected)
     return stacker.lifted(op, [actual.value, expected.value])

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
 from spmd.dialects.making import make_op
-from spmd.dialects.structs import ConvDimensionNumbers, DotDimensionNumbers
+from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType, TensorType
 
@@ -17,9 +17,9 @@ from spmd.types import QuantizedType, TensorType
 @rule("stablehlo.dot_general")
 def dot_general(stacker: Stacker, op: Op) -> Sequence[Tree]:
     lhs, rhs = (stacker.leaf(value) for value in op.operands)
-    numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
+    numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     both = lhs.stacked and rhs.stacked
-    moved = DotDimensionNumbers(
+    moved = DotDimensionNumbersAttr(
         _batching(numbers.lhs_batching_dimensions, lhs, both),
         _batching(numbers.rhs_batching_dimensions, rhs, both),
         _behind(numbers.lhs_contracting_dimensions, lhs),
@@ -33,15 +33,15 @@ def dot_general(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return [_product(stacker, op, [lhs.value, rhs.value], {**op.attributes, **attributes}, place)]
 
 
-def _batching(dimensions: Sequence[int], side: Leaf, both: bool) -> tuple[int, ...]:
+def _batching(dimensions: Sequence[int], side: StackedValue, both: bool) -> tuple[int, ...]:
     return (0, *after(dimensions)) if both else _behind(dimensions, side)
 
 
-def _behind(dimensions: Sequence[int], side: Leaf) -> tuple[int, ...]:
+def _behind(dimensions: Sequence[int], side: StackedValue) -> tuple[int, ...]:
     return after(dimensions) if side.stacked else tuple(dimensions)
 
 
-def _product(stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Any, place: int) -> Leaf:
+def _product(stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Any, place: int) -> StackedValue:
     """A product whose result has the processes at dimension `place`, whence they are brought to the front."""
     final = stacker.tensor_of(op.result.type)
     rank = final.rank
@@ -50,9 +50,9 @@ def _product(stacker: Stacker, op: Op, operands: Sequence[Value], attributes: An
     made = op.clone(operands, [type], attributes=attributes)
     stacker.ops.append(made)
     if place == 0:
-        return Leaf(made.result, True)
+        return StackedValue(made.result, True)
     back = (place, *range(place), *range(place + 1, rank))
-    return Leaf(stacker.one("transpose", [made.result], final, permutation=back), True)
+    return StackedValue(stacker.one("transpose", [made.result], final, permutation=back), True)
 
 
 def _turned(type: TensorType, place: int) -> Any:
@@ -68,7 +68,7 @@ def _turned(type: TensorType, place: int) -> Any:
 def dot(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """The last dimension of the left side and the first of the right one."""
     rank = op.operands[0].tensor.rank
-    numbers = DotDimensionNumbers((), (), (rank - 1,), (0,))
+    numbers = DotDimensionNumbersAttr((), (), (rank - 1,), (0,))
     attributes = {"dot_dimension_numbers": numbers, "precision_config": op["precision_config"]}
     general = make_op("stablehlo.dot_general", op.operands, op.result_types, attributes, location=op.location)
     return dot_general(stacker, general)
@@ -94,7 +94,7 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     grouped = op["feature_group_count"] > 1 and not lhs.stacked
     if quantized or groups > 1 or grouped:
         return stacker.one_by_one(op)
-    numbers: ConvDimensionNumbers = op["dimension_numbers"]
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     inputs, kernel = numbers.input_batch_dimension, numbers.kernel_output_feature_dimension
     attributes = dict(op.attributes)
     place = numbers.output_feature_dimension
@@ -111,7 +111,7 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     shape[place] *= stacker.size
     made = op.clone(operands, [op.result.tensor.with_shape(tuple(shape))], attributes=attributes)
     stacker.ops.append(made)
-    return [Leaf(part(stacker, made.result, place), True)]
+    return [StackedValue(part(stacker, made.result, place), True)]
 
 
 def merge(stacker: Stacker, value: Value, dimension: int) -> Value:

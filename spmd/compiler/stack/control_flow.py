@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, leaves, rebuilt, refuse, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt, refuse, rule
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import I1, I32, TensorType, TokenType, Type
 
@@ -34,10 +34,10 @@ def case(stacker: Stacker, op: Op) -> Sequence[Tree]:
     limits = [stacker.index(0), stacker.index(last)]
     is_inside = stacker.binary(
         "and",
-        stacker.compare(index.value, stacker.stack(Leaf(limits[0])), "GE"),
-        stacker.compare(index.value, stacker.stack(Leaf(limits[1])), "LE"),
+        stacker.compare(index.value, stacker.stack(StackedValue(limits[0])), "GE"),
+        stacker.compare(index.value, stacker.stack(StackedValue(limits[1])), "LE"),
     )
-    taken = stacker.select(is_inside, index.value, stacker.stack(Leaf(limits[1])))
+    taken = stacker.select(is_inside, index.value, stacker.stack(StackedValue(limits[1])))
     masks = [
         stacker.compare(taken, stacker.splat(number, TensorType(type.shape, I32)), "EQ") for number in range(last + 1)
     ]
@@ -63,7 +63,7 @@ def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree]:
         stacker.ops = ops
     types = [value.type for value in written[0].terminator.operands]
     made = stacker.op(op.name, [chosen], types, regions=[Region([block]) for block in written])
-    given = iter([Leaf(value, up) for value, up in zip(made.results, stacked, strict=True)])
+    given = iter([StackedValue(value, up) for value, up in zip(made.results, stacked, strict=True)])
     return [rebuilt(tree, given) for tree in trees[0]]
 
 
@@ -155,7 +155,7 @@ class _Loop:
         types = [TensorType((stacker.size,), I1), *self._types()]
         with stacker.block() as before:
             initial = [leaf for tree in self.trees for leaf in leaves(tree)]
-            given = [Leaf(self._as(leaf, up), up) for leaf, up in zip(initial, self.stacked, strict=True)]
+            given = [StackedValue(self._as(leaf, up), up) for leaf, up in zip(initial, self.stacked, strict=True)]
             self.active = self._active(given, stacker.mask)
         self.start = before.ops
         self.given = given
@@ -188,29 +188,29 @@ class _Loop:
             for leaf, up in zip(given, self.stacked, strict=True)
         ]
 
-    def _carried(self, values: Sequence[Value]) -> list[Leaf]:
-        return [Leaf(value, up) for value, up in zip(values, self.stacked, strict=True)]
+    def _carried(self, values: Sequence[Value]) -> list[StackedValue]:
+        return [StackedValue(value, up) for value, up in zip(values, self.stacked, strict=True)]
 
-    def _as(self, leaf: Leaf, stacked: bool) -> Value:
+    def _as(self, leaf: StackedValue, stacked: bool) -> Value:
         return self.stacker.stack(leaf) if stacked else leaf.value
 
-    def _as_trees(self, carried: Sequence[Leaf]) -> list[Tree]:
+    def _as_trees(self, carried: Sequence[StackedValue]) -> list[Tree]:
         given = iter(carried)
         return [rebuilt(tree, given) for tree in self.trees]
 
-    def _holds(self, carried: Sequence[Leaf]) -> Leaf:
+    def _holds(self, carried: Sequence[StackedValue]) -> StackedValue:
         (predicate,) = self.stacker.run(self.op.regions[0].block, self._as_trees(carried))
         self.stacker.location = self.op.location
-        assert isinstance(predicate, Leaf)
+        assert isinstance(predicate, StackedValue)
         return predicate
 
-    def _active(self, carried: Sequence[Leaf], mask: Value | None) -> Value:
+    def _active(self, carried: Sequence[StackedValue], mask: Value | None) -> Value:
         """Of the processes in `mask`, those whose predicate holds."""
         with self.stacker.masked(mask):
             holds = self.stacker.stack(self._holds(carried))
         return holds if mask is None else self.stacker.binary("and", holds, mask)
 
-    def _step(self, carried: Sequence[Leaf]) -> list[Leaf]:
+    def _step(self, carried: Sequence[StackedValue]) -> list[StackedValue]:
         sent = {channel: len(queue) for channel, queue in self.stacker.channels.items() if queue}
         results = self.stacker.run(self.op.regions[1].block, self._as_trees(carried))
         self.stacker.location = self.op.location
@@ -218,7 +218,7 @@ class _Loop:
             raise refuse(self.op, "a step sends or receives what the other end does not receive or send there")
         return [leaf for tree in results for leaf in leaves(tree)]
 
-    def results(self, initial: Sequence[Leaf]) -> list[Tree]:
+    def results(self, initial: Sequence[StackedValue]) -> list[Tree]:
         """Appends the loop; what it gives."""
         stacker = self.stacker
         stacker.ops += self.start

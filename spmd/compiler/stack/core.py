@@ -17,14 +17,14 @@ from spmd.attributes import UNIT
 from spmd.compiler.options import Options
 from spmd.compiler.stack.members import Members
 from spmd.dialects.making import make_op
-from spmd.dialects.writer import Writer
+from spmd.dialects.writer import OpBuilder
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Module, Op, Region, Value, captured_values, copy_block, copy_op
 from spmd.types import TOKEN, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class StackedValue:
     """A value of the stacked program, and whether it has the leading axis of all processes."""
 
     value: Value
@@ -42,7 +42,7 @@ class Leaf:
 
 
 #: What a value of the program is in the stacked one. Tuples and futures are what they hold.
-Tree = Leaf | tuple["Tree", ...]
+Tree = StackedValue | tuple["Tree", ...]
 
 Rule = Callable[["Stacker", Op], Sequence[Tree]]
 
@@ -92,14 +92,14 @@ def rules() -> Mapping[str, Rule]:
     return _RULES
 
 
-def leaves(tree: Tree) -> list[Leaf]:
+def leaves(tree: Tree) -> list[StackedValue]:
     """The leaves of a tree from left to right."""
-    return [tree] if isinstance(tree, Leaf) else [leaf for part in tree for leaf in leaves(part)]
+    return [tree] if isinstance(tree, StackedValue) else [leaf for part in tree for leaf in leaves(part)]
 
 
-def rebuilt(tree: Tree, given: Iterator[Leaf]) -> Tree:
+def rebuilt(tree: Tree, given: Iterator[StackedValue]) -> Tree:
     """A tree of the form of `tree`, with the leaves that `given` has next."""
-    return next(given) if isinstance(tree, Leaf) else tuple([rebuilt(part, given) for part in tree])
+    return next(given) if isinstance(tree, StackedValue) else tuple([rebuilt(part, given) for part in tree])
 
 
 def refuse(op: Op, why: str) -> CompileError:
@@ -107,7 +107,7 @@ def refuse(op: Op, why: str) -> CompileError:
     return CompileError(Diagnostic(op.location, f"cannot be stacked: {why}", op.name))
 
 
-class Stacker(Writer):
+class Stacker(OpBuilder):
     """Writes the stacked program: `trees` holds what each value of the program has become.
 
     `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
@@ -123,7 +123,7 @@ class Stacker(Writer):
         self.trees: dict[Value, Tree] = {}
         self.mask: Value | None = None
         #: Values on their way from a send to its receive, by channel.
-        self.channels: dict[int, list[tuple[Op, list[Leaf]]]] = {}
+        self.channels: dict[int, list[tuple[Op, list[StackedValue]]]] = {}
         #: Process groups by the id of the object that holds them, which is kept here.
         self.members: dict[int, tuple[Any, Members]] = {}
         #: Ops that are run process by process, each once.
@@ -133,13 +133,13 @@ class Stacker(Writer):
 
     # --- what has become of values
 
-    def leaf(self, value: Value) -> Leaf:
+    def leaf(self, value: Value) -> StackedValue:
         """What has become of a value that is no tuple and no future."""
         tree = self.trees[value]
-        assert isinstance(tree, Leaf)
+        assert isinstance(tree, StackedValue)
         return tree
 
-    def all_leaves(self, values: Sequence[Value]) -> list[Leaf]:
+    def all_leaves(self, values: Sequence[Value]) -> list[StackedValue]:
         return [leaf for value in values for leaf in leaves(self.trees[value])]
 
     def differs(self, op: Op) -> bool:
@@ -169,7 +169,7 @@ class Stacker(Writer):
         assert isinstance(found, TensorType)
         return found
 
-    def stack(self, leaf: Leaf) -> Value:
+    def stack(self, leaf: StackedValue) -> Value:
         """The value with the leading axis, repeated where it is the same for all processes."""
         if leaf.stacked or isinstance(leaf.value.type, TokenType):
             return leaf.value
@@ -184,7 +184,7 @@ class Stacker(Writer):
             op = value.defining_op
         return super().reshape(value, shape)
 
-    def along(self, leaf: Leaf, shape: Sequence[int]) -> Value:
+    def along(self, leaf: StackedValue, shape: Sequence[int]) -> Value:
         """A scalar of each process everywhere in a tensor of `shape`; of all processes where it differs."""
         if not shape:
             return leaf.value
@@ -227,7 +227,7 @@ class Stacker(Writer):
         given = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}
         made = op.clone(operands, types, self.regions_of(op), given)
         self.ops.append(made)
-        return [Leaf(value, True) for value in made.results]
+        return [StackedValue(value, True) for value in made.results]
 
     def regions_of(self, op: Op) -> list[Region]:
         """Copies of the op's regions, in which what they capture is what has become of it."""
@@ -236,7 +236,7 @@ class Stacker(Writer):
 
     def packed(self, tree: Tree) -> Value:
         """A tree as one value."""
-        if isinstance(tree, Leaf):
+        if isinstance(tree, StackedValue):
             return tree.value
         parts = [self.packed(part) for part in tree]
         return self.op("stablehlo.tuple", parts, [TupleType(tuple([part.type for part in parts]))]).results[0]
@@ -246,7 +246,7 @@ class Stacker(Writer):
         if isinstance(value.type, FutureType):
             raise self._refusal("a future that nobody started")
         if not isinstance(value.type, TupleType):
-            return Leaf(value, stacked and isinstance(value.type, TensorType))
+            return StackedValue(value, stacked and isinstance(value.type, TensorType))
         parts = [self.one("get_tuple_element", [value], type, index=i) for i, type in enumerate(value.type.types)]
         return tuple([self.unpacked(part, stacked=stacked) for part in parts])
 
@@ -279,13 +279,13 @@ class Stacker(Writer):
         """Whether a process is in `mask`: a scalar of type i1."""
         return self.reduce("stablehlo.or", mask, self.splat(False, mask.tensor.with_shape(())), (0,))
 
-    def chosen(self, mask: Value, on_true: Leaf, on_false: Leaf) -> Leaf:
+    def chosen(self, mask: Value, on_true: StackedValue, on_false: StackedValue) -> StackedValue:
         """For each process, one of two values."""
         if on_true == on_false or isinstance(on_true.value.type, TokenType):
             return on_true
         on = [self.stack(on_true), self.stack(on_false)]
-        predicate = self.along(Leaf(mask, True), on[0].tensor.static_shape[1:])
-        return Leaf(self.select(predicate, on[0], on[1]), True)
+        predicate = self.along(StackedValue(mask, True), on[0].tensor.static_shape[1:])
+        return StackedValue(self.select(predicate, on[0], on[1]), True)
 
     # --- process by process
 
@@ -324,12 +324,12 @@ class Stacker(Writer):
         self.ops.append(made)
         return made
 
-    def part(self, leaf: Leaf, rank: Value) -> Leaf:
+    def part(self, leaf: StackedValue, rank: Value) -> StackedValue:
         """The part of process `rank`, a scalar of type i32."""
         if not leaf.stacked:
             return leaf
         one = self.dynamic_slice(leaf.value, 0, rank, 1)
-        return Leaf(self.one("reshape", [one], self._unstacked(leaf.value.tensor)))
+        return StackedValue(self.one("reshape", [one], self._unstacked(leaf.value.tensor)))
 
     def _unstacked(self, type: TensorType) -> TensorType:
         return TensorType(type.shape[1:], _moved(type.element_type, -1))
@@ -357,8 +357,8 @@ class Stacker(Writer):
         if isinstance(type, TupleType):
             return tuple([self._gathered(part, found) for part in type.types])
         if isinstance(type, TokenType):
-            return Leaf(self.one("create_token", (), TOKEN))
-        return Leaf(next(found), True)
+            return StackedValue(self.one("create_token", (), TOKEN))
+        return StackedValue(next(found), True)
 
     def in_order(self, op: Op) -> None:
         """Says of a reduction that it keeps the order of the elements."""
@@ -374,7 +374,7 @@ def _read(op: Op) -> list[Value]:
     return [*dict.fromkeys((*op.operands, *(captured_values(op) if op.regions else ())))]
 
 
-def _is_tensor(leaf: Leaf) -> bool:
+def _is_tensor(leaf: StackedValue) -> bool:
     return isinstance(leaf.value.type, TensorType)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.dialects.making import make_op
 from spmd.ir import Op
 from spmd.types import I1
@@ -34,7 +34,7 @@ def broadcast(stacker: Stacker, op: Op) -> Sequence[Tree]:
     value, new = stacker.leaf(op.operands[0]).value, len(op["broadcast_sizes"])
     dimensions = (0, *range(new + 1, new + value.tensor.rank))
     type = stacker.tensor_of(op.result.type)
-    return [Leaf(stacker.one("broadcast_in_dim", [value], type, broadcast_dimensions=dimensions), True)]
+    return [StackedValue(stacker.one("broadcast_in_dim", [value], type, broadcast_dimensions=dimensions), True)]
 
 
 @rule("stablehlo.transpose")
@@ -72,7 +72,7 @@ def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if not fill.stacked:
         return stacker.lifted(op, [operand.value, fill.value], {name: (0, *op[name]) for name in names})
     shape = op.result.tensor.static_shape
-    filled = Leaf(stacker.along(fill, shape), True)
+    filled = StackedValue(stacker.along(fill, shape), True)
     type = op.operands[0].tensor
     present = stacker.constant(np.broadcast_to(np.True_, type.static_shape))
     flag = type.with_shape(()).with_element_type(I1)
@@ -85,16 +85,16 @@ def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
     else:
         made = op.clone([operand.value, zero])
         stacker.ops.append(made)
-        padded = Leaf(made.result)
-    assert isinstance(padded, Leaf)
-    where = stacker.stack(Leaf(mask.result))
-    return [Leaf(stacker.select(where, stacker.stack(padded), filled.value), True)]
+        padded = StackedValue(made.result)
+    assert isinstance(padded, StackedValue)
+    where = stacker.stack(StackedValue(mask.result))
+    return [StackedValue(stacker.select(where, stacker.stack(padded), filled.value), True)]
 
 
 @rule("stablehlo.get_dimension_size")
 def get_dimension_size(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """The same everywhere: shapes do not differ."""
-    return [Leaf(stacker.constant(np.array(op.operands[0].tensor.static_shape[op["dimension"]], np.int32)))]
+    return [StackedValue(stacker.constant(np.array(op.operands[0].tensor.static_shape[op["dimension"]], np.int32)))]
 
 
 @rule("stablehlo.tuple", always=True)
@@ -115,4 +115,4 @@ def optimization_barrier(stacker: Stacker, op: Op) -> Sequence[Tree]:
     given = stacker.all_leaves(op.operands)
     values = [leaf.value for leaf in given]
     made = stacker.op(op.name, values, [value.type for value in values])
-    return [Leaf(value, leaf.stacked) for value, leaf in zip(made.results, given, strict=True)]
+    return [StackedValue(value, leaf.stacked) for value, leaf in zip(made.results, given, strict=True)]

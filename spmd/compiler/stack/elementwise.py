@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.ir import Op, Value
 
 
@@ -21,7 +21,7 @@ def aligned(stacker: Stacker, op: Op) -> list[Value]:
     return [_operand(stacker, leaf, shape) for leaf in operands]
 
 
-def _operand(stacker: Stacker, leaf: Leaf, shape: tuple[int, ...]) -> Value:
+def _operand(stacker: Stacker, leaf: StackedValue, shape: tuple[int, ...]) -> Value:
     if leaf.rank == len(shape):
         return stacker.stack(leaf)
     return stacker.along(leaf, shape) if leaf.stacked else leaf.value

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
 from spmd.dialects.making import make_op
-from spmd.dialects.structs import GatherDimensionNumbers, ScatterDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbersAttr, ScatterDimensionNumbersAttr
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import I64, ElementType, TensorType
 
@@ -26,7 +26,7 @@ def dynamic_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
         return stacker.lifted(op, operands, {"slice_sizes": (stacker.size, *sizes)})
     rank = len(sizes)
     batched = operand.stacked
-    numbers = GatherDimensionNumbers(
+    numbers = GatherDimensionNumbersAttr(
         offset_dims=tuple(range(1, rank + 1)),
         operand_batching_dims=(0,) if batched else (),
         start_indices_batching_dims=(0,) if batched else (),
@@ -36,7 +36,7 @@ def dynamic_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
     attributes = {"dimension_numbers": numbers, "slice_sizes": np.array((*(1,) * batched, *sizes))}
     type = stacker.tensor_of(op.result.type)
     made = stacker.op("stablehlo.gather", [operand.value, _places(stacker, starts, operand, sizes)], [type], attributes)
-    return [Leaf(made.result, True)]
+    return [StackedValue(made.result, True)]
 
 
 def _zero(stacker: Stacker, places: Sequence[Value]) -> Value:
@@ -44,7 +44,7 @@ def _zero(stacker: Stacker, places: Sequence[Value]) -> Value:
     return stacker.splat(0, places[0].tensor if places else TensorType((), I64))
 
 
-def _places(stacker: Stacker, starts: Sequence[Leaf], operand: Leaf, sizes: Sequence[int]) -> Value:
+def _places(stacker: Stacker, starts: Sequence[StackedValue], operand: StackedValue, sizes: Sequence[int]) -> Value:
     """The start of each process, as a row of indices that are inside as the specification clamps them."""
     rows = []
     for start, extent, size in zip(starts, operand.shape, sizes, strict=True):
@@ -54,7 +54,7 @@ def _places(stacker: Stacker, starts: Sequence[Leaf], operand: Leaf, sizes: Sequ
     return stacker.concatenate(rows, 1)
 
 
-def _clamped(stacker: Stacker, start: Leaf, last: int) -> Value:
+def _clamped(stacker: Stacker, start: StackedValue, last: int) -> Value:
     """A start within 0 and `last`, as an i64."""
     element = start.value.tensor.element_type
     assert isinstance(element, ElementType)
@@ -74,7 +74,7 @@ def dynamic_update_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
         places = [start.value for start in starts]
         return stacker.lifted(op, [*both, _zero(stacker, places), *places])
     rank = operand.rank
-    numbers = ScatterDimensionNumbers(
+    numbers = ScatterDimensionNumbersAttr(
         update_window_dims=tuple(range(1, rank + 1)),
         input_batching_dims=(0,),
         scatter_indices_batching_dims=(0,),
@@ -87,16 +87,16 @@ def dynamic_update_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
     body.ops.append(make_op("stablehlo.return", [body.arguments[1]], location=op.location))
     attributes: dict[str, Any] = {"scatter_dimension_numbers": numbers, "unique_indices": True}
     made = stacker.op("stablehlo.scatter", [both[0], rows, both[1]], [both[0].type], attributes, [Region([body])])
-    return [Leaf(made.result, True)]
+    return [StackedValue(made.result, True)]
 
 
 @rule("stablehlo.gather")
 def gather(stacker: Stacker, op: Op) -> Sequence[Tree]:
     operand, indices = (stacker.leaf(value) for value in op.operands)
-    numbers: GatherDimensionNumbers = op["dimension_numbers"]
+    numbers: GatherDimensionNumbersAttr = op["dimension_numbers"]
     both, sizes = operand.stacked and indices.stacked, tuple(op["slice_sizes"])
     whole = operand.stacked and not indices.stacked
-    moved = GatherDimensionNumbers(
+    moved = GatherDimensionNumbersAttr(
         offset_dims=((0,) if whole else ()) + after(numbers.offset_dims),
         collapsed_slice_dims=_behind(numbers.collapsed_slice_dims, operand.stacked),
         operand_batching_dims=(0,) * both + _behind(numbers.operand_batching_dims, operand.stacked),
@@ -122,10 +122,10 @@ def scatter(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Where the indices are the same everywhere, processes are one more dimension of the windows."""
     if stacker.captures_differ(op):
         return stacker.one_by_one(op)
-    numbers: ScatterDimensionNumbers = op["scatter_dimension_numbers"]
+    numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     indices = stacker.leaf(op.operand("scatter_indices"))
     batch, window = ((0,), ()) if indices.stacked else ((), (0,))
-    moved = ScatterDimensionNumbers(
+    moved = ScatterDimensionNumbersAttr(
         update_window_dims=window + after(numbers.update_window_dims),
         inserted_window_dims=after(numbers.inserted_window_dims),
         input_batching_dims=batch + after(numbers.input_batching_dims),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmd.compiler.stack.contraction import merge, part
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.ir import Op
 from spmd.types import TensorType
 
@@ -24,7 +24,7 @@ def batch_norm(stacker: Stacker, op: Op) -> Sequence[Tree]:
     types = [_joined_type(stacker, value.tensor, feature) for value in op.results]
     made = op.clone(operands, types)
     stacker.ops.append(made)
-    return [Leaf(part(stacker, value, feature if value.tensor.rank > 1 else 0), True) for value in made.results]
+    return [StackedValue(part(stacker, value, feature if value.tensor.rank > 1 else 0), True) for value in made.results]
 
 
 def _joined_type(stacker: Stacker, type: TensorType, feature: int) -> TensorType:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmd.compiler.stack.core import Stacker
-from spmd.dialects.structs import GatherDimensionNumbers
+from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Value
 from spmd.types import I1, TensorType
 
@@ -38,7 +38,7 @@ def take_rows(stacker: Stacker, value: Value, order: Order, fill: int = 0) -> Va
 def gather_rows(stacker: Stacker, value: Value, indices: Value) -> Value:
     """The rows of `value` at `indices` (N x 1)."""
     shape = value.tensor.static_shape
-    numbers = GatherDimensionNumbers(
+    numbers = GatherDimensionNumbersAttr(
         offset_dims=tuple(range(1, len(shape))),
         collapsed_slice_dims=(0,),
         start_index_map=(0,),

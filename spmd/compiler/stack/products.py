@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collectives.operations import AllReduce, Operation
 from spmd.compiler.stack.core import Stacker
-from spmd.dialects.structs import DotDimensionNumbers
+from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -34,12 +34,12 @@ def _summed(stacker: Stacker, value: Value) -> Value | None:
 
 
 def _contracted(stacker: Stacker, op: Op) -> Value | None:
-    numbers: DotDimensionNumbers = op["dot_dimension_numbers"]
+    numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     if numbers.lhs_batching_dimensions[:1] != (0,) or numbers.rhs_batching_dimensions[:1] != (0,):
         return None
     if op.operands[0].tensor.element_type is not op.result.tensor.element_type:
         return None
-    moved = DotDimensionNumbers(
+    moved = DotDimensionNumbersAttr(
         numbers.lhs_batching_dimensions[1:],
         numbers.rhs_batching_dimensions[1:],
         (0, *numbers.lhs_contracting_dimensions),

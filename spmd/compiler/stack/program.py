@@ -9,7 +9,7 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
-from spmd.compiler.stack.core import Leaf, Stacker, leaves, rebuilt
+from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
 from spmd.dialects.core import OPS
 from spmd.dialects.making import make_op
 from spmd.errors import CompileError, Diagnostic
@@ -48,7 +48,7 @@ def stack(module: Module, options: Options, function: str = "main", stacked: Seq
         ups = [any(leaf.stacked for leaf in leaves(tree)) for tree in trees]
         results: list[Value] = []
         for tree, up in zip(trees, ups, strict=True):
-            parts = iter([Leaf(stacker.stack(leaf), True) if up else leaf for leaf in leaves(tree)])
+            parts = iter([StackedValue(stacker.stack(leaf), True) if up else leaf for leaf in leaves(tree)])
             results.append(stacker.packed(rebuilt(tree, parts)))
         body.ops.append(make_op("func.return", results, location=flat.location))
     for channel, queue in stacker.channels.items():
@@ -71,9 +71,9 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
     types = [*(stacker.type_of(value.type) for value in source.arguments), *(value.type for value in captured)]
     arity = len(source.arguments)
     with stacker.block(types) as body:
-        outer = zip(captured, map(Leaf, body.arguments[arity:]), strict=True)
+        outer = zip(captured, map(StackedValue, body.arguments[arity:]), strict=True)
         stacker.trees.update(outer)
-        trees = stacker.run(source, [Leaf(value, True) for value in body.arguments[:arity]])
+        trees = stacker.run(source, [StackedValue(value, True) for value in body.arguments[:arity]])
         results = [stacker.stack(leaf) for tree in trees for leaf in leaves(tree)]
         body.ops.append(make_op("func.return", results, location=op.location))
     attributes = {"sym_name": "region", "function_type": FunctionType(tuple(types), tuple(v.type for v in results))}

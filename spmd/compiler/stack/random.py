@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.compiler.stack.core import Leaf, Stacker, Tree, rule
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.ir import Op
 
 
@@ -20,4 +20,4 @@ def rng(stacker: Stacker, op: Op) -> Sequence[Tree]:
     shape = stacker.constant(np.array(type.static_shape, np.int64))
     made = op.clone([*(limit.value for limit in limits), shape], [type])
     stacker.ops.append(made)
-    return [Leaf(made.result, True)]
+    return [StackedValue(made.result, True)]

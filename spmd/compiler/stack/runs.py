@@ -10,7 +10,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.stack.core import refuse
 from spmd.compiler.stack.program import Stacked, stack
 from spmd.dialects.making import make_op
-from spmd.dialects.writer import Writer
+from spmd.dialects.writer import OpBuilder
 from spmd.errors import SpmdError
 from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
 from spmd.types import TensorType
@@ -37,7 +37,7 @@ def _rewritten(
 ) -> Function:
     if function.is_declaration or not any(op.name == RUN for op in function.body.ops):
         return function
-    writer, replaced = Writer(), dict[Value, Value]()
+    writer, replaced = OpBuilder(), dict[Value, Value]()
     for op in function.body.ops:
         op.replace_operands(replaced)
         if op.name != RUN:
@@ -67,7 +67,7 @@ def _stacked(module: Module, options: Options, op: Op) -> Stacked:
     return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop())
 
 
-def _called(writer: Writer, op: Op, made: Stacked, symbol: str) -> list[Value]:
+def _called(writer: OpBuilder, op: Op, made: Stacked, symbol: str) -> list[Value]:
     """The results of all processes in order of rank, from a call of the stacked function."""
     writer.location = op.location
     size = sum(map(len, op["programs"]))
@@ -85,7 +85,7 @@ def _called(writer: Writer, op: Op, made: Stacked, symbol: str) -> list[Value]:
     return results
 
 
-def _joined(writer: Writer, values: Sequence[Value]) -> Value:
+def _joined(writer: OpBuilder, values: Sequence[Value]) -> Value:
     if not isinstance(values[0].type, TensorType):
         return values[0]  # a token orders what one program does
     rows = [writer.reshape(value, (1, *value.tensor.static_shape)) for value in values]

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
-    DotAlgorithm,
-    DotDimensionNumbers,
+    DotAlgorithmAttr,
+    DotDimensionNumbersAttr,
 )
 from spmd.ir import Op
 from spmd.syntax.assembly import Argument, Directive, custom
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -25,14 +25,14 @@ class DotDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         batching: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         if parser.take("batching_dims") or parser.take("batch_dims"):
             batching = self._pair(parser)
             parser.expect(",")
         parser.expect("contracting_dims")
         contracting = self._pair(parser)
-        pending.attributes[self.name] = DotDimensionNumbers(batching[0], batching[1], *contracting)
+        pending.attributes[self.name] = DotDimensionNumbersAttr(batching[0], batching[1], *contracting)
 
     def _pair(self, parser: OpCursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
         parser.expect("=")
@@ -64,7 +64,7 @@ class PrecisionConfigAndAlgorithm(Directive):
         self.kind = definition.attribute_table[self.precision].kind
         self.algorithm = arguments[1].name if len(arguments) > 1 else None
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position] != ",":
             return
         parser.position += 1
@@ -78,7 +78,7 @@ class PrecisionConfigAndAlgorithm(Directive):
         parser.expect("algorithm")
         parser.expect("=")
         pending.attributes[self.algorithm] = (
-            parser.attribute() if parser.tokens[parser.position][:1] == "#" else parser.struct(DotAlgorithm)
+            parser.attribute() if parser.tokens[parser.position][:1] == "#" else parser.struct(DotAlgorithmAttr)
         )
 
     def _precisions(self, parser: OpCursor) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from spmd.attributes import Attribute
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
-    ConvDimensionNumbers,
+    ConvDimensionNumbersAttr,
 )
 from spmd.ir import Op
 from spmd.syntax.assembly import Argument, Directive, custom
@@ -18,7 +18,7 @@ from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 _Places = dict[str, int]
@@ -30,14 +30,14 @@ class _Dimensions:
     def __init__(self, cursor: AttributeCursor) -> None:
         self.cursor = cursor
 
-    def read(self) -> ConvDimensionNumbers:
+    def read(self) -> ConvDimensionNumbersAttr:
         cursor = self.cursor
         input_spatial, input_other = self._side("bf")
         cursor.expect("x")
         kernel_spatial, kernel_other = self._side("io")
         cursor.expect("->")
         output_spatial, output_other = self._side("bf")
-        return ConvDimensionNumbers(
+        return ConvDimensionNumbersAttr(
             input_other["b"], input_other["f"], input_spatial,
             kernel_other["i"], kernel_other["o"], kernel_spatial,
             output_other["b"], output_other["f"], output_spatial,
@@ -86,17 +86,17 @@ def _conv(cursor: AttributeCursor) -> Attribute:
     if cursor.tokens[cursor.position] == "raw":
         # Behind `raw` stands a struct whose opening bracket has been read already.
         cursor.tokens[cursor.position] = "<"
-        given = cursor.struct_fields(ConvDimensionNumbers)
+        given = cursor.struct_fields(ConvDimensionNumbersAttr)
         absent: dict[str, Any] = {
-            field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbers)
+            field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbersAttr)
         }
-        return ConvDimensionNumbers(**(absent | given))
+        return ConvDimensionNumbersAttr(**(absent | given))
     made = _Dimensions(cursor).read()
     cursor.expect(">")
     return made
 
 
-def format_dimensions(numbers: ConvDimensionNumbers) -> str | None:
+def format_dimensions(numbers: ConvDimensionNumbersAttr) -> str | None:
     """The lettered form; None for dimension numbers that are no permutation, which only the raw form can tell."""
     sides = [
         (
@@ -129,7 +129,7 @@ class ConvolutionDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position][:1] == "#":
             parser.file(pending, self.name, parser.attribute())
         else:
@@ -148,7 +148,7 @@ class WindowAttributes(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = dict(zip(self.WORDS, (argument.name for argument in arguments), strict=True))
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         while parser.tokens[parser.position] != "}":
             word = parser.tokens[parser.position]
             if word not in self.names or self.names[word] in pending.attributes:

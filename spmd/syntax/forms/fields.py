@@ -12,7 +12,7 @@ from spmd.syntax.elements import note_size
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)", re.ASCII)
@@ -26,7 +26,7 @@ class SliceRanges(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         token = parser.tokens[parser.position]
         found = _RANGES.get(token) if len(token) > 1 else None
         if found is None:
@@ -68,7 +68,7 @@ class VariadicOperandWithAttribute(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         count = 0
         while parser.tokens[parser.position][:1] == "%":
             parser.operand(pending)
@@ -88,7 +88,7 @@ class CustomCallTarget(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         pending.attributes[self.name] = parser.symbol()
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -102,7 +102,7 @@ class ExponentMantissa(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         word = parser.keyword("a format such as e5m10")
         match = _FORMAT.fullmatch(word)

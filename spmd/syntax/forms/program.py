@@ -16,7 +16,7 @@ from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
@@ -43,7 +43,7 @@ def _attributes(printer: Printer, op: Op, told: set[str]) -> str:
 class ModuleForm(_Whole):
     """`module @name attributes {...} {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
             pending.attributes["sym_visibility"] = intern(parser.keyword())
         if parser.tokens[parser.position][:1] == "@":
@@ -70,7 +70,7 @@ class ModuleForm(_Whole):
 class FunctionForm(_Whole):
     """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
             pending.attributes["sym_visibility"] = intern(parser.keyword())
         pending.attributes["sym_name"] = parser.symbol()
@@ -100,9 +100,7 @@ class FunctionForm(_Whole):
         else:
             pending.regions += (Region(),)
 
-    def _arguments(
-        self, parser: OpCursor
-    ) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
+    def _arguments(self, parser: OpCursor) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
         """Names and types, attributes and locations of the arguments, and whether they have names."""
         parser.expect("(")
         found: list[tuple[str, t.Type]] = []
@@ -169,7 +167,7 @@ class FunctionForm(_Whole):
 class ConstantForm(_Whole):
     """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.take("("):
             parser.expect(")")
             if parser.take("<"):
@@ -202,7 +200,7 @@ class ConstantForm(_Whole):
 class WhileForm(_Whole):
     """`stablehlo.while(%a = %b) : types attributes {...} cond {...} do {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         parser.expect("(")
         names: list[str] = []
         for _ in parser.items(")"):
@@ -244,7 +242,7 @@ class WhileForm(_Whole):
 class ReduceForm(_Whole):
     """`stablehlo.reduce(%x init: %y) applies op across dimensions = [0] : type`, or with `reducer(...) (...) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         inits: list[str] = []
         while parser.take("("):
             parser.operand(pending)
@@ -287,7 +285,7 @@ class ReduceForm(_Whole):
         return definition
 
     def _applying(
-        self, parser: OpCursor, pending: Pending, inner: OpDef, signature: t.FunctionType
+        self, parser: OpCursor, pending: OperationState, inner: OpDef, signature: t.FunctionType
     ) -> tuple[Region, ...]:
         if not signature.inputs:
             raise ParseError(
@@ -297,7 +295,7 @@ class ReduceForm(_Whole):
         element = first.element_type if isinstance(first, (t.TensorType, t.UnrankedTensorType)) else first
         return parser.shared.reducer(inner, t.TensorType((), element))
 
-    def _reducer(self, parser: OpCursor, pending: Pending) -> None:
+    def _reducer(self, parser: OpCursor, pending: OperationState) -> None:
         parser.expect("reducer")
         elements: list[tuple[str, t.Type]] = []
         accumulators: list[tuple[str, t.Type]] = []

@@ -10,7 +10,7 @@ from spmd.syntax.assembly import Argument, Directive, custom
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -21,7 +21,7 @@ class ScanForm(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         inputs = self._operands(parser, pending)
         parser.expect("inits")
         inits = self._operands(parser, pending)
@@ -43,7 +43,7 @@ class ScanForm(Directive):
         pending.attributes["operandSegmentSizes"] = (inputs, inits)
         pending.attributes["resultSegmentSizes"] = (outputs, inits)
 
-    def _operands(self, parser: OpCursor, pending: Pending) -> int:
+    def _operands(self, parser: OpCursor, pending: OperationState) -> int:
         parser.expect("(")
         count = parser.operand_list(pending)
         parser.expect(")")

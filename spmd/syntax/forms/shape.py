@@ -15,7 +15,7 @@ from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -28,7 +28,7 @@ class _Whole(Directive):
 class ArithSelect(_Whole):
     """`%condition, %true, %false : type`, the condition's type in front when it is not i1."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         parser.operand_list(pending)
         if parser.tokens[parser.position] == "{":
             parser.entries(pending)
@@ -52,7 +52,7 @@ class ArithSelect(_Whole):
 class ConstShape(_Whole):
     """`[1, 2] : tensor<2xindex>`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         if parser.tokens[parser.position] == "{":
             parser.entries(pending)
         sizes = parser.integer_list()
@@ -74,7 +74,7 @@ class ConstShape(_Whole):
 class Assuming(_Whole):
     """`%witness -> (types) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         parser.operand(pending)
         pending.operand_types = (t.OpaqueType("!shape.witness"),)
         pending.result_types = parser.result_types() if parser.take("->") else ()

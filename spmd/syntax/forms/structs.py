@@ -7,12 +7,12 @@ from dataclasses import fields
 from spmd.attributes import Attribute, OpaqueAttr, StringAttr
 from spmd.dialects import kinds
 from spmd.dialects.structs import (
-    AxisRef,
-    ConvDimensionNumbers,
-    Mesh,
-    MeshAxis,
-    ResultAccuracy,
-    SubAxisInfo,
+    AxisRefAttr,
+    ConvDimensionNumbersAttr,
+    MeshAttr,
+    MeshAxisAttr,
+    ResultAccuracyAttr,
+    SubAxisInfoAttr,
 )
 from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
 from spmd.syntax.attribute_printer import format_attribute, quoted, struct_printer
@@ -21,18 +21,18 @@ from spmd.syntax.forms.convolution import format_dimensions
 _ACCURACY_MODE = kinds.enum("stablehlo", "result_accuracy_mode", "DEFAULT", "HIGHEST", "TOLERANCE")
 
 
-@struct_printer(ConvDimensionNumbers)
-def _print_conv(numbers: ConvDimensionNumbers) -> str:
+@struct_printer(ConvDimensionNumbersAttr)
+def _print_conv(numbers: ConvDimensionNumbersAttr) -> str:
     lettered = format_dimensions(numbers)
     if lettered is not None:
         return f"<{lettered}>"
-    values = ((field.name, getattr(numbers, field.name)) for field in fields(ConvDimensionNumbers))
+    values = ((field.name, getattr(numbers, field.name)) for field in fields(ConvDimensionNumbersAttr))
     shown = (f"{name} = {list(value) if isinstance(value, tuple) else value}" for name, value in values)
     return f"<raw {', '.join(shown)}>"
 
 
-@struct_printer(ResultAccuracy)
-def _print_result_accuracy(accuracy: ResultAccuracy) -> str:
+@struct_printer(ResultAccuracyAttr)
+def _print_result_accuracy(accuracy: ResultAccuracyAttr) -> str:
     parts = [
         f"{name} = {_decimal(value)}" for name, value in (("atol", accuracy.atol), ("rtol", accuracy.rtol)) if value
     ]
@@ -46,19 +46,19 @@ def _decimal(value: float) -> str:
     return text if "." in text else text.replace("e", ".0e", 1)
 
 
-@struct_printer(SubAxisInfo)
-def _print_sub_axis_info(info: SubAxisInfo) -> str:
+@struct_printer(SubAxisInfoAttr)
+def _print_sub_axis_info(info: SubAxisInfoAttr) -> str:
     return f"({info.pre_size}){info.size}"
 
 
-@struct_printer(AxisRef)
-def _print_axis_ref(axis: AxisRef) -> str:
+@struct_printer(AxisRefAttr)
+def _print_axis_ref(axis: AxisRefAttr) -> str:
     sub_axis = f", sub_axis_info = {_print_sub_axis_info(axis.sub_axis_info)}" if axis.sub_axis_info else ""
     return f"<name = {quoted(axis.name.encode())}{sub_axis}>"
 
 
-@struct_printer(Mesh)
-def _print_mesh(mesh: Mesh) -> str:
+@struct_printer(MeshAttr)
+def _print_mesh(mesh: MeshAttr) -> str:
     axes = ", ".join(f"<name = {quoted(axis.name.encode())}, size = {axis.size}>" for axis in mesh.axes)
     devices = f", device_ids = {format_attribute(mesh.device_ids)}" if mesh.device_ids is not None else ""
     return f"<axes = [{axes}]{devices}>"
@@ -67,7 +67,7 @@ def _print_mesh(mesh: Mesh) -> str:
 @attribute_parser("stablehlo", "result_accuracy")
 def _read_result_accuracy(cursor: AttributeCursor) -> Attribute:
     """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
-    return cursor.struct(ResultAccuracy, {"mode": _accuracy_mode})
+    return cursor.struct(ResultAccuracyAttr, {"mode": _accuracy_mode})
 
 
 def _accuracy_mode(cursor: AttributeCursor) -> str:
@@ -87,7 +87,7 @@ def _read_sub_axis_info(cursor: AttributeCursor) -> Attribute:
     cursor.expect("(")
     pre_size = cursor.int64()
     cursor.expect(")")
-    made = SubAxisInfo(pre_size, cursor.int64())
+    made = SubAxisInfoAttr(pre_size, cursor.int64())
     if bracketed:
         cursor.expect(">")
     return made
@@ -96,7 +96,7 @@ def _read_sub_axis_info(cursor: AttributeCursor) -> Attribute:
 @attribute_parser("stablehlo", "axis_ref")
 def _read_axis_ref(cursor: AttributeCursor) -> Attribute:
     """`<name = "x", sub_axis_info = (1)2>`."""
-    return cursor.struct(AxisRef, {"sub_axis_info": _stripped_sub_axis})
+    return cursor.struct(AxisRefAttr, {"sub_axis_info": _stripped_sub_axis})
 
 
 def _stripped_sub_axis(cursor: AttributeCursor) -> Attribute:
@@ -104,7 +104,7 @@ def _stripped_sub_axis(cursor: AttributeCursor) -> Attribute:
         return _read_sub_axis_info(cursor)
     position = cursor.position
     made = cursor.attribute()
-    if not isinstance(made, SubAxisInfo):
+    if not isinstance(made, SubAxisInfoAttr):
         cursor.fail("expected #stablehlo.sub_axis_info<...>", position)
     return made
 
@@ -112,17 +112,17 @@ def _stripped_sub_axis(cursor: AttributeCursor) -> Attribute:
 @attribute_parser("stablehlo", "mesh")
 def _read_mesh(cursor: AttributeCursor) -> Attribute:
     """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
-    return cursor.struct(Mesh, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers})
+    return cursor.struct(MeshAttr, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers})
 
 
-def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxis, ...]:
+def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxisAttr, ...]:
     cursor.expect("[")
-    axes: list[MeshAxis] = []
+    axes: list[MeshAxisAttr] = []
     while not cursor.take("]"):
         stripped = cursor.tokens[cursor.position][:1] != "#"
         position = cursor.position
-        axis = cursor.struct(MeshAxis) if stripped else cursor.attribute()
-        if not isinstance(axis, MeshAxis):
+        axis = cursor.struct(MeshAxisAttr) if stripped else cursor.attribute()
+        if not isinstance(axis, MeshAxisAttr):
             cursor.fail("expected a mesh axis", position)
         axes.append(axis)
         if not cursor.take(","):

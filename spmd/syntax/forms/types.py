@@ -13,11 +13,11 @@ from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
     from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import Pending
+    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
 
-def assign_signature(parser: OpCursor, pending: Pending, signature: t.FunctionType, position: int) -> None:
+def assign_signature(parser: OpCursor, pending: OperationState, signature: t.FunctionType, position: int) -> None:
     """Takes operand and result types from `(types) -> type`."""
     if len(signature.inputs) != len(pending.operands):
         parser.fail(f"{len(pending.operands)} operands present, but expected {len(signature.inputs)}", position)
@@ -35,7 +35,7 @@ class SameOperandsAndResultType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         type = parser.type()
         if type.__class__ is t.FunctionType:
@@ -58,7 +58,7 @@ class PairwiseOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         types = type_sequence(parser)
         if not types:
@@ -81,7 +81,7 @@ class TupleOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         type = parser.type()
         if not isinstance(type, t.TupleType):
@@ -105,7 +105,7 @@ class ComplexOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         type = parser.type()
         if isinstance(type, t.FunctionType):
@@ -137,7 +137,7 @@ class SelectOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: Pending) -> None:
+    def parse(self, parser: OpCursor, pending: OperationState) -> None:
         position = parser.position
         types = type_sequence(parser)
         if len(types) == 1 and isinstance(types[0], t.FunctionType):

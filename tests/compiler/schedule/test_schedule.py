@@ -5,7 +5,7 @@ import pytest
 
 import spmd
 from spmd.compiler.compile import prepare
-from spmd.compiler.lower import Lowering
+from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.schedule.arena import ALIGNMENT, Arena
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.costs import cost_of_unit
@@ -20,7 +20,7 @@ SUM = """reduce({0} init: %zero) applies stablehlo.add across dimensions = [1]
 
 def units_of(text: str) -> list[Unit]:
     prepared = prepare(spmd.parse(text))
-    body = Lowering(prepared.module, prepared.options).flatten(prepared.function).body
+    body = ModuleLowering(prepared.module, prepared.options).flatten(prepared.function).body
     return fuse(body, body.terminator.operands)
 
 
