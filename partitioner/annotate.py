@@ -7,7 +7,7 @@ from math import prod
 
 from spmd.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Region, new_op

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.processes import ProcessLayout
 from spmd.attributes import ArrayAttr
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
+from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import (
     AxisRefAttr,
     ChannelHandleAttr,
@@ -21,7 +22,6 @@ from spmd.dialects.structs import (
     ReplicaGroupMeshAxesAttr,
     SubAxisInfoAttr,
 )
-from spmd.dialects.writer import OpBuilder
 from spmd.ir import Op, Value
 from spmd.types import I32, UI32, TensorType
 

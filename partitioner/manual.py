@@ -11,7 +11,7 @@ from partitioner.core import Partitioned, called_functions, local_function, loca
 from partitioner.processes import ProcessLayout
 from partitioner.reading import ShardingReader
 from partitioner.sharding import ShardedType, replicated
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
 

@@ -14,7 +14,7 @@ from partitioner.manual import copy_local
 from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, ShardingReader
 from partitioner.sharding import Annotation
 from spmd.dialects.calls import CALLS, Calls
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments

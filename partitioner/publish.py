@@ -18,7 +18,7 @@ from partitioner.rules.core import published_rule
 from partitioner.sharding import Sharding
 from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import RULE_NAME, SHARDING_NAME
 from spmd.ir import Block, Function, Module, Op, Region, Value, copy_op, new_op
 from spmd.types import TensorType

@@ -11,11 +11,11 @@ from partitioner.lowering import (
     random,
     reduction,
     sdy,
-    sorting,
+    sort,
 )
 from partitioner.lowering.core import Lowering, lowers
 
 #: The modules that say how ops become local.
-FAMILIES = (by_rule, contraction, control_flow, data_movement, indexing, random, reduction, sdy, sorting)
+FAMILIES = (by_rule, contraction, control_flow, data_movement, indexing, random, reduction, sdy, sort)
 
 __all__ = ["FAMILIES", "Lowering", "lowers"]

@@ -12,7 +12,7 @@ from partitioner.processes import ProcessLayout
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
 from partitioner.sharding import ShardedType, Sharding
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Block, Module, Op, Value
 from spmd.types import TensorType
 

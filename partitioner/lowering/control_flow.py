@@ -9,7 +9,7 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import ElementType, TensorType
 

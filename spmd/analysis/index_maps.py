@@ -18,7 +18,7 @@ from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, constant
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
 from spmd.types import I64 as SI64
 from spmd.types import ElementType, TensorType

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.builder.shape import ProgramShape
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.errors import UNKNOWN, Location
 from spmd.ir import Block, Module, Op, Region, Value, copy_op
 

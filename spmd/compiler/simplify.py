@@ -14,7 +14,7 @@ import numpy as np
 
 from spmd.attributes import DenseAttr, DictAttr
 from spmd.dialects.core import is_pure
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Value, captured_values
 from spmd.types import TensorType
 

@@ -22,7 +22,7 @@ from spmd.dialects.checks import (
     shape_text,
     unique,
 )
-from spmd.dialects.convolving import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
+from spmd.dialects.convolution import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.data_movement import (
     padded_size,

@@ -13,7 +13,7 @@ from typing import Any
 
 from spmd.attributes import DenseAttr
 from spmd.dialects.core import OpDef
-from spmd.dialects.making import make_reducer
+from spmd.dialects.make import make_reducer
 from spmd.ir import Region
 from spmd.types import TensorType
 

@@ -15,7 +15,7 @@ from spmd import attributes as a
 from spmd.analysis.custom_calls import HINTS, declare_batch
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.types import TensorType

@@ -13,7 +13,7 @@ import numpy as np
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.backends.numpy.sort import first_in_order
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, Region, copy_block
 from spmd.types import TensorType

@@ -17,7 +17,7 @@ from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.backends.numpy.pointwise import is_sign_and_magnitude
 from spmd.backends.numpy.sort_unstable import MOST, order_of_ranks
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Op, Region, Value, copy_block
 from spmd.types import element_type_of
 

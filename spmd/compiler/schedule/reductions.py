@@ -14,7 +14,7 @@ from spmd.analysis.scalar.elements import Element, element_constant, encode, reg
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType
 

@@ -24,7 +24,7 @@ from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
 from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows
 from spmd.compiler.stack.products import summed_product
-from spmd.dialects.making import make_reducer
+from spmd.dialects.make import make_reducer
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op, Region, Value
 from spmd.types import I1, I64, UI32, ElementType, TensorType

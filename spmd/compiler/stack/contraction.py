@@ -8,7 +8,7 @@ from typing import Any
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType, TensorType

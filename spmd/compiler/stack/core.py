@@ -16,8 +16,8 @@ from spmd.analysis.order import IN_ORDER
 from spmd.attributes import UNIT
 from spmd.compiler.options import Options
 from spmd.compiler.stack.members import Members
-from spmd.dialects.making import make_op
-from spmd.dialects.writer import OpBuilder
+from spmd.dialects.make import make_op
+from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Module, Op, Region, Value, captured_values, copy_block, copy_op
 from spmd.types import TOKEN, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type

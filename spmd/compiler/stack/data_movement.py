@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.ir import Op
 from spmd.types import I1
 

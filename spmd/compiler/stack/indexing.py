@@ -10,7 +10,7 @@ import numpy as np
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.dialects.structs import GatherDimensionNumbersAttr, ScatterDimensionNumbersAttr
 from spmd.ir import Block, Op, Region, Value
 from spmd.types import I64, ElementType, TensorType

@@ -11,7 +11,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
 from spmd.dialects.core import OPS
-from spmd.dialects.making import make_op
+from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
 from spmd.types import FunctionType

@@ -9,8 +9,8 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.options import Options
 from spmd.compiler.stack.core import refuse
 from spmd.compiler.stack.program import Stacked, stack
-from spmd.dialects.making import make_op
-from spmd.dialects.writer import OpBuilder
+from spmd.dialects.make import make_op
+from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import SpmdError
 from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
 from spmd.types import TensorType

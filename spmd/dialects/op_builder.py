@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spmd.attributes import DenseAttr
-from spmd.dialects.making import make_op, make_reducer
+from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import UNKNOWN, Location
 from spmd.ir import Op, Region, Value
 from spmd.types import I1, I32, TensorType, Type, element_type_of
