@@ -336,6 +336,8 @@ def by_numpy(x: np.ndarray, init: np.generic, axes: list[int], name: str, elemen
 def numpy_pairwise(x: np.ndarray) -> np.floating:
     """The sum of one row as spmd.backends.numpy.summation states it, element by element."""
     size = len(x)
+    if size > 1024:
+        return numpy_pairwise(np.array([numpy_pairwise(x[start : start + 1024]) for start in range(0, size, 1024)]))
     if size > 128:
         half = size // 2 - size // 2 % 8
         return numpy_pairwise(x[:half]) + numpy_pairwise(x[half:])
@@ -351,7 +353,7 @@ def numpy_pairwise(x: np.ndarray) -> np.floating:
 
 
 @pytest.mark.parametrize("element", ["f32", "f64", "complex<f32>"])
-@pytest.mark.parametrize("size", [17, 24, 100, 127, 128, 129, 136, 257, 300, 1000, 1025])
+@pytest.mark.parametrize("size", [17, 24, 100, 127, 128, 129, 136, 257, 300, 1000, 1025, 9 * 1024, 9 * 1024 + 131])
 def test_a_sum_has_one_association(element: str, size: int) -> None:
     """Of rows, of columns, of a few and of many of them, cut, transposed and strided: the same bits."""
     dtype = ELEMENT_TYPES[element].dtype
