@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from spmd.backends.numpy.core import Kernel
+from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
-from spmd.compiler.steps import Step
+from spmd.compiler.steps import Plan, Step
+from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.function import Callback
 
 MakeStep = Callable[[Op], Step]
 
@@ -32,9 +38,20 @@ def native_steps(block: Block, make_step: MakeStep) -> list[Step]:
         outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
         if not outputs:
             continue
-        kernel = Kernel(compile_stretch(stretch, inputs, outputs))
+        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)))
+        kernel = Kernel(compiled.call, needs_process=compiled.needs_process)
         steps.append(Step(stretch[0].roots[0], kernel, inputs, outputs))
     return steps
+
+
+def _callback(step: Step) -> Callback:
+    """`step` for native code to call: a program of its own, so that what it raises has a place."""
+    from spmd.backends.llvm.function import Callback
+
+    inputs = list(dict.fromkeys(step.inputs))
+    program = emit(Plan(inputs, {}, [step], step.outputs, {}))
+    keeps = not step.kernel.owned or not is_pure(step.op)
+    return Callback(program, inputs, step.outputs, keeps)
 
 
 def _is_constant(value: Value) -> bool:

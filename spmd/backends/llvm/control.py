@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spmd.backends.llvm.function import Buffer, Frame, FunctionWriter, native, nbytes, supports, through_views
+from spmd.backends.llvm.function import (
+    Buffer,
+    Frame,
+    FunctionWriter,
+    can_call_back,
+    lies_in_buffers,
+    native,
+    nbytes,
+    supports,
+    through_views,
+)
 from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.forms import CONSTANT, is_fusible, is_plain
@@ -17,16 +27,19 @@ _COPIED = 4096
 
 
 def regions_are_native(op: Op) -> bool:
-    """Whether all that the regions of `op` hold and hand on has a native form."""
-    return all(is_plain(value.type) for value in (*op.operands, *op.results)) and all(
-        block_is_native(block) for region in op.regions for block in region.blocks
+    """Whether all that the regions of `op` hold and hand on can be written; what has no native form calls Python."""
+    return all(lies_in_buffers(value.type) for value in (*op.operands, *op.results)) and all(
+        _block_is_native(block) for region in op.regions for block in region.blocks
     )
 
 
-def block_is_native(block: Block) -> bool:
-    if not all(is_plain(value.type) for value in (*block.arguments, *block.terminator.operands)):
+def _block_is_native(block: Block) -> bool:
+    if not all(lies_in_buffers(value.type) for value in (*block.arguments, *block.terminator.operands)):
         return False
-    return all(op.name == CONSTANT or is_fusible(op) or supports(op) for op in block.ops[:-1])
+    return all(
+        (op.name == CONSTANT and is_plain(op.result.type)) or is_fusible(op) or supports(op) or can_call_back(op)
+        for op in block.ops[:-1]
+    )
 
 
 @native("stablehlo.reshape", lambda op: is_plain(op.result.type))
@@ -125,15 +138,12 @@ class _LoopWriter:
         text.line(f"store i32 {after}, ptr {counter}")
         rest = text.value(f"and i32 {after}, {turns - 1}")
         due = text.value(f"icmp eq i32 {rest}, 0")
-        ask, stop, on = (text.fresh(name) for name in ("ask", "stop", "on"))
+        ask, on = (text.fresh(name) for name in ("ask", "on"))
         text.line(f"br i1 {due}, label %{ask}, label %{on}")
         text.start_block(ask)
-        self.writer.has_loops = True
         answer = text.value(f"call i32 @{POLL}()")
-        stopped = text.value(f"icmp ne i32 {answer}, 0")
-        text.line(f"br i1 {stopped}, label %{stop}, label %{on}")
-        text.start_block(stop)
-        text.line("ret void")
+        self.writer.leave_unless(text.value(f"icmp eq i32 {answer}, 0"))
+        text.line(f"br label %{on}")
         text.start_block(on)
 
     # --- what is carried ---

@@ -18,6 +18,7 @@ from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
+from spmd.compiler.schedule.forms import is_plain
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.points import constant_array
@@ -25,6 +26,7 @@ from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, ro
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
 from spmd.ir import Op, Value, captured_values
+from spmd.types import TokenType, Type
 
 #: Bytes of a value that may lie on the stack, and of all that do.
 _SLOT, _STACK = 64, 1 << 16
@@ -60,6 +62,27 @@ class NativeOp:
 
 NATIVE: dict[str, NativeOp] = {}
 
+#: The native function that calls Python: the number of a callback and the addresses of its arrays in, 0 out if all is
+#: well.
+CALL = "spmd.call"
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
+
+    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
+    """
+
+    program: Callable[..., tuple[Any, ...]]
+    inputs: Sequence[Value]
+    outputs: Sequence[Value]
+    keeps_operands: bool
+
+
+#: Makes the callback of an op.
+MakeCallback = Callable[[Op], Callback]
+
 
 def native(name: str, supports: Callable[[Op], bool]) -> Callable[[Handler], Handler]:
     """Decorator: files what writes the op `name`."""
@@ -75,6 +98,17 @@ def supports(op: Op) -> bool:
     """Whether `op`, which is part of no loop nest, has a native form."""
     known = NATIVE.get(op.name)
     return known is not None and known.supports(op)
+
+
+def lies_in_buffers(type: Type) -> bool:
+    """Whether values of `type` can be handed from op to op in native code: tokens take no memory."""
+    return is_plain(type) or isinstance(type, TokenType)
+
+
+def can_call_back(op: Op) -> bool:
+    """Whether native code can have Python run `op`: all that goes in and out lies in buffers."""
+    captured = captured_values(op) if op.regions else ()
+    return all(lies_in_buffers(value.type) for value in (*op.operands, *captured, *op.results))
 
 
 @dataclass(eq=False, slots=True)
@@ -101,8 +135,12 @@ class FunctionWriter:
     It is given the addresses of the inputs, the outputs, the arena, and the constants that it asks for.
     """
 
-    def __init__(self, name: str, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def __init__(
+        self, name: str, inputs: Sequence[Value], outputs: Sequence[Value], make_callback: MakeCallback
+    ) -> None:
         self.name = name
+        self._make_callback = make_callback
+        self.callbacks: list[Callback] = []
         self.text = FunctionText()
         self.arena = Arena()
         self.globals: dict[str, str] = {}
@@ -110,8 +148,8 @@ class FunctionWriter:
         self.constants: list[np.ndarray[Any, Any]] = []
         self.buffer_of: dict[Value, Buffer] = {}
         self.symbols: dict[str, int] = {}
-        #: Whether it may run long, and asks from time to time whether it is to go on.
-        self.has_loops = False
+        #: Whether it asks from time to time whether it is to go on, or calls Python: it may end with an exception.
+        self.may_raise = False
         self._prologue: list[str] = []
         self._stack = 0
         self._offsets: dict[int, str] = {}
@@ -235,7 +273,34 @@ class FunctionWriter:
             self._write_nest(unit, frame)
         else:
             (op,) = unit.roots
-            NATIVE[op.name].write(self, op, frame)
+            if supports(op):
+                NATIVE[op.name].write(self, op, frame)
+            else:
+                self._call_back(op, frame)
+
+    def _call_back(self, op: Op, frame: Frame) -> None:
+        """Has Python run `op`."""
+        callback = self._make_callback(op)
+        pointers = [self.pointer(value) for value in callback.inputs]
+        pointers += [self.allocate(frame, value).pointer for value in callback.outputs]
+        text = self.text
+        arguments = text.allocate(f"[{max(len(pointers), 1)} x ptr]", 8)
+        for place, pointer in enumerate(pointers):
+            slot = text.value(f"getelementptr ptr, ptr {arguments}, i64 {place}")
+            text.line(f"store ptr {pointer}, ptr {slot}")
+        answer = text.value(f"call i32 @{CALL}(i64 {len(self.callbacks)}, ptr {arguments})")
+        self.callbacks.append(callback)
+        self.leave_unless(text.value(f"icmp eq i32 {answer}, 0"))
+
+    def leave_unless(self, holds: str) -> None:
+        """Ends the function where `holds` (an i1) does not: an exception is waiting."""
+        text = self.text
+        self.may_raise = True
+        leave, on = text.fresh("leave"), text.fresh("on")
+        text.line(f"br i1 {holds}, label %{on}, label %{leave}")
+        text.start_block(leave)
+        text.line("ret void")
+        text.start_block(on)
 
     def _write_rows(self, group: Sequence[Unit], frame: Frame) -> bool:
         """Writes units that go over the same rows as one nest; False, with nothing written, where they cannot."""
@@ -376,7 +441,9 @@ class FunctionWriter:
 
 
 def nbytes(value: Value) -> int:
-    """Bytes of a tensor as its array holds it."""
+    """Bytes of a tensor as its array holds it; none of a token."""
+    if isinstance(value.type, TokenType):
+        return 0
     tensor = value.tensor
     return prod(tensor.static_shape) * tensor.dtype.itemsize
 

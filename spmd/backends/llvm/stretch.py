@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from spmd.backends.llvm import control as _control
 from spmd.backends.llvm import products as _products
+from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
-from spmd.backends.llvm.function import Buffer, FunctionWriter, supports
+from spmd.backends.llvm.function import Buffer, FunctionWriter, MakeCallback, nbytes, supports
 from spmd.backends.llvm.functions import link
 from spmd.backends.llvm.interrupts import POLL_TEXT, poll_symbols
 from spmd.backends.llvm.jit import compile_ir
 from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
+from spmd.types import TokenType
 
 assert _control and _products  # they file their ops in function.NATIVE
 
 _NUMBERS = itertools.count()
+_NO_ARRAY = np.empty(0, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A native function for Python. `needs_process`: it takes the process before the arrays."""
+
+    call: Callable[..., Any]
+    needs_process: bool
 
 
 def is_native(unit: Unit) -> bool:
@@ -28,11 +40,16 @@ def is_native(unit: Unit) -> bool:
     return unit.fused or supports(unit.roots[0])
 
 
-def compile_stretch(units: list[Unit], inputs: Sequence[Value], outputs: Sequence[Value]) -> Callable[..., Any]:
-    """The kernel of `units`: arrays of `inputs` in; out an array, or a tuple of several, of `outputs`."""
-    writer = FunctionWriter("stretch", inputs, outputs)
+def compile_stretch(
+    units: list[Unit], inputs: Sequence[Value], outputs: Sequence[Value], make_callback: MakeCallback
+) -> Stretch:
+    """`units` as one function: arrays of `inputs` in; out an array, or a tuple of several, of `outputs`.
+
+    `make_callback` gives what Python runs in place of an op without a native form.
+    """
+    writer = FunctionWriter("stretch", inputs, outputs, make_callback)
     targets = [
-        Buffer(writer.argument(len(inputs) + place), value.tensor.nbytes, values=[value])
+        Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)
     ]
     writer.write_results(units, outputs, targets)
@@ -41,19 +58,44 @@ def compile_stretch(units: list[Unit], inputs: Sequence[Value], outputs: Sequenc
     count = len(inputs) + len(outputs) + 1 + len(constants)
     linked = link(writer.text.callees.values())
     symbols = {**writer.symbols, **linked.symbols, **entry_symbols()}
-    text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.has_loops)
-    if writer.has_loops:
+    text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.may_raise)
+    if writer.may_raise:
         text += POLL_TEXT
         symbols |= poll_symbols()
+    callbacks = Callbacks(writer.callbacks) if writer.callbacks else None
+    if callbacks is not None:
+        text += CALL_TEXT
+        symbols |= callbacks.symbols()
     library = compile_ir(text, symbols, uses=linked.libraries)
-    native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants))
-    return _kernel(native, outputs, writer.arena.size, constants)
+    native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants, callbacks))
+    call = _call(native, outputs, writer.arena.size, constants)
+    if any(isinstance(value.type, TokenType) for value in (*inputs, *outputs)):
+        call = _without_tokens(call, outputs)
+    return Stretch(call, False) if callbacks is None else Stretch(callbacks.running(call), True)
 
 
-def _kernel(
+def _without_tokens(call: Callable[..., Any], outputs: Sequence[Value]) -> Callable[..., Any]:
+    """`call`, which takes and gives empty arrays in place of tokens, with tokens."""
+    tokens = [isinstance(value.type, TokenType) for value in outputs]
+
+    def several(*inputs: Any) -> Any:
+        made = call(*[_NO_ARRAY if array is None else array for array in inputs])
+        if len(tokens) == 1:
+            return None if tokens[0] else made
+        return tuple(None if token else array for token, array in zip(tokens, made, strict=True))
+
+    return several
+
+
+def _call(
     native: Callable[..., int], outputs: Sequence[Value], arena: int, constants: tuple[Any, ...]
 ) -> Callable[..., Any]:
-    made = [(value.tensor.static_shape, value.tensor.dtype) for value in outputs]
+    made = [
+        ((0,), np.dtype(np.uint8))
+        if isinstance(value.type, TokenType)
+        else (value.tensor.static_shape, value.tensor.dtype)
+        for value in outputs
+    ]
     empty, uint8 = np.empty, np.dtype(np.uint8)
     ((shape, dtype),) = made if len(made) == 1 else (((), uint8),)
 
