@@ -2,37 +2,109 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container
+
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
+from spmd.types import QuantizedType
 
 DOT = "stablehlo.dot_general"
+TRANSPOSE = "stablehlo.transpose"
 
 
 def fold_transposes(block: Block) -> None:
-    """Folds transposes into the `dot_general`s of `block`, and of the regions inside it, that read them; in place."""
+    """Folds transposes into the `dot_general`s of `block`, and of the regions inside it, next to them; in place.
+
+    A transpose that a product reads becomes the product's dimension numbers, and one that is all that reads a product
+    becomes the product of its operands exchanged: the gradient of a weight, as frontends write it, is both.
+    """
+    _fold_operands(block)
+    _fold_results(block, _readers(block))
+
+
+def _fold_operands(block: Block) -> None:
     replaced: dict[Value, Value] = {}
     for place, op in enumerate(block.ops):
         for inner in op.walk() if replaced else ():
             inner.replace_operands(replaced)
         for region in op.regions:
             for nested in region.blocks:
-                fold_transposes(nested)
+                _fold_operands(nested)
         if op.name == DOT:
-            folded = _folded(op)
+            folded = _with_operands_folded(op)
             if folded is not op:
                 replaced.update(zip(op.results, folded.results, strict=True))
                 block.ops[place] = folded
 
 
-def _folded(op: Op) -> Op:
+def _with_operands_folded(op: Op) -> Op:
     numbers = op["dot_dimension_numbers"]
     lhs, rhs = op.operands
     left = _through(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right = _through(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     if left[0] is lhs and right[0] is rhs:
         return op
-    made = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
-    return op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": made})
+    folded = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
+    return op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": folded})
+
+
+def _readers(block: Block) -> Counter[Value]:
+    """How often each value is read by the ops of `block`, those inside regions counted."""
+    return Counter(value for op in block.ops for inner in op.walk() for value in inner.operands)
+
+
+def _fold_results(block: Block, readers: Counter[Value]) -> None:
+    replaced: dict[Value, Value] = {}
+    kept: list[Op] = []
+    products: set[Op] = set()  # of this very block: none is taken into a loop
+    for op in block.ops:
+        for inner in op.walk() if replaced else ():
+            inner.replace_operands(replaced)
+        for region in op.regions:
+            for nested in region.blocks:
+                _fold_results(nested, readers)
+        exchanged = _exchanged(op, products) if op.name == TRANSPOSE else None
+        if exchanged is not None:
+            replaced[op.result] = exchanged.result
+        elif op.name == DOT and readers[op.result] == 1 and _may_exchange(op):
+            products.add(op)
+        kept.append(exchanged or op)
+    block.ops = kept  # a product that nobody reads any more is dead code, and goes as such
+
+
+def _may_exchange(product: Op) -> bool:
+    """Whether lhs and rhs have one plain type: an algorithm, and quantized weights, tell one from the other."""
+    lhs, rhs = (value.tensor.element_type for value in product.operands)
+    return product["algorithm"] is None and lhs == rhs and not isinstance(lhs, QuantizedType)
+
+
+def _exchanged(transpose: Op, products: Container[Op]) -> Op | None:
+    """The product of exchanged operands that `transpose`, of one of `products`, is; None where it is none.
+
+    A product of dimensions batching, lhs, rhs becomes one of batching, rhs, lhs. Each of its sums has the same terms
+    in the same order.
+    """
+    product = transpose.operands[0].defining_op
+    if product is None or product not in products:
+        return None
+    numbers = product["dot_dimension_numbers"]
+    lhs, rhs = product.operands
+    batch = len(numbers.lhs_batching_dimensions)
+    left = lhs.tensor.rank - len(numbers.lhs_contracting_dimensions)  # where the dimensions of rhs begin
+    rank = transpose.result.tensor.rank
+    if tuple(transpose["permutation"]) != (*range(batch), *range(left, rank), *range(batch, left)):
+        return None
+    exchanged = DotDimensionNumbersAttr(
+        numbers.rhs_batching_dimensions,
+        numbers.lhs_batching_dimensions,
+        numbers.rhs_contracting_dimensions,
+        numbers.lhs_contracting_dimensions,
+    )
+    attributes = {**product.attributes, "dot_dimension_numbers": exchanged}
+    if product["precision_config"]:
+        attributes["precision_config"] = tuple(reversed(product["precision_config"]))
+    return product.clone([rhs, lhs], transpose.result_types, attributes=attributes)
 
 
 def _through(
@@ -43,7 +115,7 @@ def _through(
     The other dimensions must keep their order, which is theirs in the result.
     """
     op = value.defining_op
-    if op is None or op.name != "stablehlo.transpose":
+    if op is None or op.name != TRANSPOSE:
         return value, batching, contracting
     permutation = op["permutation"]
     free = [permutation[d] for d in range(len(permutation)) if d not in batching and d not in contracting]

@@ -1,21 +1,21 @@
-"""Matrix products as calls of BLAS, through the function pointers that SciPy exports."""
+"""Matrix products as calls of BLAS."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import product as index_product
 from math import prod
 
 from spmd.analysis.affine import row_major
+from spmd.backends.llvm.blas import routine
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
 from spmd.backends.llvm.tiles import LARGEST, Tiled, write_tiled
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 
+#: By element type: the routine, and the type in LLVM.
 _ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
 #: Batches whose products are written one after another; more are run in a loop.
 _WRITTEN_OUT = 4
@@ -150,7 +150,8 @@ def _multiply(
     writer: FunctionWriter, product: _Product, element: str, lhs: str, rhs: str, result: str, places: Sequence[str]
 ) -> None:
     """One product. BLAS counts columns first, so that it is given the operands in reverse."""
-    routine, type = _ROUTINES[element]
+    name, type = _ROUTINES[element]
+    gemm = routine(name)
     text = writer.text
     pointers = [
         pointer if place == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {place}")
@@ -158,7 +159,7 @@ def _multiply(
     ]
 
     def number(value: int) -> str:
-        return writer.global_("i32", str(value))
+        return writer.global_(gemm.integer, str(value))
 
     def flag(matrix: _Matrix) -> str:
         return writer.global_("i8", "78" if matrix.column_stride == 1 and matrix.columns >= 1 else "84")
@@ -187,19 +188,6 @@ def _multiply(
         one, pointers[1], number(product.rhs.leading), pointers[0], number(product.lhs.leading),
         zero, pointers[2], number(max(product.rhs.columns, 1)),
     ]  # fmt: skip
-    writer.symbols[routine] = routine_address(routine)
-    text.declarations[f"declare void @{routine}({', '.join(['ptr'] * 13)})"] = None
-    text.line(f"call void @{routine}({', '.join(f'ptr {argument}' for argument in arguments)})")
-
-
-@cache
-def routine_address(name: str) -> int:
-    """The address of a BLAS routine, with the calling convention of Fortran and 32-bit integers."""
-    from scipy.linalg import cython_blas
-
-    capsule = cython_blas.__pyx_capi__[name]
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
+    writer.symbols[name] = gemm.address
+    text.declarations[f"declare void @{name}({', '.join(['ptr'] * 13)})"] = None
+    text.line(f"call void @{name}({', '.join(f'ptr {argument}' for argument in arguments)})")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.backends.llvm import blas
 
 SIZES = [(1, 1, 2), (5, 33, 3), (12, 32, 7), (13, 31, 16), (25, 65, 2), (1, 100, 9), (40, 1, 5), (3, 0, 4), (0, 3, 4)]
 
@@ -40,3 +41,30 @@ def test_batches_anywhere_in_the_operands() -> None:
 }"""
     (got,) = spmd.compile(spmd.parse(text))(x, y)
     np.testing.assert_allclose(got, np.einsum("aibk,ajbk->abij", x, y), rtol=1e-4, atol=1e-5)
+
+
+def test_native_products_are_calls_of_the_library_that_numpy_calls() -> None:
+    """On NumPy's wheels; elsewhere SciPy's pointers serve, and only closeness is promised."""
+    if blas.routine("sgemm").integer != "i64":
+        pytest.skip("NumPy was not built with its wheels' OpenBLAS")
+    lhs, rhs = np.random.default_rng(0).standard_normal((2, 200, 200)).astype(np.float32)
+    text = """func.func @main(%a: tensor<200x200xf32>, %b: tensor<200x200xf32>) -> tensor<200x200xf32> {
+      %p = stablehlo.dot %a, %b : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+      return %p : tensor<200x200xf32>
+    }"""
+    np.testing.assert_array_equal(spmd.compile(spmd.parse(text))(lhs, rhs)[0], lhs @ rhs)
+
+
+@pytest.mark.parametrize("name", ["sgemm", "dgemm"])
+def test_scipy_stands_in_where_numpy_has_another_library(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blas, "_numpy_library", lambda: None)
+    monkeypatch.setattr("spmd.backends.llvm.products.routine", blas.routine.__wrapped__)
+    dtype = {"sgemm": np.float32, "dgemm": np.float64}[name]
+    lhs, rhs = np.random.default_rng(0).standard_normal((2, 200, 200)).astype(dtype)
+    element = {"sgemm": "f32", "dgemm": "f64"}[name]
+    matrix = f"tensor<200x200x{element}>"
+    text = f"""func.func @main(%a: {matrix}, %b: {matrix}) -> {matrix} {{
+      %p = stablehlo.dot %a, %b : ({matrix}, {matrix}) -> {matrix}
+      return %p : {matrix}
+    }}"""
+    np.testing.assert_allclose(spmd.compile(spmd.parse(text))(lhs, rhs)[0], lhs @ rhs, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,61 @@
+"""BLAS's routines for native code: those of NumPy's own library, else those whose pointers SciPy exports.
+
+NumPy's wheels hold an OpenBLAS with 64-bit integers. Native code calls the same one, so that both back ends give the
+same bits, one pool of threads serves both, and of the two libraries in the process, SciPy's being the other, the newer
+is used. A NumPy that was built on another BLAS does not say how that one spells its names; SciPy always does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+#: How OpenBLAS's build for NumPy's wheels spells a routine with Fortran's calling convention.
+_IN_NUMPY = "scipy_{name}_64_"
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A routine with the calling convention of Fortran: everything by address, integers of the LLVM type `integer`."""
+
+    address: int
+    integer: str
+
+
+@cache
+def routine(name: str) -> Routine:
+    """The routine called `name` in BLAS: "sgemm", "dgemm", ..."""
+    library = _numpy_library()
+    symbol = getattr(library, _IN_NUMPY.format(name=name), None) if library is not None else None
+    if symbol is not None:
+        return Routine(ctypes.cast(symbol, ctypes.c_void_p).value or 0, "i64")
+    return Routine(_exported_by_scipy(name), "i32")
+
+
+@cache
+def _numpy_library() -> ctypes.CDLL | None:
+    """The OpenBLAS that lies beside or in NumPy's package, as its wheels have it."""
+    from threadpoolctl import threadpool_info
+
+    package = Path(np.__file__).parent
+    homes = {package.with_name("numpy.libs"), package / ".dylibs"}
+    for library in threadpool_info():
+        path = Path(library["filepath"])
+        if library["internal_api"] == "openblas" and path.parent in homes:
+            return ctypes.CDLL(str(path))
+    return None
+
+
+def _exported_by_scipy(name: str) -> int:
+    from scipy.linalg import cython_blas
+
+    capsule = cython_blas.__pyx_capi__[name]
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    return int(api.PyCapsule_GetPointer(capsule, api.PyCapsule_GetName(capsule)))
