@@ -12,7 +12,7 @@ import spmd
 from benchmarks import memory, xla
 from benchmarks.harness import Timing, duration, in_turns, print_table, write_json
 from launch import arguments
-from spmd.runtime.executable import grid_of
+from spmd.analysis.grid import grid_of
 
 DEFAULT_FOLDER = Path("../shared/bench")
 MEBIBYTE = 2**20

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from spmd.compiler.compile import compile as _compile
 from spmd.ir import Module
 from spmd.objects import program_in
 from spmd.reading import parse
+from spmd.runtime.compile import compile as _compile
 
 P = ParamSpec("P")
 R = TypeVar("R")

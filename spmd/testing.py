@@ -94,7 +94,7 @@ def _run(
 
 
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
-    from spmd.runtime.executable import grid_of
+    from spmd.analysis.grid import grid_of
 
     if grid is None:
         return grid_of(module)

@@ -24,12 +24,12 @@ ALLOWED = {
     "spmd.syntax": BASE | {"spmd.dialects"},
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
     "spmd.artifacts": BASE | {"spmd.dialects", "spmd.syntax"},
-    # A kernel that talks to other processes is given its Process, which knows of collectives alone.
-    "spmd.backends.numpy": BASE | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process"},
+    # A kernel that talks to other processes is given its Process, and finds its ranks: both know of collectives alone.
+    "spmd.backends.numpy": BASE
+    | {"spmd.dialects", "spmd.analysis", "collectives", "spmd.runtime.process", "spmd.runtime.world"},
     "spmd.analysis": BASE | {"spmd.dialects", "collectives"},
     "spmd.backends.llvm": BASE | {"spmd.dialects", "spmd.analysis", "spmd.compiler.schedule"},
     "partitioner": BASE | {"spmd.dialects", "spmd.analysis", "collectives"},
-    # The compiler's last step hands the program to the Executable that runs it.
     "spmd.compiler": BASE
     | {
         "spmd.dialects",
@@ -38,7 +38,6 @@ ALLOWED = {
         "spmd.backends.numpy",
         "partitioner",
         "collectives",
-        "spmd.runtime.executable",
         "spmd.usage",
     },
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},

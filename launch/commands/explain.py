@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from spmd.compiler.compile import prepare
     from spmd.compiler.lower import ModuleLowering
+    from spmd.compiler.prepare import prepare
 
     options: dict[str, Any] = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:

@@ -8,18 +8,14 @@ holds; the loop then needs a copy of the first value only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spmd.backends.numpy.core import Program
+from spmd.compiler.block_compiler import BlockCompiler
 from spmd.compiler.emit import emit
 from spmd.compiler.steps import Plan, fresh_values, is_whole
 from spmd.ir import Op
 
-if TYPE_CHECKING:
-    from spmd.compiler.lower import ModuleLowering
 
-
-def loop_body(lowering: ModuleLowering, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
+def loop_body(lowering: BlockCompiler, op: Op, index: int) -> tuple[Program, tuple[int, ...]]:
     """The body of a loop, and the carried positions that it overwrites."""
     donated = frozenset(range(len(op.regions[index].block.arguments)))
     while True:
@@ -38,7 +34,7 @@ def _overwritten_in_time(plan: Plan) -> set[int]:
         (source, target)
         for source, parameter in enumerate(plan.parameters[:carried])
         for target, result in enumerate(plan.results)
-        if parameter in plan.roots[result]
+        if parameter in plan.alias_sets[result]
     ]
     while more := {source for source, target in moves if target in found} - found:
         found |= more
@@ -49,9 +45,11 @@ def _hands_on_own_memory(plan: Plan, donated: frozenset[int], position: int) -> 
     """Whether the body's result at `position` is the whole of memory that no other result shares."""
     owned = fresh_values(plan) | {plan.parameters[k] for k in donated}
     value = plan.results[position]
-    if not is_whole(value, plan.roots, owned):
+    if not is_whole(value, plan.alias_sets, owned):
         return False
-    roots = plan.roots[value]
+    alias_set = plan.alias_sets[value]
     return not any(
-        roots & plan.roots[other] for other_position, other in enumerate(plan.results) if other_position != position
+        alias_set & plan.alias_sets[other]
+        for other_position, other in enumerate(plan.results)
+        if other_position != position
     )

@@ -7,11 +7,12 @@ scalars as functions on whole arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from spmd.attributes import DenseAttr, DenseResourceAttr
+from collectives.grid import ProcessGrid
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
@@ -19,11 +20,11 @@ from spmd.compiler.emit import emit
 from spmd.compiler.options import Options
 from spmd.compiler.passes import PassContext, run_passes
 from spmd.compiler.simplify import CONSTANT
-from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.compiler.steps import Plan, Step, constant_array, plan_buffers
 from spmd.compiler.stretches import native_steps
+from spmd.compiler.vectorize import vectorized
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
-from spmd.types import TensorType
 
 
 class ModuleLowering:
@@ -63,10 +64,12 @@ class ModuleLowering:
         block = op.regions[index].block
         return self._plan(block, [*block.arguments, *captured_values(op)], donated)
 
+    def on_grid(self, grid: ProcessGrid) -> ModuleLowering:
+        """The same module compiled for the processes of another grid."""
+        return ModuleLowering(self.module, replace(self.options, grid=grid))
+
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
-        from spmd.compiler.vectorize import vectorized
-
         return vectorized(self, op, index)
 
     # --- building ---
@@ -117,13 +120,3 @@ class ModuleLowering:
         except (CompileError, ArithmeticError, ValueError, TypeError):
             return None
         return result if isinstance(result, tuple) else (result,)
-
-
-def constant_array(op: Op) -> Any:
-    """The array of a `stablehlo.constant`; CompileError when it lies in a resource that the file does not hold."""
-    attribute = op.attributes["value"]
-    if isinstance(attribute, DenseResourceAttr):
-        raise CompileError(Diagnostic(op.location, f"the file holds no resource {attribute.key}", op.name))
-    assert isinstance(attribute, DenseAttr)
-    type = op.results[0].type
-    return attribute.aligned if isinstance(type, TensorType) else None

@@ -1,16 +1,19 @@
 """A block as a flat list of steps, and what is known of its buffers.
 
 Each value of the block is a slot. Liveness says where a slot is used last; ownership says which memory a value stands
-on: `roots` of a value are the values whose buffers it may share. A buffer may be overwritten by a step when it is
-fresh (made by a step here, or a parameter the caller gave away), when nothing that shares it is used later, and when
-the step's kernel allows it.
+on: the alias set of a value holds the values whose buffers it may share. A buffer may be overwritten by a step when it
+is fresh (made by a step here, or a parameter the caller gave away), when nothing that shares it is used later, and
+when the step's kernel allows it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from spmd.attributes import DenseAttr, DenseResourceAttr
 from spmd.backends.numpy.core import Kernel
+from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -19,6 +22,16 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
     """The shape of a tensor whose sizes are all known; None of anything else."""
     type = value.type
     return type.static_shape if isinstance(type, TensorType) and type.is_static else None
+
+
+def constant_array(op: Op) -> Any:
+    """The array of a `stablehlo.constant`; CompileError when it lies in a resource that the file does not hold."""
+    attribute = op.attributes["value"]
+    if isinstance(attribute, DenseResourceAttr):
+        raise CompileError(Diagnostic(op.location, f"the file holds no resource {attribute.key}", op.name))
+    assert isinstance(attribute, DenseAttr)
+    type = op.results[0].type
+    return attribute.aligned if isinstance(type, TensorType) else None
 
 
 @dataclass(slots=True)
@@ -48,49 +61,49 @@ class Plan:
     constants: dict[Value, object]
     steps: list[Step]
     results: list[Value]
-    roots: dict[Value, frozenset[Value]]
+    alias_sets: dict[Value, frozenset[Value]]
     overwrites: frozenset[int] = frozenset()
 
 
 def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
-    """Fills in `roots`, `frees`, `out` and `overwrites`. `donated`: parameters whose buffers may be overwritten."""
+    """Fills in `alias_sets`, `frees`, `out`, `overwrites`. `donated`: parameters whose buffers may be overwritten."""
     given = {value for index, value in enumerate(plan.parameters) if index in donated}
     fresh = fresh_values(plan) | given
-    last_use = _last_uses(plan, _roots_without_reuse(plan))
-    roots = _roots_of_given(plan)
+    last_use = _last_uses(plan, _alias_sets_without_reuse(plan))
+    alias_sets = _own_alias_sets(plan)
     written: set[Value] = set()
     for index, step in enumerate(plan.steps):
-        step.out = _reusable(step, index, roots, fresh, last_use)
+        step.out = _reusable(step, index, alias_sets, fresh, last_use)
         if step.out is None:
-            _add_roots(step, roots)
+            _add_alias_sets(step, alias_sets)
             continue
         # The result stands on the operand's buffer, and so does all that will be a view of it.
         (result,) = step.outputs
-        roots[result] = roots[step.out]
-        for root in roots[result]:
-            last_use[root] = max(last_use[root], last_use.get(result, index))
-        written |= roots[result] & given
-    plan.roots = roots
+        alias_sets[result] = alias_sets[step.out]
+        for buffer in alias_sets[result]:
+            last_use[buffer] = max(last_use[buffer], last_use.get(result, index))
+        written |= alias_sets[result] & given
+    plan.alias_sets = alias_sets
     _find_frees(plan)
     plan.overwrites = frozenset(index for index, value in enumerate(plan.parameters) if value in written)
 
 
-def _roots_of_given(plan: Plan) -> dict[Value, frozenset[Value]]:
+def _own_alias_sets(plan: Plan) -> dict[Value, frozenset[Value]]:
     return {value: frozenset((value,)) for value in (*plan.parameters, *plan.constants)}
 
 
-def _roots_without_reuse(plan: Plan) -> dict[Value, frozenset[Value]]:
-    roots = _roots_of_given(plan)
+def _alias_sets_without_reuse(plan: Plan) -> dict[Value, frozenset[Value]]:
+    alias_sets = _own_alias_sets(plan)
     for step in plan.steps:
-        _add_roots(step, roots)
-    return roots
+        _add_alias_sets(step, alias_sets)
+    return alias_sets
 
 
-def _add_roots(step: Step, roots: dict[Value, frozenset[Value]]) -> None:
+def _add_alias_sets(step: Step, alias_sets: dict[Value, frozenset[Value]]) -> None:
     """The memory that the results of `step` stand on when none is written over an operand."""
-    shared = frozenset().union(*(roots[step.inputs[index]] for index in step.kernel.aliases))
+    shared = frozenset().union(*(alias_sets[step.inputs[index]] for index in step.kernel.aliases))
     for value in step.outputs:
-        roots[value] = shared or frozenset((value,))
+        alias_sets[value] = shared or frozenset((value,))
 
 
 def fresh_values(plan: Plan) -> set[Value]:
@@ -98,21 +111,21 @@ def fresh_values(plan: Plan) -> set[Value]:
     return {value for step in plan.steps if step.kernel.owned and not step.kernel.aliases for value in step.outputs}
 
 
-def _last_uses(plan: Plan, roots: dict[Value, frozenset[Value]]) -> dict[Value, int]:
-    """The last step at which each root's memory is read; one past the end for what the program returns."""
+def _last_uses(plan: Plan, alias_sets: dict[Value, frozenset[Value]]) -> dict[Value, int]:
+    """The last step at which each buffer is read; one past the end for what the program returns."""
     last: dict[Value, int] = {}
     for index, step in enumerate(plan.steps):
         for value in step.inputs:
-            for root in roots[value]:
-                last[root] = index
+            for buffer in alias_sets[value]:
+                last[buffer] = index
     for value in plan.results:
-        for root in roots[value]:
-            last[root] = len(plan.steps)
+        for buffer in alias_sets[value]:
+            last[buffer] = len(plan.steps)
     return last
 
 
 def _reusable(
-    step: Step, index: int, roots: dict[Value, frozenset[Value]], fresh: set[Value], last_use: dict[Value, int]
+    step: Step, index: int, alias_sets: dict[Value, frozenset[Value]], fresh: set[Value], last_use: dict[Value, int]
 ) -> Value | None:
     kernel = step.kernel
     if not kernel.accepts_out or not kernel.reuses or len(step.outputs) != 1:
@@ -124,13 +137,13 @@ def _reusable(
         value = step.inputs[position]
         if not isinstance(value.type, TensorType) or value.type.shape != wanted.shape:
             continue
-        if value.type.dtype != wanted.dtype or not is_whole(value, roots, fresh):
+        if value.type.dtype != wanted.dtype or not is_whole(value, alias_sets, fresh):
             continue
-        (root,) = roots[value]
-        if last_use.get(root, -1) > index:
+        (buffer,) = alias_sets[value]
+        if last_use.get(buffer, -1) > index:
             continue
         others = [other for k, other in enumerate(step.inputs) if k != position]
-        if any(root in roots[other] for other in others if other is not value):
+        if any(buffer in alias_sets[other] for other in others if other is not value):
             continue
         if value in others and not kernel.pointwise:
             continue
@@ -138,13 +151,24 @@ def _reusable(
     return None
 
 
-def is_whole(value: Value, roots: dict[Value, frozenset[Value]], fresh: set[Value]) -> bool:
+def shared_results(plan: Plan) -> frozenset[int]:
+    """Positions of results whose memory others hold: the caller, a constant, a custom call, or an earlier result."""
+    held: set[Value] = {*plan.parameters, *plan.constants}
+    held |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
+    shared = set()
+    for index, value in enumerate(plan.results):
+        if plan.alias_sets[value] & held:
+            shared.add(index)
+        held |= plan.alias_sets[value]
+    return frozenset(shared)
+
+
+def is_whole(value: Value, alias_sets: dict[Value, frozenset[Value]], fresh: set[Value]) -> bool:
     """Whether `value` is the whole of one buffer that belongs to this program."""
-    standing_on = roots[value]
-    if len(standing_on) != 1:
+    if len(alias_sets[value]) != 1:
         return False
-    (root,) = standing_on
-    return root in fresh and (root is value or value in fresh)
+    (buffer,) = alias_sets[value]
+    return buffer in fresh and (buffer is value or value in fresh)
 
 
 def _find_frees(plan: Plan) -> None:

@@ -9,18 +9,17 @@ elements are processes, whose loops run until the last of them is done.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from spmd.backends.numpy.core import Kernel, Program
+from spmd.compiler.block_compiler import BlockCompiler
 from spmd.compiler.emit import emit
-from spmd.compiler.steps import Plan, Step
+from spmd.compiler.simplify import CONSTANT
+from spmd.compiler.steps import Plan, Step, constant_array
 from spmd.ir import Op, captured_values
 from spmd.types import TensorType
-
-if TYPE_CHECKING:
-    from spmd.compiler.lower import ModuleLowering
 
 #: Elements of one stacked program at most.
 _AT_ONCE = 1 << 16
@@ -32,7 +31,7 @@ _SCALAR_IDENTITY = frozenset(
 )  # fmt: skip
 
 
-def vectorized(lowering: ModuleLowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
     """Region `index` of `op` as a function: one array a block argument, then the captured values."""
     block = op.regions[index].block
     plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
@@ -43,10 +42,7 @@ def vectorized(lowering: ModuleLowering, op: Op, index: int) -> Callable[..., tu
     return _stacked(lowering, op, index)
 
 
-def _fill(lowering: ModuleLowering, plan: Plan, ops: list[Op]) -> None:
-    from spmd.compiler.lower import constant_array
-    from spmd.compiler.simplify import CONSTANT
-
+def _fill(lowering: BlockCompiler, plan: Plan, ops: list[Op]) -> None:
     for op in ops:
         if op.name == CONSTANT:
             plan.constants[op.results[0]] = constant_array(op)
@@ -55,7 +51,7 @@ def _fill(lowering: ModuleLowering, plan: Plan, ops: list[Op]) -> None:
             plan.steps.append(Step(op, _kernel(lowering, op), inputs, list(op.results)))
 
 
-def _kernel(lowering: ModuleLowering, op: Op) -> Kernel:
+def _kernel(lowering: BlockCompiler, op: Op) -> Kernel:
     if op.name in _SCALAR_IDENTITY and len(op.operands) == 1 and _all_scalars(op):
         return Kernel(lambda value: value, aliases=(0,), pointwise=True)
     if op.name in ("stablehlo.if", "stablehlo.case") and _all_scalars(op):
@@ -67,7 +63,7 @@ def _all_scalars(op: Op) -> bool:
     return all(isinstance(value.type, TensorType) and value.type.shape == () for value in (*op.operands, *op.results))
 
 
-def _selection(lowering: ModuleLowering, op: Op) -> Kernel:
+def _selection(lowering: BlockCompiler, op: Op) -> Kernel:
     """Every branch is computed and the right one chosen at each element: branches of scalars are pure."""
     branches = [vectorized(lowering, op, index) for index in range(len(op.regions))]
     last = len(branches) - 1
@@ -100,7 +96,7 @@ def _whole(
     return call
 
 
-def _stacked(lowering: ModuleLowering, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
     """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
     from spmd.compiler.stack import stack_region
 

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-import spmd.compiler.compile as compiler
 from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_array, unshard_array
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax.leaves import AbstractLeaf, Array, form_of, from_array, to_array
 from spmd.jax.tracing import Lowered
+from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.types import TensorType
 
@@ -50,7 +50,7 @@ class Compiled:
 
     @cached_property
     def executable(self) -> Executable:
-        return compiler.compile(self.module, self.grid, partition=self.is_global, **self._options)
+        return compile(self.module, self.grid, partition=self.is_global, **self._options)
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.errors import CollectiveError as TransportError
-from collectives.errors import GroupError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
@@ -182,8 +181,6 @@ def _finisher(type: Type, copied: bool) -> Check:
 
 def _explained(error: Exception) -> SpmdError:
     """`error` with the place of the op that was running."""
-    from collectives.errors import CollectiveError as TransportError
-
     kind: type[SpmdError] = ExecutionError
     if isinstance(error, TransportError):
         kind = CollectiveError
@@ -192,31 +189,3 @@ def _explained(error: Exception) -> SpmdError:
     if op is None:
         return kind(text)
     return kind(Diagnostic(op.location, text, op.name))
-
-
-def borrowed(plan_results: Sequence[Any], roots: dict[Any, frozenset[Any]], lent: set[Any]) -> frozenset[int]:
-    """Positions of results that stand on memory in `lent` or share memory with an earlier result."""
-    found, taken = set(), set(lent)
-    for index, value in enumerate(plan_results):
-        if roots[value] & taken:
-            found.add(index)
-        taken |= roots[value]
-    return frozenset(found)
-
-
-def grid_of(module: Module) -> ProcessGrid:
-    """The module's own grid: `mhlo.num_replicas` by `mhlo.num_partitions`, 1 where absent."""
-    from spmd.attributes import IntegerAttr
-
-    counts = []
-    for name in ("mhlo.num_replicas", "mhlo.num_partitions"):
-        attribute = module.discardable.get(name)
-        if attribute is not None and (not isinstance(attribute, IntegerAttr) or attribute.value < 1):
-            raise CompileError(Diagnostic(module.location, f"{name} must be a positive integer", module.name))
-        counts.append(attribute.value if isinstance(attribute, IntegerAttr) else 1)
-    try:
-        return ProcessGrid(*counts)
-    except GroupError as error:
-        raise CompileError(
-            Diagnostic(module.location, f"mhlo.num_replicas, mhlo.num_partitions: {error}", module.name)
-        ) from None

@@ -12,13 +12,16 @@ import numpy.typing as npt
 from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
+from spmd.analysis.grid import grid_of
 from spmd.backends.numpy.communication import connect, endpoints
+from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
 from spmd.runtime.arguments import argument_check
-from spmd.runtime.executable import Executable, grid_of
+from spmd.runtime.compile import compile
+from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import Simulation, simulation_of
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
@@ -203,8 +206,6 @@ def _check_size(grid: ProcessGrid) -> None:
 
 def _check_agreement(executables: Sequence[Executable]) -> None:
     """CollectiveError when the texts of different programs show that their processes will not meet."""
-    from spmd.compiler.lower import ModuleLowering
-
     traces = []
     for rank, executable in enumerate(executables):
         function = executable.module.function(executable.function)
@@ -217,8 +218,6 @@ def _check_agreement(executables: Sequence[Executable]) -> None:
 def _compiled(
     programs: Sequence[Module | Executable], grid: ProcessGrid, function: str, options: CompileOptions
 ) -> list[Executable]:
-    from spmd.compiler.compile import compile
-
     if options and all(isinstance(program, Executable) for program in programs):
         raise UsageError(f"an executable is compiled already: spmd.compile takes {', '.join(options)}")
     if len({id(program) for program in programs}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +12,16 @@ import numpy.typing as npt
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
 from spmd.compiler.options import CompileOptions
+from spmd.compiler.prepare import Prepared, prepare
+from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
+from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Infeed, Outfeed, Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, Type
 from spmd.usage import check_function, check_grid, check_module
-
-if TYPE_CHECKING:
-    from spmd.compiler.compile import Prepared
 
 Array = npt.NDArray[Any]
 
@@ -154,8 +154,6 @@ def simulate(
     `grid` defaults to the module's own. A program with shardings is partitioned first. `options` are those of
     spmd.compile. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
     """
-    from spmd.compiler.compile import prepare
-
     check_module(module, "spmd.simulate")
     check_grid(grid, "spmd.simulate")
     check_function(function, "spmd.simulate")
@@ -164,8 +162,6 @@ def simulate(
 
 def simulation_of(executable: Executable) -> Simulation:
     """The simulation of the program that `executable` runs as one process."""
-    from spmd.compiler.compile import Prepared
-
     function = executable.module.function(executable.function)
     shardings = executable.in_shardings, executable.out_shardings
     chosen = executable.options
@@ -174,9 +170,6 @@ def simulation_of(executable: Executable) -> Simulation:
 
 
 def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOptions) -> _Compiled:
-    from spmd.compiler.compile import compile
-    from spmd.compiler.stack import stack
-
     symbol = prepared.function.symbol
     made = stack(prepared.module, prepared.options, symbol, flags)
     executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **options)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.compile import compile as compile_module
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import Options
+from spmd.runtime.compile import compile as compile_module
 
 
 def _program(body: str, signature: str = "(%x: tensor<8xf32>) -> tensor<8xf32>", result: str = "tensor<8xf32>") -> str:

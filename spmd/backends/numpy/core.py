@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from collectives.grid import ProcessGrid
 from spmd.analysis.memory import too_large
 from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
@@ -79,6 +80,9 @@ class Context(Protocol):
 
     def lookup(self, symbol: str, op: Op) -> Function:
         """The function `symbol` itself."""
+
+    def on_grid(self, grid: ProcessGrid) -> Context:
+        """The same module compiled for the processes of another grid."""
 
     def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from collectives.communicator import Communicator
@@ -24,16 +23,14 @@ from spmd.runtime.process import Process
 @kernel("interpreter.run_parallel")
 def run_parallel(op: Op, context: Context) -> Kernel:
     """Runs on threads; where MPI has as many ranks as the grid has processes, each rank is its process."""
-    from spmd.compiler.lower import ModuleLowering
-
     table = op["programs"]
     if not table or not table[0] or any(len(row) != len(table[0]) for row in table):
         raise CompileError(Diagnostic(op.location, "programs must be rows of one length, and not empty", op.name))
     grid = ProcessGrid(len(table), len(table[0]))
-    lowering = ModuleLowering(context.module, replace(context.options, grid=grid))
+    processes = context.on_grid(grid)
     symbols = [_name(symbol) for row in table for symbol in row]
-    functions = [lowering.lookup(symbol, op) for symbol in symbols]
-    programs = [lowering.function(symbol, op) for symbol in symbols]
+    functions = [processes.lookup(symbol, op) for symbol in symbols]
+    programs = [processes.function(symbol, op) for symbol in symbols]
     counts = [len(function.type.inputs) for function in functions]
     if sum(counts) != len(op.operands) or sum(len(f.type.results) for f in functions) != len(op.results):
         text = f"the programs take {sum(counts)} inputs, got {len(op.operands)}"

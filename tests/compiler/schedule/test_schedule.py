@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.compiler.compile import prepare
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.prepare import prepare
 from spmd.compiler.schedule.arena import ALIGNMENT, Arena
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.costs import cost_of_unit

@@ -1,20 +1,17 @@
-"""Module -> Executable."""
+"""What compiling begins with: the program of one process, partitioned where it has shardings."""
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
-from spmd.collecting import no_collection
-from spmd.compiler.lower import ModuleLowering
+from spmd.analysis.grid import grid_of
 from spmd.compiler.options import CompileOptions, Options, chosen_options
 from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
-from spmd.runtime.executable import Executable, borrowed, grid_of
 from spmd.types import MOST_PARTS
 from spmd.usage import check_function, check_grid, check_module
 
@@ -31,56 +28,6 @@ class Prepared:
     notes: Sequence[str] = ()
 
 
-def compile(
-    module: Module,
-    grid: ProcessGrid | None = None,
-    function: str = "main",
-    *,
-    partition: bool = True,
-    **options: Unpack[CompileOptions],
-) -> Executable:
-    """Compiles `function` of `module` for each process of `grid`.
-
-    `grid` defaults to the module's own (`mhlo.num_replicas` by `mhlo.num_partitions`). A program with shardings is
-    partitioned first, unless `partition` is False. `options`: see spmd.compiler.options.CompileOptions. Raises
-    CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
-    UsageError for an argument that is none.
-    """
-    prepared = prepare(module, grid, function, partition=partition, **options)
-    with within_stack(CompileError, prepared.function.location, f"@{function}"):
-        return _build(prepared)
-
-
-def _build(prepared: Prepared) -> Executable:
-    with no_collection():
-        program, plan = ModuleLowering(prepared.module, prepared.options).entry(prepared.function)
-    lent = {*plan.parameters, *plan.constants}
-    lent |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
-    copied = borrowed(plan.results, plan.roots, lent)
-    return Executable(
-        prepared.module,
-        prepared.function,
-        program,
-        prepared.options,
-        copied,
-        prepared.in_shardings,
-        prepared.out_shardings,
-    )
-
-
-def _pickled(executable: Executable) -> tuple[Any, ...]:
-    """An executable travels as its program, and is compiled again where it arrives."""
-    shardings = executable.in_shardings, executable.out_shardings
-    return _unpickled, (executable.module, executable.function, executable.options, *shardings)
-
-
-def _unpickled(module: Module, name: str, options: Options, inputs: Any, outputs: Any) -> Executable:
-    return _build(Prepared(module, _find(module, name), options, inputs, outputs))
-
-
-copyreg.pickle(Executable, _pickled)
-
-
 def prepare(
     module: Module,
     grid: ProcessGrid | None = None,
@@ -94,17 +41,17 @@ def prepare(
     check_grid(grid, "spmd.compile")
     check_function(function, "spmd.compile")
     chosen = chosen_options(grid_of(module) if grid is None else grid, options)
-    found = _find(module, function)
+    found = find_function(module, function)
     if partition:
         import partitioner
 
         if partitioner.is_sharded(module) and partitioner.starts_processes(module, function):
             module = partitioner.with_parts(module, function)
-            found = _find(module, function)
+            found = find_function(module, function)
         elif partitioner.is_sharded(module):
             with within_stack(CompileError, found.location, f"@{function}"):
                 split = partitioner.partition(module, chosen.grid, function)
-            found = _find(split.module, function)
+            found = find_function(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)
 
@@ -118,7 +65,8 @@ def _check_types(function: Function) -> None:
                 raise CompileError(Diagnostic(function.location, text, function.name))
 
 
-def _find(module: Module, name: str) -> Function:
+def find_function(module: Module, name: str) -> Function:
+    """The function `name`, which has a body; CompileError, which lists those there are, otherwise."""
     for function in module.functions:
         if function.symbol == name and not function.is_declaration:
             _check_types(function)
