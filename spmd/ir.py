@@ -148,6 +148,20 @@ class SourcePage(Protocol):
         """The text of the op's `loc(...)`, where it is not kept with the op itself."""
 
 
+class OpPrinter(Protocol):
+    """What gives an op's text, pretty or generic; `keep_names` keeps the source's value names."""
+
+    def __call__(self, op: Op, *, generic: bool = False, keep_names: bool = False) -> str: ...
+
+
+_printers: list[OpPrinter] = []
+
+
+def register_printer(printer: OpPrinter) -> None:
+    """Makes `printer` what prints ops: the syntax, which stands above, does so when it is loaded."""
+    _printers.append(printer)
+
+
 @dataclass(frozen=True, slots=True)
 class OpExtras:
     """What few ops have. Equal ones may be shared: nothing in it changes."""
@@ -416,15 +430,16 @@ class Op(Value):
         return f"<{self.name} at {self.location}>"
 
     def __str__(self) -> str:
-        from spmd.syntax import print_op
-
-        return print_op(self)
+        return self.to_string() if _printers else repr(self)
 
     def to_string(self, *, generic: bool = False, keep_names: bool = False) -> str:
-        """The op as text: pretty or generic form; `keep_names` keeps the source's value names."""
-        from spmd.syntax import print_op
+        """The op as text: pretty or generic form; `keep_names` keeps the source's value names.
 
-        return print_op(self, generic=generic, keep_names=keep_names)
+        RuntimeError where no printer is registered: importing `spmd.syntax` does that.
+        """
+        if not _printers:
+            raise RuntimeError("no printer of ops is registered: import spmd.syntax")
+        return _printers[-1](self, generic=generic, keep_names=keep_names)
 
 
 class Function(Op):

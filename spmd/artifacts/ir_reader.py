@@ -17,7 +17,7 @@ from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.tables import Tables
 from spmd.errors import Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value
-from spmd.syntax.cursor import DEEPEST
+from spmd.syntax.token_parser import DEEPEST
 from spmd.types import Type
 
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_ORDERS, _PROPERTIES = (1 << bit for bit in range(7))

@@ -20,7 +20,7 @@ from spmd.artifacts.vhlo.ops import base_of
 from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.dialects.core import OpDef
 from spmd.ir import Block, Op, Region, Value
-from spmd.syntax.assembly import SEGMENTS
+from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32
 
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_ORDERS, _PROPERTIES = (1 << bit for bit in range(7))

@@ -22,7 +22,7 @@ from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic
 from spmd.ir import OP_CLASSES, Op
-from spmd.syntax.assembly import SEGMENTS
+from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType
 
 _MOST_SEGMENTS = 64

@@ -6,17 +6,17 @@ import sys
 
 from spmd.attributes import Attribute
 from spmd.errors import Source, SpmdError
-from spmd.syntax.cursor import Names
-from spmd.syntax.op_cursor import OpCursor
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.token_parser import Names
 from spmd.types import Type
 
 
 def parse_attribute(text: str) -> Attribute:
     """The attribute that all of `text` is; ValueError says what is wrong with it."""
-    cursor = _cursor(text)
+    parser = _parser(text)
     try:
-        made = cursor.attribute()
-        _expect_end(cursor)
+        made = parser.parse_attribute()
+        _expect_end(parser)
     except SpmdError as error:
         raise ValueError(error.diagnostics[0].message) from None
     return made
@@ -24,21 +24,21 @@ def parse_attribute(text: str) -> Attribute:
 
 def parse_type(text: str) -> Type:
     """The type that all of `text` is; ValueError says what is wrong with it."""
-    cursor = _cursor(text)
+    parser = _parser(text)
     try:
-        made = cursor.type()
-        _expect_end(cursor)
+        made = parser.parse_type()
+        _expect_end(parser)
     except SpmdError as error:
         raise ValueError(error.diagnostics[0].message) from None
     return made
 
 
-def _cursor(text: str) -> OpCursor:
-    cursor = OpCursor(Source("<text>", text), sys.maxsize, Names())
-    cursor.ready()
-    return cursor
+def _parser(text: str) -> OperationParser:
+    parser = OperationParser(Source("<text>", text), sys.maxsize, Names())
+    parser.ready()
+    return parser
 
 
-def _expect_end(cursor: OpCursor) -> None:
-    if cursor.tokens[cursor.position]:
-        cursor.expected("the end of the text")
+def _expect_end(parser: OperationParser) -> None:
+    if parser.tokens[parser.position]:
+        parser.expected("the end of the text")

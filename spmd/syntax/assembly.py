@@ -14,221 +14,32 @@ The notation is that of MLIR's declarative assembly formats:
     (...^...)?                    printed when the element marked ^ is there; (...):(...)? with an alternative
     `` ` ` ``, ``` `` ```         a space, or none
 
-Each element is a Directive: `parse` reads it into an OperationState, `print` gives its text. Spaces follow from
-punctuation.
+Each element is a Directive (spmd/syntax/directives.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
+from spmd.syntax import elements
+from spmd.syntax.directives import (
+    CUSTOM,
+    Argument,
+    Directive,
+    LiteralElement,
+    OptionalElement,
+    Spacing,
+    WhitespaceElement,
+    spaced,
+)
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
     from spmd.syntax.printer import Printer
 
-#: Attributes that say how many values each variadic operand or result has; a pretty form shows it.
-SEGMENTS = ("operandSegmentSizes", "resultSegmentSizes")
 _NOTATION = re.compile(r"\s*(?:(`[^`]*`)|(\$\w+)|(custom<\w+>)|([A-Za-z_][\w\-]*)|(->|\S))")
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a directive: `$name`, `type($name)`, `ref($name)`, or a word such as operands."""
-
-    kind: str
-    name: str
-
-
-class Directive:
-    """One element of a form."""
-
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        """Reads the element; an error is raised through `parser`."""
-        raise NotImplementedError
-
-    def print(self, printer: Printer, op: Op) -> str:
-        """The element's text."""
-        raise NotImplementedError
-
-    def present(self, op: Op) -> bool:
-        """Whether the element, marked ^, has anything to print."""
-        return True
-
-    def begins(self, parser: OpCursor) -> bool:
-        """Whether the element may start at the next token."""
-        return False
-
-
-#: Custom directives by name: made from the op's declaration and the directive's arguments.
-CUSTOM: dict[str, Callable[[OpDef, list[Argument]], Directive]] = {}
-
-
-def custom(name: str) -> Callable[[type[Directive]], type[Directive]]:
-    """Class decorator: files a directive as `custom<name>`. It is made as `cls(definition, arguments)`."""
-
-    def add(cls: type[Directive]) -> type[Directive]:
-        if name in CUSTOM:
-            raise ValueError(f"custom<{name}> is defined twice")
-        CUSTOM[name] = cls
-        return cls
-
-    return add
-
-
-class AssemblyFormat:
-    """A compiled form."""
-
-    __slots__ = ("assembly", "definition", "name", "parsers", "pieces")
-
-    def __init__(self, definition: OpDef, assembly: str) -> None:
-        self.definition = definition
-        self.name = definition.name
-        self.assembly = assembly
-        elements = Compiler(definition, assembly).elements()
-        self.parsers = tuple(element.parse for element in elements)
-        #: A form that is one directive sees to its own spaces.
-        self.pieces = (elements[0].print,) if len(elements) == 1 else spaced(elements, Spacing())
-
-    def print(self, printer: Printer, op: Op) -> str:
-        """The text behind the op's name."""
-        return "".join(piece(printer, op) for piece in self.pieces)
-
-
-_COMPILED: dict[int, AssemblyFormat | None] = {}
-
-
-def form_of(definition: OpDef) -> AssemblyFormat | None:
-    """The compiled form of an op; None when it has only the generic one."""
-    key = id(definition)
-    if key not in _COMPILED:
-        _COMPILED[key] = AssemblyFormat(definition, definition.assembly) if definition.assembly is not None else None
-    return _COMPILED[key]
-
-
-# --- spacing ---------------------------------------------------------------------------------------------------------
-
-Piece = Callable[["Printer", Op], str]
-
-
-@dataclass
-class Spacing:
-    """Whether the next element takes a space before it, and whether punctuation came last."""
-
-    space: bool = True
-    punctuation: bool = False
-
-    def before_literal(self, text: str) -> str:
-        if not self.space:
-            lead = False
-        elif len(text) > 1 and text != "->":
-            lead = True
-        else:
-            lead = text[0] not in (">)}]," if self.punctuation else "<>(){}[],")
-        self.space = len(text) > 1 or text not in "<({["
-        self.punctuation = not (text[0].isalpha() or text[0] == "_")
-        return " " if lead else ""
-
-    def before_value(self) -> str:
-        lead = " " if self.space or not self.punctuation else ""
-        self.space, self.punctuation = True, False
-        return lead
-
-
-def spaced(elements: list[Directive], spacing: Spacing) -> tuple[Piece, ...]:
-    """What prints each element with the space before it."""
-    return tuple(_piece(element, spacing) for element in elements)
-
-
-def _piece(element: Directive, spacing: Spacing) -> Piece:
-    if isinstance(element, LiteralElement):
-        if not element.text.strip():
-            spacing.space, spacing.punctuation = False, True
-            text = element.text
-        else:
-            text = spacing.before_literal(element.text) + element.text
-        return lambda printer, op: text
-    if isinstance(element, OptionalElement):
-        return element.pieces(spacing)
-    lead = spacing.before_value()
-
-    def piece(printer: Printer, op: Op) -> str:
-        text = element.print(printer, op)
-        return lead + text if text and not text.startswith(("\n", ",")) else text
-
-    return piece
-
-
-# --- elements that need no declaration -------------------------------------------------------------------------------
-
-
-class LiteralElement(Directive):
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        if parser.tokens[parser.position] == self.text:
-            parser.position += 1
-        else:
-            parser.expect(self.text)
-
-    def print(self, printer: Printer, op: Op) -> str:
-        return self.text
-
-    def begins(self, parser: OpCursor) -> bool:
-        return parser.at(self.text)
-
-
-class WhitespaceElement(LiteralElement):
-    """`` ` ` `` or nothing: printed, not read."""
-
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        pass
-
-
-class OptionalElement(Directive):
-    """`(...)?`, with or without an alternative."""
-
-    def __init__(self, elements: list[Directive], anchor: Directive, otherwise: list[Directive]) -> None:
-        self.elements = elements
-        self.anchor = anchor
-        self.otherwise = otherwise
-        visible = [element for element in elements if not isinstance(element, WhitespaceElement)]
-        self.first = visible[0]
-        self.literals: list[str] = []
-        for element in visible:
-            if not isinstance(element, LiteralElement):
-                break
-            self.literals.append(element.text)
-
-    def begins(self, parser: OpCursor) -> bool:
-        if not self.first.begins(parser):
-            return False
-        tokens, position = parser.tokens, parser.position
-        # A second keyword tells apart groups that begin with the same comma.
-        if len(self.literals) > 1 and self.literals[1].isidentifier():
-            return tokens[position + 1 : position + 2] == [self.literals[1]]
-        return True
-
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        for element in self.elements if self.begins(parser) else self.otherwise:
-            element.parse(parser, pending)
-
-    def pieces(self, spacing: Spacing) -> Piece:
-        start = Spacing(spacing.space, spacing.punctuation)
-        inner = spaced(self.elements, spacing)
-        other = spaced(self.otherwise, start)
-
-        def piece(printer: Printer, op: Op) -> str:
-            return "".join(part(printer, op) for part in (inner if self.anchor.present(op) else other))
-
-        return piece
 
 
 # --- the notation ----------------------------------------------------------------------------------------------------
@@ -236,7 +47,7 @@ class OptionalElement(Directive):
 _Token = tuple[str, str]
 
 
-class Compiler:
+class FormatCompiler:
     """Reads the notation of one op's form."""
 
     def __init__(self, definition: OpDef, assembly: str) -> None:
@@ -273,8 +84,6 @@ class Compiler:
         return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
 
     def _element(self) -> Directive:
-        from spmd.syntax import elements
-
         kind, text = self.tokens[self.position]
         if text == "(" and kind == "punctuation":
             group = self._group()
@@ -351,3 +160,36 @@ class Compiler:
         if len(anchors) != 1:
             raise ValueError(f"{self.definition.name}: a group needs one element marked ^: {self.assembly!r}")
         return OptionalElement([element for element, _ in inside], anchors[0], [element for element, _ in otherwise])
+
+
+# --- compiled forms --------------------------------------------------------------------------------------------------
+
+
+class AssemblyFormat:
+    """A compiled form."""
+
+    __slots__ = ("assembly", "definition", "name", "parsers", "pieces")
+
+    def __init__(self, definition: OpDef, assembly: str) -> None:
+        self.definition = definition
+        self.name = definition.name
+        self.assembly = assembly
+        elements = FormatCompiler(definition, assembly).elements()
+        self.parsers = tuple(element.parse for element in elements)
+        #: A form that is one directive sees to its own spaces.
+        self.pieces = (elements[0].print,) if len(elements) == 1 else spaced(elements, Spacing())
+
+    def print(self, printer: Printer, op: Op) -> str:
+        """The text behind the op's name."""
+        return "".join(piece(printer, op) for piece in self.pieces)
+
+
+_COMPILED: dict[int, AssemblyFormat | None] = {}
+
+
+def assembly_format(definition: OpDef) -> AssemblyFormat | None:
+    """The compiled form of an op; None when it has only the generic one."""
+    key = id(definition)
+    if key not in _COMPILED:
+        _COMPILED[key] = AssemblyFormat(definition, definition.assembly) if definition.assembly is not None else None
+    return _COMPILED[key]

@@ -11,12 +11,12 @@ from spmd.dialects import kinds
 from spmd.dialects.core import AttributeDef, OpDef
 from spmd.dialects.structs import STRUCTS
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive
-from spmd.syntax.attribute_cursor import ATTRIBUTE_PARSERS
+from spmd.syntax.attribute_parser import ATTRIBUTE_PARSERS
+from spmd.syntax.directives import Argument, Directive
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -27,13 +27,13 @@ class OperandVariable(Directive):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        parser.operand(pending)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        parser.parse_operand(state)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.name(op.operand(self.name))
 
-    def begins(self, parser: OpCursor) -> bool:
+    def begins(self, parser: OperationParser) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
@@ -44,14 +44,14 @@ class OperandsVariable(Directive):
         self.name = name
         self.most = most
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if self.most == 1:
             count = int(parser.tokens[parser.position][:1] == "%")
             if count:
-                parser.operand(pending)
+                parser.parse_operand(state)
         else:
-            count = parser.operand_list(pending)
-        note_size(pending, self.name, count)
+            count = parser.parse_operand_list(state)
+        note_size(state, self.name, count)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.names(op.operand_group(self.name))
@@ -59,15 +59,15 @@ class OperandsVariable(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.operand_group(self.name))
 
-    def begins(self, parser: OpCursor) -> bool:
+    def begins(self, parser: OperationParser) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
-def note_size(pending: OperationState, name: str, count: int) -> None:
+def note_size(state: OperationState, name: str, count: int) -> None:
     """Notes how many values a variadic operand has."""
-    if pending.sizes is None:
-        pending.sizes = {}
-    pending.sizes[name] = count
+    if state.sizes is None:
+        state.sizes = {}
+    state.sizes[name] = count
 
 
 class AllOperands(Directive):
@@ -76,10 +76,10 @@ class AllOperands(Directive):
         self.variadic = variadic[0] if len(variadic) == 1 else None
         self.fixed = len(definition.operands) - 1
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        count = parser.operand_list(pending)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        count = parser.parse_operand_list(state)
         if self.variadic is not None:
-            note_size(pending, self.variadic, count - self.fixed)
+            note_size(state, self.variadic, count - self.fixed)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.names(op.operands)
@@ -87,7 +87,7 @@ class AllOperands(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.operands)
 
-    def begins(self, parser: OpCursor) -> bool:
+    def begins(self, parser: OperationParser) -> bool:
         return parser.tokens[parser.position][:1] == "%"
 
 
@@ -99,10 +99,10 @@ class OperandType(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        if pending.typed is None:
-            pending.typed = {}
-        pending.typed[self.name] = type_sequence(parser) if self.variadic else [parser.type()]
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        if state.typed is None:
+            state.typed = {}
+        state.typed[self.name] = type_sequence(parser) if self.variadic else [parser.parse_type()]
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.types([value.type for value in op.operand_group(self.name)])
@@ -118,9 +118,9 @@ class ResultType(Directive):
         self.first = first
         self.count = count
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        found = [parser.type()] if self.count == 1 else type_sequence(parser)
-        pending.result_types = [*(pending.result_types or ()), *found]
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        found = [parser.parse_type()] if self.count == 1 else type_sequence(parser)
+        state.result_types = [*(state.result_types or ()), *found]
 
     def print(self, printer: Printer, op: Op) -> str:
         last = None if self.count is None else self.first + self.count
@@ -131,8 +131,8 @@ class ResultType(Directive):
 
 
 class AllOperandTypes(Directive):
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        pending.operand_types = type_sequence(parser)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        state.operand_types = type_sequence(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.types(op.operand_types)
@@ -141,26 +141,26 @@ class AllOperandTypes(Directive):
         return bool(op.operands)
 
 
-def type_sequence(parser: OpCursor) -> list[t.Type]:
+def type_sequence(parser: OperationParser) -> list[t.Type]:
     """Types with commas between, as many as there are."""
     if not parser.at_type():
         return []
-    found = [parser.type()]
+    found = [parser.parse_type()]
     while parser.tokens[parser.position] == ",":
         parser.position += 1
-        found.append(parser.type())
+        found.append(parser.parse_type())
     return found
 
 
 class FunctionalType(Directive):
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         signature = parser.types.get(parser.tokens[parser.position])
         if signature.__class__ is t.FunctionType:
             parser.position += 1
         else:
-            signature = parser.function_type()
-        pending.operand_types = signature.inputs
-        pending.result_types = signature.results
+            signature = parser.parse_function_type()
+        state.operand_types = signature.inputs
+        state.result_types = signature.results
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.signature(op)
@@ -174,16 +174,16 @@ class AttributeDictionary(Directive):
         self.named = named
         self.keyword = keyword
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         token = parser.tokens[parser.position]
         if token == "{" and not self.keyword:
-            parser.entries(pending)
+            parser.parse_entries(state)
         elif token == "<":
             parser.position += 1
-            parser.entries(pending)
+            parser.parse_entries(state)
             parser.expect(">")
-        elif self.keyword and parser.take(self.keyword):
-            parser.entries(pending)
+        elif self.keyword and parser.consume_if(self.keyword):
+            parser.parse_entries(state)
 
     def print(self, printer: Printer, op: Op) -> str:
         text = printer.dictionary(op, self.named)
@@ -202,7 +202,7 @@ class AttributeVariable(Directive):
         self.kind = declared.kind
         self.read = self._reader()
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
         value = self.read(parser)
         if isinstance(value, Attribute):
@@ -210,7 +210,7 @@ class AttributeVariable(Directive):
                 value = self.kind.decode(value)
             except ValueError as error:
                 parser.fail(f"attribute '{self.name}': {error}", position)
-        pending.attributes[self.name] = value
+        state.attributes[self.name] = value
 
     def print(self, printer: Printer, op: Op) -> str:
         if self.name not in op.attributes:
@@ -229,13 +229,13 @@ class AttributeVariable(Directive):
     def present(self, op: Op) -> bool:
         return self.name in op.attributes
 
-    def begins(self, parser: OpCursor) -> bool:
+    def begins(self, parser: OperationParser) -> bool:
         token = parser.tokens[parser.position]
         if self.kind.cases:
             return token in self.kind.cases
         return bool(token) and (token[0] in '"@#[{-' or token[0].isdigit() or token.split("<", 1)[0] in _VALUE_WORDS)
 
-    def _reader(self) -> Callable[[OpCursor], Any]:
+    def _reader(self) -> Callable[[OperationParser], Any]:
         kind = self.kind
         if kind.cases:
             return self._case
@@ -249,19 +249,19 @@ class AttributeVariable(Directive):
         if struct is not None:
             dialect, mnemonic = struct
             return lambda parser: _stripped_struct(parser, dialect, mnemonic)
-        return lambda parser: parser.attribute(typed=kind is not kinds.STRING)
+        return lambda parser: parser.parse_attribute(typed=kind is not kinds.STRING)
 
-    def _case(self, parser: OpCursor) -> Any:
+    def _case(self, parser: OperationParser) -> Any:
         token = parser.tokens[parser.position]
         if token in self.kind.cases:
             parser.position += 1
             return token
         if token[:1] in ('"', "#") or token[:1].isdigit():
-            return parser.attribute(typed=not token.startswith('"'))
+            return parser.parse_attribute(typed=not token.startswith('"'))
         parser.expected(f"{self.name} to be one of: {', '.join(self.kind.cases)}")
 
-    def _number(self, parser: OpCursor) -> Any:
-        made = parser.attribute(self.kind.type, typed=False)
+    def _number(self, parser: OperationParser) -> Any:
+        made = parser.parse_attribute(self.kind.type, typed=False)
         position = parser.position
         # The type may be spelled out; another colon belongs to what follows.
         if parser.tokens[position] == ":" and parser.tokens[position + 1] == str(self.kind.type):
@@ -269,31 +269,31 @@ class AttributeVariable(Directive):
         return made
 
 
-def _integers(parser: OpCursor) -> Any:
+def _integers(parser: OperationParser) -> Any:
     token = parser.tokens[parser.position]
-    return parser.integer_list() if token[:1] == "[" else parser.attribute()
+    return parser.parse_integer_list() if token[:1] == "[" else parser.parse_attribute()
 
 
-def _booleans(parser: OpCursor) -> Any:
+def _booleans(parser: OperationParser) -> Any:
     if not parser.at("["):
-        return parser.attribute()
+        return parser.parse_attribute()
     parser.position += 1
     return tuple([_boolean(parser) for _ in parser.items("]")])
 
 
-def _boolean(parser: OpCursor) -> bool:
-    if parser.take("true"):
+def _boolean(parser: OperationParser) -> bool:
+    if parser.consume_if("true"):
         return True
-    if parser.take("false"):
+    if parser.consume_if("false"):
         return False
-    return parser.integer("true or false") != 0
+    return parser.parse_integer("true or false") != 0
 
 
-def _stripped_struct(parser: OpCursor, dialect: str, mnemonic: str) -> Attribute:
+def _stripped_struct(parser: OperationParser, dialect: str, mnemonic: str) -> Attribute:
     if parser.tokens[parser.position][:1] == "#":
-        return parser.attribute()
+        return parser.parse_attribute()
     special = ATTRIBUTE_PARSERS.get((dialect, mnemonic))
-    return special(parser) if special is not None else parser.struct(STRUCTS[dialect, mnemonic])
+    return special(parser) if special is not None else parser.parse_struct(STRUCTS[dialect, mnemonic])
 
 
 _VALUE_WORDS = frozenset({"true", "false", "unit", "dense", "array", "dense_resource"})
@@ -313,12 +313,12 @@ class RegionVariable(Directive):
         self.name = name
         self.variadic = variadic
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if self.variadic and parser.tokens[parser.position] != "{":
             return
-        pending.regions += (parser.region(),)
-        while self.variadic and parser.take(","):
-            pending.regions += (parser.region(),)
+        state.regions += (parser.parse_region(),)
+        while self.variadic and parser.consume_if(","):
+            state.regions += (parser.parse_region(),)
 
     def print(self, printer: Printer, op: Op) -> str:
         if self.variadic:
@@ -328,7 +328,7 @@ class RegionVariable(Directive):
     def present(self, op: Op) -> bool:
         return bool(op.regions) if self.variadic else bool(op.region(self.name).blocks)
 
-    def begins(self, parser: OpCursor) -> bool:
+    def begins(self, parser: OperationParser) -> bool:
         return parser.tokens[parser.position] == "{"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from spmd.attributes import DictAttr, same_bits
 from spmd.ir import Block, Op, Region, Value
-from spmd.syntax.assembly import SEGMENTS
+from spmd.syntax.directives import SEGMENTS
 
 
 def difference(left: Op, right: Op) -> str | None:

@@ -15,10 +15,10 @@ from spmd.collecting import no_collection
 from spmd.dialects import core
 from spmd.errors import Diagnostic, Location, ParseError, Source, SpmdError, VerificationError
 from spmd.ir import Block, Module, Region
-from spmd.syntax.cursor import DEEPEST, Names
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
-from spmd.syntax.op_cursor import OpCursor
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.token_parser import DEEPEST, Names
 
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
 _LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
@@ -30,14 +30,14 @@ _MOST_PARTS = 1 << 20
 _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
 
-class Parser(OpCursor):
+class ModuleParser(OperationParser):
     """Reads a whole text. The empty one is a program, too: one of no functions."""
 
     def __init__(self, source: Source, ready: int, names: Names) -> None:
         super().__init__(source, ready, names)
         self._measures: dict[int, tuple[int, int]] = {}
 
-    def module(self) -> Module:
+    def parse_module(self) -> Module:
         """The whole text as a module."""
         block = Block()
         self.ready()
@@ -56,7 +56,7 @@ class Parser(OpCursor):
             elif token == "{-#":
                 self._skip_metadata()
             else:
-                block.ops.append(self.op())
+                block.ops.append(self.parse_op())
         only = block.ops[0] if len(block.ops) == 1 else None
         if isinstance(only, Module):
             return only
@@ -68,7 +68,7 @@ class Parser(OpCursor):
         position = self.position
         name = self.tokens[position]
         self.position += 2
-        value = self.attribute()
+        value = self.parse_attribute()
         if isinstance(value, LocationAttr):
             return
         if name in self.names.attribute_aliases:
@@ -103,7 +103,7 @@ class Parser(OpCursor):
             self.fail(f"redefinition of type alias '{name}'", position)
         if "." in name:
             self.fail("type names with a '.' are reserved for dialect-defined names", position)
-        made = self.type()
+        made = self.parse_type()
         self.names.type_aliases[name] = made
         self.types[name] = made
 
@@ -177,9 +177,9 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
 def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
     for ready in _READY:
         names = Names(load_locations=partial(read_locations, source), load_resources=partial(read_resources, source))
-        parser = Parser(source, ready, names)
+        parser = ModuleParser(source, ready, names)
         try:
-            module = parser.module()
+            module = parser.parse_module()
             parser.stream.forget()
             return module, parser.diagnostics
         except OutOfTokens:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from spmd.attributes import Attribute, DenseArrayAttr
-from spmd.ir import Block, Function, Module, Op, Region, Value
-from spmd.syntax.assembly import SEGMENTS, form_of
+from spmd.ir import Block, Function, Module, Op, Region, Value, register_printer
+from spmd.syntax.assembly import assembly_format
 from spmd.syntax.attribute_printer import (
     format_attribute,
     format_entries,
     format_stripped,
     format_symbol,
 )
+from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType, Type, TypeOfTypes, spelled_by
 
 _STEP = "  "
@@ -51,7 +52,7 @@ class Printer:
         results = self._result_names(op)
         text = None
         if not self.generic:
-            form = form_of(op.definition) if op.definition is not None else None
+            form = assembly_format(op.definition) if op.definition is not None else None
             if form is not None:
                 try:
                     text = self._shown_name(op) + form.print(self, op)
@@ -301,3 +302,6 @@ def _name_outer_values(printer: Printer, op: Op) -> None:
             name = value.name_hint
             if name is not None:
                 printer._names.setdefault(value, f"%{name}")
+
+
+register_printer(print_op)

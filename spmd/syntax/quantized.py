@@ -11,46 +11,46 @@ from typing import TYPE_CHECKING
 from spmd import types as t
 
 if TYPE_CHECKING:
-    from spmd.syntax.type_cursor import TypeCursor
+    from spmd.syntax.type_parser import TypeParser
 
 _STORAGE = re.compile(r"(u|ui|i|si)(\d+)", re.ASCII)
 _FLOAT_STORAGE = re.compile(r"f[48]E\w+", re.ASCII)
 
 
-def quantized_type(cursor: TypeCursor, position: int) -> t.Type:
+def quantized_type(parser: TypeParser, position: int) -> t.Type:
     """What follows `!quant.uniform`."""
-    if cursor.at("<") and _FLOAT_STORAGE.fullmatch(cursor.tokens[cursor.position + 1]):
+    if parser.at("<") and _FLOAT_STORAGE.fullmatch(parser.tokens[parser.position + 1]):
         # MLIR knows floats that stand for other floats; no op takes them, but they can be written.
-        return t.OpaqueType("!quant.uniform" + cursor.balanced())
-    cursor.expect("<")
-    storage = _storage_type(cursor)
+        return t.OpaqueType("!quant.uniform" + parser.parse_balanced())
+    parser.expect("<")
+    storage = _storage_type(parser)
     low, high = t.storage_range(storage)
-    if cursor.take("<"):
-        low = cursor.integer("the smallest storage value")
-        cursor.expect(":")
-        high = cursor.integer("the largest storage value")
-        cursor.expect(">")
-    cursor.expect(":")
-    at = cursor.position
-    expressed = cursor.type()
+    if parser.consume_if("<"):
+        low = parser.parse_integer("the smallest storage value")
+        parser.expect(":")
+        high = parser.parse_integer("the largest storage value")
+        parser.expect(">")
+    parser.expect(":")
+    at = parser.position
+    expressed = parser.parse_type()
     if not isinstance(expressed, t.ElementType) or not expressed.is_float or expressed.numpy is None:
-        cursor.fail(f"expressed type must be a floating-point type, got {expressed} (C4)", at)
-    reader = _Parameters(cursor, expressed, low, high)
+        parser.fail(f"expressed type must be a floating-point type, got {expressed} (C4)", at)
+    reader = _Parameters(parser, expressed, low, high)
     made = reader.read(storage)
-    cursor.expect(">")
+    parser.expect(">")
     return made
 
 
-def _storage_type(cursor: TypeCursor) -> t.ElementType:
-    token = cursor.keyword("a storage type")
+def _storage_type(parser: TypeParser) -> t.ElementType:
+    token = parser.parse_keyword("a storage type")
     match = _STORAGE.fullmatch(token)
     if match is None:
-        cursor.fail(f"expected an integer storage type, got '{token}'", cursor.position - 1)
+        parser.fail(f"expected an integer storage type, got '{token}'", parser.position - 1)
     name = ("ui" if match[1][0] == "u" else "i") + match[2]
     storage = t.ELEMENT_TYPES.get(name)
     if storage is None or not storage.is_integer or storage.bits > 32:
-        at = cursor.position - 1
-        cursor.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
+        at = parser.position - 1
+        parser.fail(f"illegal storage type {token}: an integer of 2, 4, 8, 16 or 32 bits is needed", at)
     if match[1] == "si":
         # MLIR tells si8 from i8; no op takes it, but it can be written.
         return t.ElementType(token, "other", storage.bits)
@@ -60,8 +60,8 @@ def _storage_type(cursor: TypeCursor) -> t.ElementType:
 class _Parameters:
     """Reads what follows a quantized type's expressed type: axis or blocks, scales and zero points."""
 
-    def __init__(self, cursor: TypeCursor, expressed: t.ElementType, low: int, high: int) -> None:
-        self.cursor = cursor
+    def __init__(self, parser: TypeParser, expressed: t.ElementType, low: int, high: int) -> None:
+        self.parser = parser
         self.expressed = expressed
         self.low = low
         self.high = high
@@ -69,16 +69,16 @@ class _Parameters:
         self.zero_points: list[int] = []
 
     def read(self, storage: t.ElementType) -> t.QuantizedType:
-        cursor = self.cursor
+        parser = self.parser
         axis: int | None = None
         blocks: tuple[tuple[int, int], ...] = ()
         shape: tuple[int, ...] = ()
-        if cursor.take(":"):
-            if cursor.take("{"):
+        if parser.consume_if(":"):
+            if parser.consume_if("{"):
                 blocks = self._blocks()
             else:
-                axis = cursor.int64("the quantization dimension")
-        cursor.expect(",")
+                axis = parser.parse_int64("the quantization dimension")
+        parser.expect(",")
         if blocks:
             shape = self._nested(0)
         elif axis is not None:
@@ -89,56 +89,56 @@ class _Parameters:
         return t.QuantizedType(storage, self.expressed, self.low, self.high, scales, zero_points, axis, blocks, shape)
 
     def _blocks(self) -> tuple[tuple[int, int], ...]:
-        cursor = self.cursor
+        parser = self.parser
         found: dict[int, int] = {}
-        while not cursor.take("}"):
-            position = cursor.position
-            dimension = cursor.int64("a dimension")
-            cursor.expect(":")
-            size = cursor.int64("a block size")
+        while not parser.consume_if("}"):
+            position = parser.position
+            dimension = parser.parse_int64("a dimension")
+            parser.expect(":")
+            size = parser.parse_int64("a block size")
             if dimension < 0 or size <= 0 or dimension in found:
-                cursor.fail(f"illegal block {dimension}:{size}", position)
+                parser.fail(f"illegal block {dimension}:{size}", position)
             found[dimension] = size
-            if not cursor.take(","):
-                cursor.expect("}")
+            if not parser.consume_if(","):
+                parser.expect("}")
                 break
         return tuple(found.items())
 
     def _flat(self) -> None:
-        cursor = self.cursor
-        cursor.expect("{")
+        parser = self.parser
+        parser.expect("{")
         while True:
             self._one()
-            if not cursor.take(","):
+            if not parser.consume_if(","):
                 break
-        cursor.expect("}")
+        parser.expect("}")
 
     def _nested(self, depth: int) -> tuple[int, ...]:
-        cursor = self.cursor
-        if not cursor.at("{"):
+        parser = self.parser
+        if not parser.at("{"):
             self._one()
             return ()
-        cursor.deeper()
-        cursor.position += 1
+        parser.deeper()
+        parser.position += 1
         shapes: list[tuple[int, ...]] = []
         while True:
-            position = cursor.position
+            position = parser.position
             shapes.append(self._nested(depth + 1))
             if shapes[-1] != shapes[0]:
-                cursor.fail("the blocks' parameters are not of one shape", position)
-            if not cursor.take(","):
+                parser.fail("the blocks' parameters are not of one shape", position)
+            if not parser.consume_if(","):
                 break
-        cursor.expect("}")
-        cursor.depth -= 1
+        parser.expect("}")
+        parser.depth -= 1
         return (len(shapes), *shapes[0])
 
     def _one(self) -> None:
-        cursor = self.cursor
+        parser = self.parser
         try:
-            scale = float(cursor.tokens[cursor.position])
+            scale = float(parser.tokens[parser.position])
         except ValueError:
-            cursor.expected("a scale")
-        cursor.position += 1
-        zero_point = cursor.integer("a zero point") if cursor.take(":") else 0
+            parser.expected("a scale")
+        parser.position += 1
+        zero_point = parser.parse_integer("a zero point") if parser.consume_if(":") else 0
         self.scales.append(scale)
         self.zero_points.append(zero_point)

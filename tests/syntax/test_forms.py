@@ -6,7 +6,7 @@ import pytest
 import spmd
 from spmd.dialects import OPS
 from spmd.syntax import difference, parse, print_op
-from spmd.syntax.assembly import form_of
+from spmd.syntax.assembly import assembly_format
 
 CONV = "#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>"
 SAME = {
@@ -140,7 +140,7 @@ def test_programs_that_differ_are_told_apart() -> None:
 
 def test_every_form_compiles() -> None:
     """A form that names what its op does not declare is a defect of the declaration."""
-    assert sum(form_of(definition) is not None for definition in OPS.values()) > 200
+    assert sum(assembly_format(definition) is not None for definition in OPS.values()) > 200
 
 
 def test_unknown_ops_and_attributes_are_kept() -> None:

@@ -10,11 +10,11 @@ from spmd.dialects.structs import (
     DotDimensionNumbersAttr,
 )
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -25,20 +25,20 @@ class DotDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         batching: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-        if parser.take("batching_dims") or parser.take("batch_dims"):
+        if parser.consume_if("batching_dims") or parser.consume_if("batch_dims"):
             batching = self._pair(parser)
             parser.expect(",")
         parser.expect("contracting_dims")
         contracting = self._pair(parser)
-        pending.attributes[self.name] = DotDimensionNumbersAttr(batching[0], batching[1], *contracting)
+        state.attributes[self.name] = DotDimensionNumbersAttr(batching[0], batching[1], *contracting)
 
-    def _pair(self, parser: OpCursor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _pair(self, parser: OperationParser) -> tuple[tuple[int, ...], tuple[int, ...]]:
         parser.expect("=")
-        left = parser.integer_list()
+        left = parser.parse_integer_list()
         parser.expect("x")
-        return left, parser.integer_list()
+        return left, parser.parse_integer_list()
 
     def print(self, printer: Printer, op: Op) -> str:
         numbers = op[self.name]
@@ -64,24 +64,26 @@ class PrecisionConfigAndAlgorithm(Directive):
         self.kind = definition.attribute_table[self.precision].kind
         self.algorithm = arguments[1].name if len(arguments) > 1 else None
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.tokens[parser.position] != ",":
             return
         parser.position += 1
         if self.algorithm is None or parser.tokens[parser.position] != "algorithm":
-            if not parser.take("precision"):
+            if not parser.consume_if("precision"):
                 parser.expected("'precision'")
             parser.expect("=")
-            pending.attributes[self.precision] = self._precisions(parser)
-            if self.algorithm is None or not parser.take(","):
+            state.attributes[self.precision] = self._precisions(parser)
+            if self.algorithm is None or not parser.consume_if(","):
                 return
         parser.expect("algorithm")
         parser.expect("=")
-        pending.attributes[self.algorithm] = (
-            parser.attribute() if parser.tokens[parser.position][:1] == "#" else parser.struct(DotAlgorithmAttr)
+        state.attributes[self.algorithm] = (
+            parser.parse_attribute()
+            if parser.tokens[parser.position][:1] == "#"
+            else parser.parse_struct(DotAlgorithmAttr)
         )
 
-    def _precisions(self, parser: OpCursor) -> tuple[str, ...]:
+    def _precisions(self, parser: OperationParser) -> tuple[str, ...]:
         parser.expect("[")
         found: list[str] = []
         for _ in parser.items("]"):

@@ -13,12 +13,12 @@ from spmd.dialects.structs import (
     ConvDimensionNumbersAttr,
 )
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
-from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
+from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
+from spmd.syntax.directives import Argument, Directive, custom
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 _Places = dict[str, int]
@@ -27,15 +27,15 @@ _Places = dict[str, int]
 class _Dimensions:
     """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
 
-    def __init__(self, cursor: AttributeCursor) -> None:
-        self.cursor = cursor
+    def __init__(self, parser: AttributeParser) -> None:
+        self.parser = parser
 
     def read(self) -> ConvDimensionNumbersAttr:
-        cursor = self.cursor
+        parser = self.parser
         input_spatial, input_other = self._side("bf")
-        cursor.expect("x")
+        parser.expect("x")
         kernel_spatial, kernel_other = self._side("io")
-        cursor.expect("->")
+        parser.expect("->")
         output_spatial, output_other = self._side("bf")
         return ConvDimensionNumbersAttr(
             input_other["b"], input_other["f"], input_spatial,
@@ -44,55 +44,55 @@ class _Dimensions:
         )  # fmt: skip
 
     def _side(self, letters: str) -> tuple[tuple[int, ...], _Places]:
-        cursor = self.cursor
-        cursor.expect("[")
+        parser = self.parser
+        parser.expect("[")
         spatial: dict[int, int] = {}
         other: _Places = {}
         index = 0
         while True:
-            token = cursor.tokens[cursor.position]
+            token = parser.tokens[parser.position]
             if token[:1].isdigit() or token[:1] == "-":
                 self._spatial(spatial, index)
             elif token in letters and len(token) == 1 and token not in other:
                 other[token] = index
-                cursor.position += 1
+                parser.position += 1
             else:
-                cursor.expected(f"a dimension, one of {', '.join(letters)} or a number")
+                parser.expected(f"a dimension, one of {', '.join(letters)} or a number")
             index += 1
-            if not cursor.take(","):
+            if not parser.consume_if(","):
                 break
         missing = [letter for letter in letters if letter not in other]
         if missing:
-            cursor.fail(f"Expected dimensions {', '.join(missing)} not specified")
+            parser.fail(f"Expected dimensions {', '.join(missing)} not specified")
         lacking = [number for number in range(len(spatial)) if number not in spatial]
         if lacking:
-            cursor.fail(f"Expected spatial dimensions {', '.join(map(str, lacking[:10]))} not specified")
-        cursor.expect("]")
+            parser.fail(f"Expected spatial dimensions {', '.join(map(str, lacking[:10]))} not specified")
+        parser.expect("]")
         return tuple(spatial[number] for number in range(len(spatial))), other
 
     def _spatial(self, spatial: dict[int, int], index: int) -> None:
-        position = self.cursor.position
-        number = self.cursor.int64()
+        position = self.parser.position
+        number = self.parser.parse_int64()
         if number < 0:
-            self.cursor.fail(f"Unexpected dimension {number}", position)
+            self.parser.fail(f"Unexpected dimension {number}", position)
         if number in spatial:
-            self.cursor.fail(f"Duplicate entries for spatial dimension {number}", position)
+            self.parser.fail(f"Duplicate entries for spatial dimension {number}", position)
         spatial[number] = index
 
 
 @attribute_parser("stablehlo", "conv")
-def _conv(cursor: AttributeCursor) -> Attribute:
-    cursor.expect("<")
-    if cursor.tokens[cursor.position] == "raw":
+def _conv(parser: AttributeParser) -> Attribute:
+    parser.expect("<")
+    if parser.tokens[parser.position] == "raw":
         # Behind `raw` stands a struct whose opening bracket has been read already.
-        cursor.tokens[cursor.position] = "<"
-        given = cursor.struct_fields(ConvDimensionNumbersAttr)
+        parser.tokens[parser.position] = "<"
+        given = parser.parse_struct_fields(ConvDimensionNumbersAttr)
         absent: dict[str, Any] = {
             field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbersAttr)
         }
         return ConvDimensionNumbersAttr(**(absent | given))
-    made = _Dimensions(cursor).read()
-    cursor.expect(">")
+    made = _Dimensions(parser).read()
+    parser.expect(">")
     return made
 
 
@@ -129,11 +129,11 @@ class ConvolutionDimensions(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.tokens[parser.position][:1] == "#":
-            parser.file(pending, self.name, parser.attribute())
+            parser.file(state, self.name, parser.parse_attribute())
         else:
-            pending.attributes[self.name] = _Dimensions(parser).read()
+            state.attributes[self.name] = _Dimensions(parser).read()
 
     def print(self, printer: Printer, op: Op) -> str:
         return format_dimensions(op[self.name]) or printer.decline()
@@ -148,30 +148,30 @@ class WindowAttributes(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = dict(zip(self.WORDS, (argument.name for argument in arguments), strict=True))
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         while parser.tokens[parser.position] != "}":
             word = parser.tokens[parser.position]
-            if word not in self.names or self.names[word] in pending.attributes:
+            if word not in self.names or self.names[word] in state.attributes:
                 parser.expected(f"one of {', '.join(self.WORDS)}, once")
             parser.position += 1
             parser.expect("=")
-            pending.attributes[self.names[word]] = self._value(parser, word)
-            if not parser.take(","):
+            state.attributes[self.names[word]] = self._value(parser, word)
+            if not parser.consume_if(","):
                 break
 
-    def _value(self, parser: OpCursor, word: str) -> Any:
+    def _value(self, parser: OperationParser, word: str) -> Any:
         if word == "pad":
             return self._padding(parser)
         if word == "reverse":
             return _flags(parser)
-        return parser.integer_list()
+        return parser.parse_integer_list()
 
-    def _padding(self, parser: OpCursor) -> np.ndarray[Any, Any]:
+    def _padding(self, parser: OperationParser) -> np.ndarray[Any, Any]:
         parser.expect("[")
         rows: list[tuple[int, ...]] = []
         for _ in parser.items("]"):
             position = parser.position
-            rows.append(parser.integer_list())
+            rows.append(parser.parse_integer_list())
             if len(rows[-1]) != 2:
                 parser.fail(f"Expected array with 2 elements, got {len(rows[-1])} elements instead", position)
         return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
@@ -194,14 +194,14 @@ class WindowAttributes(Directive):
         return ", ".join(parts)
 
 
-def _flags(parser: OpCursor) -> tuple[bool, ...]:
+def _flags(parser: OperationParser) -> tuple[bool, ...]:
     parser.expect("[")
     found: list[bool] = []
     for _ in parser.items("]"):
-        if parser.take("true"):
+        if parser.consume_if("true"):
             found.append(True)
-        elif parser.take("false"):
+        elif parser.consume_if("false"):
             found.append(False)
         else:
-            found.append(parser.int64("true or false") != 0)
+            found.append(parser.parse_int64("true or false") != 0)
     return tuple(found)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import note_size
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)", re.ASCII)
@@ -26,7 +26,7 @@ class SliceRanges(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         token = parser.tokens[parser.position]
         found = _RANGES.get(token) if len(token) > 1 else None
         if found is None:
@@ -38,16 +38,16 @@ class SliceRanges(Directive):
         else:
             parser.position += 1
         for name, values in zip(self.names, found, strict=True):
-            pending.attributes[name] = values
+            state.attributes[name] = values
 
-    def _read(self, parser: OpCursor) -> list[tuple[int, int, int]]:
+    def _read(self, parser: OperationParser) -> list[tuple[int, int, int]]:
         parser.expect("[")
         ranges: list[tuple[int, int, int]] = []
         for _ in parser.items("]"):
-            start = parser.int64()
+            start = parser.parse_int64()
             parser.expect(":")
-            limit = parser.int64()
-            ranges.append((start, limit, parser.int64() if parser.take(":") else 1))
+            limit = parser.parse_int64()
+            ranges.append((start, limit, parser.parse_int64() if parser.consume_if(":") else 1))
         return ranges
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -68,13 +68,13 @@ class VariadicOperandWithAttribute(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         count = 0
         while parser.tokens[parser.position][:1] == "%":
-            parser.operand(pending)
+            parser.parse_operand(state)
             parser.expect(",")
             count += 1
-        note_size(pending, self.name, count)
+        note_size(state, self.name, count)
 
     def print(self, printer: Printer, op: Op) -> str:
         values = op.operand_group(self.name)
@@ -88,8 +88,8 @@ class CustomCallTarget(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.name = arguments[0].name
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        pending.attributes[self.name] = parser.symbol()
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        state.attributes[self.name] = parser.parse_symbol()
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.symbol(op[self.name])
@@ -102,16 +102,16 @@ class ExponentMantissa(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         self.names = tuple(argument.name for argument in arguments)
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
-        word = parser.keyword("a format such as e5m10")
+        word = parser.parse_keyword("a format such as e5m10")
         match = _FORMAT.fullmatch(word)
         if match is None:
             parser.fail(f"expected exponent mantissa in format e#m#, saw {word}", position)
         for name, part, digits in zip(self.names, ("exponent", "mantissa"), match.groups(), strict=True):
             if len(digits) > 10 or int(digits) > _INT32:
                 parser.fail(f"unable to parse {part} '{digits[:40]}'", position)
-            pending.attributes[name] = int(digits)
+            state.attributes[name] = int(digits)
 
     def print(self, printer: Printer, op: Op) -> str:
         return f"e{op[self.names[0]]}m{op[self.names[1]]}"

@@ -11,12 +11,12 @@ from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Block, Function, NumberedValue, Op, Region
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
@@ -43,18 +43,18 @@ def _attributes(printer: Printer, op: Op, told: set[str]) -> str:
 class ModuleForm(_Whole):
     """`module @name attributes {...} {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
-            pending.attributes["sym_visibility"] = intern(parser.keyword())
+            state.attributes["sym_visibility"] = intern(parser.parse_keyword())
         if parser.tokens[parser.position][:1] == "@":
-            pending.attributes["sym_name"] = parser.symbol()
-        if parser.take("attributes"):
-            parser.entries(pending)
-        region = parser.region(isolated=True, dialect="builtin")
+            state.attributes["sym_name"] = parser.parse_symbol()
+        if parser.consume_if("attributes"):
+            parser.parse_entries(state)
+        region = parser.parse_region(isolated=True, dialect="builtin")
         if not region.blocks:
             region.blocks = (Block(),)
-        pending.regions += (region,)
-        pending.result_types = ()
+        state.regions += (region,)
+        state.result_types = ()
 
     def print(self, printer: Printer, op: Op) -> str:
         if op.results or op.operands or len(op.regions) != 1 or len(op.regions[0].blocks) != 1:
@@ -70,37 +70,39 @@ class ModuleForm(_Whole):
 class FunctionForm(_Whole):
     """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.tokens[parser.position] in _VISIBILITIES:
-            pending.attributes["sym_visibility"] = intern(parser.keyword())
-        pending.attributes["sym_name"] = parser.symbol()
+            state.attributes["sym_visibility"] = intern(parser.parse_keyword())
+        state.attributes["sym_name"] = parser.parse_symbol()
         arguments, argument_attributes, locations, named = self._arguments(parser)
         results: list[t.Type] = []
         result_attributes: list[DictAttr] = []
-        if parser.take("->"):
+        if parser.consume_if("->"):
             self._results(parser, results, result_attributes)
-        pending.attributes["function_type"] = t.FunctionType(tuple(type for _, type in arguments), tuple(results))
+        state.attributes["function_type"] = t.FunctionType(tuple(type for _, type in arguments), tuple(results))
         if any(entry.entries for entry in argument_attributes):
-            pending.attributes["arg_attrs"] = tuple(argument_attributes)
+            state.attributes["arg_attrs"] = tuple(argument_attributes)
         if any(entry.entries for entry in result_attributes):
-            pending.attributes["res_attrs"] = tuple(result_attributes)
-        if parser.take("attributes"):
-            parser.entries(pending)
-        pending.result_types = ()
+            state.attributes["res_attrs"] = tuple(result_attributes)
+        if parser.consume_if("attributes"):
+            parser.parse_entries(state)
+        state.result_types = ()
         if parser.tokens[parser.position] == "{":
             if not named and arguments:
                 parser.expected("arguments with names, for a function with a body")
-            region = parser.region(arguments, isolated=True, dialect="func")
+            region = parser.parse_region(arguments, isolated=True, dialect="func")
             if not region.blocks:
-                parser.fail_number(pending.location.number, "expected a non-empty function body")
+                parser.fail_number(state.location.number, "expected a non-empty function body")
             for value, location in zip(region.blocks[0].arguments, locations, strict=True):
                 if isinstance(value, NumberedValue):
                     value.debug_location = location
-            pending.regions += (region,)
+            state.regions += (region,)
         else:
-            pending.regions += (Region(),)
+            state.regions += (Region(),)
 
-    def _arguments(self, parser: OpCursor) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
+    def _arguments(
+        self, parser: OperationParser
+    ) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
         """Names and types, attributes and locations of the arguments, and whether they have names."""
         parser.expect("(")
         found: list[tuple[str, t.Type]] = []
@@ -109,29 +111,29 @@ class FunctionForm(_Whole):
         named = parser.tokens[parser.position][:1] == "%"
         for _ in parser.items(")"):
             parser.ready()
-            found.append(parser.argument() if named else ("", parser.type()))
+            found.append(parser.parse_argument() if named else ("", parser.parse_type()))
             attributes.append(self._entries(parser))
             behind = parser.tokens[parser.position][:3] == "loc"
-            locations.append(parser.location() if behind else parser.argument_location if named else None)
+            locations.append(parser.parse_location() if behind else parser.argument_location if named else None)
         return found, attributes, locations, named
 
-    def _entries(self, parser: OpCursor) -> DictAttr:
+    def _entries(self, parser: OperationParser) -> DictAttr:
         """`{...}`, or nothing."""
         if parser.tokens[parser.position] != "{":
             return _NO_ENTRIES
-        return DictAttr(parser.shared.attributes(None, parser.dictionary()))
+        return DictAttr(parser.shared.attributes(None, parser.parse_dictionary()))
 
-    def _results(self, parser: OpCursor, results: list[t.Type], attributes: list[DictAttr]) -> None:
+    def _results(self, parser: OperationParser, results: list[t.Type], attributes: list[DictAttr]) -> None:
         """Types in parentheses, or without them: one as MLIR has it, or several as the specification has them."""
         if not parser.at("("):
-            results.append(parser.type())
-            while parser.take(","):
-                results.append(parser.type())
+            results.append(parser.parse_type())
+            while parser.consume_if(","):
+                results.append(parser.parse_type())
             return
         parser.position += 1
         for _ in parser.items(")"):
             parser.ready()
-            results.append(parser.type())
+            results.append(parser.parse_type())
             attributes.append(self._entries(parser))
 
     def print(self, printer: Printer, op: Op) -> str:
@@ -167,26 +169,26 @@ class FunctionForm(_Whole):
 class ConstantForm(_Whole):
     """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        if parser.take("("):
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        if parser.consume_if("("):
             parser.expect(")")
-            if parser.take("<"):
-                parser.entries(pending)
+            if parser.consume_if("<"):
+                parser.parse_entries(state)
                 parser.expect(">")
             if parser.tokens[parser.position] == "{":
-                parser.entries(pending)
+                parser.parse_entries(state)
             parser.expect(":")
-            pending.result_types = parser.function_type().results
+            state.result_types = parser.parse_function_type().results
             return
         if parser.tokens[parser.position] == "{":
-            parser.entries(pending)
+            parser.parse_entries(state)
         position = parser.position
-        value = parser.attribute()
+        value = parser.parse_attribute()
         type = getattr(value, "type", None)
         if not isinstance(type, t.TensorType):
             parser.fail("expected elements such as dense<...> : tensor<...>", position)
-        parser.file(pending, "value", value)
-        pending.result_types = (type,)
+        parser.file(state, "value", value)
+        state.result_types = (type,)
 
     def print(self, printer: Printer, op: Op) -> str:
         value = op.attributes.get("value")
@@ -200,7 +202,7 @@ class ConstantForm(_Whole):
 class WhileForm(_Whole):
     """`stablehlo.while(%a = %b) : types attributes {...} cond {...} do {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         parser.expect("(")
         names: list[str] = []
         for _ in parser.items(")"):
@@ -210,19 +212,19 @@ class WhileForm(_Whole):
             names.append(name)
             parser.position += 1
             parser.expect("=")
-            parser.operand(pending)
+            parser.parse_operand(state)
         types: list[t.Type] = []
         if names:
             parser.expect(":")
             types = type_sequence(parser)
-        pending.operand_types = pending.result_types = types
-        parser.resolve(pending)
-        if parser.take("attributes"):
-            parser.entries(pending)
+        state.operand_types = state.result_types = types
+        parser.resolve(state)
+        if parser.consume_if("attributes"):
+            parser.parse_entries(state)
         arguments = list(zip(names, types, strict=True))
         for keyword in ("cond", "do"):
             parser.expect(keyword)
-            pending.regions += (parser.region(arguments),)
+            state.regions += (parser.parse_region(arguments),)
 
     def print(self, printer: Printer, op: Op) -> str:
         types = op.operand_types
@@ -242,10 +244,10 @@ class WhileForm(_Whole):
 class ReduceForm(_Whole):
     """`stablehlo.reduce(%x init: %y) applies op across dimensions = [0] : type`, or with `reducer(...) (...) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         inits: list[str] = []
-        while parser.take("("):
-            parser.operand(pending)
+        while parser.consume_if("("):
+            parser.parse_operand(state)
             parser.expect("init")
             parser.expect(":")
             init = parser.tokens[parser.position]
@@ -254,28 +256,28 @@ class ReduceForm(_Whole):
             inits.append(init)
             parser.position += 1
             parser.expect(")")
-            if not parser.take(","):
+            if not parser.consume_if(","):
                 break
-        pending.operands += inits
-        inner = self._applied(parser) if parser.take("applies") else None
+        state.operands += inits
+        inner = self._applied(parser) if parser.consume_if("applies") else None
         parser.expect("across")
         parser.expect("dimensions")
         parser.expect("=")
-        pending.attributes["dimensions"] = parser.integer_list()
+        state.attributes["dimensions"] = parser.parse_integer_list()
         if parser.tokens[parser.position] == "{":
-            parser.entries(pending)
+            parser.parse_entries(state)
         parser.expect(":")
-        signature = parser.function_type()
-        pending.operand_types, pending.result_types = signature.inputs, signature.results
+        signature = parser.parse_function_type()
+        state.operand_types, state.result_types = signature.inputs, signature.results
         if inner is None:
-            parser.resolve(pending)
-            self._reducer(parser, pending)
+            parser.resolve(state)
+            self._reducer(parser, state)
         else:
-            pending.regions = self._applying(parser, pending, inner, signature)
+            state.regions = self._applying(parser, state, inner, signature)
 
-    def _applied(self, parser: OpCursor) -> OpDef:
+    def _applied(self, parser: OperationParser) -> OpDef:
         position = parser.position
-        name = parser.keyword("an operation name")
+        name = parser.parse_keyword("an operation name")
         definition = core.OPS.get(name)
         if definition is None or definition.dialect != self.definition.dialect or not _is_binary(definition):
             parser.fail(
@@ -285,26 +287,24 @@ class ReduceForm(_Whole):
         return definition
 
     def _applying(
-        self, parser: OpCursor, pending: OperationState, inner: OpDef, signature: t.FunctionType
+        self, parser: OperationParser, state: OperationState, inner: OpDef, signature: t.FunctionType
     ) -> tuple[Region, ...]:
         if not signature.inputs:
-            raise ParseError(
-                Diagnostic(pending.location, "input types missing in reduce-op function type", pending.name)
-            )
+            raise ParseError(Diagnostic(state.location, "input types missing in reduce-op function type", state.name))
         first = signature.inputs[0]
         element = first.element_type if isinstance(first, (t.TensorType, t.UnrankedTensorType)) else first
         return parser.shared.reducer(inner, t.TensorType((), element))
 
-    def _reducer(self, parser: OpCursor, pending: OperationState) -> None:
+    def _reducer(self, parser: OperationParser, state: OperationState) -> None:
         parser.expect("reducer")
         elements: list[tuple[str, t.Type]] = []
         accumulators: list[tuple[str, t.Type]] = []
-        while parser.take("("):
-            elements.append(parser.argument())
+        while parser.consume_if("("):
+            elements.append(parser.parse_argument())
             parser.expect(",")
-            accumulators.append(parser.argument())
+            accumulators.append(parser.parse_argument())
             parser.expect(")")
-        pending.regions += (parser.region(elements + accumulators),)
+        state.regions += (parser.parse_region(elements + accumulators),)
 
     def print(self, printer: Printer, op: Op) -> str:
         count = len(op.operands) // 2

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -21,31 +21,31 @@ class ScanForm(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        inputs = self._operands(parser, pending)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        inputs = self._operands(parser, state)
         parser.expect("inits")
-        inits = self._operands(parser, pending)
+        inits = self._operands(parser, state)
         parser.expect("dimension")
         parser.expect("=")
-        pending.attributes["dimension"] = parser.int64()
-        if parser.take("attributes"):
-            parser.entries(pending)
-        pending.regions += (parser.region(isolated=True),)
+        state.attributes["dimension"] = parser.parse_int64()
+        if parser.consume_if("attributes"):
+            parser.parse_entries(state)
+        state.regions += (parser.parse_region(isolated=True),)
         parser.expect(":")
         position = parser.position
-        signature = parser.function_type()
+        signature = parser.parse_function_type()
         if len(signature.inputs) != inputs + inits:
             parser.fail("operand types must match the number of inputs and inits", position)
         outputs = len(signature.results) - inits
         if outputs < 0:
             parser.fail("not enough result types to cover the required carries", position)
-        pending.operand_types, pending.result_types = signature.inputs, signature.results
-        pending.attributes["operandSegmentSizes"] = (inputs, inits)
-        pending.attributes["resultSegmentSizes"] = (outputs, inits)
+        state.operand_types, state.result_types = signature.inputs, signature.results
+        state.attributes["operandSegmentSizes"] = (inputs, inits)
+        state.attributes["resultSegmentSizes"] = (outputs, inits)
 
-    def _operands(self, parser: OpCursor, pending: OperationState) -> int:
+    def _operands(self, parser: OperationParser, state: OperationState) -> int:
         parser.expect("(")
-        count = parser.operand_list(pending)
+        count = parser.parse_operand_list(state)
         parser.expect(")")
         return count
 

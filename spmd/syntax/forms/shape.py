@@ -10,12 +10,12 @@ from spmd import types as t
 from spmd.attributes import DenseAttr
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -28,18 +28,18 @@ class _Whole(Directive):
 class ArithSelect(_Whole):
     """`%condition, %true, %false : type`, the condition's type in front when it is not i1."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        parser.operand_list(pending)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        parser.parse_operand_list(state)
         if parser.tokens[parser.position] == "{":
-            parser.entries(pending)
+            parser.parse_entries(state)
         parser.expect(":")
         position = parser.position
         types = type_sequence(parser)
         if len(types) not in (1, 2):
             parser.fail("expected the type of the condition and that of the values", position)
         condition = types[0] if len(types) == 2 else t.I1
-        pending.operand_types = (condition, types[-1], types[-1])
-        pending.result_types = (types[-1],)
+        state.operand_types = (condition, types[-1], types[-1])
+        state.result_types = (types[-1],)
 
     def print(self, printer: Printer, op: Op) -> str:
         condition, *rest = op.operand_types
@@ -52,15 +52,15 @@ class ArithSelect(_Whole):
 class ConstShape(_Whole):
     """`[1, 2] : tensor<2xindex>`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         if parser.tokens[parser.position] == "{":
-            parser.entries(pending)
-        sizes = parser.integer_list()
+            parser.parse_entries(state)
+        sizes = parser.parse_integer_list()
         parser.expect(":")
-        pending.result_types = (parser.type(),)
+        state.result_types = (parser.parse_type(),)
         extents = np.array(sizes, dtype=np.int64)
         extents.flags.writeable = False
-        parser.file(pending, "shape", DenseAttr(extents, t.TensorType((len(sizes),), t.INDEX)))
+        parser.file(state, "shape", DenseAttr(extents, t.TensorType((len(sizes),), t.INDEX)))
 
     def print(self, printer: Printer, op: Op) -> str:
         value = op["shape"]
@@ -74,13 +74,13 @@ class ConstShape(_Whole):
 class Assuming(_Whole):
     """`%witness -> (types) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        parser.operand(pending)
-        pending.operand_types = (t.OpaqueType("!shape.witness"),)
-        pending.result_types = parser.result_types() if parser.take("->") else ()
-        pending.regions += (parser.region(),)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        parser.parse_operand(state)
+        state.operand_types = (t.OpaqueType("!shape.witness"),)
+        state.result_types = parser.parse_result_types() if parser.consume_if("->") else ()
+        state.regions += (parser.parse_region(),)
         if parser.tokens[parser.position] == "{":
-            parser.entries(pending)
+            parser.parse_entries(state)
 
     def print(self, printer: Printer, op: Op) -> str:
         results = f" -> ({printer.types(op.result_types)})" if op.results else ""

@@ -14,7 +14,7 @@ from spmd.dialects.structs import (
     ResultAccuracyAttr,
     SubAxisInfoAttr,
 )
-from spmd.syntax.attribute_cursor import AttributeCursor, attribute_parser
+from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 from spmd.syntax.attribute_printer import format_attribute, quoted, struct_printer
 from spmd.syntax.forms.convolution import format_dimensions
 
@@ -65,78 +65,78 @@ def _print_mesh(mesh: MeshAttr) -> str:
 
 
 @attribute_parser("stablehlo", "result_accuracy")
-def _read_result_accuracy(cursor: AttributeCursor) -> Attribute:
+def _read_result_accuracy(parser: AttributeParser) -> Attribute:
     """`<atol = 1.0e-5, rtol = 0.0, ulps = 1, mode = #stablehlo.result_accuracy_mode<TOLERANCE>>`."""
-    return cursor.struct(ResultAccuracyAttr, {"mode": _accuracy_mode})
+    return parser.parse_struct(ResultAccuracyAttr, {"mode": _accuracy_mode})
 
 
-def _accuracy_mode(cursor: AttributeCursor) -> str:
-    position = cursor.position
-    word = cursor.tokens[position][:1] not in ("#", '"')
-    given = StringAttr(cursor.keyword("an accuracy mode").encode()) if word else cursor.attribute()
+def _accuracy_mode(parser: AttributeParser) -> str:
+    position = parser.position
+    word = parser.tokens[position][:1] not in ("#", '"')
+    given = StringAttr(parser.parse_keyword("an accuracy mode").encode()) if word else parser.parse_attribute()
     try:
         return _ACCURACY_MODE.decode(given)
     except ValueError as error:
-        cursor.fail(str(error), position)
+        parser.fail(str(error), position)
 
 
 @attribute_parser("stablehlo", "sub_axis_info")
-def _read_sub_axis_info(cursor: AttributeCursor) -> Attribute:
+def _read_sub_axis_info(parser: AttributeParser) -> Attribute:
     """`(pre_size)size`, with or without brackets around it."""
-    bracketed = cursor.take("<")
-    cursor.expect("(")
-    pre_size = cursor.int64()
-    cursor.expect(")")
-    made = SubAxisInfoAttr(pre_size, cursor.int64())
+    bracketed = parser.consume_if("<")
+    parser.expect("(")
+    pre_size = parser.parse_int64()
+    parser.expect(")")
+    made = SubAxisInfoAttr(pre_size, parser.parse_int64())
     if bracketed:
-        cursor.expect(">")
+        parser.expect(">")
     return made
 
 
 @attribute_parser("stablehlo", "axis_ref")
-def _read_axis_ref(cursor: AttributeCursor) -> Attribute:
+def _read_axis_ref(parser: AttributeParser) -> Attribute:
     """`<name = "x", sub_axis_info = (1)2>`."""
-    return cursor.struct(AxisRefAttr, {"sub_axis_info": _stripped_sub_axis})
+    return parser.parse_struct(AxisRefAttr, {"sub_axis_info": _stripped_sub_axis})
 
 
-def _stripped_sub_axis(cursor: AttributeCursor) -> Attribute:
-    if cursor.tokens[cursor.position][:1] != "#":
-        return _read_sub_axis_info(cursor)
-    position = cursor.position
-    made = cursor.attribute()
+def _stripped_sub_axis(parser: AttributeParser) -> Attribute:
+    if parser.tokens[parser.position][:1] != "#":
+        return _read_sub_axis_info(parser)
+    position = parser.position
+    made = parser.parse_attribute()
     if not isinstance(made, SubAxisInfoAttr):
-        cursor.fail("expected #stablehlo.sub_axis_info<...>", position)
+        parser.fail("expected #stablehlo.sub_axis_info<...>", position)
     return made
 
 
 @attribute_parser("stablehlo", "mesh")
-def _read_mesh(cursor: AttributeCursor) -> Attribute:
+def _read_mesh(parser: AttributeParser) -> Attribute:
     """`<axes = [<name = "x", size = 2>], device_ids = dense<...> : tensor<...>>`."""
-    return cursor.struct(MeshAttr, {"axes": _mesh_axes, "device_ids": AttributeCursor.dense_integers})
+    return parser.parse_struct(MeshAttr, {"axes": _mesh_axes, "device_ids": AttributeParser.parse_dense})
 
 
-def _mesh_axes(cursor: AttributeCursor) -> tuple[MeshAxisAttr, ...]:
-    cursor.expect("[")
+def _mesh_axes(parser: AttributeParser) -> tuple[MeshAxisAttr, ...]:
+    parser.expect("[")
     axes: list[MeshAxisAttr] = []
-    while not cursor.take("]"):
-        stripped = cursor.tokens[cursor.position][:1] != "#"
-        position = cursor.position
-        axis = cursor.struct(MeshAxisAttr) if stripped else cursor.attribute()
+    while not parser.consume_if("]"):
+        stripped = parser.tokens[parser.position][:1] != "#"
+        position = parser.position
+        axis = parser.parse_struct(MeshAxisAttr) if stripped else parser.parse_attribute()
         if not isinstance(axis, MeshAxisAttr):
-            cursor.fail("expected a mesh axis", position)
+            parser.fail("expected a mesh axis", position)
         axes.append(axis)
-        if not cursor.take(","):
-            cursor.expect("]")
+        if not parser.consume_if(","):
+            parser.expect("]")
             break
     return tuple(axes)
 
 
 @attribute_parser("stablehlo", "bounds")
-def _bounds(cursor: AttributeCursor) -> Attribute:
+def _bounds(parser: AttributeParser) -> Attribute:
     """`<?, 4>`, the bounds of a tensor type: where an attribute stands, its text."""
-    return OpaqueAttr("#stablehlo.bounds" + cursor.balanced())
+    return OpaqueAttr("#stablehlo.bounds" + parser.parse_balanced())
 
 
 @attribute_parser("stablehlo", "type_extensions")
-def _type_extensions(cursor: AttributeCursor) -> Attribute:
-    return OpaqueAttr("#stablehlo.type_extensions" + cursor.balanced())
+def _type_extensions(parser: AttributeParser) -> Attribute:
+    return OpaqueAttr("#stablehlo.type_extensions" + parser.parse_balanced())

@@ -8,23 +8,23 @@ from spmd import types as t
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
+from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
-def assign_signature(parser: OpCursor, pending: OperationState, signature: t.FunctionType, position: int) -> None:
+def assign_signature(parser: OperationParser, state: OperationState, signature: t.FunctionType, position: int) -> None:
     """Takes operand and result types from `(types) -> type`."""
-    if len(signature.inputs) != len(pending.operands):
-        parser.fail(f"{len(pending.operands)} operands present, but expected {len(signature.inputs)}", position)
+    if len(signature.inputs) != len(state.operands):
+        parser.fail(f"{len(state.operands)} operands present, but expected {len(signature.inputs)}", position)
     if len(signature.results) != 1:
         parser.fail("expected single output", position)
-    pending.operand_types = signature.inputs
-    pending.result_types = signature.results
+    state.operand_types = signature.inputs
+    state.result_types = signature.results
 
 
 @custom("SameOperandsAndResultType")
@@ -35,14 +35,14 @@ class SameOperandsAndResultType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
-        type = parser.type()
+        type = parser.parse_type()
         if type.__class__ is t.FunctionType:
-            assign_signature(parser, pending, type, position)
+            assign_signature(parser, state, type, position)
         else:
-            pending.operand_types = (type,) * len(pending.operands)
-            pending.result_types = (type,)
+            state.operand_types = (type,) * len(state.operands)
+            state.result_types = (type,)
 
     def print(self, printer: Printer, op: Op) -> str:
         type = op.results[0].type
@@ -58,17 +58,17 @@ class PairwiseOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
         types = type_sequence(parser)
         if not types:
             parser.expected("a type list")
-        if len(types) != len(pending.operands):
+        if len(types) != len(state.operands):
             parser.fail(
                 "number of operands and types do not match: "
-                f"got {len(pending.operands)} operands and {len(types)} types", position
+                f"got {len(state.operands)} operands and {len(types)} types", position
             )  # fmt: skip
-        pending.operand_types = pending.result_types = types
+        state.operand_types = state.result_types = types
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.types(op.operand_types)
@@ -81,18 +81,18 @@ class TupleOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
-        type = parser.type()
+        type = parser.parse_type()
         if not isinstance(type, t.TupleType):
             parser.fail(f"expected a tuple type, got {type}", position)
-        if len(type.types) != len(pending.operands):
+        if len(type.types) != len(state.operands):
             parser.fail(
                 "number of operands and types do not match: "
-                f"got {len(pending.operands)} operands and {len(type.types)} types", position
+                f"got {len(state.operands)} operands and {len(type.types)} types", position
             )  # fmt: skip
-        pending.operand_types = type.types
-        pending.result_types = (type,)
+        state.operand_types = type.types
+        state.result_types = (type,)
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.type(op.results[0].type)
@@ -105,17 +105,17 @@ class ComplexOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
-        type = parser.type()
+        type = parser.parse_type()
         if isinstance(type, t.FunctionType):
-            assign_signature(parser, pending, type, position)
+            assign_signature(parser, state, type, position)
             return
         part = real_type(type)
         if part is None:
             parser.fail(f"expected a tensor with complex element type, got {type}", position)
-        pending.operand_types = (part,) * len(pending.operands)
-        pending.result_types = (type,)
+        state.operand_types = (part,) * len(state.operands)
+        state.result_types = (type,)
 
     def print(self, printer: Printer, op: Op) -> str:
         type = op.results[0].type
@@ -137,18 +137,18 @@ class SelectOpType(Directive):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         pass
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
         types = type_sequence(parser)
         if len(types) == 1 and isinstance(types[0], t.FunctionType):
-            assign_signature(parser, pending, types[0], position)
+            assign_signature(parser, state, types[0], position)
         elif len(types) == 2:
-            if len(pending.operands) != 3:
+            if len(state.operands) != 3:
                 raise ParseError(
-                    Diagnostic(pending.location, f"expected 3 operands, got {len(pending.operands)}", pending.name)
+                    Diagnostic(state.location, f"expected 3 operands, got {len(state.operands)}", state.name)
                 )
-            pending.operand_types = (types[0], types[1], types[1])
-            pending.result_types = (types[1],)
+            state.operand_types = (types[0], types[1], types[1])
+            state.result_types = (types[1],)
         else:
             parser.fail("expected functional type or list of two types", position)
 

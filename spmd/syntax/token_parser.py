@@ -46,12 +46,12 @@ class Names:
         return self.load_resources()
 
 
-class Cursor:
+class TokenParser:
     """Reads tokens from `tokens[position]` on; empty ones end the list."""
 
-    inner: ClassVar[type[Cursor]]
+    inner: ClassVar[type[TokenParser]]
 
-    def __init__(self, tokens: list[str], names: Names, text: str = "", outer: Cursor | None = None) -> None:
+    def __init__(self, tokens: list[str], names: Names, text: str = "", outer: TokenParser | None = None) -> None:
         self.tokens = tokens
         self.position = 0
         self.names = names
@@ -114,7 +114,7 @@ class Cursor:
             return self.tokens[self.position] == token
         return False
 
-    def take(self, token: str) -> bool:
+    def consume_if(self, token: str) -> bool:
         """Passes over `token` if it is next."""
         if self.tokens[self.position] == token or self.at(token):
             self.position += 1
@@ -129,30 +129,30 @@ class Cursor:
         else:
             self.expected(f"'{token}'")
 
-    def keyword(self, what: str = "a keyword") -> str:
+    def parse_keyword(self, what: str = "a keyword") -> str:
         token = self.tokens[self.position]
         if not _WORD.fullmatch(token):
             self.unexpected(what)
         self.position += 1
         return token
 
-    def integer(self, what: str = "an integer") -> int:
+    def parse_integer(self, what: str = "an integer") -> int:
         token = self.tokens[self.position]
         if not _INTEGER.fullmatch(token):
             if token[:1] == "[":
                 self.split()
             self.unexpected(what)
         self.position += 1
-        return self.parse_integer(token, self.position - 1)
+        return self.integer_of(token, self.position - 1)
 
-    def parse_integer(self, text: str, position: int) -> int:
+    def integer_of(self, text: str, position: int) -> int:
         if len(text) > 64:
             self.fail(f"the integer of {len(text)} digits is too large", position)
         return int(text, 16) if text[1:2] == "x" else int(text)
 
-    def int64(self, what: str = "an integer") -> int:
+    def parse_int64(self, what: str = "an integer") -> int:
         position = self.position
-        value = self.integer(what)
+        value = self.parse_integer(what)
         if not -LARGEST - 1 <= value <= LARGEST:
             self.fail(f"integer {value} does not fit 64 bits", position)
         return value
@@ -162,7 +162,7 @@ class Cursor:
         if self.depth > DEEPEST:
             self.fail(f"nesting deeper than {DEEPEST} levels")
 
-    def integer_list(self) -> tuple[int, ...]:
+    def parse_integer_list(self) -> tuple[int, ...]:
         """`[1, 2]`, signed 64-bit integers."""
         token = self.tokens[self.position]
         if token[:1] == "[" and len(token) > 1 and ":" not in token:
@@ -172,26 +172,26 @@ class Cursor:
                 return found
         self.expect("[")
         values: list[int] = []
-        if self.take("]"):
+        if self.consume_if("]"):
             return ()
         while True:
-            values.append(self.int64("an integer value"))
-            if not self.take(","):
+            values.append(self.parse_int64("an integer value"))
+            if not self.consume_if(","):
                 break
         self.expect("]")
         return tuple(values)
 
     def items(self, closing: str) -> Iterator[None]:
         """A turn for each entry of a list with commas between, up to and over `closing`."""
-        if self.take(closing):
+        if self.consume_if(closing):
             return
         while True:
             yield
-            if not self.take(","):
+            if not self.consume_if(","):
                 break
         self.expect(closing)
 
-    def balanced(self) -> str:
+    def parse_balanced(self) -> str:
         """The text of a balanced bracketed group that opens at the next token, as its tokens with spaces between."""
         if self.tokens[self.position][:1] in _CLOSING and len(self.tokens[self.position]) > 1:
             self.position += 1
@@ -224,7 +224,7 @@ class Cursor:
         return " ".join(self.tokens[start:end])
 
     def inside(self, text: str) -> Any:
-        """A cursor over the parts of the next token, which is composite; its errors have their places in it."""
+        """A parser over the parts of the next token, which is composite; its errors have their places in it."""
         return self.inner(split_parts(text) + END, self.names, text, self)
 
 

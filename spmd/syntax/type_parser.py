@@ -10,14 +10,14 @@ from typing import Any
 from spmd import types as t
 from spmd.attributes import OpaqueAttr
 from spmd.dialects.type_rules import type_fault
-from spmd.syntax.cursor import DEEPEST, LARGEST, Cursor
 from spmd.syntax.lexer import END, split_parts
 from spmd.syntax.quantized import quantized_type
+from spmd.syntax.token_parser import DEEPEST, LARGEST, TokenParser
 
 _LARGEST_RANK = 64
 
 
-class TypeCursor(Cursor):
+class TypeParser(TokenParser):
     """Reads types."""
 
     def at_type(self) -> bool:
@@ -27,7 +27,7 @@ class TypeCursor(Cursor):
             return True
         return token[:1] in ("!", "(") or token.split("<", 1)[0] in _TYPE_WORDS or _is_integer_type(token)
 
-    def type(self) -> t.Type:
+    def parse_type(self) -> t.Type:
         """Any type."""
         token = self.tokens[self.position]
         found = self.types.get(token)
@@ -39,14 +39,14 @@ class TypeCursor(Cursor):
     def _new_type(self, token: str) -> t.Type:
         position = self.position
         if ("<" in token and token[0] != "<") or (token[:1] == "(" and len(token) > 1):
-            made: t.Type = self.inside(token).whole_type()
+            made: t.Type = self.inside(token).parse_whole_type()
             self.position += 1
         elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
             # Written over several lines: the outermost text's tokens are read only as a whole.
             inner = self.inside("")
             self.position += 1
-            inner.tokens = split_parts(token + self.balanced()) + END
-            made = inner.whole_type()
+            inner.tokens = split_parts(token + self.parse_balanced()) + END
+            made = inner.parse_whole_type()
             return made
         else:
             return self._type_of_parts()
@@ -54,9 +54,9 @@ class TypeCursor(Cursor):
             self.types[token] = made
         return made
 
-    def whole_type(self) -> t.Type:
+    def parse_whole_type(self) -> t.Type:
         """The type that all of the text is."""
-        made = self.type()
+        made = self.parse_type()
         if self.tokens[self.position]:
             self.expected("the end of the type")
         return made
@@ -98,39 +98,39 @@ class TypeCursor(Cursor):
         if depth > DEEPEST:
             self.fail(f"types nest deeper than {DEEPEST} levels", position)
 
-    def type_list(self, closing: str) -> tuple[t.Type, ...]:
+    def parse_type_list(self, closing: str) -> tuple[t.Type, ...]:
         """Types with commas between, up to and over `closing`."""
         found: list[t.Type] = []
-        if self.take(closing):
+        if self.consume_if(closing):
             return ()
         while True:
-            found.append(self.type())
-            if not self.take(","):
+            found.append(self.parse_type())
+            if not self.consume_if(","):
                 break
         self.expect(closing)
         return tuple(found)
 
-    def function_type(self) -> t.FunctionType:
+    def parse_function_type(self) -> t.FunctionType:
         """`(inputs) -> results`; any other type is an error."""
         position = self.position
-        made = self.type()
+        made = self.parse_type()
         if not isinstance(made, t.FunctionType):
             self.fail(f"expected a function type, got {made}", position)
         return made
 
     def _function_type(self) -> t.FunctionType:
         self.expect("(")
-        inputs = self.type_list(")")
-        if not self.take("->"):
+        inputs = self.parse_type_list(")")
+        if not self.consume_if("->"):
             self.expected("'->' in function type")
-        return t.FunctionType(inputs, self.result_types())
+        return t.FunctionType(inputs, self.parse_result_types())
 
-    def result_types(self) -> tuple[t.Type, ...]:
+    def parse_result_types(self) -> tuple[t.Type, ...]:
         """One type without parentheses, or a list in parentheses."""
         if not self.at("("):
-            return (self.type(),)
+            return (self.parse_type(),)
         self.position += 1
-        return self.type_list(")")
+        return self.parse_type_list(")")
 
     def _dialect_type(self) -> t.Type:
         position = self.position
@@ -149,7 +149,7 @@ class TypeCursor(Cursor):
         if name == "!" or ("." not in name and self.tokens[self.position] != "<"):
             self.fail(f"undefined type alias '{name}'", position)
         if self.tokens[self.position] == "<":
-            return t.OpaqueType(name + self.balanced())
+            return t.OpaqueType(name + self.parse_balanced())
         return t.OpaqueType(name)
 
     def _dimensions(self) -> tuple[int | None, ...]:
@@ -194,10 +194,10 @@ class TypeCursor(Cursor):
 
     def _tensor(self) -> t.Type:
         self.expect("<")
-        if self.take("*"):
+        if self.consume_if("*"):
             self._cross()
             element = self._element_type("tensor", self.position)
-            if self.take(","):
+            if self.consume_if(","):
                 self.fail("an unranked tensor has no encoding")
             self.expect(">")
             return t.UnrankedTensorType(element)
@@ -205,7 +205,7 @@ class TypeCursor(Cursor):
         shape = self._dimensions()
         at_element = self.position
         element = self._element_type("tensor", at_element)
-        bounds, encoding = self._encoding() if self.take(",") else (None, None)
+        bounds, encoding = self._encoding() if self.consume_if(",") else (None, None)
         self.expect(">")
         if isinstance(element, t.QuantizedType) and element.block_sizes:
             self._check_blocks(element, shape, position)
@@ -213,7 +213,7 @@ class TypeCursor(Cursor):
 
     def _element_type(self, holder: str, position: int) -> Any:
         """An element type. Types of a dialect may be elements of a tensor: which ones its ops take, they say."""
-        element = self.type()
+        element = self.parse_type()
         shut_out = (t.TokenType, t.FutureType) if holder == "memref" else (t.BufferType,)
         if isinstance(element, (*_HOLDERS, *shut_out)) or element is _NONE:
             self.fail(f"a {holder} does not have elements of type {element}", position)
@@ -236,9 +236,9 @@ class TypeCursor(Cursor):
         position = self.position
         if not _ATTRIBUTE_START.match(self.tokens[position]):
             self.expected("an attribute that encodes a tensor")
-        text = self.attribute_text()
-        if self.take(":"):
-            text += f" : {self.type()}"
+        text = self.parse_attribute_text()
+        if self.consume_if(":"):
+            text += f" : {self.parse_type()}"
         alias = self.names.attribute_aliases.get(text)
         if alias is not None:
             if not isinstance(alias, OpaqueAttr):
@@ -255,16 +255,16 @@ class TypeCursor(Cursor):
         entries = [entry.strip() for entry in listed[1].split(",")] if listed[1].strip() else []
         return tuple(self.dimension(entry) for entry in entries), None
 
-    def attribute_text(self) -> str:
+    def parse_attribute_text(self) -> str:
         """The text of an attribute that only its text is kept of."""
         token = self.tokens[self.position]
         if not token or token in (",", ">"):
             self.expected("an attribute")
         if token[0] in "{[":
-            return self.balanced()
+            return self.parse_balanced()
         self.position += 1
         if self.tokens[self.position] == "<":
-            return token + self.balanced()
+            return token + self.parse_balanced()
         return token
 
     def _memref(self) -> t.Type:
@@ -272,21 +272,21 @@ class TypeCursor(Cursor):
         shape = self._dimensions()
         element = self._element_type("memref", self.position)
         memory: list[str] = []
-        while self.take(","):
+        while self.consume_if(","):
             memory.append(self._memory())
         self.expect(">")
         return t.BufferType(shape, element, ", ".join(memory) or None)
 
     def _memory(self) -> str:
-        text = self.attribute_text()
+        text = self.parse_attribute_text()
         while self.tokens[self.position] not in (",", ">", ""):
-            text += " " + self.attribute_text()
+            text += " " + self.parse_attribute_text()
         return text
 
     def _complex(self) -> t.Type:
         self.expect("<")
         position = self.position
-        part = self.type()
+        part = self.parse_type()
         self.expect(">")
         if part is t.F32 or part is t.F64:
             return t.ELEMENT_TYPES[f"complex<{part}>"]
@@ -296,17 +296,17 @@ class TypeCursor(Cursor):
 
     def _tuple(self) -> t.Type:
         self.expect("<")
-        return t.TupleType(self.type_list(">"))
+        return t.TupleType(self.parse_type_list(">"))
 
     def _vector(self) -> t.Type:
-        return t.OpaqueType("vector" + self.balanced())
+        return t.OpaqueType("vector" + self.parse_balanced())
 
     def _token(self, position: int) -> t.Type:
         return t.TOKEN
 
     def _future(self, position: int) -> t.Type:
         self.expect("<")
-        return t.FutureType(self.type_list(">"))
+        return t.FutureType(self.parse_type_list(">"))
 
 
 def _is_integer_type(token: str) -> bool:
@@ -321,17 +321,17 @@ _OTHER_QUANTIZED = ("!quant.any", "!quant.calibrated")
 _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 
 
-_TYPE_WORDS: dict[str, Callable[[TypeCursor], t.Type]] = {
-    "tensor": TypeCursor._tensor,
-    "token": lambda cursor: t.TOKEN,  # as the specification spells it
-    "memref": TypeCursor._memref,
-    "complex": TypeCursor._complex,
-    "tuple": TypeCursor._tuple,
-    "vector": TypeCursor._vector,
+_TYPE_WORDS: dict[str, Callable[[TypeParser], t.Type]] = {
+    "tensor": TypeParser._tensor,
+    "token": lambda parser: t.TOKEN,  # as the specification spells it
+    "memref": TypeParser._memref,
+    "complex": TypeParser._complex,
+    "tuple": TypeParser._tuple,
+    "vector": TypeParser._vector,
 }
-_DIALECT_TYPES: dict[str, Callable[[TypeCursor, int], t.Type]] = {
-    "!stablehlo.token": TypeCursor._token,
-    "!stablehlo.future": TypeCursor._future,
+_DIALECT_TYPES: dict[str, Callable[[TypeParser, int], t.Type]] = {
+    "!stablehlo.token": TypeParser._token,
+    "!stablehlo.future": TypeParser._future,
     "!quant.uniform": quantized_type,
 }
 _BOUNDS_NAMES = {

@@ -28,17 +28,17 @@ from spmd.attributes import (
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
 from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_integer, unquote
-from spmd.syntax.type_cursor import TypeCursor
+from spmd.syntax.type_parser import TypeParser
 
 _MOST_NUMBERS = 10_000
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
 
-class LiteralCursor(TypeCursor):
+class LiteralParser(TypeParser):
     """Reads types and the attributes that no dialect defines."""
 
-    def attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
+    def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
         """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ class LiteralCursor(TypeCursor):
         following = self.tokens[self.position + 1]
         if typed and self.tokens[self.position] == ":" and not following.startswith(("tensor", "(")):
             self.position += 1
-            type = self.type()
+            type = self.parse_type()
         numbers = self.names.numbers
         made = numbers.get((token, type))
         if made is None:
@@ -87,15 +87,15 @@ class LiteralCursor(TypeCursor):
 
     def _string(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         position = self.position
-        data = self.string_bytes()
+        data = self.parse_string_bytes()
         if typed and self.tokens[self.position] == ":":
             self.position += 1
-            return StringAttr(data, self.type())
+            return StringAttr(data, self.parse_type())
         if typed and len(token) < 64:
             self.names.attributes.setdefault(token, StringAttr(data)) if self.tokens[position + 1] == "," else None
         return StringAttr(data)
 
-    def string_bytes(self) -> bytes:
+    def parse_string_bytes(self) -> bytes:
         """A string literal's bytes."""
         token = self.tokens[self.position]
         if token[:1] != '"' or len(token) < 2:
@@ -109,13 +109,13 @@ class LiteralCursor(TypeCursor):
         self.position += 1
         return data
 
-    def string(self) -> str:
-        return self.string_bytes().decode("utf-8", "surrogateescape")
+    def parse_string(self) -> str:
+        return self.parse_string_bytes().decode("utf-8", "surrogateescape")
 
     def _symbol(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        return SymbolRefAttr(self.symbol_path())
+        return SymbolRefAttr(self.parse_symbol_path())
 
-    def symbol_path(self) -> tuple[str, ...]:
+    def parse_symbol_path(self) -> tuple[str, ...]:
         """`@root::@nested`."""
         token = self.tokens[self.position]
         parts = _SYMBOL_PART.findall(token)
@@ -127,10 +127,10 @@ class LiteralCursor(TypeCursor):
         except ValueError as error:
             self.fail(str(error), self.position - 1)
 
-    def symbol(self) -> str:
+    def parse_symbol(self) -> str:
         """`@name`, a symbol of one part."""
         position = self.position
-        path = self.symbol_path()
+        path = self.parse_symbol_path()
         if len(path) != 1:
             self.fail("expected a symbol of one part", position)
         return path[0]
@@ -139,49 +139,49 @@ class LiteralCursor(TypeCursor):
 
     def _array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         if len(token) > 1 and ":" not in token:
-            values = self.integer_list()
+            values = self.parse_integer_list()
             made = ArrayAttr(tuple(IntegerAttr(value, t.I64) for value in values))
             self.names.attributes[token] = made
             return made
         self.deeper()
         self.expect("[")
         elements: list[Attribute] = []
-        if not self.take("]"):
+        if not self.consume_if("]"):
             while True:
-                elements.append(self.attribute())
-                if not self.take(","):
+                elements.append(self.parse_attribute())
+                if not self.consume_if(","):
                     break
             self.expect("]")
         self.depth -= 1
         return ArrayAttr(tuple(elements))
 
     def _dictionary(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        return DictAttr(self.dictionary())
+        return DictAttr(self.parse_dictionary())
 
-    def dictionary(self) -> dict[str, Attribute]:
+    def parse_dictionary(self) -> dict[str, Attribute]:
         """`{name = value, unit}`."""
         self.deeper()
         self.expect("{")
         entries: dict[str, Attribute] = {}
-        if not self.take("}"):
+        if not self.consume_if("}"):
             while True:
-                self.entry(entries)
-                if not self.take(","):
+                self.parse_entry(entries)
+                if not self.consume_if(","):
                     break
             self.expect("}")
         self.depth -= 1
         return entries
 
-    def entry(self, entries: dict[str, Attribute]) -> None:
+    def parse_entry(self, entries: dict[str, Attribute]) -> None:
         """`name = value` or `name`, filed in `entries`."""
         position = self.position
         token = self.tokens[position]
-        name = self.string() if token[:1] == '"' else self._entry_name(token)
+        name = self.parse_string() if token[:1] == '"' else self._entry_name(token)
         if not name:
             self.fail("expected valid attribute name", position)
         if name in entries:
             self.fail(f"duplicate key '{name}' in dictionary attribute", position)
-        entries[name] = self.attribute() if self.take("=") else UNIT
+        entries[name] = self.parse_attribute() if self.consume_if("=") else UNIT
 
     def _entry_name(self, token: str) -> str:
         if not (token[:1].isalpha() or token[:1] == "_") or "<" in token:
@@ -207,7 +207,7 @@ class LiteralCursor(TypeCursor):
         position = self.position
         whole = token if len(token) > 5 else None
         self.position += 1
-        body = (whole[6:-1] if whole else self.balanced()[1:-1]).strip()
+        body = (whole[6:-1] if whole else self.parse_balanced()[1:-1]).strip()
         name, colon, listed = body.partition(":")
         element = t.ELEMENT_TYPES.get(name.strip())
         if element is None or not (element.is_boolean or element.is_float or element.is_integer):
@@ -237,7 +237,7 @@ class LiteralCursor(TypeCursor):
             body = self._dense_body()
         if type is None:
             self.expect(":")
-            type = self.type()
+            type = self.parse_type()
         return self._dense_of(body, type, position)
 
     def _dense_body(self) -> str:
@@ -248,13 +248,13 @@ class LiteralCursor(TypeCursor):
         if string[:1] == '"' and closing == ">":
             self.position += 3
             return string
-        return self.balanced()[1:-1]
+        return self.parse_balanced()[1:-1]
 
     def _type_of_text(self, text: str, position: int) -> t.Type:
         found = self.types.get(text)
         if found is None:
             self.position = position
-            found = self.types[text] = self.inside(text).whole_type()
+            found = self.types[text] = self.inside(text).parse_whole_type()
             self.position = position + 1
         return found
 
@@ -278,11 +278,11 @@ class LiteralCursor(TypeCursor):
         position = self.position
         self.position += 1
         self.expect("<")
-        key = self.string() if self.tokens[self.position][:1] == '"' else self.keyword("a resource key")
+        key = self.parse_string() if self.tokens[self.position][:1] == '"' else self.parse_keyword("a resource key")
         self.expect(">")
         if type is None:
             self.expect(":")
-            type = self.type()
+            type = self.parse_type()
         data = self.names.resources.get(key)
         if data is None:
             return DenseResourceAttr(key, type)  # type: ignore[arg-type]
@@ -307,9 +307,9 @@ class LiteralCursor(TypeCursor):
                 return AffineMapAttr(token + self._between(start, self.position))
 
     def _location(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        return LocationAttr(f"loc({self.location()})")
+        return LocationAttr(f"loc({self.parse_location()})")
 
-    def location(self) -> str:
+    def parse_location(self) -> str:
         """`loc(...)`; the text between the parentheses, aliases resolved."""
         token = self.tokens[self.position]
         self.position += 1
@@ -318,11 +318,11 @@ class LiteralCursor(TypeCursor):
         else:
             if self.tokens[self.position] != "(":
                 self.expected("'('")
-            inner = self.balanced()[1:-1]
+            inner = self.parse_balanced()[1:-1]
         return self.names.location_aliases.get(inner, inner)
 
     def _boolean(self) -> bool:
-        if self.take("true"):
+        if self.consume_if("true"):
             return True
         self.expect("false")
         return False
@@ -333,18 +333,18 @@ class LiteralCursor(TypeCursor):
         assert isinstance(made, FloatAttr)
         return made.value
 
-    def array(self) -> ArrayAttr:
+    def parse_array(self) -> ArrayAttr:
         """`[...]`."""
         position = self.position
-        made = self.attribute()
+        made = self.parse_attribute()
         if not isinstance(made, ArrayAttr):
             self.fail("expected an array", position)
         return made
 
-    def dense_integers(self) -> DenseAttr:
+    def parse_dense(self) -> DenseAttr:
         """A `dense<...>` constant."""
         position = self.position
-        made = self.attribute()
+        made = self.parse_attribute()
         if not isinstance(made, DenseAttr):
             self.fail("expected dense<...>", position)
         return made

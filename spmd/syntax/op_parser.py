@@ -14,23 +14,23 @@ from spmd import types as t
 from spmd.dialects import core
 from spmd.errors import Diagnostic, ParseError, VerificationError
 from spmd.ir import OP_CLASSES, Block, Op, Region, Value, new_op
-from spmd.syntax.assembly import AssemblyFormat, form_of
+from spmd.syntax.assembly import AssemblyFormat, assembly_format
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage
-from spmd.syntax.operand_cursor import OperandCursor, OperationState
+from spmd.syntax.operand_parser import OperandParser, OperationState
 from spmd.syntax.scope import Scope
 
 _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _FORMS: dict[str, AssemblyFormat] = {}
 
 
-class OpCursor(OperandCursor):
+class OperationParser(OperandParser):
     """Reads ops and all that is in them."""
 
     argument_location: str | None = None
 
     # --- ops ---
 
-    def op(self) -> Op:
+    def parse_op(self) -> Op:
         """One op, its results bound to their names."""
         tokens, position = self.tokens, self.position
         token = tokens[position]
@@ -55,12 +55,12 @@ class OpCursor(OperandCursor):
             made = self._generic(token, page, at)
         else:
             self.position = position + 1
-            pending = OperationState(form.name, form.definition, page, at)
+            state = OperationState(form.name, form.definition, page, at)
             for parse in form.parsers:
-                parse(self, pending)
-            made = self.finish(pending)
+                parse(self, state)
+            made = self.finish(state)
         if self.tokens[self.position][:3] == "loc" and self.tokens[self.position][3:4] in ("", "("):
-            made.debug_location = self.location()
+            made.debug_location = self.parse_location()
         if name and made.is_value and ":" not in name and "#" not in name:
             if not self.values.add(name, made):
                 self._redefined(name, made.location)
@@ -77,7 +77,7 @@ class OpCursor(OperandCursor):
         for name in (token, f"{self.default_dialect}.{token}", f"func.{token}", f"builtin.{token}"):
             definition = core.OPS.get(name)
             if definition is not None and ("." in token or name != token):
-                form = form_of(definition)
+                form = assembly_format(definition)
                 if form is None:
                     self.fail(f'{name} has only the generic form: "{name}"(...) : (...) -> ...')
                 _FORMS[token] = form
@@ -101,7 +101,7 @@ class OpCursor(OperandCursor):
                 token += f":{count}"
                 self.position += 2
             names.append(token)
-            if not self.take(","):
+            if not self.consume_if(","):
                 break
         self.expect("=")
         return names
@@ -132,56 +132,56 @@ class OpCursor(OperandCursor):
             if count > 1:
                 self.define(base, results[index - count], made.location)
 
-    def finish(self, pending: OperationState) -> Op:
-        """The op that `pending` describes."""
-        definition = pending.definition
+    def finish(self, state: OperationState) -> Op:
+        """The op that `state` describes."""
+        definition = state.definition
         assert definition is not None
-        operands = self.resolve(pending)
-        result_types = pending.result_types
+        operands = self.resolve(state)
+        result_types = state.result_types
         if result_types is None:
-            result_types = self._inferred(pending, operands)
-        attributes: Mapping[str, Any] = pending.attributes
+            result_types = self._inferred(state, operands)
+        attributes: Mapping[str, Any] = state.attributes
         if attributes:
             attributes = self.shared.attributes(definition, attributes)
-        discardable: Mapping[str, Any] = pending.discardable
+        discardable: Mapping[str, Any] = state.discardable
         if discardable:
             discardable = self.shared.attributes(None, discardable)
-        kind = OP_CLASSES.get(pending.name, Op)
-        made = kind(pending.name, operands, result_types, attributes, pending.regions, definition, discardable)
-        made.read_at(pending.page, pending.token)
+        kind = OP_CLASSES.get(state.name, Op)
+        made = kind(state.name, operands, result_types, attributes, state.regions, definition, discardable)
+        made.read_at(state.page, state.token)
         for name in definition.required_attributes:
-            if name not in pending.attributes and not pending.doubtful:
-                self.note(pending, f"requires attribute '{name}'")
+            if name not in state.attributes and not state.doubtful:
+                self.note(state, f"requires attribute '{name}'")
         return made
 
-    def _inferred(self, pending: OperationState, operands: list[Value]) -> list[t.Type]:
-        definition = pending.definition
+    def _inferred(self, state: OperationState, operands: list[Value]) -> list[t.Type]:
+        definition = state.definition
         assert definition is not None
         if not definition.results:
             return []
-        if definition.inference is not None and not pending.doubtful:
+        if definition.inference is not None and not state.doubtful:
             draft = Op(
-                pending.name, operands, (), pending.attributes, pending.regions,
-                definition=definition, location=pending.location,
+                state.name, operands, (), state.attributes, state.regions,
+                definition=definition, location=state.location,
             )  # fmt: skip
             try:
                 return definition.inference(draft)
             except core.InferenceError as error:
-                raise VerificationError(Diagnostic(pending.location, str(error), pending.name, error.label)) from None
-        constant = getattr(pending.attributes.get("value"), "type", None)
+                raise VerificationError(Diagnostic(state.location, str(error), state.name, error.label)) from None
+        constant = getattr(state.attributes.get("value"), "type", None)
         if constant is not None and not operands:
             return [constant]
         if "same_type" in definition.traits and operands:
             return [operands[0].type] * len(definition.results)
         raise ParseError(
-            Diagnostic(pending.location, "the result types are not given and cannot be inferred", pending.name)
+            Diagnostic(state.location, "the result types are not given and cannot be inferred", state.name)
         )
 
     # --- generic form ---
 
     def _generic(self, token: str, page: TokenPage, at: int) -> Op:
         """`"dialect.op"(operands)[successors] <{properties}> ({regions}) {attributes} : type`."""
-        name = self.string()
+        name = self.parse_string()
         definition = core.OPS.get(name)
         if definition is None:
             dialect = name.partition(".")[0]
@@ -189,45 +189,45 @@ class OpCursor(OperandCursor):
                 self.fail(f"'{name[:80]}' is no operation name", self.position - 1)
             if dialect in self.dialects:
                 self.fail(f"{name} is no operation of the {dialect} dialect", self.position - 1)
-        pending = OperationState(name, definition, page, at)
+        state = OperationState(name, definition, page, at)
         self.expect("(")
-        self.operand_list(pending)
+        self.parse_operand_list(state)
         self.expect(")")
         if self.at("["):
-            self._successors(pending)
-        if self.take("<"):
-            self.entries(pending)
+            self._successors(state)
+        if self.consume_if("<"):
+            self.parse_entries(state)
             self.expect(">")
         if self.at("("):
-            self._regions(pending, isolated=definition is not None and "isolated" in definition.traits)
+            self._regions(state, isolated=definition is not None and "isolated" in definition.traits)
         if self.tokens[self.position] == "{":
-            self.entries(pending)
+            self.parse_entries(state)
         self.expect(":")
         position = self.position
-        signature = self.function_type()
-        if len(signature.inputs) != len(pending.operands):
-            self.fail(f"expected {len(pending.operands)} operand types, got {len(signature.inputs)}", position)
-        pending.operand_types = signature.inputs
-        pending.result_types = signature.results
+        signature = self.parse_function_type()
+        if len(signature.inputs) != len(state.operands):
+            self.fail(f"expected {len(state.operands)} operand types, got {len(signature.inputs)}", position)
+        state.operand_types = signature.inputs
+        state.result_types = signature.results
         if definition is not None:
-            return self.finish(pending)
+            return self.finish(state)
         made = new_op(
-            name, self.resolve(pending), signature.results, pending.attributes, pending.regions,
-            discardable=pending.discardable,
+            name, self.resolve(state), signature.results, state.attributes, state.regions,
+            discardable=state.discardable,
         )  # fmt: skip
         made.read_at(page, at)
         return made
 
-    def _regions(self, pending: OperationState, *, isolated: bool) -> None:
+    def _regions(self, state: OperationState, *, isolated: bool) -> None:
         self.expect("(")
-        if not self.take(")"):
+        if not self.consume_if(")"):
             while True:
-                pending.regions += (self.region(isolated=isolated),)
-                if not self.take(","):
+                state.regions += (self.parse_region(isolated=isolated),)
+                if not self.consume_if(","):
                     break
             self.expect(")")
 
-    def _successors(self, pending: OperationState) -> None:
+    def _successors(self, state: OperationState) -> None:
         """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
         self.expect("[")
         numbers: list[int] = []
@@ -237,7 +237,7 @@ class OpCursor(OperandCursor):
                 self.expected("a block name")
             numbers.append(self._block(token)[1])
             self.position += 1
-        pending.attributes["successors"] = tuple(numbers)
+        state.attributes["successors"] = tuple(numbers)
 
     # --- regions and blocks ---
 
@@ -248,7 +248,7 @@ class OpCursor(OperandCursor):
             found = self.blocks[label] = (Block(), len(self.blocks) + 1)
         return found
 
-    def region(
+    def parse_region(
         self, arguments: Iterable[tuple[str, t.Type]] = (), *, isolated: bool = False, dialect: str = ""
     ) -> Region:
         """`{...}`. `arguments` are the names and types of the first block's where the op's own form tells them."""
@@ -289,7 +289,7 @@ class OpCursor(OperandCursor):
             token = self.tokens[self.position]
             if token == "}" or token[:1] == "^" or not token:
                 return
-            append(self.op())
+            append(self.parse_op())
 
     def _labelled_block(self) -> Block:
         label = self.tokens[self.position]
@@ -298,26 +298,26 @@ class OpCursor(OperandCursor):
         if block.ops or block.arguments:
             self.fail(f"redefinition of block '{label}'")
         self.position += 1
-        if self.take("(") and not self.take(")"):
+        if self.consume_if("(") and not self.consume_if(")"):
             while True:
-                name, type = self.argument()
+                name, type = self.parse_argument()
                 self.define(name, block.add_argument(type, intern(name[1:])), location)
-                if not self.take(","):
+                if not self.consume_if(","):
                     break
             self.expect(")")
         self.expect(":")
         self._ops(block)
         return block
 
-    def argument(self) -> tuple[str, t.Type]:
+    def parse_argument(self) -> tuple[str, t.Type]:
         """`%name: type`, with or without a location, which `argument_location` then is."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
             self.unexpected("an argument such as %arg0")
         self.position += 1
         self.expect(":")
-        type = self.type()
-        self.argument_location = self.location() if self.tokens[self.position][:3] == "loc" else None
+        type = self.parse_type()
+        self.argument_location = self.parse_location() if self.tokens[self.position][:3] == "loc" else None
         return name, type
 
     def _number_blocks(self, region: Region) -> None:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.assembly import Argument, Directive, custom
-from spmd.syntax.sdy_attributes import shardings
+from spmd.syntax.directives import Argument, Directive, custom
+from spmd.syntax.forms.sdy_attributes import shardings
 
 if TYPE_CHECKING:
-    from spmd.syntax.op_cursor import OpCursor
-    from spmd.syntax.operand_cursor import OperationState
+    from spmd.syntax.op_parser import OperationParser
+    from spmd.syntax.operand_parser import OperationState
     from spmd.syntax.printer import Printer
 
 
@@ -27,8 +27,8 @@ class _Named(Directive):
 class StrippedShardings(_Named):
     """`[<@mesh, [{"x"}]>, ...]`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
-        pending.attributes[self.name] = shardings(parser)
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
+        state.attributes[self.name] = shardings(parser)
 
     def print(self, printer: Printer, op: Op) -> str:
         return str(op[self.name].format_list())
@@ -45,10 +45,10 @@ class EnumWord(_Named):
         self.required = declared.required
         self.cases = declared.kind.cases
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         token = parser.tokens[parser.position]
         if token in self.cases:
-            pending.attributes[self.name] = token
+            state.attributes[self.name] = token
             parser.position += 1
         elif self.required:
             parser.expected(f"one of: {', '.join(self.cases)}")
@@ -61,16 +61,16 @@ class EnumWord(_Named):
 class RegionWithArguments(_Named):
     """`(%arg0: type, ...) {...}`."""
 
-    def parse(self, parser: OpCursor, pending: OperationState) -> None:
+    def parse(self, parser: OperationParser, state: OperationState) -> None:
         arguments = []
         parser.expect("(")
-        if not parser.take(")"):
+        if not parser.consume_if(")"):
             while True:
-                arguments.append(parser.argument())
-                if not parser.take(","):
+                arguments.append(parser.parse_argument())
+                if not parser.consume_if(","):
                     break
             parser.expect(")")
-        pending.regions += (parser.region(arguments, isolated=True, dialect="sdy"),)
+        state.regions += (parser.parse_region(arguments, isolated=True, dialect="sdy"),)
 
     def print(self, printer: Printer, op: Op) -> str:
         region = op.region(self.name)

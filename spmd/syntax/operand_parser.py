@@ -15,12 +15,12 @@ from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, Location, ParseError, Source
 from spmd.ir import Block, Region, Value
-from spmd.syntax.assembly import SEGMENTS
-from spmd.syntax.attribute_cursor import AttributeCursor
-from spmd.syntax.cursor import Names
+from spmd.syntax.attribute_parser import AttributeParser
+from spmd.syntax.directives import SEGMENTS
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage, Tokens
 from spmd.syntax.scope import Scope
 from spmd.syntax.sharing import Shared
+from spmd.syntax.token_parser import Names
 
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
@@ -57,7 +57,7 @@ class OperationState:
         return self.page.location(self.token)
 
 
-class OperandCursor(AttributeCursor):
+class OperandParser(AttributeParser):
     """Reads from a whole text; knows the values that have been named."""
 
     def __init__(self, source: Source, ready: int, names: Names) -> None:
@@ -129,84 +129,84 @@ class OperandCursor(AttributeCursor):
     def _redefined(self, name: str, location: Location) -> NoReturn:
         raise ParseError(f"redefinition of SSA value '{name}'", location)
 
-    def note(self, pending: OperationState, message: str) -> None:
+    def note(self, state: OperationState, message: str) -> None:
         """Keeps an error that does not keep the rest of the text from being read."""
-        pending.doubtful = True
-        self.diagnostics.append(Diagnostic(pending.location, message, pending.name))
+        state.doubtful = True
+        self.diagnostics.append(Diagnostic(state.location, message, state.name))
 
     # --- operands ---
 
-    def operand(self, pending: OperationState) -> None:
+    def parse_operand(self, state: OperationState) -> None:
         """One value, by name."""
         token = self.tokens[self.position]
         if token[:1] != "%" or ":" in token:
             self.expected("an SSA operand")
-        if not pending.operands:
-            pending.first_operand = self.stream.base + self.position
-        pending.operands.append(token)
+        if not state.operands:
+            state.first_operand = self.stream.base + self.position
+        state.operands.append(token)
         self.position += 1
 
-    def operand_list(self, pending: OperationState) -> int:
+    def parse_operand_list(self, state: OperationState) -> int:
         """Any number of values with commas between; returns how many."""
         if self.tokens[self.position][:1] != "%":
             return 0
         count = 1
-        self.operand(pending)
+        self.parse_operand(state)
         while self.tokens[self.position] == ",":
             self.position += 1
-            self.operand(pending)
+            self.parse_operand(state)
             count += 1
         return count
 
-    def resolve(self, pending: OperationState) -> list[Value]:
+    def resolve(self, state: OperationState) -> list[Value]:
         """The values of the operands' names, each of the type the text gives it."""
         recent, find = self.values.recent, self.values.get
-        types = pending.operand_types
+        types = state.operand_types
         if types is None:
-            if pending.typed:
-                types = self._typed(pending)
+            if state.typed:
+                types = self._typed(state)
             else:
-                names = enumerate(pending.operands)
-                return [recent.get(name) or find(name) or self._missing(pending, at) for at, name in names]
-        if len(types) != len(pending.operands):
-            message = f"{len(pending.operands)} operands present, but expected {len(types)}"
-            raise ParseError(Diagnostic(pending.location, message, pending.name))
+                names = enumerate(state.operands)
+                return [recent.get(name) or find(name) or self._missing(state, at) for at, name in names]
+        if len(types) != len(state.operands):
+            message = f"{len(state.operands)} operands present, but expected {len(types)}"
+            raise ParseError(Diagnostic(state.location, message, state.name))
         found: list[Value] = []
-        for name, type in zip(pending.operands, types, strict=True):
-            value = recent.get(name) or find(name) or self._missing(pending, len(found))
+        for name, type in zip(state.operands, types, strict=True):
+            value = recent.get(name) or find(name) or self._missing(state, len(found))
             if value.type is not type and type is not None:
-                self._mistyped(pending, len(found), value, type)
+                self._mistyped(state, len(found), value, type)
             found.append(value)
         return found
 
-    def _typed(self, pending: OperationState) -> list[t.Type]:
+    def _typed(self, state: OperationState) -> list[t.Type]:
         """Types by operand, in order; None where the form gives none."""
-        assert pending.definition is not None and pending.typed is not None
+        assert state.definition is not None and state.typed is not None
         types: list[Any] = []
-        for declared in pending.definition.operands:
-            count = pending.sizes.get(declared.name, 1) if pending.sizes else 1
-            given = pending.typed.get(declared.name)
+        for declared in state.definition.operands:
+            count = state.sizes.get(declared.name, 1) if state.sizes else 1
+            given = state.typed.get(declared.name)
             if given is not None and len(given) != count:
                 message = f"{count} operands {declared.name} present, but expected {len(given)}"
-                raise ParseError(Diagnostic(pending.location, message, pending.name))
+                raise ParseError(Diagnostic(state.location, message, state.name))
             types += given if given is not None else [None] * count
         return types
 
-    def _place(self, pending: OperationState, index: int) -> int:
+    def _place(self, state: OperationState, index: int) -> int:
         """The number of the token of operand `index`."""
-        name = pending.operands[index]
-        first = pending.first_operand
+        name = state.operands[index]
+        first = state.first_operand
         start = first - self.stream.base
         if start >= 0:
-            end = min(len(self.tokens), start + 4 * len(pending.operands) + 16)
+            end = min(len(self.tokens), start + 4 * len(state.operands) + 16)
             near = [at for at in range(start, end) if self.tokens[at] == name]
-            repeats = pending.operands[:index].count(name)
+            repeats = state.operands[:index].count(name)
             if len(near) > repeats:
                 return self.stream.base + near[repeats]
         return first + 2 * index
 
-    def _missing(self, pending: OperationState, index: int) -> Value:
-        name = pending.operands[index]
+    def _missing(self, state: OperationState, index: int) -> Value:
+        name = state.operands[index]
         base, _, number = name.partition("#")
         value = self.values.get(base)
         if number == "0" and value is not None:
@@ -214,50 +214,50 @@ class OperandCursor(AttributeCursor):
         what = (
             "reference to invalid result number of" if number and value is not None else "use of undeclared SSA value"
         )
-        self.fail_number(self._place(pending, index), f"{what} '{name}'")
+        self.fail_number(self._place(state, index), f"{what} '{name}'")
 
-    def _mistyped(self, pending: OperationState, index: int, value: Value, type: t.Type) -> NoReturn:
-        name = pending.operands[index]
+    def _mistyped(self, state: OperationState, index: int, value: Value, type: t.Type) -> NoReturn:
+        name = state.operands[index]
         message = f"use of value '{name}' expects a different type than its definition: {type} against {value.type}"
-        self.fail_number(self._place(pending, index), message)
+        self.fail_number(self._place(state, index), message)
 
     # --- attributes of ops ---
 
-    def entries(self, pending: OperationState) -> None:
+    def parse_entries(self, state: OperationState) -> None:
         """`{...}`: each entry filed where it belongs."""
-        for name, attribute in self.dictionary().items():
-            self.file(pending, name, attribute)
+        for name, attribute in self.parse_dictionary().items():
+            self.file(state, name, attribute)
 
-    def file(self, pending: OperationState, name: str, attribute: Attribute) -> None:
+    def file(self, state: OperationState, name: str, attribute: Attribute) -> None:
         """An attribute that the declaration knows is decoded, any other kept as it is."""
-        definition = pending.definition
+        definition = state.definition
         declared = definition.attribute_table.get(name) if definition is not None else None
         if declared is None:
             if name in SEGMENTS and definition is not None:
-                self._segments(pending, name, attribute)
-            elif name in pending.discardable:
-                self.note(pending, f"attribute '{name}' is given twice")
+                self._segments(state, name, attribute)
+            elif name in state.discardable:
+                self.note(state, f"attribute '{name}' is given twice")
             else:
-                pending.discardable[name] = attribute
+                state.discardable[name] = attribute
             return
-        if name in pending.attributes:
-            self.note(pending, f"attribute '{name}' is given twice")
+        if name in state.attributes:
+            self.note(state, f"attribute '{name}' is given twice")
             return
         try:
-            pending.attributes[name] = declared.kind.decode(attribute)
+            state.attributes[name] = declared.kind.decode(attribute)
         except ValueError as error:
-            self.note(pending, f"attribute '{name}': {error}")
+            self.note(state, f"attribute '{name}': {error}")
 
-    def _segments(self, pending: OperationState, name: str, attribute: Attribute) -> None:
+    def _segments(self, state: OperationState, name: str, attribute: Attribute) -> None:
         sizes: tuple[int, ...] | None = None
         if isinstance(attribute, DenseArrayAttr):
             sizes = attribute.values
         elif isinstance(attribute, DenseAttr) and attribute.array.ndim == 1 and attribute.array.size < 1000:
             sizes = tuple(map(int, attribute.array.tolist()))
         if sizes is None or not all(isinstance(size, int) and size >= 0 for size in sizes):
-            self.note(pending, f"attribute '{name}': expected array<i32: ...> of non-negative sizes")
+            self.note(state, f"attribute '{name}': expected array<i32: ...> of non-negative sizes")
         else:
-            pending.attributes[name] = sizes
+            state.attributes[name] = sizes
 
 
 def _shortened(message: str) -> str:

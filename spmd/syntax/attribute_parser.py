@@ -17,12 +17,12 @@ from spmd.attributes import (
 )
 from spmd.dialects.kinds import ENUMS
 from spmd.dialects.structs import STRUCTS, StructAttribute
-from spmd.syntax.cursor import Cursor
-from spmd.syntax.literal_cursor import LiteralCursor
+from spmd.syntax.literal_parser import LiteralParser
+from spmd.syntax.token_parser import TokenParser
 
 #: Reads the body of `#dialect.mnemonic<...>`, from the `<` on, by (dialect, mnemonic).
-BodyParser = Callable[["AttributeCursor"], Attribute]
-FieldReader = Callable[["AttributeCursor"], Any]
+BodyParser = Callable[["AttributeParser"], Attribute]
+FieldReader = Callable[["AttributeParser"], Any]
 ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
 
 
@@ -34,7 +34,7 @@ _Attribute = TypeVar("_Attribute", bound=Attribute)
 def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser]:
     """Decorator: files the parser of an attribute whose form is not `<field = value, ...>`.
 
-    The cursor stands at whatever follows the mnemonic, usually `<`; the parser reads to the end of the body.
+    The parser stands at whatever follows the mnemonic, usually `<`; the parser reads to the end of the body.
     """
 
     def add(parser: _Parser) -> _Parser:
@@ -44,10 +44,10 @@ def attribute_parser(dialect: str, mnemonic: str) -> Callable[[_Parser], _Parser
     return add
 
 
-class AttributeCursor(LiteralCursor):
+class AttributeParser(LiteralParser):
     """Reads types and attributes."""
 
-    def attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
+    def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
         """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
         token = self.tokens[self.position]
         found = self.names.attributes.get(token)
@@ -67,13 +67,13 @@ class AttributeCursor(LiteralCursor):
         if read is not None:
             return read(self, token, type, typed)
         if self.at_type():
-            return TypeAttr(self.type())
+            return TypeAttr(self.parse_type())
         self.expected("an attribute value")
 
     def _hash(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         if "<" in token:
             inner = self.inside(token)
-            made: Attribute = inner.whole_dialect_attribute()
+            made: Attribute = inner.parse_whole_dialect_attribute()
             self.position += 1
             self.names.attributes[token] = made
             return made
@@ -86,28 +86,28 @@ class AttributeCursor(LiteralCursor):
                 self.position += 1
                 return LocationAttr(f"loc({self.names.location_aliases[token]})")
             self.fail(f"undefined attribute alias '{token}'")
-        return self.dialect_attribute()
+        return self.parse_dialect_attribute()
 
-    def whole_dialect_attribute(self) -> Attribute:
-        made = self.dialect_attribute()
+    def parse_whole_dialect_attribute(self) -> Attribute:
+        made = self.parse_dialect_attribute()
         if self.tokens[self.position]:
             self.expected("the end of the attribute")
         return made
 
-    def dialect_attribute(self) -> Attribute:
+    def parse_dialect_attribute(self) -> Attribute:
         """`#dialect.mnemonic<...>` or `#dialect<mnemonic ...>`."""
         position = self.position
         dialect, dot, mnemonic = self.tokens[position][1:].partition(".")
         self.position += 1
         if dialect not in _KNOWN_DIALECTS:
-            body = self.balanced() if self.tokens[self.position] == "<" else ""
+            body = self.parse_balanced() if self.tokens[self.position] == "<" else ""
             return OpaqueAttr(
                 self.text if self.text and not self.tokens[self.position] else f"#{dialect}{dot}{mnemonic}{body}"
             )
         if dot:
             return self._known(dialect, mnemonic, position)
         self.expect("<")
-        mnemonic = self.keyword("an attribute's name")
+        mnemonic = self.parse_keyword("an attribute's name")
         made = self._known(dialect, mnemonic, position, bare=True)
         self.expect(">")
         return made
@@ -117,7 +117,7 @@ class AttributeCursor(LiteralCursor):
         if parser is not None:
             return self.sound(parser(self), position)
         if struct is not None:
-            return self.sound(self.struct(struct), position)
+            return self.sound(self.parse_struct(struct), position)
         cases = ENUMS.get((dialect, mnemonic))
         if cases is None:
             self.fail(f"unknown {dialect} attribute '{mnemonic}'", position)
@@ -140,9 +140,9 @@ class AttributeCursor(LiteralCursor):
             self.fail(f"({label}) {message}" if label else message, position)
         return made
 
-    def struct(self, cls: type[_Struct], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> _Struct:
+    def parse_struct(self, cls: type[_Struct], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> _Struct:
         """`<field = value, ...>` of a dataclass attribute; every field without a default must be there."""
-        values = self.struct_fields(cls, readers)
+        values = self.parse_struct_fields(cls, readers)
         missing = [
             field.name
             for field in fields(cls)  # type: ignore[arg-type]
@@ -152,14 +152,14 @@ class AttributeCursor(LiteralCursor):
             self.fail(f"{cls.__name__.removesuffix('Attr')} lacks {', '.join(missing)}", self.position - 1)
         return cls(**values)
 
-    def struct_fields(
+    def parse_struct_fields(
         self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})
     ) -> dict[str, Any]:
         """The fields that `<field = value, ...>` gives; `readers` read those whose form their type does not tell."""
         self.expect("<")
         declared = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
         values: dict[str, Any] = {}
-        while not self.take(">"):
+        while not self.consume_if(">"):
             position = self.position
             token = self.tokens[position]
             if token not in declared:
@@ -170,45 +170,45 @@ class AttributeCursor(LiteralCursor):
             self.expect("=")
             reader = readers.get(token)
             values[token] = reader(self) if reader else self._field(str(declared[token].type))
-            if not self.take(","):
-                if not self.take(">"):
+            if not self.consume_if(","):
+                if not self.consume_if(">"):
                     self.expected("'>'", also=f"failed parsing {cls.__name__.removesuffix('Attr')}")
                 break
         return values
 
     def _field(self, annotation: str) -> Any:
         reader = _FIELDS.get(annotation)
-        return reader(self) if reader else self.attribute()
+        return reader(self) if reader else self.parse_attribute()
 
 
-AttributeCursor.inner = AttributeCursor
+AttributeParser.inner = AttributeParser
 
-_FIELDS: dict[str, Callable[[AttributeCursor], Any]] = {
-    "int": Cursor.int64,
-    "bool": AttributeCursor._boolean,
-    "str": AttributeCursor.string,
-    "float": AttributeCursor._float,
-    "tuple[int, ...]": Cursor.integer_list,
-    "Type": AttributeCursor.type,
-    "ArrayAttr": AttributeCursor.array,
+_FIELDS: dict[str, Callable[[AttributeParser], Any]] = {
+    "int": TokenParser.parse_int64,
+    "bool": AttributeParser._boolean,
+    "str": AttributeParser.parse_string,
+    "float": AttributeParser._float,
+    "tuple[int, ...]": TokenParser.parse_integer_list,
+    "Type": AttributeParser.parse_type,
+    "ArrayAttr": AttributeParser.parse_array,
 }
-_Reader = Callable[[AttributeCursor, str, t.Type | None, bool], Attribute]
+_Reader = Callable[[AttributeParser, str, t.Type | None, bool], Attribute]
 _BY_FIRST: dict[str, _Reader] = {
-    '"': AttributeCursor._string,
-    "@": AttributeCursor._symbol,
-    "[": AttributeCursor._array,
-    "{": AttributeCursor._dictionary,
-    "#": AttributeCursor._hash,
+    '"': AttributeParser._string,
+    "@": AttributeParser._symbol,
+    "[": AttributeParser._array,
+    "{": AttributeParser._dictionary,
+    "#": AttributeParser._hash,
 }
 _BY_WORD: dict[str, _Reader] = {
-    "unit": AttributeCursor._unit,
-    "true": AttributeCursor._true,
-    "false": AttributeCursor._false,
-    "array": AttributeCursor._dense_array,
-    "dense": AttributeCursor._dense,
-    "dense_resource": AttributeCursor._dense_resource,
-    "affine_map": AttributeCursor._affine,
-    "affine_set": AttributeCursor._affine,
-    "loc": AttributeCursor._location,
+    "unit": AttributeParser._unit,
+    "true": AttributeParser._true,
+    "false": AttributeParser._false,
+    "array": AttributeParser._dense_array,
+    "dense": AttributeParser._dense,
+    "dense_resource": AttributeParser._dense_resource,
+    "affine_map": AttributeParser._affine,
+    "affine_set": AttributeParser._affine,
+    "loc": AttributeParser._location,
 }
 _KNOWN_DIALECTS = frozenset({"stablehlo", "chlo", "sdy"})
