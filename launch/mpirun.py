@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from launch import rank
-from spmd.runtime import machine
+from spmd import machine
 from spmd.runtime.thread_share import THREAD_VARIABLES
 
 #: What holds OpenBLAS to the instructions of one processor, whatever the machine has.

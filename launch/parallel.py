@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads",
+        type=values.positive,
+        metavar="N",
+        help="threads of native code in each process (default: $OMP_NUM_THREADS; else one a rank, all cores alone)",
+    )
     group = parser.add_argument_group("processes that run together")
     group.add_argument(
         "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
@@ -62,6 +68,8 @@ def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of ``spmd.compile`` that were given."""
     options: dict[str, Any] = {"reproducible": args.reproducible, "check_collectives": args.check_collectives}
+    if args.threads is not None:
+        options["threads"] = args.threads
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
     return options

@@ -17,6 +17,7 @@ BASE = {
     "spmd.types",
     "spmd.attributes",
     "spmd.ir",
+    "spmd.machine",
 }
 ALLOWED = {
     "collectives": set(),

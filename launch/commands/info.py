@@ -14,9 +14,10 @@ import sys
 
 from collectives.states import ranges_text
 from launch import mpirun
+from spmd import machine
 from spmd.backends.llvm.cache import Usage, object_cache
 from spmd.compiler.options import default_backends
-from spmd.runtime import machine, thread_share
+from spmd.runtime import thread_share
 from spmd.runtime.world import ranks, under_mpi
 
 HELP = "versions, MPI library, threads, what is installed; of a program's file, what it holds"
@@ -129,9 +130,11 @@ def _blas() -> str:
 
 
 def _threads() -> str:
+    here = f"{machine.default_threads()} of native code here"
     if not thread_share.said_by_user():
-        return "not set (spmd launch gives each rank one, another launcher its share of the processors)"
-    return ", ".join(f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ)
+        return f"{here}; not set (spmd launch gives each rank one, another launcher its share of the processors)"
+    said = [f"{name}={os.environ[name]}" for name in thread_share.THREAD_VARIABLES if name in os.environ]
+    return f"{here}; {', '.join(said)}"
 
 
 def _of_rank() -> str:

@@ -7,7 +7,8 @@ import shutil
 import sys
 
 from launch import job, mpirun, parallel, values
-from spmd.runtime import machine, thread_share
+from spmd import machine
+from spmd.runtime import thread_share
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 

@@ -98,7 +98,7 @@ class ModuleLowering:
             elif not native:
                 plan.steps.append(self._step(op))
         if native:
-            plan.steps = native_steps(block, self._step)
+            plan.steps = native_steps(block, self._step, self.options.thread_count)
         plan_buffers(plan, donated)
         return plan
 

@@ -13,6 +13,7 @@ from typing import Any, TypedDict, get_type_hints
 from collectives.grid import ProcessGrid
 from spmd.errors import UsageError
 from spmd.ir import Op
+from spmd.machine import default_threads
 
 #: Called around every op when a program is watched: (op, run) must call run() and return what it returns.
 Watch = Callable[[Op, Callable[[], Any]], Any]
@@ -27,6 +28,7 @@ class CompileOptions(TypedDict, total=False):
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
     backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
+    threads            how many threads native code is cut for (None: see spmd.machine.default_threads)
     watch              called around every op (profiles, NaN checks, printing), each of which then runs by itself
     """
 
@@ -36,6 +38,7 @@ class CompileOptions(TypedDict, total=False):
     collective_timeout: float | None
     collective_abort: bool
     backends: tuple[str, ...]
+    threads: int | None
     watch: Watch | None
 
 
@@ -69,7 +72,13 @@ class Options:
     collective_timeout: float | None = None
     collective_abort: bool = False
     backends: tuple[str, ...] = field(default_factory=default_backends)
+    threads: int | None = None
     watch: Watch | None = None
+
+    @property
+    def thread_count(self) -> int:
+        """Threads of this process's native code: as asked, else its share of what there is."""
+        return self.threads or default_threads(self.grid.size)
 
 
 #: By the declared type of an option: whether a value is one, and what it should be.
@@ -78,6 +87,7 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     int: (lambda value: _is_number(value, Integral), "a whole number, not negative"),
     float | None: (lambda value: value is None or _is_number(value, Real), "a number, not negative, or None"),
     tuple[str, ...]: (_are_backends, f"a tuple of names among {', '.join(BACKENDS)}"),
+    int | None: (lambda value: value is None or (_is_number(value, Integral) and value > 0), "a whole number, or None"),
     Watch | None: (lambda value: value is None or callable(value), "a function (op, run), or None"),
 }
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MakeStep = Callable[[Op], Step]
 
 
-def native_steps(block: Block, make_step: MakeStep) -> list[Step]:
-    """The steps of `block`, natively as far as they can be; `make_step` gives the step of one op."""
+def native_steps(block: Block, make_step: MakeStep, threads: int) -> list[Step]:
+    """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op."""
     from spmd.backends.llvm.stretch import compile_stretch, is_native
 
     results = list(block.terminator.operands)
@@ -38,7 +38,7 @@ def native_steps(block: Block, make_step: MakeStep) -> list[Step]:
         outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
         if not outputs:
             continue
-        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)))
+        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)), threads)
         kernel = Kernel(compiled.call, needs_process=compiled.needs_process)
         steps.append(Step(stretch[0].roots[0], kernel, inputs, outputs))
     return steps

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from spmd.runtime import machine
+from spmd import machine
 
 #: What the numerical libraries read when they are loaded.
 THREAD_VARIABLES = (

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from collectives.grid import ProcessGrid
 from collectives.one_thread import OneThread
 from collectives.settings import SettingError
 from spmd.errors import CollectiveError, CompileError
+from spmd.machine import is_rank
 from spmd.runtime import failure, thread_share
 from spmd.runtime.process import Process
 
 if TYPE_CHECKING:
     from collectives.mpi import MpiCommunicator
-
-#: What the launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
-_RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
 
 _processes: dict[ProcessGrid, Process] = {}
 #: The world whose ranks have shared out the machine's processors, once they have.
@@ -27,9 +24,7 @@ def under_mpi() -> bool:
     """Whether a launcher started this process as a rank, or MPI is already in use."""
     import sys
 
-    if any(variable in os.environ for variable in _RANK_VARIABLES):
-        return True
-    return "mpi4py.MPI" in sys.modules
+    return is_rank() or "mpi4py.MPI" in sys.modules
 
 
 def ranks() -> MpiCommunicator:

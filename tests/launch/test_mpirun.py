@@ -7,7 +7,8 @@ import pytest
 
 from launch import mpirun, rank
 from launch.mpirun import Job, Launcher
-from spmd.runtime import machine, thread_share
+from spmd import machine
+from spmd.runtime import thread_share
 
 ROOT = Path(__file__).parents[2]
 OPENMPI = Launcher("/usr/bin/mpirun", "openmpi")

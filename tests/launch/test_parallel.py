@@ -13,7 +13,7 @@ import pytest
 
 from launch import mpirun
 from launch.cli import main
-from spmd.runtime import machine
+from spmd import machine
 
 ROOT = Path(__file__).parents[2]
 SPMD = [sys.executable, "-m", "launch"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spmd.runtime import machine, thread_share
+from spmd import machine
+from spmd.runtime import thread_share
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """

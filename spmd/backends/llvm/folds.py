@@ -7,17 +7,36 @@ blocks, and blocks of blocks. The association so follows from the length alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression
-from spmd.backends.llvm.loops import LoopWriter
+from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.points import Bound, Rendered, shuffled
 from spmd.backends.llvm.stores import store_all
 from spmd.backends.llvm.writer import llvm_type
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
 
-#: Turns of a loop that are folded by themselves.
-BLOCK = 64
+#: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
+BLOCK, LEAST_BLOCKS = 64, 8
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A long fold's blocks: sizes of them at each level, the number of the largest ones, and what is left over.
+
+    `stride` is the bytes that hold what one block gives.
+    """
+
+    levels: tuple[int, ...]
+    count: int
+    rest: int
+    stride: int
+
+    @property
+    def total(self) -> int:
+        """Blocks, that of what is left over among them."""
+        return self.count + bool(self.rest)
 
 
 class FoldWriter:
@@ -27,8 +46,11 @@ class FoldWriter:
         self.loops = loops
         self.point = loops.point
 
-    def write(self, stage: Stage, written_out: bool) -> None:
-        """All that is done at one point of the loops that are not folded: folds, from their start to their results."""
+    def write(self, stage: Stage, written_out: bool, memory: str | None = None) -> None:
+        """All that is done at one point of the loops that are not folded: folds, from their start to their results.
+
+        `memory` holds what the blocks of the folds gave, where that is known already.
+        """
         across = self.point.lane is not None and self.point.lane in stage.reduced
         width = self.point.width if self.point.lane is not None else 1
         slots = [self._start(reduction, across, width) for reduction in stage.reductions]
@@ -38,7 +60,9 @@ class FoldWriter:
                 self._step(reduction, names, across, width)
             store_all(self.point, stage.stores, {})
 
-        if all(self.point.nest.extents[variable] for variable in stage.reduced):
+        if memory is not None:
+            self._fold_blocks(stage, memory, slots, width)
+        elif all(self.point.nest.extents[variable] for variable in stage.reduced):
             last = stage.reduced[-1] if stage.reduced else None
             if last is not None and self._is_long(stage, last):
                 self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
@@ -77,11 +101,83 @@ class FoldWriter:
 
     def _blocks(self, stage: Stage, last: Variable, totals: Sequence[list[str]], width: int) -> None:
         """The last loop of a fold in blocks, and blocks of blocks, whose results are folded into `totals`."""
+        self._fold_range(stage, last, "0", self.point.nest.extents[last], self._levels(last), totals, width)
+
+    def _levels(self, last: Variable) -> list[int]:
+        """The lengths of blocks, of blocks of blocks, and so on."""
         turn = self.point.width if last == self.point.lane else 1
         levels = [BLOCK * turn]
-        while self.point.nest.extents[last] >= 2 * BLOCK * levels[-1]:
+        while self.point.nest.extents[last] >= LEAST_BLOCKS * BLOCK * levels[-1]:
             levels.append(levels[-1] * BLOCK)
-        self._fold_range(stage, last, "0", self.point.nest.extents[last], levels, totals, width)
+        return levels
+
+    # --- blocks apart from each other ---
+
+    def blocks(self, stage: Stage) -> Blocks | None:
+        """The blocks of the folds of `stage`, whose only loop is folded; None where it is not cut in blocks."""
+        (last,) = stage.reduced
+        if not self._is_long(stage, last):
+            return None
+        levels = self._levels(last)
+        count, rest = divmod(self.point.nest.extents[last], levels[-1])
+        return Blocks(tuple(levels), count, rest, sum(self._room(stage)))
+
+    def _room(self, stage: Stage) -> list[int]:
+        """Bytes of each value that is folded, on all lanes, each on cache lines of its own."""
+        bits = [first.type.bits * self.point.width for reduction in stage.reductions for first in reduction.initial]
+        return [-(-each // 512) * 64 for each in bits]
+
+    def _places(self, stage: Stage, memory: str, number: str) -> list[list[str]]:
+        """The addresses of what block `number` gives."""
+        room = self._room(stage)
+        at = self.point.text.value(f"mul nuw nsw i64 {number}, {sum(room)}")
+        start = self.point.text.value(f"getelementptr i8, ptr {memory}, i64 {at}")
+        offsets = iter([sum(room[:place]) for place in range(len(room))])
+        return [
+            [self.point.text.value(f"getelementptr i8, ptr {start}, i64 {next(offsets)}") for _ in reduction.initial]
+            for reduction in stage.reductions
+        ]
+
+    def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
+        """Folds the blocks `part`, each by itself; who has the last of them, what is left over, too."""
+        blocks = self.blocks(stage)
+        assert blocks is not None
+        (last,) = stage.reduced
+        text, size, width = self.point.text, blocks.levels[-1], self.point.width
+
+        def block(number: str, length: int) -> None:
+            parts = [[text.allocate(llvm_type(e.type, width)) for e in r.initial] for r in stage.reductions]
+            for reduction, slots in zip(stage.reductions, parts, strict=True):
+                assert reduction.neutral is not None
+                self._reset(slots, reduction.neutral, width)
+            begin = text.value(f"mul nuw nsw i64 {number}, {size}")
+            self._fold_range(stage, last, begin, length, blocks.levels[:-1], parts, width)
+            for reduction, slots, places in zip(
+                stage.reductions, parts, self._places(stage, memory, number), strict=True
+            ):
+                for first, slot, place in zip(reduction.initial, slots, places, strict=True):
+                    type = llvm_type(first.type, width)
+                    value = text.value(f"load {type}, ptr {slot}")
+                    text.line(f"store {type} {value}, ptr {place}, align 8")
+
+        with text.part():
+            name, _ = text.open_loop()
+            block(name, size)
+            text.close_loop(part.stop, 1, part.first)
+        if blocks.rest:
+            with text.where(part.is_last):
+                block(str(blocks.count), blocks.rest)
+
+    def _fold_blocks(self, stage: Stage, memory: str, totals: Sequence[list[str]], width: int) -> None:
+        """What blocks gave, in their order."""
+        blocks = self.blocks(stage)
+        assert blocks is not None
+        name, _ = self.point.text.open_loop()
+        for reduction, places, total in zip(stage.reductions, self._places(stage, memory, name), totals, strict=True):
+            self._merge(reduction, total, places, width, align=8)
+        self.point.text.close_loop(blocks.total)
+
+    # --- blocks of blocks ---
 
     def _fold_range(
         self,
@@ -152,13 +248,14 @@ class FoldWriter:
             return second
         return self.point.text.value(f"add nuw nsw i64 {first}, {second}")
 
-    def _merge(self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int) -> None:
-        """Folds what is in `slots` into `total`."""
+    def _merge(
+        self, reduction: LoopReduction, total: Sequence[str], slots: Sequence[str], width: int, align: int = 64
+    ) -> None:
+        """Folds what is in `slots`, memory of so many bytes' alignment, into `total`."""
         types = [llvm_type(first.type, width) for first in reduction.initial]
-        names = [
-            self.point.text.value(f"load {type}, ptr {slot}")
-            for slot, type in zip((*total, *slots), (*types, *types), strict=True)
-        ]
+        load = self.point.text.value
+        names = [load(f"load {type}, ptr {slot}") for slot, type in zip(total, types, strict=True)]
+        names += [load(f"load {type}, ptr {slot}, align {align}") for slot, type in zip(slots, types, strict=True)]
         combined = self._combined(reduction, names[: len(types)], names[len(types) :], width)
         for slot, type, value in zip(total, types, combined, strict=True):
             self.point.text.line(f"store {type} {value}, ptr {slot}")

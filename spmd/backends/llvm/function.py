@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.llvm.nests import NestWriter
+from spmd.backends.llvm.parts import PartFunction, cut_rows, write_in_parts, write_nest
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
@@ -30,6 +31,8 @@ from spmd.types import TokenType, Type
 
 #: Bytes of a value that may lie on the stack, and of all that do.
 _SLOT, _STACK = 64, 1 << 16
+#: Bytes of memory of its own that a part of a unit has on its stack.
+_OWN = 1 << 18
 #: Bytes of a constant that is written into the code.
 _EMBEDDED = 1 << 12
 
@@ -132,13 +135,22 @@ class Frame:
 class FunctionWriter:
     """Writes one native function, `void name(ptr arguments)`.
 
-    It is given the addresses of the inputs, the outputs, the arena, and the constants that it asks for.
+    It is given the addresses of the inputs, the outputs, the arena, and the constants that it asks for. Units that are
+    worth it are cut in parts for so many `threads`.
     """
 
     def __init__(
-        self, name: str, inputs: Sequence[Value], outputs: Sequence[Value], make_callback: MakeCallback
+        self,
+        name: str,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        make_callback: MakeCallback,
+        threads: int = 1,
     ) -> None:
         self.name = name
+        self.threads = threads
+        #: The functions of units that are cut.
+        self.parts: list[PartFunction] = []
         self._make_callback = make_callback
         self.callbacks: list[Callback] = []
         self.text = FunctionText()
@@ -314,13 +326,18 @@ class FunctionWriter:
             return False
         private = {v for v in made if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
         nest = in_one_row(nest, private.__contains__)
+        rows = {v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in made if v in private}
         for value in made:
-            if value in private:
-                size = row_elements(nest, value, nest.outer) * value.tensor.dtype.itemsize
-                self.assign(value, self.scratch(frame, size))
-            else:
+            if value not in private:
                 self.allocate(frame, value)
-        NestWriter(collapse(nest), self.text, self.pointer).write()
+        nest = collapse(nest)
+        cut = cut_rows(nest, nests, made, self.threads) if sum(rows.values()) <= _OWN else None
+        if cut is not None:
+            write_in_parts(self, nest, cut, rows)
+            return True
+        for value, size in rows.items():
+            self.assign(value, self.scratch(frame, size))
+        NestWriter(nest, self.text, self.pointer).write()
         return True
 
     def _overlaps(self, nest: Nest, value: Value, frame: Frame) -> bool:
@@ -375,8 +392,9 @@ class FunctionWriter:
             for value in op.results:
                 if value in frame.placed or not self._over_operand(nests, value, frame):
                     self.allocate(frame, value)
+        made = [value for op in unit.roots for value in op.results]
         for nest in nests:
-            NestWriter(collapse(nest), self.text, self.pointer).write()
+            write_nest(self, collapse(nest), frame, made)
 
     def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
         """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
@@ -432,6 +450,7 @@ class FunctionWriter:
                 f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
                 self.text.body([*arguments, *places]),
                 "}",
+                *(part.define() for part in self.parts),
                 *self.text.declarations,
                 *(callee.declaration for callee in self.text.callees.values()),
                 "!0 = !{}",

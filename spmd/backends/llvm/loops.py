@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.points import PointWriter
 
 
-class LoopWriter:
-    """Writes loops at the end of the innermost scope, and tells `point` where it is inside of them."""
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The stretch of one loop that a part of a nest runs, from `first` on and before `stop`, names of i64.
 
-    def __init__(self, point: PointWriter) -> None:
+    It begins at a whole number of lanes and is longer than they are; `is_last`, an i1, tells whether it reaches the
+    loop's end.
+    """
+
+    variable: Variable
+    first: str
+    stop: str
+    is_last: str
+
+
+class LoopWriter:
+    """Writes loops at the end of the innermost scope, and tells `point` where it is inside of them.
+
+    `part` is what is run of one of the loops; all others are run whole.
+    """
+
+    def __init__(self, point: PointWriter, part: Range | None = None) -> None:
         self.point = point
+        self.part = part
 
     def nested(self, variables: Sequence[Variable], body: Callable[[], None], written_out: bool) -> None:
         """Loops over `variables`, outermost first, around what `body` writes."""
@@ -34,13 +54,24 @@ class LoopWriter:
             self.loop(variable, extent, 1, inside)
 
     def loop(self, variable: Variable, stop: int, step: int, inside: Callable[[], None]) -> None:
-        if stop == step:
+        """The loop from 0, or where the part begins, to `stop`, or where the part ends."""
+        part = self._part_of(variable)
+        if part is None and stop == step:
             self.at(variable, "0", inside)
             return
         name, depth = self.point.text.open_loop()
         self.point.variables[variable] = (name, depth)
         inside()
-        self.point.text.close_loop(stop, step)
+        if part is None:
+            self.point.text.close_loop(stop, step)
+            return
+        end = part.stop
+        if stop < self.point.nest.extents[variable]:
+            end = self.point.text.value(f"select i1 {part.is_last}, i64 {stop}, i64 {end}", depth - 1)
+        self.point.text.close_loop(end, step, part.first)
+
+    def _part_of(self, variable: Variable) -> Range | None:
+        return self.part if self.part is not None and self.part.variable == variable else None
 
     def at(self, variable: Variable, number: str, inside: Callable[[], None]) -> None:
         """`inside` with the variable at one known place."""
@@ -54,6 +85,11 @@ class LoopWriter:
         if whole:
             self.loop(variable, whole, self.point.width, inside)
         if rest:
+            part = self._part_of(variable)
+            text = self.point.text
+            scope: AbstractContextManager[int] = text.part() if part is None else text.where(part.is_last)
             self.point.valid = rest
-            self.at(variable, str(whole), inside)
+            with scope as depth:
+                self.point.variables[variable] = (str(whole), depth)
+                inside()
             self.point.valid = None

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from spmd.analysis.affine import Variable
-from spmd.backends.llvm.folds import FoldWriter
-from spmd.backends.llvm.loops import LoopWriter
+from spmd.backends.llvm.folds import Blocks, FoldWriter
+from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.text import FunctionText
@@ -29,16 +29,39 @@ WRITTEN_OUT = 16
 class NestWriter:
     """Writes the loops of one nest at the end of the innermost scope of `text`.
 
-    `pointer` gives the name of the buffer of a value.
+    `pointer` gives the name of the buffer of a value; `part` is what is run of one loop, where not all of it is.
     """
 
-    def __init__(self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str]) -> None:
+    def __init__(
+        self, nest: Nest, text: FunctionText, pointer: Callable[[Value], str], part: Range | None = None
+    ) -> None:
         self.nest = nest
         self.point = PointWriter(nest, text, pointer)
-        self.loops = LoopWriter(self.point)
+        self.loops = LoopWriter(self.point, part)
 
     def write(self) -> None:
         self._outer(self.nest.outer)
+
+    def fold_blocks(self) -> Blocks | None:
+        """The blocks of a nest that folds all its points in one loop that is cut in blocks; None of any other nest."""
+        if self.nest.outer or len(self.nest.stages) != 1:
+            return None
+        (stage,) = self.nest.stages
+        if stage.kept or len(stage.reduced) != 1 or not stage.reductions:
+            return None
+        self.point.lane, self.point.width = self.lanes(self.nest, stage)
+        return FoldWriter(self.loops).blocks(stage)
+
+    def write_blocks(self, memory: str, part: Range) -> None:
+        """Folds the blocks `part`, by number, and writes what they give to `memory`; the last part, what is left."""
+        assert self.fold_blocks() is not None
+        FoldWriter(self.loops).write_blocks(self.nest.stages[0], memory, part)
+
+    def write_from_blocks(self, memory: str) -> None:
+        """The rest of a fold whose blocks are in `memory`."""
+        assert self.fold_blocks() is not None
+        with self.point.text.part():
+            FoldWriter(self.loops).write(self.nest.stages[0], written_out=False, memory=memory)
 
     def _outer(self, variables: Sequence[Variable]) -> None:
         """The loops that the stages share."""
@@ -56,7 +79,7 @@ class NestWriter:
         points = prod(self.nest.extents[variable] for variable in inside)
         if not points and not stage.reductions:
             return
-        self.point.lane, self.point.width = self._lanes(stage, points)
+        self.point.lane, self.point.width = self.lanes(self.nest, stage)
         written_out = points <= WRITTEN_OUT
 
         def at_point() -> None:
@@ -70,20 +93,22 @@ class NestWriter:
         with self.point.text.part():
             self.loops.nested([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
 
-    def _lanes(self, stage: Stage, points: int) -> tuple[Variable | None, int]:
-        """The lane loop, and how many of its points are taken at a time."""
+    @staticmethod
+    def lanes(nest: Nest, stage: Stage) -> tuple[Variable | None, int]:
+        """The lane loop of a stage, and how many of its points are taken at a time."""
+        points = prod(nest.extents[variable] for variable in stage.loops if variable not in nest.outer)
         if points <= 1:
             return None, 1
         among = stage.loops
-        kept = tuple(variable for variable in stage.kept if variable not in self.nest.outer)
-        if stage.reductions and (self._length(stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
+        kept = tuple(variable for variable in stage.kept if variable not in nest.outer)
+        if stage.reductions and (_length(nest, stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
             among = kept  # elements are folded in their order
         if stage.updates:
             among = tuple(variable for variable in stage.loops[-1:] if variable in stage.side_by_side)
-        if not set(among) - set(self.nest.outer):
+        if not set(among) - set(nest.outer):
             return None, 1
         lane = max(among)
-        extent = self.nest.extents[lane]
+        extent = nest.extents[lane]
         most = FOLDING_LANES if stage.reductions and lane == max(stage.loops) else LANES
         width = 1
         while width < most and width < extent:
@@ -92,6 +117,7 @@ class NestWriter:
             return None, 1
         return lane, width
 
-    def _length(self, stage: Stage) -> int:
-        """How many elements each fold has."""
-        return prod(self.nest.extents[variable] for variable in stage.reduced)
+
+def _length(nest: Nest, stage: Stage) -> int:
+    """How many elements each fold has."""
+    return prod(nest.extents[variable] for variable in stage.reduced)

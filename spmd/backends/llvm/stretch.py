@@ -11,6 +11,7 @@ import numpy as np
 
 from spmd.backends.llvm import control as _control
 from spmd.backends.llvm import products as _products
+from spmd.backends.llvm import workers
 from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
 from spmd.backends.llvm.function import Buffer, FunctionWriter, MakeCallback, nbytes, supports
@@ -41,13 +42,17 @@ def is_native(unit: Unit) -> bool:
 
 
 def compile_stretch(
-    units: list[Unit], inputs: Sequence[Value], outputs: Sequence[Value], make_callback: MakeCallback
+    units: list[Unit],
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    make_callback: MakeCallback,
+    threads: int = 1,
 ) -> Stretch:
-    """`units` as one function: arrays of `inputs` in; out an array, or a tuple of several, of `outputs`.
+    """`units` as one function, run by up to `threads`: arrays of `inputs` in; out one, or a tuple, of `outputs`.
 
     `make_callback` gives what Python runs in place of an op without a native form.
     """
-    writer = FunctionWriter("stretch", inputs, outputs, make_callback)
+    writer = FunctionWriter("stretch", inputs, outputs, make_callback, threads if workers.are_supported() else 1)
     targets = [
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)
@@ -59,6 +64,8 @@ def compile_stretch(
     linked = link(writer.text.callees.values())
     symbols = {**writer.symbols, **linked.symbols, **entry_symbols()}
     text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.may_raise)
+    if writer.parts:
+        symbols |= workers.symbols()
     if writer.may_raise:
         text += POLL_TEXT
         symbols |= poll_symbols()

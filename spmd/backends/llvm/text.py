@@ -96,6 +96,17 @@ class FunctionText:
         outer.lines += inner.lines
         outer.label = inner.label
 
+    @contextmanager
+    def where(self, condition: str) -> Iterator[int]:
+        """A scope that runs where the i1 `condition` holds; its depth."""
+        within, after = self.fresh("where"), self.fresh("after")
+        with self.part() as depth:
+            self.line(f"br i1 {condition}, label %{within}, label %{after}")
+            self.start_block(within)
+            yield depth
+            self.line(f"br label %{after}")
+            self.start_block(after)
+
     def open_loop(self) -> tuple[str, int]:
         """Opens a loop; the name of its i64 variable and the depth of its body."""
         head = self.fresh("loop")
@@ -103,15 +114,15 @@ class FunctionText:
         self.scopes.append(scope)
         return f"%{head}.i", scope.depth
 
-    def close_loop(self, count: int, step: int = 1) -> None:
-        """Closes the innermost loop, whose variable goes from 0 to `count` (more than 0) by `step`."""
+    def close_loop(self, count: int | str, step: int = 1, start: str = "0") -> None:
+        """Closes the innermost loop, whose variable goes from `start` to `count`, which is more, by `step`."""
         inner = self.scopes.pop()
         outer = self.innermost
         head = inner.head
         outer.lines += [
             f"  br label %{head}",
             f"{head}:",
-            f"  %{head}.i = phi i64 [ 0, %{outer.label} ], [ %{head}.next, %{inner.label} ]",
+            f"  %{head}.i = phi i64 [ {start}, %{outer.label} ], [ %{head}.next, %{inner.label} ]",
             *inner.lines,
             f"  %{head}.next = add nuw nsw i64 %{head}.i, {step}",
             f"  %{head}.more = icmp ult i64 %{head}.next, {count}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -40,9 +41,12 @@ def cost_of_unit(unit: Unit) -> Cost:
         if op.name in DOTS:
             operations = 2 * prod(op.result.tensor.static_shape) * _depth(unit)
         return Cost(operations, sum(map(bytes_of, op.operands)), sum(map(bytes_of, op.results)))
-    nests = nests_of(unit)
+    return cost_of_nests(nests_of(unit), [value for op in unit.roots for value in op.results])
+
+
+def cost_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> Cost:
+    """The cost of running `nests` once, which write `results`."""
     read = {load.value for nest in nests for load in nest.loads()}
-    results = [value for op in unit.roots for value in op.results]
     written = sum(_written(nest, value) for nest in nests for value in results)
     return Cost(sum(map(_operations, nests)), sum(_read(nests, value) for value in read), written)
 
@@ -61,7 +65,7 @@ def bytes_of(value: Value) -> int:
     return type.nbytes if isinstance(type, TensorType) and type.is_static else 0
 
 
-def _read(nests: list[Nest], value: Value) -> int:
+def _read(nests: Sequence[Nest], value: Value) -> int:
     """Bytes read of `value`: no more than it has, and no more than there are reads."""
     reads = 0
     for nest in nests:

@@ -7,6 +7,26 @@ CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
 CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 
+#: What launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
+RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
+
+
+def is_rank() -> bool:
+    """Whether a launcher started this process as a rank."""
+    return any(variable in os.environ for variable in RANK_VARIABLES)
+
+
+def default_threads(processes: int = 1) -> int:
+    """The threads of native code that each of `processes` processes of a grid has, unless its user says otherwise.
+
+    $OMP_NUM_THREADS says it for a process. A rank of a job has one; a process alone has the cores it may run on, and
+    several that share a Python process share them.
+    """
+    named = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    threads = int(named) if named.isdigit() and int(named) else 1 if is_rank() else usable_cores()
+    return threads if is_rank() else max(1, threads // processes)
+
+
 def usable_cores() -> int:
     """Physical cores this process may use: its affinity, less what a control group's quota takes away."""
     cores = _physical_cores(processors())

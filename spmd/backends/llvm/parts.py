@@ -1,0 +1,176 @@
+"""Units cut in parts, which the threads of a process do side by side.
+
+A loop nest that takes long enough is written as a function of a part's number, and the workers are called with it. A
+part is a stretch of one loop that is not folded: whoever runs it, and however many parts there are, each point is
+computed alike. A fold of everything is cut at the blocks that it is folded by anyway (spmd.backends.llvm.folds): their
+results are put down, and folded in their order when all are there. So no bit depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from spmd.analysis.affine import Variable
+from spmd.backends.llvm.loops import Range
+from spmd.backends.llvm.nests import NestWriter
+from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.workers import RUN
+from spmd.compiler.schedule.costs import cost_of_nests
+from spmd.compiler.schedule.nest import Nest
+from spmd.ir import Value
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.function import Frame, FunctionWriter
+
+#: Operations, and bytes, of a nanosecond, roughly; what a unit takes at least to be cut, and a part of it.
+_OPERATIONS, _BYTES = 16, 16
+_LEAST_UNIT, _LEAST_PART = 20_000, 4_000
+#: Points of a nest that is looked at.
+_LEAST_POINTS = 1 << 10
+#: Parts for each thread, so that one that comes late does not keep the others waiting.
+_EACH = 4
+
+
+@dataclass(eq=False)
+class PartFunction:
+    """A function `void name(ptr frame, i64 part)` as it is written. What it needs from outside lies in the frame."""
+
+    name: str
+    text: FunctionText = field(default_factory=FunctionText)
+    captured: dict[str, str] = field(default_factory=dict)
+
+    def pointer(self, outside: str) -> str:
+        """The name, in here, of an address that has the name `outside` where the parts are called."""
+        if outside.startswith("@"):
+            return outside
+        return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
+
+    def define(self) -> str:
+        """The function's text."""
+        loads = []
+        for place, name in enumerate(self.captured.values()):
+            loads += [
+                f"  {name}.at = getelementptr ptr, ptr %frame, i64 {place}",
+                f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
+            ]
+        head = f"define internal void @{self.name}(ptr noalias readonly %frame, i64 %part) #0 {{"
+        return "\n".join([head, self.text.body([*loads]), "}"])
+
+
+def parts_of(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> int:
+    """How many parts the nests that write `results` are cut in: 1 where it is not worth it."""
+    if threads == 1 or max(prod(nest.extents) for nest in nests) < _LEAST_POINTS:
+        return 1
+    cost = cost_of_nests(nests, results)
+    time = cost.operations // _OPERATIONS + cost.bytes // _BYTES
+    return 1 if time < _LEAST_UNIT else max(1, min(time // _LEAST_PART, _EACH * threads))
+
+
+def call_in_parts(writer: FunctionWriter, count: int, write: Callable[[PartFunction], None]) -> None:
+    """Writes a call of the function that `write` writes, for `count` parts."""
+    part = PartFunction(f"{writer.name}.part{len(writer.parts)}")
+    part.text.declarations, part.text.callees = writer.text.declarations, writer.text.callees
+    write(part)
+    part.text.line("ret void")
+    writer.parts.append(part)
+    text = writer.text
+    frame = text.allocate(f"[{max(len(part.captured), 1)} x ptr]", 8)
+    for place, outside in enumerate(part.captured):
+        at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
+        text.line(f"store ptr {outside}, ptr {at}")
+    text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64)"] = None
+    text.line(f"call void @{RUN}(ptr @{part.name}, ptr {frame}, i64 {count}, i64 {writer.threads})")
+
+
+def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:
+    """Writes `nest`, which writes `results` with as few loops as may be, in parts where that pays."""
+    wanted = parts_of([nest], results, writer.threads)
+    if wanted > 1 and not any(stage.updates for stage in nest.stages):
+        cut = _cut(nest, wanted)
+        if cut is not None:
+            write_in_parts(writer, nest, cut, {})
+            return
+        blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
+        if blocks is not None and blocks.count > 1:
+            _write_in_blocks(writer, nest, frame, wanted)
+            return
+    NestWriter(nest, writer.text, writer.pointer).write()
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A loop in `count` parts of `size` turns each, and what is left over in the last one."""
+
+    variable: Variable
+    size: int
+    count: int
+
+
+def _cut(nest: Nest, wanted: int) -> Cut | None:
+    """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
+    if nest.outer:
+        candidates = [(variable, 1) for variable in nest.outer]
+    else:
+        (stage,) = nest.stages
+        lane, width = NestWriter.lanes(nest, stage)
+        candidates = [(variable, width if variable == lane else 1) for variable in stage.kept]
+    best: Cut | None = None
+    for variable, turn in candidates:
+        extent = nest.extents[variable]
+        size = -(-extent // (wanted * turn)) * turn
+        count = extent // size
+        if count > (1 if best is None else best.count):
+            best = Cut(variable, size, count)
+        if count * 4 >= wanted * 3:
+            break
+    return best
+
+
+def cut_rows(nest: Nest, nests: Sequence[Nest], results: Sequence[Value], threads: int) -> Cut | None:
+    """Where `nest`, units over the same rows that had the nests `nests`, is cut, if that pays."""
+    wanted = parts_of(nests, results, threads)
+    return _cut(nest, wanted) if wanted > 1 else None
+
+
+def write_in_parts(writer: FunctionWriter, nest: Nest, cut: Cut, rows: dict[Value, int]) -> None:
+    """Writes `nest`; each part has memory of its own for the values `rows`, of so many bytes."""
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        own = {value: text.allocate(f"[{size} x i8]") for value, size in rows.items()}
+        first = text.value(f"mul i64 %part, {cut.size}")
+        is_last = text.value(f"icmp eq i64 %part, {cut.count - 1}")
+        after = text.value(f"add i64 {first}, {cut.size}")
+        stop = text.value(f"select i1 {is_last}, i64 {nest.extents[cut.variable]}, i64 {after}")
+        part_range = Range(cut.variable, first, stop, is_last)
+
+        def pointer(value: Value) -> str:
+            return own.get(value) or part.pointer(writer.pointer(value))
+
+        NestWriter(nest, text, pointer, part_range).write()
+
+    call_in_parts(writer, cut.count, write)
+
+
+def _write_in_blocks(writer: FunctionWriter, nest: Nest, frame: Frame, wanted: int) -> None:
+    """Writes a fold of everything: blocks in parts, then what they gave."""
+    blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
+    assert blocks is not None
+    memory = writer.scratch(frame, blocks.stride * blocks.total).pointer
+    size = -(-blocks.count // wanted)
+    count = blocks.count // size
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        first = text.value(f"mul i64 %part, {size}")
+        is_last = text.value(f"icmp eq i64 %part, {count - 1}")
+        after = text.value(f"add i64 {first}, {size}")
+        stop = text.value(f"select i1 {is_last}, i64 {blocks.count}, i64 {after}")
+        inner = NestWriter(nest, text, lambda value: part.pointer(writer.pointer(value)))
+        inner.write_blocks(part.pointer(memory), Range(-1, first, stop, is_last))
+
+    call_in_parts(writer, count, write)
+    NestWriter(nest, writer.text, writer.pointer).write_from_blocks(memory)

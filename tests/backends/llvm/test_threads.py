@@ -1,0 +1,143 @@
+"""Units cut over threads: the same bits for any number of them, whoever calls, after a fork and at the end."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import spmd
+from spmd.backends.llvm import parts, workers
+from spmd.machine import RANK_VARIABLES, default_threads, usable_cores
+from tests.backends.llvm.drawn import Program
+
+pytestmark = pytest.mark.skipif(not workers.are_supported(), reason="no workers on this system")
+
+THREADS = (1, 2, 3, 5)
+SUM = """func.func @main(%x: tensor<{n}xf32>) -> (tensor<{n}xf32>, tensor<f32>) {{
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %y = stablehlo.exponential %x : tensor<{n}xf32>
+  %s = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0]
+    : (tensor<{n}xf32>, tensor<f32>) -> tensor<f32>
+  return %y, %s : tensor<{n}xf32>, tensor<f32>
+}}"""
+
+
+@pytest.fixture
+def all_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every nest is cut, however little it costs."""
+    for name in ("_LEAST_UNIT", "_LEAST_PART", "_LEAST_POINTS"):
+        monkeypatch.setattr(parts, name, 1)
+    monkeypatch.setattr(parts, "_OPERATIONS", 1)
+
+
+def bits(results: tuple) -> list[bytes]:
+    return [np.asarray(result).tobytes() for result in results]
+
+
+@pytest.mark.usefixtures("all_are_cut")
+@given(st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.DataObject) -> None:
+    program = Program(data)
+    program.grow(data.draw(st.integers(1, 12)))
+    module = program.build()
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in program.arguments]
+    alone, *others = [bits(spmd.compile(module, threads=threads)(*arrays)) for threads in THREADS]
+    assert others == [alone] * len(others)
+
+
+@pytest.mark.usefixtures("all_are_cut")
+@pytest.mark.parametrize("count", [127, 8192, 65537, 300_001])
+def test_a_fold_of_everything_has_one_association(count: int) -> None:
+    array = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    made = [spmd.compile(spmd.parse(SUM.format(n=count)), threads=threads)(array) for threads in THREADS]
+    assert [bits(results) for results in made] == [bits(made[0])] * len(made)
+    np.testing.assert_allclose(made[0][1], np.exp(array.astype(np.float64)).sum(), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("all_are_cut")
+@pytest.mark.parametrize("shape", [(3, 1000), (1000, 3), (64, 64), (17, 513), (1, 70_000)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], axis: int) -> None:
+    left = shape[1 - axis]
+    text = f"""func.func @main(%x: tensor<{shape[0]}x{shape[1]}xf64>) -> tensor<{left}xf64> {{
+      %zero = stablehlo.constant dense<0.0> : tensor<f64>
+      %s = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [{axis}]
+        : (tensor<{shape[0]}x{shape[1]}xf64>, tensor<f64>) -> tensor<{left}xf64>
+      return %s : tensor<{left}xf64>
+    }}"""
+    array = np.random.default_rng(5).standard_normal(shape)
+    made = [bits(spmd.compile(spmd.parse(text), threads=threads)(array)) for threads in THREADS]
+    assert made == [made[0]] * len(made)
+
+
+def test_several_threads_of_python_share_the_workers() -> None:
+    array = np.random.default_rng(1).standard_normal(300_001).astype(np.float32)
+    executable = spmd.compile(spmd.parse(SUM.format(n=array.size)), threads=3)
+    expected = bits(executable(array))
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        wrong.extend(number for _ in range(20) if bits(executable(array)) != expected)
+
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+        assert not caller.is_alive()
+    assert wrong == []
+
+
+def test_a_child_of_a_fork_starts_workers_of_its_own() -> None:
+    array = np.random.default_rng(1).standard_normal(300_001).astype(np.float32)
+    executable = spmd.compile(spmd.parse(SUM.format(n=array.size)), threads=2)
+    expected = bits(executable(array))
+    child = os.fork()
+    if not child:
+        same = all(bits(executable(array)) == expected for _ in range(3))
+        os._exit(0 if same and len(os.listdir("/proc/self/task")) == 2 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert bits(executable(array)) == expected
+
+
+@pytest.mark.parametrize("last", ["pass", "raise SystemExit(3)", "caller.start()"])
+def test_a_process_with_workers_ends(last: str) -> None:
+    script = f"""
+import threading, numpy as np, spmd
+executable = spmd.compile(spmd.parse({SUM.format(n=300_001)!r}), threads=3)
+array = np.ones(300_001, np.float32)
+executable(array)
+def forever():
+    while True:
+        executable(array)
+caller = threading.Thread(target=forever, daemon=True)
+{last}
+"""
+    ended = subprocess.run([sys.executable, "-c", script], timeout=60, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (3 if "Exit" in last else 0, "")
+
+
+def test_threads_are_the_cores_alone_one_a_rank_and_what_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*RANK_VARIABLES, "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    cores = usable_cores()
+    assert default_threads() == cores and default_threads(2 * cores) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "6,2")
+    assert default_threads() == 6 and default_threads(3) == 2
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert default_threads(3) == 6  # a rank's own number
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert default_threads() == 1
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2"])
+def test_a_number_of_threads_that_is_none_is_refused(threads: object) -> None:
+    with pytest.raises(spmd.UsageError, match="option threads"):
+        spmd.compile(spmd.parse(SUM.format(n=3)), threads=threads)
