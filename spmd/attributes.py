@@ -111,11 +111,6 @@ class DenseAttr(Attribute):
     array: np.ndarray[Any, Any]
     type: TensorType
 
-    @property
-    def aligned(self) -> np.ndarray[Any, Any]:
-        """The array where a processor can read it: a copy when it is seen in a file, at an address of no multiple."""
-        return self.array if self.array.flags.aligned else aligned(self.array)
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DenseAttr):
             return NotImplemented
@@ -167,13 +162,18 @@ def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     """Whether two arrays of one dtype and shape hold the same bytes (NaN payloads and signed zeros told apart)."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
-    if is_splat(left) and is_splat(right) and left.size:
+    if is_splat(left) and is_splat(right):
         return bool(left.flat[0].tobytes() == right.flat[0].tobytes())
     return np.ascontiguousarray(left).tobytes() == np.ascontiguousarray(right).tobytes()
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A read-only copy of `array` at an address that its elements ask for; one element seen everywhere stays one."""
+    """`array` at an address that its elements ask for: a read-only copy when it is seen in a file, at any address.
+
+    One element seen everywhere stays one.
+    """
+    if array.flags.aligned:
+        return array
     if is_splat(array):
         return np.broadcast_to(np.array(array[(0,) * array.ndim]), array.shape)
     made = np.array(array)
@@ -182,8 +182,8 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def is_splat(array: np.ndarray[Any, Any]) -> bool:
-    """Whether `array` is one element seen many times."""
-    return array.ndim > 0 and array.size > 0 and not any(array.strides)
+    """Whether all elements of `array` lie at one place in memory: it has one element, or sees one many times."""
+    return array.size == 1 or (array.size > 0 and not any(array.strides))
 
 
 UNIT = UnitAttr()

@@ -25,7 +25,7 @@ from spmd.ir import Op, Value
 def constant(lowering: Lowering, op: Op) -> None:
     """A constant of one value is made in the size needed; any other is cut at no cost."""
     value = op["value"]
-    if isinstance(value, DenseAttr) and (is_splat(value.array) or value.array.size == 1):
+    if isinstance(value, DenseAttr) and is_splat(value.array):
         element = value.array.reshape(-1)[:1].reshape(())
 
         def make(layout: Sharding) -> Value:

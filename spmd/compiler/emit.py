@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Program
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.compiler.options import Watch
-from spmd.compiler.simplify import known_array
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, Value
 from spmd.types import TensorType
@@ -36,7 +36,7 @@ def emit(plan: Plan, watch: Watch | None = None) -> Program:
         namespace[f"c{index}"] = constant
     scalars: dict[Value, str] = {}
     for value in [*plan.parameters, *plan.constants]:
-        if _is_scalar(value) and (constant := known_array(value)) is not None:
+        if _is_scalar(value) and (constant := constant_array(value.defining_op)) is not None:
             scalars[value] = f"s{len(scalars)}"
             namespace[scalars[value]] = as_scalar(constant)
     scalars_first = ChainMap(scalars, names)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.constants import constant_array
+from spmd.attributes import aligned
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.options import Options
 from spmd.compiler.passes import PassContext, run_passes
-from spmd.compiler.simplify import CONSTANT
-from spmd.compiler.steps import Plan, Step, constant_array, plan_buffers
+from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.stretches import native_steps
 from spmd.compiler.vectorize import vectorized
 from spmd.errors import CompileError, Diagnostic
@@ -93,8 +94,8 @@ class ModuleLowering:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
         native = self.options.watch is None and "llvm" in self.options.backends
         for op in block.ops[:-1]:
-            if op.name == CONSTANT and (array := constant_array(op)) is not None:
-                plan.constants[op.results[0]] = array
+            if (array := constant_array(op)) is not None:
+                plan.constants[op.result] = aligned(array)
             elif not native:
                 plan.steps.append(self._step(op))
         if native:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.constants import CONSTANT, constant_array
 from spmd.attributes import DenseAttr, DictAttr
 from spmd.dialects.core import is_pure
 from spmd.dialects.make import make_op
@@ -22,8 +23,6 @@ _FOLD_LIMIT = 1 << 16
 
 #: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
 Evaluate = Callable[[Op, list[Any]], "tuple[Any, ...] | None"]
-
-CONSTANT = "stablehlo.constant"
 
 
 def simplify(block: Block, evaluate: Evaluate) -> None:
@@ -82,7 +81,7 @@ class _Simplifier:
         type = op.results[0].type
         if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
             return op
-        constants = [known_array(operand) for operand in op.operands]
+        constants = [constant_array(operand.defining_op) for operand in op.operands]
         if any(constant is None for constant in constants):
             return op
         results = self._evaluate(op, constants)
@@ -94,15 +93,6 @@ class _Simplifier:
         array = array.view()
         array.flags.writeable = False
         return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
-
-
-def known_array(value: Value) -> Any:
-    """The array of a value that a constant gives; None for any other."""
-    owner = value.defining_op
-    if owner is None or owner.name != CONSTANT:
-        return None
-    attribute = owner.attributes["value"]
-    return attribute.array if isinstance(attribute, DenseAttr) and isinstance(value.type, TensorType) else None
 
 
 def _key(op: Op) -> Hashable | None:

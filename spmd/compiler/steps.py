@@ -9,11 +9,8 @@ when the step's kernel allows it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from spmd.attributes import DenseAttr, DenseResourceAttr
 from spmd.backends.numpy.core import Kernel
-from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -22,16 +19,6 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
     """The shape of a tensor whose sizes are all known; None of anything else."""
     type = value.type
     return type.static_shape if isinstance(type, TensorType) and type.is_static else None
-
-
-def constant_array(op: Op) -> Any:
-    """The array of a `stablehlo.constant`; CompileError when it lies in a resource that the file does not hold."""
-    attribute = op.attributes["value"]
-    if isinstance(attribute, DenseResourceAttr):
-        raise CompileError(Diagnostic(op.location, f"the file holds no resource {attribute.key}", op.name))
-    assert isinstance(attribute, DenseAttr)
-    type = op.results[0].type
-    return attribute.aligned if isinstance(type, TensorType) else None
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
@@ -55,8 +56,7 @@ def _callback(step: Step) -> Callback:
 
 
 def _is_constant(value: Value) -> bool:
-    op = value.defining_op
-    return op is not None and op.name == "stablehlo.constant"
+    return constant_array(value.defining_op) is not None
 
 
 def _is_view(unit: Unit) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel, Program
 from spmd.compiler.block_compiler import BlockCompiler
 from spmd.compiler.emit import emit
-from spmd.compiler.simplify import CONSTANT
-from spmd.compiler.steps import Plan, Step, constant_array
+from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, captured_values
 from spmd.types import TensorType
 
@@ -44,8 +44,8 @@ def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tup
 
 def _fill(lowering: BlockCompiler, plan: Plan, ops: list[Op]) -> None:
     for op in ops:
-        if op.name == CONSTANT:
-            plan.constants[op.results[0]] = constant_array(op)
+        if (array := constant_array(op)) is not None:
+            plan.constants[op.result] = array
         else:
             inputs = [*op.operands, *(captured_values(op) if op.regions else ())]
             plan.steps.append(Step(op, _kernel(lowering, op), inputs, list(op.results)))

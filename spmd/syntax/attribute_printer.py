@@ -134,8 +134,8 @@ def _dense_body(attribute: DenseAttr) -> str:
     assert isinstance(element, t.ElementType)
     if array.size == 0:
         return ""
-    if is_splat(array) or array.ndim == 0:
-        return format_elements(array.reshape(-1)[:1] if array.ndim == 0 else _first(array), element)[0]
+    if is_splat(array):
+        return format_elements(_first(array), element)[0]
     if array.size > HEX_FROM:
         return f'"0x{_raw(array, element).hex().upper()}"'
     return _nested(format_elements(np.ascontiguousarray(array).reshape(-1), element), array.shape)

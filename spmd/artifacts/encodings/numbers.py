@@ -22,6 +22,7 @@ from spmd.attributes import (
     DenseAttr,
     FloatAttr,
     IntegerAttr,
+    aligned,
     is_splat,
 )
 from spmd.syntax.dense import dense_raw
@@ -105,7 +106,7 @@ def _read_dense(reader: EntryReader) -> Attribute:
     made = dense_raw(reader.bytes(reader.varint()), type)  # type: ignore[arg-type]
     if made.array.flags.aligned or made.array.nbytes >= _SEEN_FROM:
         return made
-    return DenseAttr(made.aligned, made.type)
+    return DenseAttr(aligned(made.array), made.type)
 
 
 def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:

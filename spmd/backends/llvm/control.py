@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spmd.analysis.constants import constant_array
 from spmd.backends.llvm.function import (
     Buffer,
     Frame,
@@ -18,7 +19,7 @@ from spmd.backends.llvm.function import (
 )
 from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
-from spmd.compiler.schedule.forms import CONSTANT, is_fusible, is_plain
+from spmd.compiler.schedule.forms import is_fusible, is_plain
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.ir import Block, Op, Value
 
@@ -37,7 +38,10 @@ def _block_is_native(block: Block) -> bool:
     if not all(lies_in_buffers(value.type) for value in (*block.arguments, *block.terminator.operands)):
         return False
     return all(
-        (op.name == CONSTANT and is_plain(op.result.type)) or is_fusible(op) or supports(op) or can_call_back(op)
+        (constant_array(op) is not None and is_plain(op.result.type))
+        or is_fusible(op)
+        or supports(op)
+        or can_call_back(op)
         for op in block.ops[:-1]
     )
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.constants import constant_array
+from spmd.attributes import aligned
 from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.parts import PartFunction, cut_rows, write_in_parts, write_nest
 from spmd.backends.llvm.text import FunctionText
@@ -22,7 +24,6 @@ from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.forms import is_plain
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Nest
-from spmd.compiler.schedule.points import constant_array
 from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
@@ -222,8 +223,7 @@ class FunctionWriter:
         """The name of the address of `value`."""
         buffer = self.buffer_of.get(value)
         if buffer is None:
-            op = value.defining_op
-            array = None if op is None else constant_array(op)
+            array = constant_array(value.defining_op)
             assert array is not None, f"{value} has no buffer"
             buffer = self.buffer_of[value] = Buffer(self._constant(array), array.nbytes, values=[value])
         return buffer.pointer
@@ -232,7 +232,7 @@ class FunctionWriter:
         if array.nbytes <= _EMBEDDED:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')
-        self.constants.append(array)
+        self.constants.append(aligned(array))
         return self.argument(len(self.inputs) + len(self.outputs) + len(self.constants))
 
     def global_(self, type: str, value: str) -> str:

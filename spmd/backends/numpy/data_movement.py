@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.attributes import DenseAttr
+from spmd.attributes import DenseAttr, aligned
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import narrowed
 from spmd.errors import CompileError, Diagnostic, ExecutionError
@@ -39,8 +39,8 @@ def constant_kernel(array: Array) -> Kernel:
 def constant(op: Op, context: Context) -> Kernel:
     value = op["value"]
     if not isinstance(value, DenseAttr):
-        raise CompileError(Diagnostic(op.location, "the constant's data is missing from the file", op.name))
-    return constant_kernel(value.aligned)
+        raise CompileError(Diagnostic(op.location, f"the file holds no resource {value.key}", op.name))
+    return constant_kernel(aligned(value.array))
 
 
 @kernel("stablehlo.iota")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from spmd.analysis.constants import CONSTANT, constant_array
 from spmd.analysis.index_maps import INDEX_MAPS, element_type, is_outer_product
 from spmd.analysis.reducers import returned_argument
 from spmd.analysis.scalar.elements import register_types
@@ -15,7 +16,6 @@ from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType, Type
 
 REDUCE = "stablehlo.reduce"
-CONSTANT = "stablehlo.constant"
 CONCATENATE = "stablehlo.concatenate"
 #: Index maps that cost more than a place: what they read is chosen, point by point, among several.
 _CHOOSING = {
@@ -68,7 +68,7 @@ def _has_registers(element: object) -> bool:
 
 def is_fusible(op: Op) -> bool:
     """Whether `op` can be part of a loop nest."""
-    if op.name == CONSTANT:
+    if constant_array(op) is not None:
         return is_plain(op.results[0].type)
     if not all(is_plain(value.type) for value in (*op.operands, *op.results)):
         return False
@@ -99,7 +99,7 @@ def _is_plain_scatter(op: Op) -> bool:
 def _is_scalar_region(block: Block) -> bool:
     """Whether a region computes scalars from scalars, by ops that have a scalar form."""
     for op in block.ops[:-1]:
-        if op.name == CONSTANT and is_plain(op.results[0].type):
+        if constant_array(op) is not None and is_plain(op.results[0].type):
             continue
         if op.regions or not all(is_plain(v.type) and not v.tensor.rank for v in (*op.operands, *op.results)):
             return False

@@ -12,9 +12,9 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.forms import (
     CONCATENATE,
-    CONSTANT,
     cost_of,
     is_fusible,
     is_movement,
@@ -94,7 +94,7 @@ class _Fusion:
     def run(self) -> list[Unit]:
         for position in range(len(self.ops) - 1, -1, -1):
             op = self.ops[position]
-            if op.name == CONSTANT and is_plain(op.result.type):
+            if constant_array(op) is not None and is_plain(op.result.type):
                 continue  # read where it is used
             if is_fusible(op):
                 self._place(op, position)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
 
 from spmd.analysis.affine import Affine, Split, linear, row_major
+from spmd.analysis.constants import constant_array
 from spmd.analysis.index_maps import INDEX_MAPS, Index, element_type
 from spmd.analysis.scalar import build
 from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
-from spmd.attributes import DenseAttr
+from spmd.attributes import is_splat
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
 from spmd.compiler.schedule.reductions import reduction_of
 from spmd.ir import Op, Value
@@ -83,17 +81,6 @@ def stored(value: Value, index: Index, element: Element) -> list[Store]:
     return [Store(value, address.shifted(part), code) for part, code in enumerate(codes)]
 
 
-def constant_array(op: Op) -> np.ndarray[Any, Any] | None:
-    """The array of a `stablehlo.constant`."""
-    attribute = op.attributes.get("value") if op.name == "stablehlo.constant" else None
-    return attribute.aligned if isinstance(attribute, DenseAttr) else None
-
-
-def is_splat(array: np.ndarray[Any, Any]) -> bool:
-    """Whether all elements of `array` lie at one place in memory."""
-    return array.size == 1 or (array.size > 0 and not any(array.strides))
-
-
 class PointReader:
     """Elements of values at points of an iteration space: expressions whose leaves are loads and positions.
 
@@ -113,7 +100,7 @@ class PointReader:
         op = value.defining_op
         if not all(value.tensor.static_shape):  # there is none: whatever is computed of it is never run
             return element_constant(0, element_type(value))
-        array = None if op is None else constant_array(op)
+        array = constant_array(op)
         if array is not None:
             if is_splat(array):
                 return element_constant(array[(0,) * array.ndim], element_type(value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.affine import Affine, linear, row_major
+from spmd.analysis.constants import constant_array
 from spmd.analysis.extrema import extremum_of
 from spmd.analysis.index_maps import ElementReader, Index, element_type
 from spmd.analysis.order import IN_ORDER
@@ -103,7 +104,7 @@ def region_results(block: Block, arguments: Sequence[Element], read: Callable[[V
         return found
 
     for op in block.ops[:-1]:
-        if op.name == "stablehlo.constant":
+        if constant_array(op) is not None:
             continue  # read where it is used
         results = compute(op, [element(operand) for operand in op.operands])
         assert results is not None, f"{op.name} has no scalar form"
