@@ -14,11 +14,12 @@ from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
 from partitioner.reshard import LATENCY
 from partitioner.rules.core import PASS, PERMUTE, Rule, local_rule
-from partitioner.rules.reduction import is_window_whole
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, straight
 from spmd.analysis.constants import constant_elements
 from spmd.analysis.reducers import identity, monoid_of
+from spmd.analysis.windows import Windows, windows_of
+from spmd.dialects.shapes import dilated
 from spmd.ir import Op, Region, Value
 from spmd.types import ElementType
 
@@ -124,14 +125,11 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
 @lowers("stablehlo.reduce_window")
 def reduce_window(lowering: Lowering, op: Op) -> None:
     rule = local_rule(op)
-    scan = _scanned(op)
+    windows = windows_of(op)
+    scan = windows.running_axis()
     count = len(op.operands) // 2
     name, zero = folding(op.region("body"), op.operands[0]) if count == 1 else (None, None)
-    moved = [
-        d
-        for d in range(op.result.tensor.rank if count == 1 else op.results[0].tensor.rank)
-        if not is_window_whole(op, d)
-    ]
+    moved = [dimension for dimension in range(windows.rank) if not windows.passes(dimension)]
     can_scan = scan is not None and zero is not None
 
     def extra(assignment: Assignment) -> float:
@@ -144,7 +142,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
                 if can_scan:
                     spent += rows * (blocks - 1) + LATENCY
                 else:
-                    window = _window(op, dimension, blocks)
+                    window = _window(windows, dimension, blocks)
                     spent += float("inf") if window is None else win.price(window[0], rows)
         return spent
 
@@ -157,7 +155,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
         assert scan is not None and name is not None and zero is not None
         _scan(lowering, op, layout, scan, name, zero)
     else:
-        _windows(lowering, op, rule, assignment, cut, count)
+        _windows(lowering, op, windows, rule, assignment, cut)
 
 
 def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
@@ -165,35 +163,6 @@ def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
     for index, size in enumerate(layout.local_shape(value.tensor.static_shape)):
         total *= 1 if index == dimension else size
     return total
-
-
-def _attributes(op: Op, rank: int) -> tuple[list[int], list[int], list[int], list[int], list[tuple[int, int]]]:
-    """Extents, strides, base dilations, window dilations and padding of a reduce_window, defaults filled in."""
-    ones = [1] * rank
-    padding = op["padding"]
-    return (
-        list(op["window_dimensions"]),
-        list(op["window_strides"] or ones),
-        list(op["base_dilations"] or ones),
-        list(op["window_dilations"] or ones),
-        [(0, 0)] * rank if padding is None else [(int(low), int(high)) for low, high in padding],
-    )
-
-
-def _scanned(op: Op) -> tuple[int, bool] | None:
-    """(dimension, whether from the end) of a reduce_window that is a cumulative fold of one dimension."""
-    shape = op.operands[0].tensor.static_shape
-    extents, strides, bases, dilations, padding = _attributes(op, len(shape))
-    found = [d for d in range(len(shape)) if not is_window_whole(op, d)]
-    if len(found) != 1 or strides[found[0]] != 1 or bases[found[0]] != 1 or dilations[found[0]] != 1:
-        return None
-    dimension = found[0]
-    size = shape[dimension]
-    if extents[dimension] != size or size < 2:
-        return None
-    if padding[dimension] == (size - 1, 0):
-        return dimension, False
-    return (dimension, True) if padding[dimension] == (0, size - 1) else None
 
 
 def _scan(
@@ -238,16 +207,20 @@ def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension:
     return lowering.clone(op, [local, unit], [None], attributes, [local.tensor])[0]
 
 
-def _window(op: Op, dimension: int, blocks: int) -> tuple[HaloWindow, int, int] | None:
+def _window(windows: Windows, dimension: int, blocks: int) -> tuple[HaloWindow, int, int] | None:
     """The window of one dimension, where its first element lies in the dilated block, and the extent there.
 
     None where the places differ between processes.
     """
-    size = op.operands[0].tensor.static_shape[dimension]
-    out = op.results[0].tensor.static_shape[dimension]
-    extents, strides, bases, dilations, padding = _attributes(op, op.results[0].tensor.rank)
-    reach = (extents[dimension] - 1) * dilations[dimension] + 1
-    return spatial_window(size, out, blocks, reach, strides[dimension], bases[dimension], padding[dimension][0])
+    return spatial_window(
+        windows.shape[dimension],
+        windows.counts[dimension],
+        blocks,
+        windows.reaches[dimension],
+        windows.strides[dimension],
+        windows.base_dilations[dimension],
+        windows.padding[dimension][0],
+    )
 
 
 def spatial_window(
@@ -270,23 +243,24 @@ def spatial_window(
     return straight(size, blocks, starts, width), place, extent
 
 
-def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut: list[int], count: int) -> None:
+def _windows(
+    lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignment: Assignment, cut: list[int]
+) -> None:
     """A windowed fold on cut dimensions: every process gets what its windows see; padding is in it already."""
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     emitter = lowering.emitter
+    count = len(op.results)
     inits = [lowering.whole(value) for value in op.operands[count:]]
-    rank = layout.rank
-    padding = np.array(_attributes(op, rank)[4], np.int64).reshape(rank, 2)
-    bases = _attributes(op, rank)[2]
+    padding = np.array(windows.padding, np.int64).reshape(windows.rank, 2)
     locals_ = []
     for value, init in zip(op.operands[:count], inits, strict=True):
         local = lowering.get(value, layout)
         for dimension in cut:
-            found = _window(op, dimension, layout.count(dimension))
+            found = _window(windows, dimension, layout.count(dimension))
             assert found is not None
             window, place, extent = found
             local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, init)
-            padding[dimension] = place, extent - place - ((window.width - 1) * bases[dimension] + 1)
+            padding[dimension] = place, extent - place - dilated(window.width, windows.base_dilations[dimension])
         locals_.append(local)
     results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
     made = lowering.clone(op, [*locals_, *inits], results, {"padding": padding})
@@ -298,21 +272,18 @@ def _windows(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, cut
 def select_and_scatter(lowering: Lowering, op: Op) -> None:
     """Windows that lie in one block each are a block's own; anything else on a cut dimension is done whole."""
     rule = local_rule(op)
-    operand, source = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
-    strides = op["window_strides"] or (1,) * len(operand)
-    extents = op["window_dimensions"] or (1,) * len(operand)
-    padding = op["padding"]
+    windows = windows_of(op)
     sizes, kinds = list(rule.sizes), list(rule.kinds)
     mappings = [list(mapping) for mapping in rule.tensors]
-    for dimension in range(len(operand)):
+    for dimension, count in enumerate(windows.counts):
         aligned = (
-            extents[dimension] <= strides[dimension]
-            and source[dimension] * strides[dimension] == operand[dimension]
-            and (padding is None or not padding[dimension].any())
+            windows.sizes[dimension] <= windows.strides[dimension]
+            and count * windows.strides[dimension] == windows.shape[dimension]
+            and not any(windows.padding[dimension])
         )
         if aligned and kinds[mappings[0][dimension][0]] == PERMUTE:
             factor = len(sizes)
-            sizes.append(source[dimension])
+            sizes.append(count)
             kinds.append(PASS)
             for mapping in (mappings[0], mappings[1], mappings[3]):
                 mapping[dimension] = (factor,)

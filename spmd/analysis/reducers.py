@@ -95,6 +95,15 @@ def monoids_of(region: Region) -> list[Monoid] | None:
     return None if None in found else [monoid for monoid in found if monoid is not None]
 
 
+def running_monoid(region: Region) -> Monoid | None:
+    """The monoid that a scan's body applies to its input and its carry, giving the result twice; None for any other."""
+    if len(region.blocks) != 1 or len(region.block.arguments) != 2 or len(region.block.terminator.operands) != 2:
+        return None
+    expressions = Expressions(region.block)
+    result, carry = (expressions[value] for value in region.block.terminator.operands)
+    return _monoid(result, region.block.arguments[0], 0, 1) if result == carry else None
+
+
 def _monoid(expression: Expression | None, argument: Value, left: int, right: int) -> Monoid | None:
     element = argument.tensor.element_type
     if expression is None or len(expression) != 4 or expression[0] not in KINDS or not isinstance(element, ElementType):

@@ -271,6 +271,22 @@ def test_scan_of_a_running_operation(name: str, reverse: bool) -> None:
     np.testing.assert_array_equal(carry, want[:, -1])
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_a_running_extremum_orders_zeros_by_their_signs(name: str) -> None:
+    body = f"""%r = stablehlo.{name} %a, %b : tensor<2xf32>
+        stablehlo.return %r, %r : tensor<2xf32>, tensor<2xf32>"""
+    x = np.float32([[-0.0, 0.0, -0.0, 0.0, -0.0], [0.0, -0.0, np.nan, 0.0, 1.0]])
+    initial = np.float32([-0.0, 0.0])
+    outputs, carry = run(scanned(body, "f32", False), x, initial)
+    sign = 1 if name == "maximum" else -1
+    first = [-0.0, 0.0, 0.0, 0.0, 0.0] if name == "maximum" else [-0.0] * 5
+    want = np.float32([first, [0.0, 0.0 * sign, np.nan, np.nan, np.nan]])
+    np.testing.assert_array_equal(outputs, want)
+    np.testing.assert_array_equal(np.signbit(outputs[:, :2]), np.signbit(want[:, :2]))
+    np.testing.assert_array_equal(np.signbit(outputs[0]), np.signbit(want[0]))
+    np.testing.assert_array_equal(carry, want[:, -1])
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_scan_of_any_other_body(reverse: bool) -> None:
     body = """%p = stablehlo.multiply %a, %a : tensor<2xf32>

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.elementwise import BINARY
 from spmd.backends.numpy.pointwise import Array, compute_dtype, element_of
+from spmd.backends.numpy.regions import Fold, Loop, running_loop_of, with_signs_of_zeros
 from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
-from spmd.ir import Block, Op, captured_values
+from spmd.ir import Op
 
 # --- top_k -----------------------------------------------------------------------------------------------------------
 
@@ -180,17 +180,6 @@ def _grouped(array: Array, batching: Sequence[int], contracting: Sequence[int]) 
 
 # --- scan ------------------------------------------------------------------------------------------------------------
 
-_ACCUMULATING = {
-    "stablehlo.add": np.add,
-    "stablehlo.multiply": np.multiply,
-    "stablehlo.maximum": np.maximum,
-    "stablehlo.minimum": np.minimum,
-    "stablehlo.and": np.bitwise_and,
-    "stablehlo.or": np.bitwise_or,
-    "stablehlo.xor": np.bitwise_xor,
-}
-
-
 @kernel("chlo.scan")
 def scan(op: Op, context: Context) -> Kernel:
     """The body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.
@@ -202,9 +191,9 @@ def scan(op: Op, context: Context) -> Kernel:
     inits = len(op.operand_group("inits"))
     outputs = len(op.results) - inits
     axis, backwards = op["dimension"], op["is_reverse"]
-    ufunc = _accumulation(op) if (inputs, inits, outputs) == (1, 1, 1) and not captured_values(op) else None
-    if ufunc is not None:
-        return Kernel(_accumulate(ufunc, axis, backwards))
+    loop = running_loop_of(op.regions[0])
+    if loop is not None and loop.direct and loop.compute.kind in "iuf":
+        return Kernel(_accumulate(loop, axis, backwards))
     given = op["scan_dim_size"]
     extent = given if given is not None else op.operand_group("inputs")[0].tensor.static_shape[axis]
     order = range(extent - 1, -1, -1) if backwards else range(extent)
@@ -227,27 +216,24 @@ def scan(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True, aliases=tuple(range(len(op.operands))))
 
 
-def _accumulation(op: Op) -> np.ufunc | None:
-    """The ufunc that the body applies to its input and carry, giving the result as both; else None."""
-    block: Block = op.regions[0].block
-    if len(block.ops) != 2 or block.ops[0].name not in _ACCUMULATING:
-        return None
-    inner, last = block.ops
-    element = element_of(inner.operands[0])
-    same = BINARY[inner.name].call(element, 2)
-    both = {*inner.operands} == {*block.arguments} and last.operands == (inner.result, inner.result)
-    native = (element.is_integer and element.bits >= 8) or (element.bits >= 32 and element.is_float)
-    return _ACCUMULATING[inner.name] if both and native and same is not None else None
+def _accumulate(loop: Loop, axis: int, backwards: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
+    lead = (slice(None),) * axis
 
+    def totals(loop: Loop, target: np.dtype[Any]) -> Fold:
+        def accumulate(ordered: Array, initial: Array) -> Array:
+            begun = np.concatenate([np.expand_dims(initial, axis), ordered], axis)
+            running: Array = loop.ufunc.accumulate(begun, axis, target)[(*lead, slice(1, None))]
+            return running
 
-def _accumulate(ufunc: np.ufunc, axis: int, backwards: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
+        return accumulate
+
+    accumulate = with_signs_of_zeros(loop, totals, loop.compute)
+
     def call(x: Array, initial: Array) -> tuple[Array, Array]:
         if not x.shape[axis]:
             return x, np.array(initial)
-        ordered = np.flip(x, axis) if backwards else x
-        begun = np.concatenate([np.expand_dims(np.asarray(initial), axis), ordered], axis)
-        running = ufunc.accumulate(begun, axis, begun.dtype)[(slice(None),) * axis + (slice(1, None),)]
-        last = running[(slice(None),) * axis + (-1,)]
-        return (np.flip(running, axis) if backwards else running), np.array(last)
+        running = accumulate(np.flip(x, axis) if backwards else x, np.asarray(initial))
+        last = running.take(-1, axis)
+        return (np.flip(running, axis) if backwards else running), last
 
     return call

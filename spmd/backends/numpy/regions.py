@@ -151,6 +151,12 @@ def loops_of(region: Region) -> list[Loop] | None:
     return None if None in loops else [loop for loop in loops if loop is not None]
 
 
+def running_loop_of(region: Region) -> Loop | None:
+    """The monoid whose running totals a scan with this body gives, or None."""
+    monoid = reducers.running_monoid(region)
+    return None if monoid is None else _loop(monoid)
+
+
 def _loop(monoid: Monoid) -> Loop | None:
     element = monoid.element
     if monoid.identity is None:

@@ -8,20 +8,18 @@ region goes over the places of the window, at each of them for all windows at on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from spmd.analysis.constants import constant_scalar
+from spmd.analysis.windows import Windows, windows_of
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
 from spmd.backends.numpy.regions import Fold, Loop, loops_of, with_signs_of_zeros
-from spmd.dialects.shapes import dilated, window_count
 from spmd.ir import Op, Value
 
 Array = np.ndarray[Any, Any]
@@ -36,98 +34,20 @@ _WIDE = 256
 FEW = 16
 
 
-@dataclass(frozen=True)
-class Windows:
-    """Windows over a padded and dilated array: sizes, strides and dilations by dimension, and how many there are."""
-
-    shape: tuple[int, ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    base_dilations: tuple[int, ...]
-    window_dilations: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    @property
-    def padded_shape(self) -> tuple[int, ...]:
-        return tuple(
-            max(0, low + dilated(size, dilation) + high)
-            for size, dilation, (low, high) in zip(self.shape, self.base_dilations, self.padding, strict=True)
-        )
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """How many windows along each dimension."""
-        reaches = map(dilated, self.sizes, self.window_dilations)
-        return tuple(map(window_count, self.padded_shape, reaches, self.strides))
-
-    @property
-    def is_padded(self) -> bool:
-        return any(low or high for low, high in self.padding) or any(step != 1 for step in self.base_dilations)
-
-    def pad(self) -> Callable[[Array, Array], Array]:
-        """Function of (operand, value): the array that windows slide over."""
-        if not self.is_padded:
-            return lambda operand, value: operand
-        low, high = [pair[0] for pair in self.padding], [pair[1] for pair in self.padding]
-        call: Callable[[Array, Array], Array] = padder(
-            self.shape, low, high, [step - 1 for step in self.base_dilations]
-        ).call
-        return call
-
-    def places(self) -> list[tuple[slice, ...]]:
-        """For each place within a window, in row-major order: what all windows have there."""
-        return [
-            tuple(
-                slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) if count else slice(0, 0)
-                for k, dilation, count, stride in zip(
-                    place, self.window_dilations, self.counts, self.strides, strict=True
-                )
-            )
-            for place in product(*map(range, self.sizes))
-        ]
-
-    def running_axis(self) -> tuple[int, bool] | None:
-        """(axis, backwards) when each window holds all up to its own element, or all from it on; else None."""
-        wide = [axis for axis in range(self.rank) if self.sizes[axis] != 1]
-        plain = all(step == 1 for step in (*self.strides, *self.base_dilations, *self.window_dilations))
-        if len(wide) != 1 or not plain or any(any(pair) for k, pair in enumerate(self.padding) if k != wide[0]):
-            return None
-        (axis,) = wide
-        low, high = self.padding[axis]
-        if self.sizes[axis] < self.shape[axis] or not self.shape[axis]:
-            return None
-        if (low, high) == (self.sizes[axis] - 1, 0):
-            return axis, False
-        return (axis, True) if (low, high) == (0, self.sizes[axis] - 1) else None
-
-
-def windows_of(op: Op, shape: tuple[int, ...]) -> Windows:
-    """The windows of reduce_window or select_and_scatter."""
-    ones = (1,) * len(shape)
-
-    def given(name: str) -> tuple[int, ...]:
-        value = op[name] if op.definition is not None and name in op.definition.attribute_table else None
-        return ones if value is None else tuple(value)
-
-    padding = op["padding"]
-    pairs = ((0, 0),) * len(shape) if padding is None else tuple((int(low), int(high)) for low, high in padding)
-    return Windows(
-        shape,
-        given("window_dimensions"),
-        given("window_strides"),
-        given("base_dilations"),
-        given("window_dilations"),
-        pairs,
-    )
+def padding_of(windows: Windows) -> Callable[[Array, Array], Array]:
+    """Function of (operand, value): the array that windows slide over."""
+    if not windows.is_padded:
+        return lambda operand, value: operand
+    low, high = [pair[0] for pair in windows.padding], [pair[1] for pair in windows.padding]
+    call: Callable[[Array, Array], Array] = padder(
+        windows.shape, low, high, [step - 1 for step in windows.base_dilations]
+    ).call
+    return call
 
 
 @kernel("stablehlo.reduce_window")
 def reduce_window(op: Op, context: Context) -> Kernel:
-    windows = windows_of(op, op.operands[0].tensor.static_shape)
+    windows = windows_of(op)
     monoids = loops_of(op.regions[0])
     if monoids is not None:
         return each_alone([_monoid_windows(op, index, windows, loop) for index, loop in enumerate(monoids)])
@@ -169,7 +89,7 @@ def _running_totals(loop: Loop, target: np.dtype[Any], *, running: tuple[int, bo
 
 def _all_windows(loop: Loop, target: np.dtype[Any], *, windows: Windows, neutral: bool) -> Fold:
     ufunc, compute = loop.ufunc, loop.compute
-    pad, steps = windows.pad(), [_along(windows, loop, axis) for axis in _cheapest_order(windows)]
+    pad, steps = padding_of(windows), [_along(windows, loop, axis) for axis in _cheapest_order(windows)]
 
     def call(operand: Array, init: Array) -> Array:
         start = init.astype(compute)
@@ -188,7 +108,7 @@ def _all_windows(loop: Loop, target: np.dtype[Any], *, windows: Windows, neutral
 def _place_by_place(windows: Windows, loop: Loop, target: np.dtype[Any], neutral: bool) -> Fold:
     """Few elements a window: in row-major order, from the initial value on."""
     compute, ufunc = loop.compute, loop.ufunc
-    pad, places, counts = windows.pad(), windows.places(), windows.counts
+    pad, places, counts = padding_of(windows), windows.places(), windows.counts
     first = 1 if neutral else 0
 
     def call(operand: Array, init: Array) -> Array:
@@ -302,7 +222,7 @@ def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array]
 def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[..., Any]:
     combine, count = context.vectorized(op, 0), len(op.results)
     dtypes = region_dtypes(op)
-    shape, pad = windows.counts, windows.pad()
+    shape, pad = windows.counts, padding_of(windows)
     running = windows.running_axis()
     if running is not None and running[1] and prod(windows.sizes) <= FEW:
         running = None  # from the end on is not the order of the specification

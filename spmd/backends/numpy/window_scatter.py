@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.reducers import binary_of
+from spmd.analysis.windows import windows_of
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.elementwise_selection import selection
-from spmd.backends.numpy.window import windows_of
+from spmd.backends.numpy.window import padding_of
 from spmd.ir import Op
 
 Array = np.ndarray[Any, Any]
@@ -32,7 +33,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     them are scattered to at once, number after number.
     """
     shape = op.operands[0].tensor.static_shape
-    windows = windows_of(op, shape)
+    windows = windows_of(op)
     select, combine = _selection(op, context), _scattering(op, context)
     places = windows.places()
     covered = all(
@@ -44,12 +45,12 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     padded_shape, counts = windows.padded_shape, windows.counts
     valid = None
     if windows.is_padded:
-        mask = windows.pad()(np.ones(shape, np.bool_), np.asarray(False))
+        mask = padding_of(windows)(np.ones(shape, np.bool_), np.asarray(False))
         valid = [mask[place] for place in places]
     unpad = padder(
         padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
     ).call
-    pad, blend_best = windows.pad(), selection(op.operands[0].tensor.dtype)
+    pad, blend_best = padding_of(windows), selection(op.operands[0].tensor.dtype)
     dtype = op.result.tensor.dtype  # that of the scatter region, to which source and initial value are promoted
     blend = selection(dtype)
     number_type = np.uint8 if len(places) < 256 else np.int64

@@ -1,0 +1,100 @@
+"""Windows that slide over an array: StableHLO specification, "reduce_window" and "select_and_scatter"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from spmd.dialects.shapes import dilated, window_count
+from spmd.ir import Op
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over a padded and dilated array: sizes, strides and dilations by dimension, and how many there are."""
+
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    base_dilations: tuple[int, ...]
+    window_dilations: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def padded_shape(self) -> tuple[int, ...]:
+        return tuple(
+            max(0, low + dilated(size, dilation) + high)
+            for size, dilation, (low, high) in zip(self.shape, self.base_dilations, self.padding, strict=True)
+        )
+
+    @property
+    def reaches(self) -> tuple[int, ...]:
+        """The extents that windows cover, their own dilation included."""
+        return tuple(map(dilated, self.sizes, self.window_dilations))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many windows along each dimension."""
+        return tuple(map(window_count, self.padded_shape, self.reaches, self.strides))
+
+    @property
+    def is_padded(self) -> bool:
+        return any(low or high for low, high in self.padding) or any(step != 1 for step in self.base_dilations)
+
+    def passes(self, axis: int) -> bool:
+        """Whether windows do nothing along `axis`: one element wide, one apart, no padding, no holes."""
+        return self.sizes[axis] == self.strides[axis] == self.base_dilations[axis] == 1 and not any(self.padding[axis])
+
+    def places(self) -> list[tuple[slice, ...]]:
+        """For each place within a window, in row-major order: what all windows have there."""
+        return [
+            tuple(
+                slice(k * dilation, k * dilation + (count - 1) * stride + 1, stride) if count else slice(0, 0)
+                for k, dilation, count, stride in zip(
+                    place, self.window_dilations, self.counts, self.strides, strict=True
+                )
+            )
+            for place in product(*map(range, self.sizes))
+        ]
+
+    def running_axis(self) -> tuple[int, bool] | None:
+        """(axis, backwards) when each window holds all up to its own element, or all from it on; else None.
+
+        Folded, such windows are running totals: a cumulative sum, product or maximum.
+        """
+        wide = [axis for axis in range(self.rank) if self.sizes[axis] != 1]
+        plain = all(step == 1 for step in (*self.strides, *self.base_dilations, *self.window_dilations))
+        if len(wide) != 1 or not plain or any(any(pair) for k, pair in enumerate(self.padding) if k != wide[0]):
+            return None
+        (axis,) = wide
+        low, high = self.padding[axis]
+        if self.sizes[axis] < self.shape[axis] or not self.shape[axis]:
+            return None
+        if (low, high) == (self.sizes[axis] - 1, 0):
+            return axis, False
+        return (axis, True) if (low, high) == (0, self.sizes[axis] - 1) else None
+
+
+def windows_of(op: Op) -> Windows:
+    """The windows of a reduce_window or select_and_scatter of static shape, its defaults filled in."""
+    shape = op.operands[0].tensor.static_shape
+    ones = (1,) * len(shape)
+
+    def given(name: str) -> tuple[int, ...]:
+        value = op[name] if op.definition is not None and name in op.definition.attribute_table else None
+        return ones if value is None else tuple(value)
+
+    padding = op["padding"]
+    pairs = ((0, 0),) * len(shape) if padding is None else tuple((int(low), int(high)) for low, high in padding)
+    return Windows(
+        shape,
+        given("window_dimensions"),
+        given("window_strides"),
+        given("base_dilations"),
+        given("window_dilations"),
+        pairs,
+    )
