@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from collectives import layout
+from collectives.algorithms import wire_bytes
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -34,7 +35,7 @@ def cost(operation: Operation, size: int) -> CollectiveCost:
         return CollectiveCost(0, 0, "a copy: the process is alone")
     if not prod(operation.shape):
         return CollectiveCost(0, 0, "nothing to do: the operand is empty")
-    nbytes = _wire_bytes(operation)
+    nbytes = wire_bytes(operation)
     share = nbytes * (size - 1) // size
     match operation:
         case AllReduce() | ReduceScatter() | CollectiveReduce():
@@ -61,7 +62,7 @@ def _reducing(
 ) -> CollectiveCost:
     rule = operation.arithmetic
     name = {AllReduce: "MPI_Allreduce", ReduceScatter: "MPI_Reduce_scatter_block", CollectiveReduce: "MPI_Reduce"}
-    if (operation.reproducible and not rule.exact) or rule.step is None:
+    if operation.is_exchanged:
         why = "reproducible" if operation.reproducible else "the region is no known reduction"
         how = "exchanged by parts (all-to-all), folded in group order, gathered"
         if isinstance(operation, ReduceScatter):
@@ -75,8 +76,7 @@ def _reducing(
         steps.append("an operation of our own")
     if isinstance(operation, ReduceScatter):
         steps += _moved(operation, operation.dim, 0)
-    widening = rule.accumulator.itemsize // rule.dtype.itemsize
-    sent = (2 * share if isinstance(operation, AllReduce) else share) * widening
+    sent = 2 * share if isinstance(operation, AllReduce) else share
     return CollectiveCost(sent, sent, ", ".join(steps))
 
 
@@ -90,11 +90,3 @@ def _moved(operation: Operation, split_dim: int, concat_dim: int) -> list[str]:
     if layout.is_packed(operation.dtype):
         steps.append("elements packed into bytes")
     return steps
-
-
-def _wire_bytes(operation: Operation) -> int:
-    count = prod(operation.shape)
-    moves = not isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce)
-    if moves and layout.is_packed(operation.dtype):
-        return layout.packed_size(count, operation.dtype)
-    return count * operation.dtype.itemsize

@@ -130,7 +130,7 @@ class MpiCommunicator(Communicator):
         shape, dtype = operation.result_shape(self.size), operation.dtype
         if self._is_local(operation):
             return _local(operation, shape)
-        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
+        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
         transfer = mpi_calls.transfer(self.comm, operation)
         encode, receive_into, post, decode = transfer.encode, transfer.receive_into, transfer.post, transfer.decode
@@ -179,7 +179,7 @@ class MpiCommunicator(Communicator):
         if self._is_local(operation):
             call = _local(operation, shape)
             return lambda array: MpiRequest.done(call(array))
-        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and self._folds(operation):
+        if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             transfer = mpi_calls.gathered_fold(self.comm, operation)
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
@@ -221,10 +221,6 @@ class MpiCommunicator(Communicator):
     def _is_local(self, operation: Operation) -> bool:
         """Nothing has to travel. An operation is empty on all its processes or on none."""
         return not isinstance(operation, Barrier) and (self.size == 1 or not prod(operation.shape))
-
-    def _folds(self, operation: AllReduce | ReduceScatter | CollectiveReduce) -> bool:
-        rule = operation.arithmetic
-        return rule.step is None or (operation.reproducible and not rule.exact)
 
     def _watched(self, call: BoundCollective, operation: Operation, where: str) -> BoundCollective:
         label = self.label(operation, where)

@@ -97,6 +97,12 @@ class _Reducing(Operation):
         """How the reduction is carried out on the operand's element type."""
         return arithmetic(self.reduction, self.dtype)
 
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether operands themselves travel, to be folded in group order: no transport's own reduction would do."""
+        rule = self.arithmetic
+        return rule.step is None or (bool(vars(self)["reproducible"]) and not rule.exact)
+
 
 @dataclass(frozen=True)
 class AllReduce(_Reducing):

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import cache
+from math import log2, prod
 
-from spmd.analysis.scalar.expression import Expression, walk
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, walk
+from spmd.analysis.scalar.functions import definition, expand
 from spmd.compiler.schedule.forms import primitive_cost
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.compiler.schedule.nest import Load, Nest, Stage
 from spmd.compiler.schedule.units import nests_of
-from spmd.ir import Value
+from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
+
+
+@dataclass(frozen=True)
+class Work:
+    """So much of one kind of work, on values of `bits`.
+
+    elementwise  additions, or what takes as long
+    function     the same inside of functions such as exponentials
+    strided      numbers that a loop over neighbours reads or writes far from each other
+    indexed      numbers at places that are computed
+    product      multiplications and additions of matrices, whose `sizes` are (batch, rows, depth, columns)
+    convolution, window, sort, fft, solve, random
+                 multiplications and additions; elements seen; comparisons; operations of the fast algorithm;
+                 multiplications and additions; numbers
+    """
+
+    kind: str
+    amount: float
+    bits: int = 32
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,9 +59,7 @@ def cost_of_unit(unit: Unit) -> Cost:
     """The cost of `unit`; of loops and branches, that of their operands and results alone."""
     if not unit.fused:
         (op,) = unit.roots
-        operations = 0
-        if op.name in DOTS:
-            operations = 2 * prod(op.result.tensor.static_shape) * _depth(unit)
+        operations = int(_product(op).amount) if op.name in DOTS else 0
         return Cost(operations, sum(map(bytes_of, op.operands)), sum(map(bytes_of, op.results)))
     return cost_of_nests(nests_of(unit), [value for op in unit.roots for value in op.results])
 
@@ -51,18 +71,25 @@ def cost_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> Cost:
     return Cost(sum(map(_operations, nests)), sum(_read(nests, value) for value in read), written)
 
 
-def _depth(unit: Unit) -> int:
+def work_of_unit(unit: Unit) -> list[Work]:
+    """The work of `unit` by kind; of loops and branches, and of what has no kind, none."""
+    if unit.fused:
+        return _merged(each for nest in nests_of(unit) for stage in nest.stages for each in _stage_work(nest, stage))
     (op,) = unit.roots
-    shape = op.operands[0].tensor.shape
-    if op.name == "stablehlo.dot":
-        return shape[-1] or 1
-    return prod(shape[d] or 1 for d in op["dot_dimension_numbers"].lhs_contracting_dimensions)
+    return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
 
 
 def bytes_of(value: Value) -> int:
     """Bytes of a tensor of known shape; 0 of anything else."""
     type = value.type
     return type.nbytes if isinstance(type, TensorType) and type.is_static else 0
+
+
+def bytes_read(unit: Unit) -> dict[Value, int]:
+    """The bytes that a fused unit reads of each value that lies in memory."""
+    nests = nests_of(unit)
+    values = {load.value: None for nest in nests for load in nest.loads()}
+    return {value: _read(nests, value) for value in values}
 
 
 def _read(nests: Sequence[Nest], value: Value) -> int:
@@ -89,13 +116,143 @@ def _points(nest: Nest, stage: Stage) -> int:
     return prod(nest.extents[variable] for variable in stage.loops)
 
 
+def _roots(stage: Stage) -> list[Expression]:
+    """All that a stage computes at each of its points."""
+    roots: list[Expression] = [store.code for store in stage.stores]
+    for reduction in stage.reductions:
+        roots += [*reduction.inputs, *reduction.combine]
+    for update in stage.updates:
+        roots += [code for _, _, code in update.writes]
+    return roots
+
+
 def _operations(nest: Nest) -> int:
-    total = 0
-    for stage in nest.stages:
-        roots: list[Expression] = [store.code for store in stage.stores]
-        for reduction in stage.reductions:
-            roots += [*reduction.inputs, *reduction.combine]
-        for update in stage.updates:
-            roots += [code for _, _, code in update.writes]
-        total += _points(nest, stage) * sum(primitive_cost(node.primitive) for node in walk(roots))
-    return total
+    return sum(
+        _points(nest, stage) * sum(primitive_cost(node.primitive) for node in walk(_roots(stage)))
+        for stage in nest.stages
+    )
+
+
+# --- kinds of work ---
+
+
+def _merged(works: Iterable[Work]) -> list[Work]:
+    """Work of one kind and width as one entry."""
+    found: dict[tuple[str, int], float] = {}
+    for each in works:
+        found[each.kind, each.bits] = found.get((each.kind, each.bits), 0.0) + each.amount
+    return [Work(kind, amount, bits) for (kind, bits), amount in found.items() if amount]
+
+
+def _stage_work(nest: Nest, stage: Stage) -> Iterable[Work]:
+    points = _points(nest, stage)
+    for node in walk(_roots(stage)):
+        bits = max(32, node.type.bits)
+        if node.primitive.is_function:
+            yield Work("function", points * function_cost(node.primitive, node.type), bits)
+        else:
+            yield Work("elementwise", points * primitive_cost(node.primitive), bits)
+    for leaf in stage.leaves:
+        if isinstance(leaf, Load) and (kind := _kind_of_access(nest, stage, leaf)):
+            yield Work(kind, points, max(32, leaf.type.bits))
+    for update in stage.updates:
+        yield Work("indexed", points * len(update.writes), 32)
+
+
+def _kind_of_access(nest: Nest, stage: Stage, load: Load) -> str:
+    """How a load goes over memory, turn by turn of the innermost loop; nothing for neighbours and single numbers."""
+    if load.address.dynamic:
+        return "indexed"
+    loops = [variable for variable in stage.loops if nest.extents[variable] > 1]
+    return "strided" if loops and load.address.coefficient(max(loops)) not in (0, 1) else ""
+
+
+@cache
+def function_cost(function: Primitive, type: MachineType) -> int:
+    """Operations of the definition of `function`, without those for operands that are rare."""
+    pending = list(expand([definition(function, type)]))
+    seen: set[Expression] = set()
+    cost = 0
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        cost += primitive_cost(node.primitive)
+        rare = node.primitive is Primitive.RARELY
+        pending += (node.operands[0], node.operands[2]) if rare else node.operands
+    return cost
+
+
+# --- ops that are no loop nest ---
+
+
+def _is_static(op: Op) -> bool:
+    types = [value.type for value in (*op.operands, *op.results)]
+    return all(isinstance(type, TensorType) and type.is_static for type in types)
+
+
+def _bits(op: Op) -> int:
+    return 8 * op.results[0].tensor.dtype.itemsize
+
+
+def _size(value: Value) -> int:
+    return prod(value.tensor.static_shape)
+
+
+def _product(op: Op) -> Work:
+    lhs, rhs = (value.tensor.static_shape for value in op.operands)
+    batching: tuple[int, ...] = ()
+    contracting: tuple[int, ...] = (len(lhs) - 1,)
+    if op.name == "stablehlo.dot_general":
+        numbers = op["dot_dimension_numbers"]
+        batching, contracting = numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions
+    batch, depth = prod(lhs[d] for d in batching), prod(lhs[d] for d in contracting)
+    rows = prod(lhs) // max(1, batch * depth)
+    columns = prod(rhs) // max(1, batch * depth)
+    return Work("product", 2 * batch * rows * depth * columns, _bits(op), (batch, rows, depth, columns))
+
+
+def _convolution(op: Op) -> Work:
+    numbers = op["dimension_numbers"]
+    kernel = op.operands[1].tensor.static_shape
+    taps = prod(kernel) // max(1, kernel[numbers.kernel_output_feature_dimension])
+    return Work("convolution", 2 * _size(op.result) * taps, _bits(op))
+
+
+def _window(op: Op) -> Work:
+    return Work("window", _size(op.results[0]) * prod(op["window_dimensions"]), _bits(op))
+
+
+def _sort(op: Op) -> Work:
+    size = _size(op.results[0])
+    length = op.results[0].tensor.static_shape[op["dimension"]] if op.results[0].tensor.rank else 1
+    return Work("sort", size * len(op.operands) * log2(max(2, length)), _bits(op))
+
+
+def _fft(op: Op) -> Work:
+    size, length = _size(op.operands[0]), prod(int(n) for n in op["fft_length"])
+    return Work("fft", 5 * size * log2(max(2, length)), _bits(op))
+
+
+def _solve(op: Op) -> Work:
+    depth = op.operands[0].tensor.static_shape[-1]
+    return Work("solve", _size(op.results[0]) * depth, _bits(op))
+
+
+def _random(op: Op) -> Work:
+    return Work("random", _size(op.results[-1]), _bits(op))
+
+
+_WORK: dict[str, Callable[[Op], Work]] = {
+    **dict.fromkeys(DOTS, _product),
+    "stablehlo.convolution": _convolution,
+    "stablehlo.reduce_window": _window,
+    "stablehlo.select_and_scatter": lambda op: Work("window", 2 * _size(op.operands[0]), _bits(op)),
+    "stablehlo.sort": _sort,
+    "stablehlo.fft": _fft,
+    "stablehlo.cholesky": _solve,
+    "stablehlo.triangular_solve": _solve,
+    "stablehlo.rng": _random,
+    "stablehlo.rng_bit_generator": _random,
+}

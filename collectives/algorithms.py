@@ -1,0 +1,152 @@
+"""The usual algorithms of each collective, as rounds of messages: who sends how many bytes how far, how often.
+
+Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), names them and
+says what each needs on k processes of n bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from collectives import layout
+from collectives.errors import CollectiveError
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Barrier,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+)
+
+RING, TREE, HALVING = "ring", "tree", "recursive_halving"
+#: The algorithms of one level of a network.
+ALGORITHMS = (RING, TREE, HALVING)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Every process sends `nbytes` to the one `distance` positions on in its group, `times` times one after another.
+
+    What arrives is folded into what is there: `folded` bytes of it. `distance` 0 is every other process in turn, each
+    of which gets `nbytes` once in all `times` rounds.
+    """
+
+    times: int
+    distance: int
+    nbytes: float
+    folded: float = 0.0
+
+
+Rounds: TypeAlias = tuple[Round, ...]
+
+
+def wire_bytes(operation: Operation) -> int:
+    """Bytes of the operand of `operation` as it travels: widened for sums of narrow floats, packed below a byte."""
+    count = prod(operation.shape)
+    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce):
+        carried = operation.dtype if operation.is_exchanged else operation.arithmetic.accumulator
+        return count * carried.itemsize
+    if layout.is_packed(operation.dtype):
+        return layout.packed_size(count, operation.dtype)
+    return count * operation.dtype.itemsize
+
+
+def rounds(operation: Operation, size: int, algorithm: str) -> Rounds:
+    """What `operation` does on a group of `size` processes by `algorithm`, one of ALGORITHMS.
+
+    A `collective_permute` is one round whatever the algorithm; who sends to whom its pairs say, not `distance`.
+    Raises CollectiveError for an algorithm that is none.
+    """
+    if algorithm not in ALGORITHMS:
+        raise CollectiveError(f"algorithm is one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+    if size == 1 or (not prod(operation.shape) and not isinstance(operation, Barrier)):
+        return ()
+    n = float(wire_bytes(operation))
+    match operation:
+        case AllReduce():
+            if algorithm == TREE:
+                return (*_up(size, n, n), *_down(size, n))
+            return (*_scattering(size, n, algorithm, n), *_gathering(size, n / size, algorithm))
+        case ReduceScatter():
+            if algorithm == TREE:
+                return (*_up(size, n, n), *_halves(size, n, 0.0))
+            return _scattering(size, n, algorithm, n)
+        case AllGather():
+            if algorithm == TREE:
+                return (*_doubles(size, n), *_down(size, n * size))
+            return _gathering(size, n, algorithm)
+        case AllToAll():
+            if algorithm == RING:
+                return (Round(size - 1, 0, n / size),)
+            return tuple([Round(1, distance, n / 2) for distance in _distances(size)])
+        case CollectivePermute():
+            return (Round(1, 1, n),)
+        case CollectiveBroadcast():
+            if algorithm == TREE:
+                return _down(size, n)
+            return (*_halves(size, n, 0.0), *_gathering(size, n / size, algorithm))
+        case CollectiveReduce():
+            if algorithm == TREE:
+                return _up(size, n, n)
+            return (*_scattering(size, n, algorithm, n), *_doubles(size, n / size))
+    return tuple([Round(1, distance, 0.0) for distance in _distances(size)])
+
+
+def _distances(size: int) -> list[int]:
+    """1, 2, 4, ... below `size`."""
+    return [1 << place for place in range((size - 1).bit_length())]
+
+
+def _up(size: int, n: float, folded: float) -> Rounds:
+    """To the root of a binomial tree, all bytes at each of its levels."""
+    return tuple([Round(1, distance, n, folded) for distance in _distances(size)])
+
+
+def _down(size: int, n: float) -> Rounds:
+    """From the root of a binomial tree to all."""
+    return tuple([Round(1, distance, n) for distance in reversed(_distances(size))])
+
+
+def _halves(size: int, n: float, folded: float) -> Rounds:
+    """Half of what is left at each turn: a scatter from a root, or recursive halving where halves are folded."""
+    return tuple(
+        [
+            Round(1, distance, n / 2 ** (turn + 1), folded / 2 ** (turn + 1))
+            for turn, distance in enumerate(reversed(_distances(size)))
+        ]
+    )
+
+
+def _doubles(size: int, n: float) -> Rounds:
+    """Twice as much at each turn: recursive doubling, or a gather to a root."""
+    sent = [min(distance, size - distance) for distance in _distances(size)]
+    return tuple([Round(1, distance, n * count) for distance, count in zip(_distances(size), sent, strict=True)])
+
+
+def _scattering(size: int, n: float, algorithm: str, folded: float) -> Rounds:
+    if algorithm == RING:
+        return (Round(size - 1, 1, n / size, folded / size),)
+    return (*_odd_ones(size, n, folded), *_halves(_power(size), n, folded))
+
+
+def _gathering(size: int, n: float, algorithm: str) -> Rounds:
+    if algorithm == RING:
+        return (Round(size - 1, 1, n),)
+    return _doubles(size, n)
+
+
+def _power(size: int) -> int:
+    """The greatest power of two that is not above `size`."""
+    return 1 << (size.bit_length() - 1)
+
+
+def _odd_ones(size: int, n: float, folded: float) -> Iterable[Round]:
+    """Where `size` is no power of two, those above it first fold theirs into others'."""
+    return () if size == _power(size) else (Round(1, _power(size), n, folded),)

@@ -1,0 +1,219 @@
+"""A network of levels, and the time that collectives take on it.
+
+A level is what several units of the level below it are joined by: processes by a core's memory, cores by a node's,
+nodes by a rack's switch. Ranks fill units in their order. A message's level is the lowest whose unit holds both ends;
+it takes that level's latency, and its bytes the level's bandwidth, or the share that it gets of an uplink when others
+leave its unit at the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.algorithms import HALVING, RING, Round, rounds
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    Barrier,
+    CollectiveBroadcast,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+)
+
+Array = npt.NDArray[Any]
+HIERARCHICAL = "hierarchical"
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a network.
+
+    `processes` are those of one unit of it (None: all there are), `latency` seconds a message, `bandwidth` bytes a
+    second from one process to another, `uplink` those that all processes of a unit of the level below share when they
+    send out of it (None: no limit). `algorithm` is how collectives run whose highest level this is: one of ALGORITHMS,
+    or "hierarchical": within the units below by their levels' algorithms, and between these by the quicker of a ring
+    and recursive halving.
+    """
+
+    name: str
+    processes: int | None
+    latency: float
+    bandwidth: float
+    algorithm: str = RING
+    uplink: float | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a collective takes: seconds by group, and bytes that cross each level, of all processes together."""
+
+    seconds: Array
+    bytes: Array
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.seconds + other.seconds, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Levels, the innermost first. `folding` is how many bytes a second a process folds into others."""
+
+    levels: tuple[Level, ...]
+    folding: float = inf
+
+    def slower(self, times: float) -> Network:
+        """The same with all bandwidths and uplinks divided, and latencies multiplied, by `times`."""
+        return replace(
+            self,
+            levels=tuple(
+                replace(
+                    level,
+                    latency=level.latency * times,
+                    bandwidth=level.bandwidth / times,
+                    uplink=None if level.uplink is None else level.uplink / times,
+                )
+                for level in self.levels
+            ),
+        )
+
+    # --- where messages go ---
+
+    def unit(self, ranks: Array, level: int) -> Array:
+        """The units of `level` that hold `ranks`; of level -1 the ranks themselves."""
+        size = 1 if level < 0 else self.levels[level].processes
+        return np.zeros_like(ranks) if size is None else ranks // size
+
+    def level_of(self, source: Array, target: Array) -> Array:
+        """The level of a message from each of `source` to `target`; -1 where both are one process."""
+        found = np.full(np.broadcast(source, target).shape, len(self.levels) - 1)
+        for level in range(len(self.levels) - 2, -2, -1):
+            found = np.where(self.unit(source, level) == self.unit(target, level), level, found)
+        return found
+
+    def exchange(self, source: Array, target: Array, nbytes: float) -> Traffic:
+        """Messages that travel at the same time: the seconds of each, in their shape, and the bytes over each level."""
+        level = self.level_of(source, target)
+        rate = np.array([each.bandwidth for each in self.levels])[level]
+        for number, each in enumerate(self.levels):
+            if each.uplink is None or not number:
+                continue
+            crossing = level >= number
+            units = self.unit(source, number - 1)
+            leaving = np.bincount(units[crossing], minlength=int(units.max(initial=0)) + 1)
+            rate = np.where(crossing, np.minimum(rate, each.uplink / np.maximum(leaving[units], 1)), rate)
+        latency = np.array([each.latency for each in self.levels])[level]
+        seconds = np.where(level >= 0, latency + nbytes / rate, 0.0)
+        counts = np.bincount(level[level >= 0].ravel(), minlength=len(self.levels))
+        return Traffic(seconds, counts * float(nbytes))
+
+    # --- collectives ---
+
+    def collective(self, operation: Operation, groups: Array) -> Traffic:
+        """The time of `operation` in all of `groups` (their ranks, a row each) at once."""
+        if groups.shape[1] < 2:
+            return self._nothing(len(groups))
+        top = int(self.level_of(groups[:, :1], groups).max())
+        algorithm = self.levels[top].algorithm
+        if algorithm != HIERARCHICAL:
+            return self.flat(operation, groups, algorithm)
+        tried = [self._by_levels(operation, groups, top, between) for between in (RING, HALVING)]
+        return min(tried, key=lambda traffic: float(traffic.seconds.max()))
+
+    def flat(self, operation: Operation, groups: Array, algorithm: str) -> Traffic:
+        """`operation` by one algorithm over whole groups."""
+        total = self._nothing(len(groups))
+        for each in rounds(operation, groups.shape[1], algorithm):
+            total += self._everyone(groups, each) if not each.distance else self._round(groups, each)
+        return total
+
+    def _nothing(self, count: int) -> Traffic:
+        return Traffic(np.zeros(count), np.zeros(len(self.levels)))
+
+    def _round(self, groups: Array, each: Round) -> Traffic:
+        one = self.exchange(groups, np.roll(groups, -each.distance, axis=1), each.nbytes)
+        seconds = one.seconds.max(axis=1) + each.folded / self.folding
+        return Traffic(each.times * seconds, each.times * one.bytes)
+
+    def _everyone(self, groups: Array, each: Round) -> Traffic:
+        """Every process sends to every other of its group: as fast as it can, and units as fast as their uplinks."""
+        count, size = groups.shape
+        seconds = np.zeros(groups.shape)
+        crossed = np.zeros(len(self.levels))
+        inside_before = np.ones(groups.shape)
+        for number, level in enumerate(self.levels):
+            inside = _companions(self.unit(groups, number))
+            partners = inside - inside_before
+            seconds += partners * (level.latency + each.nbytes / level.bandwidth)
+            crossed[number] = partners.sum() * each.nbytes
+            if number and level.uplink is not None:
+                units = self.unit(groups, number - 1)
+                leaving = np.bincount(units.ravel(), weights=((size - inside_before) * each.nbytes).ravel())
+                seconds = np.maximum(seconds, leaving[units] / level.uplink)
+            inside_before = inside
+        return Traffic(seconds.max(axis=1, initial=0.0).reshape(count), crossed)
+
+    # --- level by level ---
+
+    def _by_levels(self, operation: Operation, groups: Array, top: int, between: str) -> Traffic:
+        """Within units of the level below `top`, then between these, then within again, as the operation needs."""
+        inner = _rows_of_units(groups, self.unit(groups, top - 1)) if top else None
+        if inner is None or inner.shape[1] in (1, groups.shape[1]):
+            return self.flat(operation, groups, between)
+        count, size = len(groups), inner.shape[1]
+        units = groups.shape[1] // size
+        outer = inner.reshape(count, units, size).transpose(0, 2, 1).reshape(-1, units)
+
+        def within(part: Operation) -> Traffic:
+            spent = self.collective(part, inner)
+            return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
+
+        def across(part: Operation) -> Traffic:
+            spent = self.flat(part, outer, between)
+            return Traffic(spent.seconds.reshape(count, -1).max(axis=1), spent.bytes)
+
+        elements, dtype = prod(operation.shape), operation.dtype
+        part = -(-elements // size)
+        match operation:
+            case AllReduce(reduction=add):
+                reduced = across(AllReduce((part,), dtype, add))
+                return within(_scatter(part, size, operation)) + reduced + within(AllGather((part,), dtype, 0))
+            case CollectiveReduce(reduction=add):
+                reduced = across(CollectiveReduce((part,), dtype, add))
+                return within(_scatter(part, size, operation)) + reduced + within(AllGather((part,), dtype, 0))
+            case ReduceScatter():
+                return within(_scatter(part, size, operation)) + across(_scatter(-(-part // units), units, operation))
+            case AllGather():
+                return across(operation) + within(AllGather((elements * units,), dtype, 0))
+            case CollectiveBroadcast() | Barrier():
+                return across(operation) + within(operation)
+        return self.flat(operation, groups, RING)  # an all_to_all has nothing to gain from units
+
+
+def _scatter(part: int, size: int, operation: AllReduce | ReduceScatter | CollectiveReduce) -> ReduceScatter:
+    """Of `size` parts of so many elements each process gets one, reduced as `operation` does."""
+    return ReduceScatter((part * size,), operation.dtype, operation.reduction, 0)
+
+
+def _companions(units: Array) -> Array:
+    """How many members of its row each one shares its unit with, itself included."""
+    rows = np.arange(len(units))[:, None] * (int(units.max(initial=0)) + 1)
+    _, inverse, counts = np.unique(units + rows, return_inverse=True, return_counts=True)
+    return counts[inverse].reshape(units.shape)
+
+
+def _rows_of_units(groups: Array, units: Array) -> Array | None:
+    """The members of each group that share a unit, a row each; None where units have unlike numbers of them."""
+    order = np.argsort(units, axis=1, kind="stable")
+    members, homes = np.take_along_axis(groups, order, 1), np.take_along_axis(units, order, 1)
+    counts = _companions(units)
+    size = int(counts.flat[0])
+    if (counts != size).any():
+        return None
+    assert (homes.reshape(-1, size) == homes.reshape(-1, size)[:, :1]).all()
+    return members.reshape(-1, size)
