@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -52,3 +53,31 @@ def grid(text: str) -> "ProcessGrid":
         return ProcessGrid(int(match[1]), int(match[2]))
     except GroupError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def counts(text: str) -> list[int]:
+    """``1,2,4,...,4096``: rising numbers; ``...`` goes on as the two numbers before it do, by a factor."""
+    parts = [part.strip() for part in text.split(",")]
+    found: list[int] = []
+    for place, part in enumerate(parts):
+        if part == "...":
+            found += _between(found, parts[place + 1 :])
+        else:
+            found.append(positive(part))
+    if any(later <= earlier for earlier, later in pairwise(found)):
+        raise argparse.ArgumentTypeError(f"rising numbers are needed, got {text!r}")
+    return found
+
+
+def _between(known: list[int], rest: list[str]) -> list[int]:
+    """What `...` stands for, between the numbers before it and the one after."""
+    if len(known) < 2 or len(rest) != 1 or known[-1] % known[-2] or known[-1] == known[-2]:
+        text = "... stands between two numbers, of which the second is some times the first, and the last one"
+        raise argparse.ArgumentTypeError(text)
+    factor, last = known[-1] // known[-2], positive(rest[0])
+    found = []
+    number = known[-1] * factor
+    while number < last:
+        found.append(number)
+        number *= factor
+    return found

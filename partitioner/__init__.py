@@ -7,7 +7,7 @@ if partitioner.is_sharded(module):
 
 from __future__ import annotations
 
-from partitioner.annotate import with_shardings
+from partitioner.annotate import with_axis_size, with_shardings
 from partitioner.core import Partitioned
 from partitioner.launched import starts_processes, with_parts
 from partitioner.partition import partition
@@ -34,6 +34,7 @@ __all__ = [
     "starts_processes",
     "unshard_array",
     "unshard_stacked",
+    "with_axis_size",
     "with_parts",
     "with_shardings",
 ]

@@ -9,7 +9,7 @@ from spmd.attributes import Attribute, DictAttr, IntegerAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import SHARDING_NAME
-from spmd.errors import CompileError, Diagnostic
+from spmd.errors import CompileError, Diagnostic, UsageError
 from spmd.ir import Block, Function, Module, Region, new_op
 from spmd.types import I32, TensorType, Type
 
@@ -46,6 +46,36 @@ def with_shardings(
         (),
         dict(module.attributes),
         [Region([Block((), [mesh_op, made_function, *others])])],
+        definition=module.definition,
+        discardable=discardable,
+        location=module.location,
+    )
+    assert isinstance(made, Module)
+    return made
+
+
+def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
+    """`module` with another size of one axis of its mesh, by default the first.
+
+    UsageError for a module whose mesh has no such axis.
+    """
+    mesh = next((op for op in module.body.ops if op.name == "sdy.mesh"), None)
+    names = [] if mesh is None else [each.name for each in mesh["mesh"].axes]
+    if mesh is None or not names or (axis is not None and axis not in names):
+        wanted = "no axes" if axis is None else f"no axis {axis!r}"
+        raise UsageError(f"the mesh has {wanted}; those there are: {', '.join(names) or 'none'}")
+    chosen = names[0] if axis is None else axis
+    axes = tuple([sdy.MeshAxis(each.name, size if each.name == chosen else each.size) for each in mesh["mesh"].axes])
+    other = make_op("sdy.mesh", (), (), {"sym_name": mesh["sym_name"], "mesh": sdy.Mesh(axes)})
+    ops = [other if op is mesh else op for op in module.body.ops]
+    discardable: dict[str, Attribute] = dict(module.discardable)
+    discardable["mhlo.num_partitions"] = IntegerAttr(prod(each.size for each in axes), I32)
+    made = new_op(
+        module.name,
+        (),
+        (),
+        dict(module.attributes),
+        [Region([Block((), ops)])],
         definition=module.definition,
         discardable=discardable,
         location=module.location,

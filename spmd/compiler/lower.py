@@ -19,7 +19,7 @@ from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.donate import loop_body
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
-from spmd.compiler.options import Options
+from spmd.compiler.options import Options, Watch
 from spmd.compiler.passes import PassContext, run_passes
 from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.stretches import native_steps
@@ -85,12 +85,17 @@ class ModuleLowering:
         """The function as it will be scheduled (spmd.compiler.passes)."""
         return run_passes(self.module, function, self.pass_context)
 
+    def timed(self, function: Function, watch: Watch) -> Program:
+        """The program of a flattened function as `entry` makes it, but each unit apart: `watch` is called around it."""
+        block = function.body
+        return emit(self._plan(block, list(block.arguments), frozenset(), apart=True), watch)
+
     @property
     def pass_context(self) -> PassContext:
         """What passes ask for."""
         return PassContext(self.options, self._evaluate)
 
-    def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int]) -> Plan:
+    def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int], *, apart: bool = False) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
         native = self.options.watch is None and "llvm" in self.options.backends
         for op in block.ops[:-1]:
@@ -99,7 +104,7 @@ class ModuleLowering:
             elif not native:
                 plan.steps.append(self._step(op))
         if native:
-            plan.steps = native_steps(block, self._step, self.options.thread_count)
+            plan.steps = native_steps(block, self._step, self.options.thread_count, apart=apart)
         plan_buffers(plan, donated)
         return plan
 

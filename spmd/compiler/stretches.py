@@ -9,6 +9,7 @@ from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.steps import Plan, Step
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
 MakeStep = Callable[[Op], Step]
 
 
-def native_steps(block: Block, make_step: MakeStep, threads: int) -> list[Step]:
-    """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op."""
+def native_steps(block: Block, make_step: MakeStep, threads: int, *, apart: bool = False) -> list[Step]:
+    """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op.
+
+    `apart` keeps units, and groups of them that run row by row, as steps of their own, by which they can be timed.
+    """
     from spmd.backends.llvm.stretch import compile_stretch, is_native
 
     results = list(block.terminator.operands)
     units = fuse(block, results)
     steps: list[Step] = []
     read_later = _read_later(units, results)
-    for native, group in _groups(units, is_native):
+    alike = ((is_native(group[0]), group) for group in row_groups(units)) if apart else _groups(units, is_native)
+    for native, group in alike:
         if not native or all(_is_view(unit) for unit in group):
             steps += [make_step(op) for unit in group for op in unit.ops]
             continue

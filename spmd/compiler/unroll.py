@@ -46,12 +46,19 @@ def _write_out(op: Op, steps: int, ops: list[Op]) -> list[Value]:
 
 
 def _steps(op: Op) -> int | None:
-    """How often the loop `op` runs, when it counts up to a constant, is pure and short; else None."""
+    """How often the loop `op` runs, when that is known, and it is pure and short; else None."""
     if op.name != "stablehlo.while":
         return None
-    condition, body = (region.block for region in op.regions)
-    if not all(is_pure(inner) for block in (condition, body) for inner in block.ops[:-1]):
+    body = op.regions[1].block
+    if not all(is_pure(inner) for region in op.regions for inner in region.block.ops[:-1]):
         return None
+    steps = turns_of(op)
+    return steps if steps is not None and steps * len(body.ops) <= _LARGEST else None
+
+
+def turns_of(op: Op) -> int | None:
+    """How often the body of `op`, a while, runs: known when it counts up to a constant in constant steps."""
+    condition, body = (region.block for region in op.regions)
     compare = condition.terminator.operands[0].defining_op
     if compare is None or compare.name != "stablehlo.compare" or compare["comparison_direction"] != "LT":
         return None
@@ -66,7 +73,7 @@ def _steps(op: Op) -> int | None:
     element = body.arguments[counter.index].tensor.element_type
     if not isinstance(element, ElementType) or start + steps * step > storage_range(element)[1]:
         return None  # the counter wraps on its way to the bound
-    return steps if steps * len(body.ops) <= _LARGEST else None
+    return steps
 
 
 def _step(value: Value, argument: Value) -> int | None:

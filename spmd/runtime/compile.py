@@ -32,8 +32,12 @@ def compile(
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
     UsageError for an argument that is none.
     """
-    prepared = prepare(module, grid, function, partition=partition, **options)
-    with within_stack(CompileError, prepared.function.location, f"@{function}"):
+    return executable_of(prepare(module, grid, function, partition=partition, **options))
+
+
+def executable_of(prepared: Prepared) -> Executable:
+    """Compiles what `prepare` has begun."""
+    with within_stack(CompileError, prepared.function.location, f"@{prepared.function.symbol}"):
         return _build(prepared)
 
 

@@ -120,11 +120,7 @@ class Executable:
 
     def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the program as `process`; how in-process ranks share one executable."""
-        if len(arrays) != len(self._checks):
-            raise ExecutionError(
-                f"@{self.function} takes {len(self._checks)} arguments, got {len(arrays)}", self._location
-            )
-        values = [check(array) for check, array in zip(self._checks, arrays, strict=True)]
+        values = self.checked(arrays)
         try:
             results = self._program(process, *values)
         except SpmdError:
@@ -132,6 +128,14 @@ class Executable:
         except Exception as error:
             raise _explained(error) from error
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
+
+    def checked(self, arrays: Sequence[Any]) -> list[Any]:
+        """`arrays` as the program takes them; ExecutionError names the argument that something is wrong with."""
+        if len(arrays) != len(self._checks):
+            raise ExecutionError(
+                f"@{self.function} takes {len(self._checks)} arguments, got {len(arrays)}", self._location
+            )
+        return [check(array) for check, array in zip(self._checks, arrays, strict=True)]
 
     def shard(self, *arrays: Any) -> tuple[Any, ...]:
         """This process's part of each global argument, by the program's shardings.

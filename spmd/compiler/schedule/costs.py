@@ -16,6 +16,8 @@ from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
+#: Bytes whose multiples fall on few sets of a cache, and how many places of it such a walk may use again.
+_ALIASING, _WAYS = 1024, 64
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 
@@ -25,9 +27,11 @@ class Work:
 
     elementwise  additions, or what takes as long
     function     the same inside of functions such as exponentials
-    strided      numbers that a loop over neighbours reads or writes far from each other
+    strided      numbers that a loop reads from places far from each other
+    aliased      the same, at distances by which caches keep few of them
     indexed      numbers at places that are computed
-    product      multiplications and additions of matrices, whose `sizes` are (batch, rows, depth, columns)
+    product      multiplications and additions of matrices: `sizes` are (batch, rows, depth, columns), and `form` is
+                 "nn" where neighbours in the right one's rows are neighbours in memory, "nt" otherwise
     convolution, window, sort, fft, solve, random
                  multiplications and additions; elements seen; comparisons; operations of the fast algorithm;
                  multiplications and additions; numbers
@@ -37,6 +41,7 @@ class Work:
     amount: float
     bits: int = 32
     sizes: tuple[int, ...] = ()
+    form: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,11 @@ def _kind_of_access(nest: Nest, stage: Stage, load: Load) -> str:
     if load.address.dynamic:
         return "indexed"
     loops = [variable for variable in stage.loops if nest.extents[variable] > 1]
-    return "strided" if loops and load.address.coefficient(max(loops)) not in (0, 1) else ""
+    step = load.address.coefficient(max(loops)) if loops else 0
+    if step in (0, 1):
+        return ""
+    far = step * max(1, load.type.bits // 8) % _ALIASING == 0 and nest.extents[max(loops)] > _WAYS
+    return "aliased" if far else "strided"
 
 
 @cache
@@ -204,13 +213,15 @@ def _product(op: Op) -> Work:
     lhs, rhs = (value.tensor.static_shape for value in op.operands)
     batching: tuple[int, ...] = ()
     contracting: tuple[int, ...] = (len(lhs) - 1,)
+    form = "nn"
     if op.name == "stablehlo.dot_general":
         numbers = op["dot_dimension_numbers"]
         batching, contracting = numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions
+        form = "nt" if len(rhs) - 1 in numbers.rhs_contracting_dimensions else "nn"
     batch, depth = prod(lhs[d] for d in batching), prod(lhs[d] for d in contracting)
     rows = prod(lhs) // max(1, batch * depth)
     columns = prod(rhs) // max(1, batch * depth)
-    return Work("product", 2 * batch * rows * depth * columns, _bits(op), (batch, rows, depth, columns))
+    return Work("product", 2 * batch * rows * depth * columns, _bits(op), (batch, rows, depth, columns), form)
 
 
 def _convolution(op: Op) -> Work:

@@ -19,8 +19,8 @@ def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str =
         inner = indent + "  " * (len(group) > 1)
         for unit in group:
             number += 1
-            yield f"{inner}{number}. {_title(unit)}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
-            yield f"{inner}   {_sources(unit.ops)}"
+            yield f"{inner}{number}. {title(unit)}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
+            yield f"{inner}   {sources(unit.ops)}"
             for op in () if unit.fused else unit.roots:
                 for place, region in enumerate(op.regions):
                     if _is_program(op):
@@ -28,7 +28,8 @@ def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str =
                         yield from show_schedule(region.block, is_native, inner + "     ")
 
 
-def _title(unit: Unit) -> str:
+def title(unit: Unit) -> str:
+    """What a unit is, and what it gives."""
     results = ", ".join(str(value.type) for op in unit.roots for value in op.results)
     if not unit.fused:
         return f"{unit.roots[0].name} -> {results}"
@@ -50,19 +51,24 @@ def _count(number: int) -> str:
     return f"{number} "
 
 
-def _sources(ops: Sequence[Op]) -> str:
+def sources(ops: Sequence[Op]) -> str:
     """The ops by number, and the lines that they stand on."""
+    return f"{names_of(ops)}  ({lines_of(ops)})"
+
+
+def names_of(ops: Sequence[Op]) -> str:
+    """The ops by number: `add x2, exponential`."""
     names: dict[str, int] = {}
-    lines: list[int] = []
-    file = ""
     for op in sorted(ops, key=lambda op: op.location.line):
         name = op.name.removeprefix("stablehlo.")
         names[name] = names.get(name, 0) + 1
-        file = op.location.file
-        if op.location.line not in lines:
-            lines.append(op.location.line)
-    told = ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
-    return f"{told}  ({file}:{','.join(map(str, lines))})"
+    return ", ".join(f"{name} x{count}" if count > 1 else name for name, count in names.items())
+
+
+def lines_of(ops: Sequence[Op]) -> str:
+    """Where the ops stand in the source: `file:3,4,7`."""
+    lines = sorted({op.location.line for op in ops})
+    return f"{max(ops, key=lambda op: op.location.line).location.file}:{','.join(map(str, lines))}"
 
 
 def _is_program(op: Op) -> bool:

@@ -1,0 +1,42 @@
+"""``spmd calibrate``: measure this machine, alone or under ``spmd launch``, and write what it does in what time."""
+
+import argparse
+import platform
+import sys
+
+HELP = "measure this machine (under spmd launch -n N, its collectives, too), and write a file for spmd predict"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "output", nargs="?", default="machine.toml", metavar="FILE", help="what to write (default: %(default)s)"
+    )
+    parser.add_argument("--name", help="what to call the machine (default: its network name and processor)")
+
+
+def run(args: argparse.Namespace) -> int:
+    import spmd
+    from spmd.predict.calibrate import calibrate
+    from spmd.runtime.world import ranks, under_mpi
+
+    world = ranks() if under_mpi() else None
+    first = world is None or world.rank == 0
+    size = 1 if world is None else world.size
+    if first:
+        try:
+            with open(args.output, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            raise spmd.UsageError(f"{args.output}: cannot be written: {error.strerror}") from None
+
+    def report(text: str) -> None:
+        if first:
+            print(f"measuring {text}", file=sys.stderr, flush=True)
+
+    name = args.name or f"{platform.node()}, {size} process{'es' * (size > 1)}"
+    machine = calibrate(name, world if size > 1 else None, report)
+    if first:
+        with open(args.output, "w", encoding="utf-8") as file:
+            file.write(machine.to_toml())
+        print(f"wrote {args.output}")
+    return 0

@@ -1,0 +1,126 @@
+"""``spmd predict``: what a step of a program takes on machines one does not have."""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from launch import programs, values
+
+if TYPE_CHECKING:
+    from collectives.network import Network
+    from spmd.ir import Module
+    from spmd.predict.machine import Machine
+
+HELP = "tell what a step of a program takes on a machine or cluster, before there is one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
+    parser.add_argument("--function", default="main", help="default: %(default)s")
+    parser.add_argument(
+        "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
+    )
+    parser.add_argument("--machine", metavar="FILE", help="what spmd calibrate wrote (default: a nominal core)")
+    parser.add_argument("--topology", metavar="FILE", help="the network's levels (default: one machine's)")
+    parser.add_argument(
+        "--turns",
+        type=values.positive,
+        default=1,
+        metavar="N",
+        help="turns of loops that do not say how many they make (default: %(default)s)",
+    )
+    parser.add_argument("--reproducible", action="store_true", help="as for run")
+    parser.add_argument("--combine-threshold", type=values.not_negative, metavar="BYTES", help="as for run")
+    parser.add_argument("--trace", metavar="FILE.json", help="write the step as a trace for Perfetto")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--sweep",
+        type=values.counts,
+        metavar="1,2,4,...,4096",
+        help="speed-up and efficiency over numbers of processes, of programs with shardings or data-parallel ones",
+    )
+    what.add_argument(
+        "--check", action="store_true", help="run the program as well, on the ranks that there are, and compare by unit"
+    )
+    parser.add_argument("--axis", help="the mesh axis that --sweep resizes (default: the first)")
+    parser.add_argument(
+        "--random", type=values.not_negative, default=0, metavar="SEED", help="of the arguments that --check makes"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from spmd.predict.machine import nominal, read_machine
+
+    machine = nominal() if args.machine is None else read_machine(args.machine)
+    module = programs.load(args.program, args.function)
+    if args.sweep:
+        return _sweep(args, module, machine)
+    return _check(args, module, machine) if args.check else _predict(args, module, machine)
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {"reproducible": args.reproducible}
+    if args.combine_threshold is not None:
+        options["combine_threshold"] = args.combine_threshold
+    return options
+
+
+def _network(args: argparse.Namespace, machine: "Machine") -> "Network | None":
+    from spmd.predict.topology import read_topology
+
+    return None if args.topology is None else read_topology(args.topology, machine.rates["folding"])
+
+
+def _predict(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
+    from spmd.compiler.prepare import prepare
+    from spmd.predict.prediction import predict
+    from spmd.predict.report import page
+    from spmd.predict.trace import predicted_events
+    from spmd.runtime.trace import write_trace
+
+    prepared = prepare(module, args.grid, args.function, **_options(args))
+    found = predict(prepared, machine, _network(args, machine), args.turns)
+    if args.trace:
+        write_trace(args.trace, predicted_events(found.timeline))
+    print(json.dumps(found.to_json(), indent=1) if args.json else page(found, args.program))
+    return 0
+
+
+def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
+    from spmd.predict.sweep import sweep
+
+    found = sweep(
+        module, args.function, args.sweep, machine, _network(args, machine), args.axis, args.turns, **_options(args)
+    )
+    print(json.dumps(found.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{found.page()}")
+    return 0
+
+
+def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
+    import spmd
+    from launch import arguments
+    from spmd.compiler.prepare import prepare
+    from spmd.runtime.compile import executable_of
+    from spmd.predict.check import check
+    from spmd.predict.trace import measured_events, predicted_events
+    from spmd.runtime.trace import write_trace
+
+    if args.topology is not None:
+        raise spmd.UsageError("--check runs on this machine: it takes no --topology")
+    prepared = prepare(module, args.grid, args.function, **_options(args))
+    executable = executable_of(prepared)
+    arrays = executable.shard(*arguments.make(module, args.function, args.random))
+    checked = check(prepared, executable, arrays, machine, args.turns)
+    process = executable.process
+    traces = process.communicator.allgather_object(list(checked.trace))
+    if process.rank:
+        return 0
+    if args.trace:
+        measured = [entry for rank, each in enumerate(traces) for entry in measured_events(rank, each)]
+        write_trace(args.trace, [*predicted_events(checked.prediction.timeline), *measured])
+    title = f"{args.program} on a {executable.grid} grid, {machine.name}: predicted beside measured"
+    text = json.dumps(checked.to_json(), indent=1) if args.json else checked.page(title)
+    sys.stdout.write(text + "\n")
+    return 0

@@ -1,0 +1,226 @@
+"""Measures a machine: small programs of one kind of work each, and collectives of every size, timed.
+
+Under several ranks all compute at the same time, as they do in a job; what is told is what the slowest takes.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from collectives.algorithms import wire_bytes
+from collectives.communicator import Communicator
+from collectives.grid import ProcessGrid
+from collectives.network import Level
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    CollectiveBroadcast,
+    CollectivePermute,
+    Operation,
+    ReduceScatter,
+)
+from collectives.reduction import ADD
+from collectives.threads import single_process
+from spmd.collecting import no_collection
+from spmd.compiler.prepare import prepare
+from spmd.runtime.compile import compile
+from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.schedule.costs import work_of_unit
+from spmd.compiler.schedule.fusion import fuse
+from spmd.predict import probes
+from spmd.predict.machine import RATES, Curve, Machine, Memory, Product, how
+from spmd.runtime.executable import Executable
+from spmd.runtime.process import Process
+
+#: Seconds of one round of a measurement, and rounds of each.
+_ROUND, _ROUNDS = 3e-3, 15
+#: Bytes of operands that collectives are measured with.
+_SIZES = (*(4 << shift for shift in range(0, 22, 3)), 16 << 20)
+
+Call = Callable[[], object]
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """Who measures together: nobody else where `world` is None."""
+
+    world: Communicator | None = None
+
+    @property
+    def size(self) -> int:
+        return 1 if self.world is None else self.world.size
+
+    def barrier(self) -> None:
+        if self.world is not None:
+            self.world.barrier("a measurement")
+
+    def slowest(self, seconds: float) -> float:
+        return seconds if self.world is None else max(self.world.allgather_object(seconds))
+
+    def time(self, call: Call) -> float:
+        """Seconds of one `call` on the slowest rank: of short rounds the quicker quarter's, undisturbed by others."""
+        call()
+        turns = self._turns(call)
+        rounds = []
+        for _ in range(_ROUNDS):
+            self.barrier()
+            began = time.perf_counter()
+            for _ in range(turns):
+                call()
+            rounds.append((time.perf_counter() - began) / turns)
+        return self.slowest(sorted(rounds)[_ROUNDS // 4])
+
+    def _turns(self, call: Call) -> int:
+        """How often a round calls: the same on all ranks."""
+        self.barrier()
+        began = time.perf_counter()
+        call()
+        return max(1, int(_ROUND / max(self.slowest(time.perf_counter() - began), 1e-7)))
+
+
+def calibrate(name: str, world: Communicator | None = None, report: Report = lambda text: None) -> Machine:
+    """Measures the machine that this process, or all ranks of `world`, run on. Every rank calls it.
+
+    `report` is told what is measured next.
+    """
+    ranks = Ranks(world)
+    with no_collection():
+        report("calls and loops")
+        overhead = _overheads(ranks)
+        rates = {kind: _rate(ranks, texts, kind, overhead["call"]) for kind, texts in probes.KINDS.items()}
+        report("memory")
+        memory = tuple(_memory(ranks, overhead["call"]))
+        report("products")
+        products = tuple(_products(ranks, overhead["call"]))
+        rates["product"] = statistics.median(product.rate for product in products if product.bits == 32)
+        rates["kernel"] = _kernel_rate(ranks, overhead["kernel"])
+        curves: list[Curve] = []
+        for size in _group_sizes(ranks.size):
+            report(f"collectives of {size} processes")
+            curves += _curves(ranks, size)
+        link = _link(curves)
+        rates["folding"] = _folding_rate(ranks)
+    return Machine(name, overhead, {kind: rates[kind] for kind in RATES}, memory, link, products, tuple(curves))
+
+
+# --- computing ---
+
+
+def _executable(text: str, backends: tuple[str, ...] | None = None) -> tuple[Executable, list[Any]]:
+    options: Any = {} if backends is None else {"backends": backends}
+    executable = compile(probes.module(text), None, **options)
+    return executable, probes.arguments(executable.in_types)
+
+
+def _time(ranks: Ranks, text: str, backends: tuple[str, ...] | None = None) -> float:
+    executable, arrays = _executable(text, backends)
+    process = Process(ProcessGrid(1, 1), single_process())
+    return ranks.time(lambda: executable.run(process, arrays))
+
+
+def _overheads(ranks: Ranks) -> dict[str, float]:
+    call = _time(ranks, probes.chain(1, 16))
+    few, many = (_time(ranks, probes.chain(length, 16), ("numpy",)) for length in (4, 36))
+    alone = single_process().all_reduce((1,), np.float32)
+    array = np.ones(1, np.float32)
+    return {"call": call, "kernel": max(many - few, 1e-6) / 32, "collective": ranks.time(lambda: alone(array))}
+
+
+def _rate(ranks: Ranks, texts: Sequence[str], kind: str, call: float) -> float:
+    """Work of one kind a second, over programs that do little else."""
+    amount = seconds = 0.0
+    for text in texts:
+        prepared = prepare(probes.module(text))
+        flat = ModuleLowering(prepared.module, prepared.options).flatten(prepared.function)
+        work = [each for unit in fuse(flat.body, flat.body.terminator.operands) for each in work_of_unit(unit)]
+        amount += sum(each.amount for each in work if each.kind == kind)
+        seconds += max(_time(ranks, text) - call, 1e-7)
+    return amount / seconds
+
+
+def _memory(ranks: Ranks, call: float) -> Iterator[Memory]:
+    for count in (1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24):
+        touched = 2 * 4 * count
+        yield Memory(touched, touched / max(_time(ranks, probes.chain(1, count)) - call, 1e-8))
+
+
+def _products(ranks: Ranks, call: float) -> Iterator[Product]:
+    for bits, form, sizes in probes.PRODUCTS:
+        seconds = max(_time(ranks, probes.product(bits, form, sizes)) - call, 1e-8)
+        yield Product(bits, form, sizes, 2 * prod(sizes) / seconds)
+
+
+def _kernel_rate(ranks: Ranks, kernel: float) -> float:
+    """Bytes a second of an op that NumPy runs, in a chain of them on arrays beyond the nearest caches."""
+    count, length = 1 << 19, 4
+    return 3 * 4 * count * length / max(_time(ranks, probes.chain(length, count), ("numpy",)) - length * kernel, 1e-7)
+
+
+# --- communicating ---
+
+
+def _group_sizes(size: int) -> list[int]:
+    """Powers of two that divide the ranks, and all of them."""
+    powers = [1 << place for place in range(1, size.bit_length()) if size % (1 << place) == 0]
+    return sorted({*powers, size} - {1})
+
+
+def _operations(count: int, size: int) -> Iterator[Operation]:
+    """The collectives of `count` floats that groups of `size` are measured with."""
+    shape = (-(-count // size) * size,)
+    single, narrow = np.dtype(np.float32), np.dtype(bfloat16)
+    ring = tuple((position, (position + 1) % size) for position in range(size))
+    yield AllReduce((count,), single, ADD)
+    yield AllReduce((count,), narrow, ADD)
+    yield AllReduce((count,), single, ADD, reproducible=True)
+    yield ReduceScatter(shape, single, ADD, 0)
+    yield AllGather((count,), single, 0)
+    yield AllToAll(shape, single, 0, 0, size)
+    yield CollectivePermute((count,), single, ring)
+    yield CollectiveBroadcast((count,), single)
+
+
+def _curves(ranks: Ranks, size: int) -> Iterator[Curve]:
+    """Every collective on groups of `size` neighbours, all groups at once."""
+    assert ranks.world is not None
+    first = ranks.world.rank // size * size
+    group = ranks.world.group(tuple(range(first, first + size)))
+    points: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for nbytes in _SIZES:
+        for operation in _operations(nbytes // 4, size):
+            call, array = group.bind(operation), np.ones(operation.shape, operation.dtype)
+            seconds = ranks.time(lambda call=call, array=array: call(array))  # type: ignore[misc]
+            points.setdefault((operation.name, how(operation)), []).append((wire_bytes(operation), seconds))
+    for (name, carried), measured in points.items():
+        by_size = dict(measured)
+        # More bytes take no less time: what seems to is another program's doing.
+        rising = np.minimum.accumulate(list(by_size.values())[::-1])[::-1].tolist()
+        yield Curve(name, carried, size, tuple(map(float, by_size)), tuple(rising))
+
+
+def _link(curves: Sequence[Curve]) -> Level:
+    """How messages go, from the permutations; of one process alone, as nothing was measured, as memory is copied."""
+    permutations = [curve for curve in curves if curve.name == CollectivePermute.name]
+    if not permutations:
+        return Level("machine", None, 1e-6, 5e9, "recursive_halving")
+    curve = permutations[-1]
+    latency = curve.seconds[0]
+    return Level(
+        "machine", None, latency, curve.bytes[-1] / max(curve.seconds[-1] - latency, 1e-9), "recursive_halving"
+    )
+
+
+def _folding_rate(ranks: Ranks) -> float:
+    """Bytes a second that one array is added to another."""
+    first, second = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.float32)
+    return first.nbytes / ranks.time(lambda: np.add(first, second, out=second))

@@ -1,0 +1,189 @@
+"""How far a prediction is from what a program takes where it runs: predicted beside measured, unit by unit."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spmd.compiler.prepare import Prepared
+from spmd.compiler.lower import ModuleLowering
+from spmd.ir import Op
+from spmd.predict.events import UNKNOWN_TURNS, Part, story_of
+from spmd.predict.machine import Machine
+from spmd.predict.prediction import Prediction, predict
+from spmd.predict.report import duration, table
+from spmd.predict.timeline import OneMachine, timeline
+from spmd.runtime.executable import Executable
+
+#: Steps that are timed, whole and by unit.
+ROUNDS = 15
+#: Seconds that each kind of round may take in all, once there are three.
+_PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Seconds of one thing, as predicted and as measured on the slowest process; `share` of all that was measured."""
+
+    title: str
+    place: str
+    predicted: float
+    measured: float
+    share: float = 1.0
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured."""
+        return self.predicted / self.measured if self.measured else float("inf")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A whole step, and its units, the longest first; `trace` are the measured units of this process's last step."""
+
+    prediction: Prediction
+    step: Compared
+    units: Sequence[Compared]
+    trace: Sequence[tuple[str, str, float, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "prediction": self.prediction.to_json(),
+            "step": _entry(self.step),
+            "units": [_entry(each) for each in self.units],
+        }
+
+    def page(self, title: str, most: int = 24) -> str:
+        """A table: predicted beside measured."""
+        header = ("", "predicted", "measured", "ratio", "share")
+        shown = [each for each in self.units if each.share >= 0.001][:most]
+        rows = [_row(self.step, "a step")]
+        rows += [_row(each, f"{_shortened(each.title)}  ({each.place})") for each in shown]
+        left = len(self.units) - len(shown)
+        lines = [title, "", *table(header, rows)]
+        return "\n".join([*lines, f"{left} shorter units are not shown"] if left else lines)
+
+
+def _entry(each: Compared) -> dict[str, Any]:
+    return {**vars(each), "ratio": each.ratio}
+
+
+def _row(each: Compared, name: str) -> tuple[str, ...]:
+    return name, duration(each.predicted), duration(each.measured), f"{each.ratio:.2f}", f"{each.share:.1%}"
+
+
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def check(
+    prepared: Prepared,
+    executable: Executable,
+    arrays: Sequence[Any],
+    machine: Machine,
+    turns: int = UNKNOWN_TURNS,
+    rounds: int = ROUNDS,
+) -> Checked:
+    """Runs the program on this process's `arrays` and compares; every process of the grid calls it.
+
+    `prepared` and `executable` are the same program. The whole step runs as ever; by unit it runs each unit on its own,
+    and collectives only when all processes have come.
+    """
+    process = executable.process
+    world = process.communicator
+
+    def slowest(seconds: Sequence[float]) -> list[float]:
+        everyone = world.allgather_object(list(seconds))
+        return np.max(everyone, axis=0).tolist()  # type: ignore[no-any-return]
+
+    def run() -> None:
+        executable.run(process, arrays)
+
+    whole = statistics.median(slowest(_timed(run, rounds, lambda: world.barrier("a timed step"), slowest)))
+    story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
+    clock = _Clock(story.parts, lambda: world.barrier("a timed unit"))
+    program = np.errstate(all="ignore")(ModuleLowering(prepared.module, prepared.options).timed(story.function, clock))
+    values = executable.checked(arrays)
+    _timed(lambda: program(process, *values), rounds, clock.begin, slowest)
+    measured = slowest(clock.medians())
+    prices = OneMachine(machine)
+    total = sum(measured) or 1.0
+    units = [
+        Compared(
+            " + ".join(dict.fromkeys(event.title for event in part.events)),
+            part.events[0].place,
+            timeline(part.events, prepared.options.grid.size, prices).seconds,
+            seconds,
+            seconds / total,
+        )
+        for part, seconds in zip(story.parts, measured, strict=True)
+        if part.events
+    ]
+    prediction = predict(prepared, machine, None, turns)
+    units.sort(key=lambda each: -each.measured)
+    return Checked(prediction, Compared("a step", "", prediction.seconds, whole), units, clock.trace)
+
+
+def _timed(
+    call: Callable[[], object],
+    rounds: int,
+    before: Callable[[], None],
+    slowest: Callable[[Sequence[float]], list[float]],
+) -> list[float]:
+    """Seconds of each of so many calls, fewer of slow ones; the first is left out."""
+    took: list[float] = []
+    (spent,) = slowest([0.0])
+    while len(took) < rounds + 1 and (len(took) < 4 or spent < _PATIENCE):
+        before()
+        began = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - began)
+        (spent,) = slowest([spent + took[-1]])
+    return took[1:]
+
+
+class _Clock:
+    """Times the steps of a program as its watcher, by the part of the story that each belongs to."""
+
+    def __init__(self, parts: Sequence[Part], barrier: Callable[[], None]) -> None:
+        self._parts = parts
+        self._barrier = barrier
+        self._number: dict[Op, int] = {
+            op: number for number, part in enumerate(parts) for unit in part.units for op in unit.roots
+        }
+        self._meets = [any(event.collective is not None for event in part.events) for part in parts]
+        self._rounds: list[list[float]] = []
+        #: The last round: (title, place, start, seconds).
+        self.trace: list[tuple[str, str, float, float]] = []
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """A new round."""
+        self._barrier()
+        self._rounds.append([0.0] * len(self._parts))
+        self.trace.clear()
+        self._began = time.perf_counter()
+
+    def __call__(self, op: Op, run: Callable[[], Any]) -> Any:
+        number = self._number.get(op)
+        if number is not None and self._meets[number]:
+            self._barrier()
+        start = time.perf_counter()
+        try:
+            return run()
+        finally:
+            seconds = time.perf_counter() - start
+            if number is not None:
+                self._rounds[-1][number] += seconds
+                first = next(iter(self._parts[number].events), None)
+                if first is not None:
+                    self.trace.append((first.title, first.place, start - self._began, seconds))
+
+    def medians(self) -> list[float]:
+        """Seconds of each part."""
+        return [statistics.median(column) for column in zip(*self._rounds[1:], strict=True)]

@@ -1,0 +1,312 @@
+"""A program as what one process does, event after event, each with its expected time: the schedule, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from spmd.analysis.collectives import DESCRIPTIONS, Collective
+from spmd.backends.llvm.stretch import is_native
+from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.schedule.costs import bytes_of, bytes_read, cost_of_unit, work_of_unit
+from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.show import lines_of, names_of, title
+from spmd.compiler.unroll import turns_of
+from spmd.ir import Block, Function, Op, Value, captured_values
+from spmd.predict.machine import Machine
+
+#: Turns that are taken as read in a loop that does not say how many it makes.
+UNKNOWN_TURNS = 1
+_BRANCHES = ("stablehlo.if", "stablehlo.case")
+_POINT_TO_POINT = ("stablehlo.send", "stablehlo.recv")
+
+
+@dataclass(frozen=True, eq=False)
+class Event:
+    """One thing that a process does: a unit that it computes, or a collective that it takes part in.
+
+    `seconds` is what the process computes in one turn; `turns` how often loops around it make it so. `collective` is
+    what processes do together; `starts` an asynchronous one goes on while the process does, until the event whose
+    `finishes` is it. `units` are what the event stands for in the schedule.
+    """
+
+    title: str
+    place: str
+    seconds: float = 0.0
+    turns: int = 1
+    collective: Collective | None = None
+    starts: bool = False
+    finishes: Event | None = None
+    ops: tuple[Op, ...] = ()
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of memory of one process: arguments, results, and the most that lies beside them at any time."""
+
+    arguments: int
+    results: int
+    temporaries: int
+
+    @property
+    def total(self) -> int:
+        return self.arguments + self.results + self.temporaries
+
+
+@dataclass(frozen=True)
+class Part:
+    """Units of the program's own block that run as one, and the events that they are."""
+
+    units: tuple[Unit, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class Story:
+    """All that one process does in a step, its memory, and what had to be assumed."""
+
+    function: Function
+    parts: tuple[Part, ...]
+    footprint: Footprint
+    notes: tuple[str, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple([event for part in self.parts for event in part.events])
+
+
+def story_of(lowering: ModuleLowering, function: Function, machine: Machine, turns: int = UNKNOWN_TURNS) -> Story:
+    """What a process of the program does on `machine`. `turns`: of loops that do not say how many they make."""
+    flat = lowering.flatten(function)
+    teller = _Teller(lowering, machine, turns)
+    touched = teller.traffic(flat.body)
+    teller.step = touched
+    parts = tuple(teller.parts(flat.body, 1, False))
+    arguments = sum(map(bytes_of, flat.body.arguments))
+    results = sum(map(bytes_of, flat.body.terminator.operands))
+    temporaries = teller.peak(flat.body) - results
+    return Story(flat, parts, Footprint(arguments, results, max(0, temporaries)), tuple(dict.fromkeys(teller.notes)))
+
+
+@dataclass
+class _Teller:
+    lowering: ModuleLowering
+    machine: Machine
+    turns: int
+    #: Bytes that a step touches: what is not touched before in a step was touched so long ago.
+    step: float = 0.0
+    clock: float = 0.0
+    touched: dict[Value, float] = field(default_factory=dict)
+    started: dict[Value, Event] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    # --- the schedule ---
+
+    def units(self, block: Block) -> list[list[Unit]]:
+        """The units of a block, those that run row by row together."""
+        if "llvm" in self.lowering.options.backends:
+            return row_groups(fuse(block, block.terminator.operands))
+        return [[Unit(False, place, roots=[op])] for place, op in enumerate(block.ops[:-1]) if not _is_constant(op)]
+
+    def native(self, unit: Unit) -> bool:
+        return "llvm" in self.lowering.options.backends and is_native(unit)
+
+    def block(self, block: Block, turns: int, inside: bool) -> Iterator[Event]:
+        """The events of a block that runs `turns` times; `inside` native code, where nothing is called from Python."""
+        for part in self.parts(block, turns, inside):
+            yield from part.events
+
+    def parts(self, block: Block, turns: int, inside: bool) -> Iterator[Part]:
+        running = inside
+        for group in self.units(block):
+            before = set(self.touched)
+            events: list[Event] = []
+            for unit in group:
+                native = self.native(unit)
+                entering = native and not running and not _is_view(unit)
+                if not _is_view(unit):
+                    running = native
+                events += self._unit(unit, turns, native, entering, group, before)
+            yield Part(tuple(group), tuple(events))
+
+    def _unit(
+        self, unit: Unit, turns: int, native: bool, entering: bool, group: Sequence[Unit], before: set[Value]
+    ) -> Iterator[Event]:
+        op = unit.roots[0]
+        overhead = self.machine.overhead["call"] if entering else 0.0
+        if _is_view(unit):
+            for operand, result in zip(op.operands, op.results, strict=True):
+                self.touched[result] = self.touched.get(operand, self.clock - self.step)
+        elif op.name == "stablehlo.while":
+            yield from self._loop(op, turns, native, overhead)
+        elif op.name in _BRANCHES:
+            yield from self._branches(op, turns, native, overhead)
+        elif op.name == "func.call":
+            yield from self._call(op, turns)
+        elif not unit.fused and (described := self._communication(op, turns)) is not None:
+            yield described
+        else:
+            seconds = self._seconds(unit, native, group, before) + overhead
+            yield Event(_told(unit), lines_of(unit.ops), seconds, turns, ops=tuple(unit.ops))
+
+    # --- seconds ---
+
+    def _seconds(self, unit: Unit, native: bool, group: Sequence[Unit], before: set[Value]) -> float:
+        """Computing and memory go side by side; what takes longer counts."""
+        machine = self.machine
+        reads = bytes_read(unit) if unit.fused else {v: bytes_of(v) for v in unit.roots[0].operands}
+        results = [value for op in unit.roots for value in op.results]
+        memory = sum(n / machine.bandwidth(self._distance(v, group, before)) for v, n in reads.items() if n)
+        written = cost_of_unit(unit).written
+        memory += written / machine.bandwidth(sum(map(bytes_of, results)) if len(group) > 1 else self.step)
+        self.clock += sum(reads.values()) + written
+        self.touched |= dict.fromkeys([*reads, *results], self.clock)
+        computing = sum(map(machine.seconds, work_of_unit(unit)))
+        if native:
+            return max(computing, memory)
+        if not computing:
+            moved = sum(reads.values()) + written
+            return machine.overhead["kernel"] + max(memory, moved / machine.rates["kernel"])
+        return machine.overhead["kernel"] + max(computing, memory)
+
+    def _distance(self, value: Value, group: Sequence[Unit], before: set[Value]) -> float:
+        """How many bytes have been touched since `value` was."""
+        if len(group) > 1 and value in self.touched and value not in before:
+            return 0.0  # of the same row, just now
+        return self.clock - self.touched.get(value, self.clock - self.step)
+
+    def traffic(self, block: Block) -> float:
+        """The bytes that one run of a block reads and writes."""
+        total = 0.0
+        for group in self.units(block):
+            for unit in group:
+                if not _is_view(unit):
+                    total += cost_of_unit(unit).bytes
+        return total
+
+    # --- control flow ---
+
+    def _loop(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[Event]:
+        count = turns_of(op)
+        if count is None:
+            count = self.turns
+            told = f"{count} turn{'s' * (count != 1)}"
+            self.notes.append(f"{op.location}: how often the loop runs is not known: taken as {told}")
+        condition, body = (region.block for region in op.regions)
+        each = 0.0 if native else self.machine.overhead["kernel"]
+        yield Event("while", str(op.location), overhead + each * (count + 1), turns)
+        around = self.step
+        self.step = self.traffic(body)
+        for inner, times in ((condition, count + 1), (body, count)):
+            if times:
+                yield from self.block(inner, turns * times, native)
+        self.step = around
+        self.touched |= dict.fromkeys(op.results, self.clock)
+
+    def _branches(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[Event]:
+        """The branch that takes the longest."""
+        clock, touched = self.clock, dict(self.touched)
+        told = []
+        for region in op.regions:
+            self.clock, self.touched = clock, dict(touched)
+            told.append(list(self.block(region.block, turns, native)))
+        longest = max(told, key=lambda events: sum(event.seconds * event.turns for event in events))
+        yield Event(op.name.removeprefix("stablehlo."), str(op.location), overhead, turns)
+        yield from longest
+        self.touched |= dict.fromkeys(op.results, self.clock)
+
+    def _call(self, op: Op, turns: int) -> Iterator[Event]:
+        callee = self.lowering.lookup(op["callee"], op)
+        yield Event("call", str(op.location), self.machine.overhead["kernel"], turns)
+        yield from self.block(self.lowering.flatten(callee).body, turns, False)
+
+    # --- communication ---
+
+    def _communication(self, op: Op, turns: int) -> Event | None:
+        """What `op` has to do with other processes; None for an op that computes."""
+        place = str(op.location)
+        inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
+        if inner.name in DESCRIPTIONS:
+            collective = DESCRIPTIONS[inner.name](inner, self.lowering)
+            starts = inner is not op
+            name = inner.name.removeprefix("stablehlo.") + (" started" if starts else "")
+            size = sum(map(bytes_of, inner.operands))
+            self.clock += size + sum(map(bytes_of, op.results))
+            self.touched |= dict.fromkeys([*op.operands, *op.results], self.clock)
+            told = f"{name} of {amount(size)}"
+            event = Event(told, place, 0.0, turns, collective, starts, ops=(op,))
+            if starts:
+                self.started[op.results[0]] = event
+            return event
+        if op.name == "stablehlo.async_done" and op.operands[0] in self.started:
+            first = self.started[op.operands[0]]
+            self.touched |= dict.fromkeys(op.results, self.clock)
+            return Event("wait for " + first.title.removesuffix(" started"), place, 0.0, turns, finishes=first)
+        if op.name in _POINT_TO_POINT:
+            link = self.machine.link
+            size = sum(map(bytes_of, op.operands if op.name == "stablehlo.send" else op.results))
+            seconds = self.machine.overhead["kernel"] + link.latency + size / link.bandwidth
+            return Event(f"{op.name.removeprefix('stablehlo.')} of {amount(size)}", place, seconds, turns, ops=(op,))
+        return None
+
+    # --- memory ---
+
+    def peak(self, block: Block) -> int:
+        """The most bytes that results of units take at the same time while a block runs."""
+        units = [unit for group in self.units(block) for unit in group]
+        last: dict[Value, int] = {}
+        for number, unit in enumerate(units):
+            for value in self._read(unit):
+                last[value] = number
+        last |= dict.fromkeys(block.terminator.operands, len(units))
+        leaving: dict[int, list[Value]] = {}
+        live = most = 0
+        for number, unit in enumerate(units):
+            within = 0
+            for op in unit.roots:
+                for region in op.regions if not unit.fused else ():
+                    within = max([within, *(self.peak(inner) for inner in region.blocks)])
+            if not _is_view(unit):
+                for value in (value for op in unit.roots for value in op.results):
+                    live += bytes_of(value)
+                    leaving.setdefault(self._end(value, last, units, number), []).append(value)
+            most = max(most, live + within)
+            live -= sum(map(bytes_of, leaving.pop(number, ())))
+        return most
+
+    def _end(self, value: Value, last: dict[Value, int], units: Sequence[Unit], made: int) -> int:
+        """The last unit that reads `value`, or a view of it."""
+        end = last.get(value, made)
+        for number in range(made + 1, min(end + 1, len(units))):
+            unit = units[number]
+            if _is_view(unit) and value in unit.roots[0].operands:
+                end = max([end, *(self._end(result, last, units, number) for result in unit.roots[0].results)])
+        return end
+
+    def _read(self, unit: Unit) -> list[Value]:
+        if unit.fused:
+            return [*bytes_read(unit), *(v for op in unit.roots if unit.is_update for v in op.operands)]
+        return [v for op in unit.roots for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
+
+
+def amount(nbytes: float) -> str:
+    """Bytes for people: `1.5 MB`."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= size:
+            return f"{nbytes / size:.3g} {unit}"
+    return f"{nbytes:.0f} B"
+
+
+def _told(unit: Unit) -> str:
+    """What a unit is, and what it is made of."""
+    told = title(unit).removeprefix("stablehlo.")
+    return f"{told}: {names_of(unit.ops)}" if unit.fused else told
+
+
+def _is_view(unit: Unit) -> bool:
+    return not unit.fused and unit.roots[0].name in VIEWS
+
+
+def _is_constant(op: Op) -> bool:
+    return op.name == "stablehlo.constant"

@@ -1,0 +1,265 @@
+"""What a machine does in what time: how fast one process computes, and what its collectives take.
+
+The file is TOML that `spmd calibrate` writes and a person may edit. Seconds, bytes a second, and work a second of one
+process; kinds of work are those of spmd.compiler.schedule.costs.Work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from math import exp, log
+from pathlib import Path
+
+import numpy as np
+
+from collectives.algorithms import HALVING, wire_bytes
+from collectives.network import Level, Network
+from collectives.operations import AllReduce, CollectiveReduce, Operation, ReduceScatter
+from spmd.compiler.schedule.costs import Work
+from spmd.errors import UsageError
+from spmd.predict.tables import Table, number_text, quoted
+
+#: Seconds, each with what it is.
+OVERHEADS = {
+    "call": "a native function that Python calls",
+    "kernel": "an op that NumPy runs",
+    "collective": "a collective of next to nothing, beside its messages",
+}
+#: Work a second, each kind with what is counted.
+RATES = {
+    "elementwise": "additions of 32 bits, or what takes as long, in native loops",
+    "function": "the same inside of exponentials and their kin",
+    "strided": "numbers read by native loops from places far from each other",
+    "aliased": "the same, at distances by which caches keep few of them",
+    "indexed": "numbers read or written by native loops at places that are computed",
+    "product": "multiplications and additions of matrix products of a size not in [[product]]",
+    "convolution": "multiplications and additions of convolutions",
+    "window": "elements that windows of pooling see",
+    "sort": "comparisons of sorts",
+    "fft": "operations of fast Fourier transforms",
+    "solve": "multiplications and additions of factorizations and triangular systems",
+    "random": "random numbers",
+    "kernel": "bytes that an op reads and writes which NumPy runs",
+    "folding": "bytes that are folded into others by a reduction between processes",
+}
+#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold.
+HOW = ("mpi", "widened", "exchanged")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes a second of a loop that reads and writes, where what it goes over was last touched `bytes` ago."""
+
+    bytes: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Product:
+    """Products of floats of `bits`, `sizes` and `form` (see Work): `rate` operations a second."""
+
+    bits: int
+    form: str
+    sizes: tuple[float, ...]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Seconds of a collective on `ranks` processes, by bytes of an operand as it travels."""
+
+    name: str
+    how: str
+    ranks: int
+    bytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def at(self, nbytes: float) -> float:
+        """Seconds for operands of `nbytes`, between what was measured, or beyond by its last slope."""
+        xs, ys = np.log(self.bytes), np.log(self.seconds)
+        x = log(max(nbytes, 1.0))
+        if x > xs[-1] and len(xs) > 1:
+            slope = min(1.0, max(0.0, float((ys[-1] - ys[-2]) / (xs[-1] - xs[-2]))))
+            return exp(float(ys[-1]) + (slope or 1.0) * (x - float(xs[-1])))
+        return exp(float(np.interp(x, xs, ys)))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine. `link` is how messages go between two of its processes."""
+
+    name: str
+    overhead: Mapping[str, float]
+    rates: Mapping[str, float]
+    memory: tuple[Memory, ...]
+    link: Level
+    products: tuple[Product, ...] = ()
+    curves: tuple[Curve, ...] = ()
+
+    # --- computing ---
+
+    def seconds(self, work: Work) -> float:
+        """Seconds of so much work of one kind."""
+        if work.kind == "product":
+            return work.amount / self._product_rate(work)
+        wide = work.bits / 32 if work.kind in ("elementwise", "function", "strided", "aliased") else 1.0
+        return work.amount * wide / self.rates[work.kind]
+
+    def _product_rate(self, work: Work) -> float:
+        """The rate of the measured products, the nearer in their sizes the more they count."""
+        alike = [each for each in self.products if each.bits == work.bits]
+        known = [each for each in alike if each.form == work.form] or alike
+        if not known:
+            return self.rates["product"] * 32 / work.bits
+        wanted = np.log(np.maximum(work.sizes, 1.0))
+        apart = np.array([np.sum((np.log(each.sizes) - wanted) ** 2) for each in known])
+        weights = 1.0 / (apart + 1e-6) ** 2
+        return exp(float(np.sum(weights * np.log([each.rate for each in known])) / weights.sum()))
+
+    def bandwidth(self, distance: float) -> float:
+        """Bytes a second of what was last touched `distance` bytes ago."""
+        sizes = np.log([each.bytes for each in self.memory])
+        rates = np.log([each.bandwidth for each in self.memory])
+        return exp(float(np.interp(log(max(distance, 1.0)), sizes, rates)))
+
+    # --- communicating ---
+
+    @property
+    def network(self) -> Network:
+        """The machine's processes, all on one level."""
+        return Network((self.link,), self.rates["folding"])
+
+    def measured(self, operation: Operation, size: int) -> float | None:
+        """Seconds of `operation` on `size` processes, from the curve of its kind; None where there is none.
+
+        A curve of another number of processes is scaled as the network's model says.
+        """
+        curves = [each for each in self.curves if (each.name, each.how) == (operation.name, how(operation))]
+        if not curves:
+            return None
+        curve = min(curves, key=lambda each: abs(log(each.ranks / size)))
+        seconds = curve.at(wire_bytes(operation))
+        if curve.ranks == size:
+            return seconds
+        here, there = (self._modelled(operation, count) for count in (size, curve.ranks))
+        return seconds * here / there if there else seconds
+
+    def _modelled(self, operation: Operation, size: int) -> float:
+        return float(self.network.flat(operation, np.arange(size)[None], HALVING).seconds[0])
+
+    # --- files ---
+
+    def to_toml(self) -> str:
+        """The file's text."""
+        lines = [
+            "# What a machine does in what time: seconds, bytes a second, work a second of one process.",
+            f"name = {quoted(self.name)}",
+            "",
+            "[overhead]  # seconds",
+            *_described(self.overhead, OVERHEADS),
+            "",
+            "[rates]  # a second",
+            *_described(self.rates, RATES),
+            "",
+            "[link]  # a message from one process to another",
+            f"latency = {number_text(self.link.latency)}  # seconds",
+            f"bandwidth = {number_text(self.link.bandwidth)}  # bytes a second",
+            "",
+            "# Bytes a second of loops over what was last touched so many bytes ago: the caches, then main memory.",
+        ]
+        for each in self.memory:
+            lines += ["[[memory]]", f"bytes = {each.bytes:.0f}", f"bandwidth = {number_text(each.bandwidth)}"]
+        lines += ["", "# Matrix products: batch, rows, depth and columns; operations a second."]
+        for product in self.products:
+            sizes = ", ".join(f"{size:.0f}" for size in product.sizes)
+            lines += ["[[product]]", f"bits = {product.bits}", f"form = {quoted(product.form)}", f"sizes = [{sizes}]"]
+            lines += [f"rate = {number_text(product.rate)}"]
+        lines += ["", "# Collectives: seconds by bytes of an operand."]
+        for curve in self.curves:
+            lines += ["[[collective]]", f"name = {quoted(curve.name)}", f"how = {quoted(curve.how)}"]
+            lines += [f"ranks = {curve.ranks}", f"bytes = [{', '.join(f'{size:.0f}' for size in curve.bytes)}]"]
+            lines += [f"seconds = [{', '.join(map(number_text, curve.seconds))}]"]
+        return "\n".join(lines) + "\n"
+
+
+def how(operation: Operation) -> str:
+    """One of HOW."""
+    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce):
+        if operation.is_exchanged:
+            return "exchanged"
+        if operation.arithmetic.widened:
+            return "widened"
+    return "mpi"
+
+
+def read_machine(path: str | Path) -> Machine:
+    """The machine that the file at `path` tells. UsageError, naming the entry, for one that is wrong."""
+    return _machine(Table.read(path))
+
+
+@cache
+def nominal() -> Machine:
+    """A machine to reckon with where none was measured: round figures of one core of a server."""
+    text = resources.files("spmd.predict").joinpath("nominal.toml").read_text(encoding="utf-8")
+    return _machine(Table.parse(text, "nominal.toml"))
+
+
+def _machine(table: Table) -> Machine:
+    link = table.table("link")
+    level = Level("machine", None, link.number("latency"), link.number("bandwidth"), HALVING)
+    link.done()
+    memory = sorted(map(_memory, table.tables("memory")), key=lambda each: each.bytes)
+    if not memory:
+        raise table.fault("memory", "tables, [[memory]], at least one")
+    made = Machine(
+        table.text("name"),
+        _numbers(table.table("overhead"), OVERHEADS),
+        _numbers(table.table("rates"), RATES),
+        tuple(memory),
+        level,
+        tuple(map(_product, table.tables("product"))),
+        tuple(map(_curve, table.tables("collective"))),
+    )
+    table.done()
+    return made
+
+
+def _numbers(table: Table, names: Mapping[str, str]) -> dict[str, float]:
+    found = {name: table.number(name) for name in names}
+    table.done()
+    return found
+
+
+def _memory(table: Table) -> Memory:
+    made = Memory(table.number("bytes"), table.number("bandwidth"))
+    table.done()
+    return made
+
+
+def _product(table: Table) -> Product:
+    made = Product(table.count("bits"), table.text("form", ("nn", "nt")), table.numbers("sizes"), table.number("rate"))
+    if len(made.sizes) != 4:
+        raise table.fault("sizes", "batch, rows, depth and columns")
+    table.done()
+    return made
+
+
+def _curve(table: Table) -> Curve:
+    made = Curve(
+        table.text("name"),
+        table.text("how", HOW),
+        table.count("ranks"),
+        table.numbers("bytes"),
+        table.numbers("seconds"),
+    )
+    if len(made.bytes) != len(made.seconds) or any(np.diff(made.bytes) <= 0):
+        raise UsageError(f"{table.where}: bytes must rise, and seconds have an entry for each")
+    table.done()
+    return made
+
+
+def _described(values: Mapping[str, float], names: Mapping[str, str]) -> Sequence[str]:
+    return [f"{name} = {number_text(values[name])}  # {what}" for name, what in names.items()]

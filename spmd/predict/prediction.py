@@ -1,0 +1,119 @@
+"""`predict`: what a step of a program takes on a machine, on any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collectives.grid import ProcessGrid
+from collectives.network import Network
+from spmd.compiler.prepare import Prepared
+from spmd.compiler.lower import ModuleLowering
+from spmd.errors import UsageError
+from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, story_of
+from spmd.predict.machine import Machine
+from spmd.predict.timeline import OfNetwork, OneMachine, Prices, Timeline, timeline
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one place of the program adds to the length of a step: seconds, and how much of the step that is."""
+
+    title: str
+    place: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A step, as it is expected. Seconds are those of a process, averaged over all of them; bytes as said."""
+
+    grid: ProcessGrid
+    machine: str
+    seconds: float
+    computing: float
+    communicating: float
+    hidden: float
+    waiting: float
+    memory: Footprint
+    #: Bytes that all processes together send over each level of the network.
+    levels: Mapping[str, float]
+    #: What the step's length hangs on, the longest first.
+    critical: Sequence[Share]
+    notes: Sequence[str]
+    timeline: Timeline
+
+    def to_json(self) -> dict[str, Any]:
+        """The prediction as JSON has it: seconds and bytes."""
+        return {
+            "grid": [self.grid.num_replicas, self.grid.num_partitions],
+            "machine": self.machine,
+            "seconds": self.seconds,
+            "computing": self.computing,
+            "communicating": self.communicating,
+            "hidden": self.hidden,
+            "waiting": self.waiting,
+            "memory": {
+                "arguments": self.memory.arguments,
+                "results": self.memory.results,
+                "temporaries": self.memory.temporaries,
+            },
+            "levels": dict(self.levels),
+            "critical": [vars(share) for share in self.critical],
+            "notes": list(self.notes),
+        }
+
+
+def prices_of(machine: Machine, network: Network | None, size: int) -> Prices:
+    """What collectives take: as the network lets expect, or as measured on the machine.
+
+    UsageError for a network that has not room for `size` processes.
+    """
+    if network is None:
+        return OneMachine(machine)
+    last = network.levels[-1]
+    if last.processes is not None and size > last.processes:
+        text = f"there are {size:,} processes, and level {last.name!r} of the network, the outermost, has {last.processes:,}"
+        raise UsageError(text)
+    return OfNetwork(machine, network)
+
+
+def predict(
+    prepared: Prepared, machine: Machine, network: Network | None = None, turns: int = UNKNOWN_TURNS
+) -> Prediction:
+    """The step of a prepared program (spmd.compiler.compile.prepare) on `machine`'s processes, joined by `network`.
+
+    Without a network they are on one machine. `turns` are reckoned with in loops that do not say how many they make.
+    """
+    lowering = ModuleLowering(prepared.module, prepared.options)
+    story = story_of(lowering, prepared.function, machine, turns)
+    grid = prepared.options.grid
+    made = timeline(story.events, grid.size, prices_of(machine, network, grid.size))
+    return Prediction(
+        grid,
+        machine.name,
+        made.seconds,
+        float(np.mean(made.computing)),
+        float(np.mean(made.communicating)),
+        float(np.mean(made.hidden)),
+        float(np.mean(made.waiting)),
+        story.footprint,
+        dict(zip(made.levels, map(float, made.bytes), strict=True)),
+        _shares(made),
+        [*story.notes, *prepared.notes],
+        made,
+    )
+
+
+def _shares(made: Timeline) -> list[Share]:
+    """The critical path by place, the longest first."""
+    seconds: dict[Event, float] = {}
+    for event, took in made.critical_path():
+        seconds[event] = seconds.get(event, 0.0) + took
+    whole = made.seconds or 1.0
+    ordered = sorted(seconds.items(), key=lambda item: -item[1])
+    return [Share(event.title, event.place, took, took / whole) for event, took in ordered if took > 0]

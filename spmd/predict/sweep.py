@@ -1,0 +1,143 @@
+"""A program on more and more processes: speed-up and efficiency.
+
+A global program with shardings is cut finer: the mesh axis that is swept takes each of the sizes, and the whole problem
+stays what it is. The program of one process stays as it is, with the same arrays on each of ever more processes; its
+collectives must be those of data parallelism, reductions and broadcasts over all processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import partitioner
+from collectives.grid import ProcessGrid, flattened_ids
+from collectives.network import Network
+from collectives.operations import AllReduce, CollectiveBroadcast
+from spmd.analysis.collectives import Collective
+from spmd.compiler.prepare import prepare
+from spmd.compiler.lower import ModuleLowering
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Module
+from spmd.predict.events import UNKNOWN_TURNS, Event, story_of
+from spmd.predict.machine import Machine
+from spmd.predict.prediction import predict, prices_of
+from spmd.predict.report import duration, picture, table
+from spmd.predict.timeline import timeline
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of a sweep: `speedup` over the first size, `efficiency` of each process beside one of the first."""
+
+    processes: int
+    seconds: float
+    speedup: float
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A program on several numbers of processes. `grows`: with them grows the problem, else it is cut finer."""
+
+    grows: bool
+    points: Sequence[Point]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"problem_grows": self.grows, "points": [vars(point) for point in self.points]}
+
+    def page(self) -> str:
+        """A table and a picture."""
+        how = "each process has the same work" if self.grows else "the processes share the same work"
+        rows = [
+            (f"{point.processes:,}", duration(point.seconds), f"{point.speedup:,.2f}", f"{point.efficiency:.1%}")
+            for point in self.points
+        ]
+        lines = [f"speed-up, where {how}:", *table(("processes", "a step", "speed-up", "efficiency"), rows), ""]
+        counts = [point.processes for point in self.points]
+        lines.append(picture(counts, {"speed-up": [point.speedup for point in self.points]}, "speed-up"))
+        return "\n".join(lines)
+
+
+def sweep(
+    module: Module,
+    function: str,
+    counts: Sequence[int],
+    machine: Machine,
+    network: Network | None = None,
+    axis: str | None = None,
+    turns: int = UNKNOWN_TURNS,
+    **options: Any,
+) -> Sweep:
+    """The step of a program on each of `counts` processes, ascending.
+
+    `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
+    Raises UsageError for a mesh without such an axis, CompileError for a program that is not data parallel.
+    """
+    if _is_cut(module, function):
+        seconds = []
+        for count in counts:
+            resized = partitioner.with_axis_size(module, axis, count)
+            prepared = prepare(resized, None, function, **options)
+            seconds.append(predict(prepared, machine, network, turns).seconds)
+        return _sweep(False, counts, seconds)
+    prepared = prepare(module, None, function, **options)
+    story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
+    size = prepared.options.grid.size
+    _check_data_parallel(story.events, size)
+    seconds = [_grown(story.events, count, machine, network) for count in counts]
+    return _sweep(True, counts, seconds)
+
+
+def _sweep(grows: bool, counts: Sequence[int], seconds: Sequence[float]) -> Sweep:
+    points = []
+    for count, took in zip(counts, seconds, strict=True):
+        times = count / counts[0]
+        faster = seconds[0] / took if took else 1.0
+        speedup = faster * times if grows else faster
+        points.append(Point(count, took, speedup, speedup / times))
+    return Sweep(grows, points)
+
+
+# --- the program of one process ---
+
+
+def _check_data_parallel(events: Sequence[Event], size: int) -> None:
+    """CompileError for an event that is not the same on any number of processes."""
+    for event in events:
+        collective = event.collective
+        if collective is not None and not _is_over_all(collective, size):
+            op = event.ops[0]
+            text = "it is not data parallel: only reductions and broadcasts over all processes stay what they are"
+            raise CompileError(Diagnostic(op.location, f"the program cannot be swept: {text}", op.name))
+
+
+def _is_over_all(collective: Collective, size: int) -> bool:
+    groups = collective.groups
+    alike = all(isinstance(operation, AllReduce | CollectiveBroadcast) for operation in collective.operations)
+    return alike and groups is not None and len(groups) == 1 and groups.largest == size
+
+
+def _grown(events: Sequence[Event], count: int, machine: Machine, network: Network | None) -> float:
+    everyone = flattened_ids(ProcessGrid(1, count), ())
+    made: dict[Event, Event] = {}
+    for event in events:
+        if event.finishes is not None:
+            made[event] = replace(event, finishes=made[event.finishes])
+        elif event.collective is not None:
+            made[event] = replace(event, collective=replace(event.collective, groups=everyone))
+        else:
+            made[event] = event
+    return timeline(list(made.values()), count, prices_of(machine, network, count)).seconds
+
+
+# --- the global program ---
+
+
+def _is_cut(module: Module, function: str) -> bool:
+    """Whether the partitioner cuts the program, rather than the program itself."""
+    if not partitioner.is_sharded(module) or partitioner.starts_processes(module, function):
+        return False
+    names = {op.name for op in module.walk()}
+    return "sdy.mesh" in names and "sdy.manual_computation" not in names

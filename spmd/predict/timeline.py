@@ -1,0 +1,254 @@
+"""All processes' steps beside each other: when each is computing, communicating, or waiting for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from collectives.algorithms import HALVING, rounds, wire_bytes
+from collectives.grid import Groups
+from collectives.network import Network, Traffic
+from collectives.operations import CollectivePermute, Operation
+from spmd.analysis.collectives import Collective
+from spmd.predict.events import Event
+from spmd.predict.machine import Machine
+
+Array = npt.NDArray[Any]
+
+
+class Prices(Protocol):
+    """What collectives take."""
+
+    @property
+    def levels(self) -> Sequence[str]:
+        """The names of the network's levels."""
+
+    def of(self, operation: Operation, groups: Array) -> Traffic:
+        """`operation` in all groups (their ranks, a row each) at once."""
+
+    def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
+        """The messages of a permutation: the seconds of each."""
+
+
+@dataclass(frozen=True)
+class OneMachine:
+    """As measured on the machine; where it was not, as its link lets expect."""
+
+    machine: Machine
+
+    @property
+    def levels(self) -> Sequence[str]:
+        return (self.machine.link.name,)
+
+    def of(self, operation: Operation, groups: Array) -> Traffic:
+        size = groups.shape[1]
+        measured = self.machine.measured(operation, size)
+        if measured is None or size == 1:
+            return _started(self.machine, self.machine.network.collective(operation, groups), size)
+        sent = sum(each.times * each.nbytes for each in rounds(operation, size, HALVING))
+        return Traffic(np.full(len(groups), measured), np.array([sent * groups.size]))
+
+    def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
+        nbytes = wire_bytes(operation)
+        modelled = self.machine.network.exchange(source, target, nbytes)
+        measured = self.machine.measured(operation, 2)
+        if measured is None:
+            return modelled
+        return Traffic(np.where(source == target, 0.0, measured), modelled.bytes)
+
+
+@dataclass(frozen=True)
+class OfNetwork:
+    """As a described network's levels let expect."""
+
+    machine: Machine
+    network: Network
+
+    @property
+    def levels(self) -> Sequence[str]:
+        return [level.name for level in self.network.levels]
+
+    def of(self, operation: Operation, groups: Array) -> Traffic:
+        return _started(self.machine, self.network.collective(operation, groups), groups.shape[1])
+
+    def permutation(self, operation: CollectivePermute, source: Array, target: Array) -> Traffic:
+        return self.network.exchange(source, target, wire_bytes(operation))
+
+
+def _started(machine: Machine, traffic: Traffic, size: int) -> Traffic:
+    return Traffic(traffic.seconds + (machine.overhead["collective"] if size > 1 else 0.0), traffic.bytes)
+
+
+@dataclass(frozen=True, eq=False)
+class Moment:
+    """An event as the processes come through it: when each begins and is done.
+
+    `begins` is when a process has all that it waits for; `after` whose arrival that was (its own rank, mostly).
+    """
+
+    event: Event
+    arrives: Array
+    begins: Array
+    ends: Array
+    after: Array | None = None
+
+
+@dataclass
+class Timeline:
+    """A step of all processes: seconds of each, in rank order, and bytes over each level from all together.
+
+    `hidden` is communication that went on while a process computed.
+    """
+
+    moments: list[Moment]
+    computing: Array
+    communicating: Array
+    hidden: Array
+    waiting: Array
+    levels: Sequence[str]
+    bytes: Array
+    seconds: float = field(default=0.0)
+
+    def critical_path(self) -> list[tuple[Event, float]]:
+        """What the step's length hangs on, in order: each event with the seconds that it adds."""
+        if not self.moments:
+            return []
+        rank = int(np.argmax(self.moments[-1].ends))
+        path: list[tuple[Event, float]] = []
+        number = len(self.moments) - 1
+        begun = {moment.event: index for index, moment in enumerate(self.moments)}
+        while number >= 0:
+            moment = self.moments[number]
+            start = moment.event.finishes
+            waited = float(moment.begins[rank] - moment.arrives[rank])
+            path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
+            if start is not None and waited > 0:
+                # What counted was the communication that began there, and whoever came last to it.
+                number = begun[start]
+                first = self.moments[number]
+                rank = rank if first.after is None else int(first.after[rank])
+                path.append((start, float(moment.begins[rank] - first.begins[rank])))
+            elif moment.after is not None:
+                rank = int(moment.after[rank])
+            number -= 1
+        return path[::-1]
+
+
+def timeline(events: Sequence[Event], size: int, prices: Prices) -> Timeline:
+    """The step of `size` processes that all do `events`."""
+    return _Run(size, prices).run(events)
+
+
+class _Run:
+    def __init__(self, size: int, prices: Prices) -> None:
+        self.size, self.prices = size, prices
+        self.now = np.zeros(size)
+        self.computing, self.communicating = np.zeros(size), np.zeros(size)
+        self.hidden, self.waiting = np.zeros(size), np.zeros(size)
+        self.bytes = np.zeros(len(prices.levels))
+        #: When the network is done with what a process has asked of it: requests go one after another.
+        self.busy = np.zeros(size)
+        self.pending: dict[Event, tuple[Array, Array]] = {}
+        self.moments: list[Moment] = []
+        self._seen: dict[tuple[object, ...], list[Array]] = {}
+
+    def run(self, events: Sequence[Event]) -> Timeline:
+        for event in events:
+            if event.finishes is not None:
+                self._finish(event)
+            elif event.collective is None:
+                self._compute(event)
+            else:
+                self._meet(event, event.collective)
+        return Timeline(
+            self.moments,
+            self.computing,
+            self.communicating,
+            self.hidden,
+            self.waiting,
+            self.prices.levels,
+            self.bytes,
+            float(self.now.max()),
+        )
+
+    def _compute(self, event: Event) -> None:
+        seconds = event.seconds * event.turns
+        arrives = self.now
+        self.now = arrives + seconds
+        self.computing += seconds
+        self.moments.append(Moment(event, arrives, arrives, self.now))
+
+    def _meet(self, event: Event, collective: Collective) -> None:
+        """A collective: it begins when the last process of a group has come."""
+        arrives = self.now.copy()
+        ready = np.maximum(arrives, self.busy) if event.starts else arrives
+        begins, seconds, after = self._met(collective, ready, event.turns)
+        ends = begins + seconds
+        if event.starts:
+            self.busy = ends
+            self.pending[event] = begins, ends
+            self.moments.append(Moment(event, arrives, begins, ends, after))
+            return
+        self.now = ends
+        self.communicating += seconds
+        self.waiting += begins - arrives
+        self.moments.append(Moment(event, arrives, begins, ends, after))
+
+    def _finish(self, event: Event) -> None:
+        """The end of an asynchronous collective: what is not done yet is waited for."""
+        assert event.finishes is not None
+        begins, ends = self.pending.pop(event.finishes)
+        arrives = self.now
+        self.now = np.maximum(arrives, ends)
+        spent = ends - begins
+        visible = np.minimum(np.maximum(ends - np.maximum(arrives, begins), 0.0), spent)
+        self.communicating += visible
+        self.hidden += spent - visible
+        self.waiting += (self.now - arrives) - visible
+        self.moments.append(Moment(event, arrives, self.now, self.now))
+
+    def _met(self, collective: Collective, ready: Array, turns: int) -> tuple[Array, Array, Array]:
+        begins, seconds, after = ready.copy(), np.zeros(self.size), np.arange(self.size)
+        if collective.groups is None:
+            for operation in collective.messages:
+                assert isinstance(operation, CollectivePermute)
+                self._permute(operation, ready, begins, seconds, after, turns)
+            return begins, seconds, after
+        for rows in self._rows(collective.groups):
+            last = rows[np.arange(len(rows)), np.argmax(ready[rows], axis=1)]
+            begins[rows] = ready[last][:, None]
+            after[rows] = last[:, None]
+            for operation in collective.messages:
+                traffic = self.prices.of(operation, rows)
+                seconds[rows] += turns * traffic.seconds[:, None]
+                self.bytes += turns * traffic.bytes
+        return begins, seconds, after
+
+    def _permute(
+        self, operation: CollectivePermute, ready: Array, begins: Array, seconds: Array, after: Array, turns: int
+    ) -> None:
+        if not operation.pairs:
+            return
+        source, target = np.array(operation.pairs).T
+        traffic = self.prices.permutation(operation, source, target)
+        self.bytes += turns * traffic.bytes
+        for mine, other in ((target, source), (source, target)):
+            later = ready[other] > begins[mine]
+            after[mine[later]] = other[later]
+            begins[mine] = np.maximum(begins[mine], ready[other])
+            seconds[mine] = np.maximum(seconds[mine], turns * traffic.seconds)
+
+    def _rows(self, groups: Groups) -> list[Array]:
+        """The groups as arrays of ranks, those of one size together."""
+        key = tuple(groups)
+        found = self._seen.get(key)
+        if found is None:
+            by_size: dict[int, list[Sequence[int]]] = {}
+            for group in key:
+                by_size.setdefault(len(group), []).append(group)
+            found = self._seen[key] = [np.array(rows) for rows in by_size.values()]
+        return found

@@ -1,0 +1,58 @@
+"""Files that describe a network of levels.
+
+name = "a cluster"
+[[level]]
+name = "node"             # from the innermost level to the outermost
+processes = 8             # of one unit; the outermost level needs none
+latency = 1e-6            # seconds a message
+bandwidth = 1e10          # bytes a second from one process to another
+algorithm = "ring"        # or tree, recursive_halving, hierarchical
+[[level]]
+name = "rack"
+latency = 4e-6
+bandwidth = 1.2e10
+uplink = 2.5e10           # bytes a second that all processes of a node share
+algorithm = "hierarchical"
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from collectives.algorithms import ALGORITHMS
+from collectives.network import HIERARCHICAL, Level, Network
+from spmd.errors import UsageError
+from spmd.predict.tables import Table
+
+
+def read_topology(path: str | Path, folding: float) -> Network:
+    """The network that the file at `path` tells; `folding` as in Network.
+
+    UsageError for an entry that is wrong, and for levels that do not grow.
+    """
+    table = Table.read(path)
+    if "name" in table.entries:
+        table.text("name")
+    levels = tuple(map(_level, table.tables("level")))
+    if not levels:
+        raise table.fault("level", "tables, [[level]], at least one")
+    table.done()
+    for inner, outer in pairwise(levels):
+        if inner.processes is None or (outer.processes is not None and outer.processes % inner.processes):
+            text = f"its processes must be a whole number of units of {inner.name!r}, the level before it"
+            raise UsageError(f"{table.where}: level {outer.name!r}: {text}")
+    return Network(levels, folding)
+
+
+def _level(table: Table) -> Level:
+    made = Level(
+        table.text("name"),
+        table.optional_count("processes"),
+        table.number("latency"),
+        table.number("bandwidth"),
+        table.text("algorithm", (*ALGORITHMS, HIERARCHICAL)),
+        table.optional_number("uplink"),
+    )
+    table.done()
+    return made

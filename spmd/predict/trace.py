@@ -1,0 +1,55 @@
+"""Predicted and measured steps as a trace for Perfetto (ui.perfetto.dev), a track a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from spmd.predict.timeline import Moment, Timeline
+
+Entry = dict[str, Any]
+#: Processes whose tracks are written.
+MOST_TRACKS = 64
+#: Measured tracks have this much added to their process's number.
+_MEASURED = 1_000_000
+
+
+def predicted_events(made: Timeline) -> Iterator[Entry]:
+    """Trace events of a predicted step: of each process what it computes, communicates and waits for."""
+    size = min(MOST_TRACKS, len(made.computing))
+    for rank in range(size):
+        yield {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}, predicted"}}
+        for moment in made.moments:
+            yield from _of_moment(moment, rank)
+
+
+def _of_moment(moment: Moment, rank: int) -> Iterator[Entry]:
+    event = moment.event
+    arrives, begins, ends = (float(part[rank]) for part in (moment.arrives, moment.begins, moment.ends))
+    kind = "compute" if event.collective is None else "communication"
+    track = 1 if event.starts else 0
+    if begins > arrives and not event.starts:
+        yield _entry(f"wait: {event.title}", "wait", rank, 0, arrives, begins - arrives, event.place)
+    if ends > begins:
+        yield _entry(event.title, kind, rank, track, begins, ends - begins, event.place)
+
+
+def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[Entry]:
+    """Trace events of the units of a step that ran: (title, place, start, seconds) each."""
+    number = _MEASURED + rank
+    yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": f"rank {rank}, measured"}}
+    for title, place, start, seconds in measured:
+        yield _entry(title, "measured", number, 0, start, seconds, place)
+
+
+def _entry(name: str, kind: str, process: int, track: int, start: float, seconds: float, place: str) -> Entry:
+    return {
+        "name": name,
+        "cat": kind,
+        "ph": "X",
+        "ts": start * 1e6,
+        "dur": seconds * 1e6,
+        "pid": process,
+        "tid": track,
+        "args": {"place": place},
+    }
