@@ -102,9 +102,9 @@ def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> in
     import spmd
     from launch import arguments
     from spmd.compiler.prepare import prepare
-    from spmd.runtime.compile import executable_of
     from spmd.predict.check import check
     from spmd.predict.trace import measured_events, predicted_events
+    from spmd.runtime.compile import executable_of
     from spmd.runtime.trace import write_trace
 
     if args.topology is not None:

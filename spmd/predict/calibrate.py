@@ -31,13 +31,13 @@ from collectives.operations import (
 from collectives.reduction import ADD
 from collectives.threads import single_process
 from spmd.collecting import no_collection
-from spmd.compiler.prepare import prepare
-from spmd.runtime.compile import compile
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.prepare import prepare
 from spmd.compiler.schedule.costs import work_of_unit
 from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
 from spmd.predict.machine import RATES, Curve, Machine, Memory, Product, how
+from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 

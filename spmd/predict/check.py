@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from spmd.compiler.prepare import Prepared
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.prepare import Prepared
 from spmd.ir import Op
 from spmd.predict.events import UNKNOWN_TURNS, Part, story_of
 from spmd.predict.machine import Machine

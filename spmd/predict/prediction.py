@@ -10,8 +10,8 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.network import Network
-from spmd.compiler.prepare import Prepared
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.prepare import Prepared
 from spmd.errors import UsageError
 from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, story_of
 from spmd.predict.machine import Machine
@@ -77,8 +77,8 @@ def prices_of(machine: Machine, network: Network | None, size: int) -> Prices:
         return OneMachine(machine)
     last = network.levels[-1]
     if last.processes is not None and size > last.processes:
-        text = f"there are {size:,} processes, and level {last.name!r} of the network, the outermost, has {last.processes:,}"
-        raise UsageError(text)
+        text = f"level {last.name!r} of the network, the outermost, has {last.processes:,} processes"
+        raise UsageError(f"{text}; there are {size:,}")
     return OfNetwork(machine, network)
 
 

@@ -16,8 +16,8 @@ from collectives.grid import ProcessGrid, flattened_ids
 from collectives.network import Network
 from collectives.operations import AllReduce, CollectiveBroadcast
 from spmd.analysis.collectives import Collective
-from spmd.compiler.prepare import prepare
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.prepare import prepare
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Module
 from spmd.predict.events import UNKNOWN_TURNS, Event, story_of
