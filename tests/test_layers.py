@@ -43,7 +43,8 @@ ALLOWED = {
     },
     # It reads the schedule, prices it, and compares with what runs.
     "spmd.predict": BASE
-    | {"spmd.analysis", "spmd.syntax", "spmd.backends.llvm", "spmd.compiler", "spmd.runtime", "partitioner", "collectives"},
+    | {"spmd.analysis", "spmd.syntax", "spmd.backends.llvm", "spmd.compiler", "spmd.runtime"}
+    | {"partitioner", "collectives"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
