@@ -21,7 +21,7 @@ from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.forms import is_fusible, is_plain
 from spmd.compiler.schedule.fusion import Unit, fuse
-from spmd.ir import Block, Op, Value
+from spmd.ir import Block, Op, Value, captured_values
 
 #: Bytes of loop state that is copied from turn to turn; larger state changes places with what replaces it.
 _COPIED = 4096
@@ -162,6 +162,7 @@ class _LoopWriter:
         if after is argument:
             return _State(argument, after, before)
         others = [operand for k, operand in enumerate(self.op.operands) if k != place]
+        others += captured_values(self.op)  # which every turn reads anew
         free = before.owned and before in frame.buffers and frame.is_last_read(before)
         if free and result not in frame.placed and not any(writer.buffer_of.get(o) is before for o in others):
             buffer = before

@@ -11,14 +11,22 @@ from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 
 
 def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int, Rendered]) -> None:
-    """Writes values; `bindings` are the parameters of what reductions give."""
+    """Writes values; `bindings` are the parameters of what reductions give.
+
+    All is read before anything is written: a result may stand on the memory of an operand.
+    """
+    values = []
     for store in stores:
+        for part, _ in store.address.dynamic:
+            point.render(part)
         if bindings:
             vector = any(value.is_vector for value in bindings.values())
             name = Bound(point, bindings, point.width if vector else 1).render(store.code)
-            _store(point, store, Rendered(name, vector, point.text.depth))
+            values.append(Rendered(name, vector, point.text.depth))
         else:
-            _store(point, store, point.render(store.code))
+            values.append(point.render(store.code))
+    for store, value in zip(stores, values, strict=True):
+        _store(point, store, value)
 
 
 def write_update(point: PointWriter, update: Update) -> None:
