@@ -3,6 +3,7 @@
     {{0,1},{2,3}}                        each group's ids
     [2,2]<=[4]  [2,2]<=[2,2]T(1,0)       ids counted up in a shape, transposed, cut into rows
     mesh['x'=2,'y'=4] {'y'}              along axes of a mesh, or parts of them: {'y':(2)2}
+    mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}    whose devices are counted up in a shape, and transposed
 
 Source: XLA's CollectiveDeviceList, IotaReplicaGroupList and MeshAxesReplicaGroupList.
 """
@@ -18,6 +19,7 @@ import numpy as np
 from spmd.builder.hlo.reader import split
 
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_DEVICES = re.compile(r"\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _MESH = re.compile(r"mesh\[([^\]]*)\](?:,?\s*device_ids=\(?(.*?)\)?)?\s*\{([^}]*)\}")
 _AXIS = re.compile(r"'([^']*)'=(\d+)")
 _PART = re.compile(r"'([^']*)'(?::\((\d+)\)(\d+))?")
@@ -79,8 +81,8 @@ def _of_mesh(text: str) -> Groups:
 def _devices(text: str | None, sizes: list[int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     if not text:
         return _iota(",".join(map(str, sizes)) or "1", None)
-    found = _IOTA.fullmatch(text)
-    ids = _iota(found[2], found[3]) if found else np.array([int(n) for n in split(text)])
+    found = _DEVICES.fullmatch(text)
+    ids = _iota(found[1], found[2]) if found else np.array([int(n) for n in split(text)])
     if ids.size != prod(sizes):
         raise ValueError(f"{ids.size} devices for a mesh of {prod(sizes)}")
     return ids

@@ -51,8 +51,7 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     breaks a precondition; both with the place in the text.
     """
     module = read_module(text, name)
-    computation = _Reader(module).computation(module.entry.name)
-    made = computation.to_stablehlo()
+    made = _Reader(module).computation(module.entry.name).to_stablehlo()
     made.attributes = {**made.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         given = module.attributes.get(attribute)
@@ -62,6 +61,14 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     if aliases is not None:
         _keep_aliases(made.function("main"), aliases)
     return made
+
+
+def _is_partitioned(module: ModuleText) -> bool:
+    """Whether XLA has made this the program of one device: its partitioner says so in the entry's name.
+
+    Scheduling comes after partitioning, and may rename what the entry is.
+    """
+    return module.entry.name.endswith("_spmd") or "is_scheduled" in module.attributes
 
 
 #: `{1}: (0, {}, may-alias)`: result 1 may lie where argument 0 lies.
@@ -84,6 +91,7 @@ class _Reader:
 
     def __init__(self, module: ModuleText) -> None:
         self.module = module
+        self.is_partitioned = _is_partitioned(module)
         self._built: dict[str, XlaComputation | None] = {}
 
     def computation(self, name: str) -> XlaComputation:
@@ -116,7 +124,7 @@ class _Scope:
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
             computation = self.builder.Build(self._values[root.name])
-        given = root.attributes.get("sharding")
+        given = self._sharding(root)
         if given is not None:
             texts = split(given.text) if given.text.startswith("{{") else [given.text]
             leaves = len(computation.result_leaves)
@@ -130,7 +138,7 @@ class _Scope:
         if instruction.name in self._values:
             raise instruction.fail(f"{instruction.name} is defined twice")
         call = Call(self, instruction)
-        sharding = instruction.attributes.get("sharding")
+        sharding = self._sharding(instruction)
         try:
             if sharding is not None and not sharding.text.startswith("{{"):
                 self.builder.set_sharding(sharding.text)
@@ -146,6 +154,10 @@ class _Scope:
             text, given = instruction.shape.brief, result.shape.brief
             raise instruction.fail(f"the text says {text}, the operation gives {given}")
         return result
+
+    def _sharding(self, instruction: Instruction) -> Attribute | None:
+        """How the text says that a value is cut; in the program of one device, where blocks came from: nothing."""
+        return None if self._reader.is_partitioned else instruction.attributes.get("sharding")
 
     def _keep_place(self, instruction: Instruction) -> None:
         """What the text says of the instruction's place in someone's program stays with its op."""

@@ -22,6 +22,8 @@ _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)\s*=\s*")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*|[{}()\[\],\n]', re.S)
 _OPENING, _CLOSING = "{([", "})]"
+#: The comma inside of `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}`, which is one value.
+_DEVICE_IDS = re.compile(r",\s*device_ids=\(")
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,7 @@ def _value_end(source: Source, position: int, end: int) -> int:
             depth += 1
         elif match[0] in _CLOSING:
             depth -= 1
-        elif match[0] == "," and depth == 0:
+        elif match[0] == "," and depth == 0 and not _DEVICE_IDS.match(source.text, match.start()):
             return match.start()
     return end
 
