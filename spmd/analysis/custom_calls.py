@@ -24,6 +24,9 @@ HINTS = frozenset(
     }
 )
 
+#: What JAX's pure_callback, io_callback and debug callbacks lower to; spmd.jax gives each a target of its own.
+PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
+
 _BATCHES: set[str] = set(HINTS)
 
 

@@ -1,4 +1,4 @@
-"""Common and dead code leaves the program; constants are computed once, when it is compiled.
+"""Common and dead code leaves the program; constants are computed once, when it is compiled, and so are choices.
 
 Works on a function without calls, in place. Only ops declared pure take part (an op with regions when all inside are
 pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas and broadcasts do not become stored arrays.
@@ -55,8 +55,19 @@ class _Simplifier:
     def block(self, block: Block, seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
         """`seen` holds pure ops visible here by their key; `replaced` maps values merged away."""
         kept: list[Op] = []
-        for op in block.ops:
+        self._ops(block.ops, kept, seen, replaced)
+        block.ops = kept
+
+    def _ops(self, ops: list[Op], kept: list[Op], seen: dict[Hashable, Op], replaced: dict[Value, Value]) -> None:
+        """Adds to `kept` what is left of `ops`."""
+        for op in ops:
             op.replace_operands(replaced)
+            taken = _taken_branch(op)
+            if taken is not None:
+                self._ops(taken.ops[:-1], kept, seen, replaced)
+                taken.terminator.replace_operands(replaced)
+                replaced.update(zip(op.results, taken.terminator.operands, strict=True))
+                continue
             for region in op.regions:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.
@@ -72,7 +83,6 @@ class _Simplifier:
             if folded is not op:
                 replaced.update(zip(op.results, folded.results, strict=True))
             kept.append(folded)
-        block.ops = kept
 
     def _fold(self, op: Op) -> Op:
         """The constant that `op` always gives, or `op` itself."""
@@ -93,6 +103,23 @@ class _Simplifier:
         array = array.view()
         array.flags.writeable = False
         return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+
+
+def _taken_branch(op: Op) -> Block | None:
+    """The branch that an `if` or `case` always takes, since what chooses is a constant; None where it may be any.
+
+    A program for several platforms chooses so, and other platforms' branches need not run here. An index that is no
+    branch's takes the last (StableHLO's specification, case).
+    """
+    if op.name not in ("stablehlo.if", "stablehlo.case"):
+        return None
+    chosen = constant_array(op.operands[0].defining_op)
+    if chosen is None:
+        return None
+    if op.name == "stablehlo.if":
+        return op.regions[0 if chosen else 1].block
+    index, count = int(chosen), len(op.regions)
+    return op.regions[index if 0 <= index < count else count - 1].block
 
 
 def _key(op: Op) -> Hashable | None:

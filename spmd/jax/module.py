@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.custom_calls import PYTHON_CALLBACK
 from spmd.attributes import DictAttr, IntegerAttr, StringAttr
 from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.errors import UsageError
@@ -18,7 +19,6 @@ from spmd.reading import parse
 from spmd.types import I32
 
 _OF_MESHES = ("sdy.sharding_constraint", "sdy.mesh")
-_CALLBACK = "xla_ffi_python_cpu_callback"
 _numbers = itertools.count()
 
 
@@ -65,7 +65,7 @@ def _connect_callbacks(module: Module, callbacks: Sequence[Callable[..., Any]]) 
     """JAX numbers the Python functions that a program calls; each gets a target of its own, which runs it on a rank."""
     targets: dict[int, str] = {}
     for op in module.walk():
-        if op.name != "stablehlo.custom_call" or op["call_target_name"] != _CALLBACK:
+        if op.name != "stablehlo.custom_call" or op["call_target_name"] != PYTHON_CALLBACK:
             continue
         config = op.discardable["mhlo.backend_config"]
         assert isinstance(config, DictAttr)

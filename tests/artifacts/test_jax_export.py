@@ -115,6 +115,13 @@ def test_of_several_platforms_this_one_runs(file: Path) -> None:
     assert spmd.compile(module)(np.zeros(2, np.float32))[0].tolist() == [1, 1]
 
 
+def test_what_other_platforms_call_need_not_be_known(file: Path) -> None:
+    written(lambda x: jnp.linalg.eigvalsh(x @ x.T), file, Abstract((4, 4), "float32"), platforms=("cuda", "cpu"))
+    x = np.float32(np.random.default_rng(0).normal(size=(4, 4)))
+    (got,) = spmd.compile(spmd.load(file))(x)
+    np.testing.assert_allclose(got, np.linalg.eigvalsh(x @ x.T), rtol=1e-4, atol=1e-4)
+
+
 def test_a_sharded_function_runs_on_its_mesh(file: Path) -> None:
     mesh = jax.sharding.AbstractMesh((2,), ("x",), axis_types=(AxisType.Auto,))
     rows = NamedSharding(mesh, PartitionSpec("x"))

@@ -11,6 +11,7 @@ from jax import lax
 
 import spmd
 from spmd.builder.hlo.groups import parse_groups
+from tests.partitioner.running import run_parts
 
 RNG = np.random.default_rng(0)
 
@@ -153,6 +154,9 @@ GROUPS = {
     "mesh['x'=4] {'x':(2)2}": [[0, 1], [2, 3]],
     "mesh['x'=4] {'x':(1)2}": [[0, 2], [1, 3]],
     "mesh['x'=2,'y'=1] {'y'}": [[0], [1]],
+    "mesh['x'=4,'y'=2], device_ids=([2,4]T(1,0)) {'x'}": [[0, 1, 2, 3], [4, 5, 6, 7]],
+    "mesh['x'=4,'y'=2], device_ids=([2,2,2]T(0,2,1)) {'x':(2)2}": [[0, 1], [2, 3], [4, 5], [6, 7]],
+    "mesh['x'=2,'y'=2], device_ids=(3,2,1,0) {'y'}": [[3, 2], [1, 0]],
 }
 
 
@@ -165,3 +169,42 @@ def test_groups_in_every_spelling(text: str) -> None:
 def test_what_is_no_group(text: str) -> None:
     with pytest.raises(ValueError):
         parse_groups(text)
+
+
+PARTITIONED = """HloModule m, is_scheduled=true, num_partitions=4
+
+sum {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY main_spmd {
+  p = f32[2] parameter(0), sharding={devices=[4]<=[4]}
+  g = f32[8] all-gather(p), channel_id=1, replica_groups=[1,4]<=[4], dimensions={0}, use_global_device_ids=true
+  ROOT r = f32[2] all-reduce(p), channel_id=2, replica_groups=mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'}, use_global_device_ids=true, to_apply=sum, sharding={devices=[4]<=[4]}
+}
+"""  # noqa: E501 (an instruction on a line)
+
+
+def test_what_is_partitioned_is_not_partitioned_again() -> None:
+    """XLA leaves the shardings of the whole arrays on parameters that are blocks of them."""
+    blocks = [np.float32([10 * rank, 1]) for rank in range(4)]
+    results = spmd.run_parallel(spmd.parse(PARTITIONED), spmd.ProcessGrid(1, 4), [[block] for block in blocks])
+    assert [result.tolist() for (result,) in results] == [[10, 2], [10, 2], [50, 2], [50, 2]]
+
+
+@pytest.mark.parametrize("axes", [{"a"}, {"b"}, {"a", "b"}])
+def test_a_computation_that_is_manual_over_some_axes(axes: set[str]) -> None:
+    """Inside, a value is a block along those axes; how it is cut along the others is free."""
+    mesh = jax.sharding.AbstractMesh((2, 2), ("a", "b"))
+    spec = jax.sharding.PartitionSpec(*sorted(axes))
+    mapped = jax.shard_map(
+        lambda x: lax.psum(jnp.sin(x), sorted(axes)), mesh=mesh, in_specs=spec, out_specs=jax.sharding.PartitionSpec(),
+        axis_names=axes,
+    )  # fmt: skip
+    x = normal(4, 4)
+    text = jax.jit(mapped).trace(x).lower(lowering_platforms=("cpu",)).as_text("hlo")
+    (got,) = run_parts(text, [x], 4)
+    halves = np.sin(x).reshape(2, 2, 4).sum(0) if len(axes) == 1 else np.sin(x).reshape(2, 2, 2, 2).sum((0, 2))
+    np.testing.assert_allclose(got, halves, rtol=1e-5)

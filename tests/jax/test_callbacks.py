@@ -112,3 +112,9 @@ def test_the_line_is_the_innermost_of_the_user_s_own() -> None:
     (product,) = [op for op in module.walk() if op.name == "stablehlo.dot_general"]
     assert product.location.file == __file__
     assert product.location.quote().splitlines()[0].strip() == "return flax.Dense(2)(x)  # here"
+
+
+def test_of_a_program_alone_nobody_knows_what_it_calls_back() -> None:
+    lowered = jax.jit(lambda x: jax.pure_callback(np.sin, x, x)).lower(np.float32(1))
+    with pytest.raises(spmd.CompileError, match=r"the JAX function itself to spmd\.jax\.jit"):
+        spmd.compile(lowered)

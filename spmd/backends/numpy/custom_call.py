@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd import attributes as a
-from spmd.analysis.custom_calls import HINTS, declare_batch
+from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, declare_batch
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
@@ -67,12 +67,20 @@ def custom_call(op: Op, context: Context) -> Kernel:
     if maker is None and name.startswith("mhlo."):
         maker = _as_op(name)
     if maker is None:
-        message = f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
-        raise CompileError(Diagnostic(op.location, message, op.name))
+        raise CompileError(Diagnostic(op.location, _unknown(name), op.name))
     indices = call_attributes(op).get("indices_of_shape_operands")
     if indices is not None:
         return _of_shapes(op, context, maker, [int(index) for index in indices])
     return _made(maker, op, context)
+
+
+def _unknown(name: str) -> str:
+    if name == PYTHON_CALLBACK:
+        return (
+            "a callback into Python runs only in the process that holds its function, which the program does not tell: "
+            "give the JAX function itself to spmd.jax.jit"
+        )
+    return f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
 
 
 def _made(maker: Maker, op: Op, context: Context) -> Kernel:
