@@ -155,7 +155,7 @@ class _Scope:
             raise instruction.fail(f"the text says {text}, the operation gives {given}")
         return result
 
-    def _sharding(self, instruction: Instruction) -> Attribute | None:
+    def _sharding(self, instruction: Instruction) -> AttributeText | None:
         """How the text says that a value is cut; in the program of one device, where blocks came from: nothing."""
         return None if self._reader.is_partitioned else instruction.attributes.get("sharding")
 
