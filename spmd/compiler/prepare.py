@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
 from spmd.compiler.options import CompileOptions, Options, chosen_options
+from spmd.compiler.verify import check_meaning
 from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
@@ -42,6 +43,7 @@ def prepare(
     check_function(function, "spmd.compile")
     chosen = chosen_options(grid_of(module) if grid is None else grid, options)
     found = find_function(module, function)
+    check_meaning(module)
     if partition:
         import partitioner
 

@@ -21,7 +21,7 @@ from spmd.dialects.core import InferenceError, OpDef
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.dialects.structs import StructAttribute
 from spmd.dialects.type_rules import value_fault
-from spmd.errors import UNKNOWN, Diagnostic, VerificationError
+from spmd.errors import UNKNOWN, CompileError, Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region
 from spmd.types import FunctionType, Type
 from spmd.usage import check_module
@@ -50,13 +50,30 @@ def verify(module: Op, *, scoped: bool = False) -> None:
 
 def warnings(module: Op) -> list[Diagnostic]:
     """What breaks the specification's text in a module that verifies: the reference takes it, and so does `verify`."""
-    return [
-        Diagnostic(op.location, fault, op.name, constraint.label)
-        for op in module.walk()
-        if op.definition is not None
-        for constraint in op.definition.constraints
-        if constraint.advisory and (fault := constraint.fault(op)) is not None
-    ]
+    return [warning for op in module.walk() for warning in _advice(op)]
+
+
+def check_meaning(module: Op) -> None:
+    """Raises CompileError where an op of a module that verifies has no meaning for what it was given."""
+    for op in module.walk():
+        for diagnostic in _advice(op, meaningless=True):
+            raise CompileError(diagnostic)
+
+
+def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
+    """The first of the advisory constraints that `op` breaks; `meaningless`: of those that leave it no meaning."""
+    definition = op.definition
+    if definition is None:
+        return
+    for constraint in definition.constraints:
+        if constraint.advisory and (constraint.meaningless or not meaningless):
+            fault = constraint.fault(op)
+            if fault is not None:
+                yield Diagnostic(op.location, fault, op.name, constraint.label)
+                return  # later ones may rely on this one
+    if definition.rule_is_advisory:
+        for label, fault in _inference_faults(op, definition):
+            yield Diagnostic(op.location, fault, op.name, label)
 
 
 #: What has been found sound: (declaration, operand types, result types, attributes).
@@ -259,9 +276,9 @@ def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         if not (constraint.on_results or constraint.advisory) and (fault := constraint.fault(op)) is not None:
             yield constraint.label, fault
     for constraint in definition.constraints:
-        if constraint.on_results and (fault := constraint.fault(op)) is not None:
+        if constraint.on_results and not constraint.advisory and (fault := constraint.fault(op)) is not None:
             yield constraint.label, fault
-    if definition.rule is not None:
+    if definition.rule is not None and not definition.rule_is_advisory:
         yield from _inference_faults(op, definition)
 
 

@@ -205,7 +205,7 @@ def _(op: Op) -> str | None:
     return _scaled(result, operand, dimension) or (f"{operand} and {result}" if empty else None)
 
 
-@REDUCE_SCATTER.constraint("C1", "dim(operand, scatter_dimension) % dim(process_groups, 1) = 0")
+@REDUCE_SCATTER.constraint("C1", "dim(operand, scatter_dimension) % dim(process_groups, 1) = 0", meaningless=True)
 def _(op: Op) -> str | None:
     groups, size = op["replica_groups"], op.operands[0].tensor.shape[op["scatter_dimension"]]
     known = isinstance(groups, np.ndarray) and _is_whole_group(op) and groups.shape[1] > 0

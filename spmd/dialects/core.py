@@ -84,7 +84,8 @@ class Constraint:
 
     `on_results` marks one that looks at the results; the others hold or break before the results are known.
     `advisory` marks one that only the specification's text states: programs that break it are taken by StableHLO's own
-    verifier and have a meaning, so that it is a warning unless one asks for more.
+    verifier, so that it is a warning unless one asks for more. `meaningless` marks one of these that leaves the op
+    without a meaning: what breaks it is read and written, and not compiled.
     """
 
     label: str
@@ -92,6 +93,7 @@ class Constraint:
     check: Check
     on_results: bool = False
     advisory: bool = False
+    meaningless: bool = False
 
     def fault(self, op: Op) -> str | None:
         """What is wrong with `op`, in words; None when nothing is."""
@@ -141,6 +143,8 @@ class OpDef:
     inference: Infer | None = None
     #: The same without the checks.
     rule: Infer | None = None
+    #: Whether declared results that contradict `rule` are a warning, as a `meaningless` constraint is.
+    rule_is_advisory: bool = False
     #: The labels and the text of what `rule` follows.
     rule_label: str = ""
     rule_text: str = "the result types follow from the operands"
@@ -171,22 +175,23 @@ class OpDef:
         self.inference = inference
         return rule
 
-    def infers(self, label: str, text: str) -> Callable[[Infer], Infer]:
+    def infers(self, label: str, text: str, *, advisory: bool = False) -> Callable[[Infer], Infer]:
         """Decorator: `rule` gives the result types as the constraints `label` ("C5, C6") say."""
-        self.rule_label, self.rule_text = label, text
+        self.rule_label, self.rule_text, self.rule_is_advisory = label, text, advisory
         return self.infer
 
     def constraint(
-        self, label: str, text: str, *, on_results: bool = False, advisory: bool = False
+        self, label: str, text: str, *, on_results: bool = False, advisory: bool = False, meaningless: bool = False
     ) -> Callable[[Check], Check]:
         """Decorator: the function checks the constraint `label` of the specification.
 
         Constraints are checked in the order of declaration, up to the first that is broken: a later one may rely on
-        the earlier ones. `on_results` ones come after the others, before the results are compared with what follows.
+        the earlier ones, but for `advisory` ones. `on_results` ones come after the others, before the results are
+        compared with what follows. `meaningless` ones are advisory.
         """
 
         def add(check: Check) -> Check:
-            self.constraints.append(Constraint(label, text, check, on_results, advisory))
+            self.constraints.append(Constraint(label, text, check, on_results, advisory or meaningless, meaningless))
             return check
 
         return add

@@ -48,24 +48,28 @@ def constant_list(value: Value) -> list[int] | None:
     return None if found is None else found.ravel().tolist()
 
 
-def _shape_operand(declared: OpDef, label: str, name: str) -> None:
-    """`name` says the result's shape: its size is the rank, and a constant must agree with the declared type."""
+def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool = False) -> None:
+    """`name` says the result's shape: its size is the rank, and a constant must agree with the declared type.
 
-    def check(op: Op) -> str | None:
-        given, output = op.operand(name), op.result.tensor
-        size = given.tensor.shape[0]
-        if size is not None and size != output.rank:
-            return f"{size} and {output.rank}"
-        shape = constant_list(given)
+    `meaningless`: the reference takes another rank, where `name` is no constant.
+    """
+
+    def check_rank(op: Op) -> str | None:
+        size, rank = op.operand(name).tensor.shape[0], op.result.tensor.rank
+        return f"{size} and {rank}" if size is not None and size != rank else None
+
+    def check_constant(op: Op) -> str | None:
+        shape, output = constant_list(op.operand(name)), op.result.tensor
         if shape is None:
             return None
-        bounded = all(bound is None or size <= bound for size, bound in zip(shape, bounds_of(output), strict=True))
+        bounded = all(bound is None or size <= bound for size, bound in zip(shape, bounds_of(output), strict=False))
         if min(shape, default=0) >= 0 and compatible_shapes(shape, output.shape) and bounded:
             return None
         return f"{dims(shape)} for {output}"
 
-    text = f"size({name}) = rank(result), and a constant {name} is the result's shape"
-    declared.constraint(label, text, on_results=True)(check)
+    rank = declared.constraint(label, f"size({name}) = rank(result)", on_results=True, meaningless=meaningless)
+    rank(check_rank)
+    declared.constraint(label, f"a constant {name} is the result's shape", on_results=True)(check_constant)
 
 
 def shaped_by(value: Value) -> Sequence[Dimension]:
@@ -113,7 +117,7 @@ DYNAMIC_BROADCAST_IN_DIM.constraint("C1", "element_type(result) is the operand's
 DYNAMIC_BROADCAST_IN_DIM.constraint("C3", "0 <= broadcast_dimensions < rank(result)", on_results=True)(
     lambda op: in_range(op["broadcast_dimensions"], op.result.tensor.rank)
 )
-_shape_operand(DYNAMIC_BROADCAST_IN_DIM, "C7", "output_dimensions")
+_shape_operand(DYNAMIC_BROADCAST_IN_DIM, "C7", "output_dimensions", meaningless=True)
 
 
 @DYNAMIC_BROADCAST_IN_DIM.constraint(
@@ -154,7 +158,7 @@ DYNAMIC_CONV.constraint("C4", "shape(padding) = [N - 2, 2]")(
 )
 
 
-@DYNAMIC_CONV.infers("C25, C26", "the result has the sizes of batch, output features and num_windows")
+@DYNAMIC_CONV.infers("C25, C26", "the result has the sizes of batch, output features and num_windows", advisory=True)
 def _(op: Op) -> list[Type]:
     padding = constant_ints(op.operands[2])
     return convolved(op, None if padding is None else padding.tolist())
@@ -209,7 +213,7 @@ DYNAMIC_IOTA = define(
 DYNAMIC_IOTA.constraint("C1", "0 <= iota_dimension < size(output_shape)")(
     lambda op: in_range([op["iota_dimension"]], op.operands[0].tensor.shape[0] or 0)
 )
-_shape_operand(DYNAMIC_IOTA, "C2", "output_shape")
+_shape_operand(DYNAMIC_IOTA, "C2", "output_shape", meaningless=True)
 
 DYNAMIC_PAD = define(
     "stablehlo.dynamic_pad",

@@ -127,15 +127,18 @@ def check_root(declared: OpDef, label: str, rooted_label: str) -> None:
         return None if root.element_type is I32 and root.shape == (count,) else f"{root} for {count}"
 
 
-def check_pairs(declared: OpDef, labels: tuple[str, str, str, str]) -> None:
-    """Constraints on source_target_pairs: its shape, unique sources, unique targets, and ids that are not negative."""
+def check_pairs(declared: OpDef, labels: tuple[str, str, str, str], *, meaningless: bool = False) -> None:
+    """Constraints on source_target_pairs: its shape, unique sources, unique targets, and ids that are not negative.
+
+    `meaningless`: the reference takes pairs that break them.
+    """
 
     def on_pairs(label: str, text: str, check: Callable[[np.ndarray[Any, Any]], str | None]) -> None:
         def checked(op: Op) -> str | None:
             pairs = op["source_target_pairs"]
             return None if pairs is None else check(pairs)
 
-        declared.constraint(label, text)(checked)
+        declared.constraint(label, text, meaningless=meaningless)(checked)
 
     def two_columns(pairs: np.ndarray[Any, Any]) -> str | None:
         return None if pairs.ndim == 2 and pairs.shape[1] == 2 else shape_text(pairs.shape)

@@ -62,7 +62,7 @@ def _(op: Op) -> str | None:
 _STATE_SIZES = {"DEFAULT": (), "THREE_FRY": (2,), "PHILOX": (2, 3)}
 
 
-@RNG_BIT_GENERATOR.constraint("C2", "size(initial_state) is 2 for THREE_FRY and 2 or 3 for PHILOX")
+@RNG_BIT_GENERATOR.constraint("C2", "size(initial_state) is 2 for THREE_FRY and 2 or 3 for PHILOX", meaningless=True)
 def _(op: Op) -> str | None:
     state, allowed = op.operands[0].tensor, _STATE_SIZES[op["rng_algorithm"]]
     element = state.element_type
