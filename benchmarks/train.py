@@ -3,11 +3,13 @@
 spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread;
 where JAX is installed, so does the same step as a function of JAX through spmd.jax.jit, whose first call (it traces,
 lowers and compiles) is told beside JAX's own, and what a call costs more than the executable's for 100 leaves.
+Where mpi4jax is installed, XLA's compute with MPI's collectives runs there as well.
 JAX runs as two processes with its default collectives for the CPU: once each on a core of its own as well, and once
 with all cores for both, which leaves room for the threads it communicates with.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import socket
@@ -29,6 +31,8 @@ from spmd.runtime.thread_share import THREAD_VARIABLES
 RANKS = 2
 WARM_UP = 5
 TOLERANCE = 1e-4
+#: What runs in the same two ranks as spmd, in turns with it.
+PEERS = {"spmd.jax": "spmd.jax.jit", "by hand": "NumPy and mpi4py", "mpi4jax": "mpi4jax"}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -62,18 +66,16 @@ def _compare(options: argparse.Namespace) -> int:
             timings["JAX, all cores"] = Timing.of(_run_jax(options, into / "jax.json", pin=False))
         seconds = json.loads((into / "mpi.json").read_text())
         first = json.loads((into / "jax.json").read_text())["first"] if xla.is_installed() else 0.0
-    mine_too = {"spmd.jax.jit": Timing.of(seconds["spmd.jax"])} if "spmd.jax" in seconds else {}
-    timings = {
-        "spmd": Timing.of(seconds["spmd"]), **mine_too, "NumPy and mpi4py": Timing.of(seconds["by hand"]), **timings
-    }  # fmt: skip
+    peers = {PEERS[key]: values for key, values in seconds.items() if key in PEERS}
+    timings = {"spmd": Timing.of(seconds["spmd"])} | {k: Timing.of(v) for k, v in peers.items()} | timings
     ratios = {name: timings["spmd"].median / timing.median for name, timing in timings.items()}
-    ratios["NumPy and mpi4py"] = paired_ratio(seconds["spmd"], seconds["by hand"])
+    ratios |= {name: paired_ratio(seconds["spmd"], values) for name, values in peers.items()}
     rows = [
         (name, duration(timing.median), f"{timing.spread:.0%}", f"{ratios[name]:.2f}")
         for name, timing in timings.items()
     ]
     print_table((options.program.stem, "step", "spread", "spmd/this"), rows)
-    if mine_too:
+    if "spmd.jax" in seconds:
         print(f"first call: spmd.jax.jit {duration(seconds['first'])}, JAX {duration(first)}")
         print(f"a call of 100 leaves: spmd.jax.jit takes {duration(seconds['overhead'])} more than the executable")
     write_json(options.json, {"train": timings, "ratios": ratios})
@@ -113,6 +115,10 @@ def _mpi_rank(options: argparse.Namespace) -> None:
         _agree([found[0], *found[1]], by_hand(*arguments))
         report["overhead"] = _overhead()
         steps["spmd.jax"] = lambda: from_jax(arguments[:6], *arguments[6:])
+        if importlib.util.find_spec("mpi4jax") is not None:
+            steps["mpi4jax"] = peer = _through_mpi4jax(world, arguments)
+            loss, parameters = peer()
+            _agree([loss, *parameters], by_hand(*arguments))
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for index in range(WARM_UP + options.steps):
         for name, step in steps.items():
@@ -159,10 +165,32 @@ def _overhead() -> float:
     return float(np.median(differences))
 
 
-def jax_step(learning_rate: float = 0.1) -> Any:
-    """One data-parallel step of the network in JAX, as one process of the axis "data"."""
+def _through_mpi4jax(world: Any, arguments: Sequence[np.ndarray]) -> Any:
+    """The step compiled by XLA, its all_reduces called by mpi4jax, as a user of JAX and MPI writes it."""
+    import jax
+    import mpi4jax
+    from mpi4py import MPI
+
+    def mean(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: mpi4jax.allreduce(leaf, op=MPI.SUM, comm=world) / world.size, tree)
+
+    compiled = jax.jit(jax_step(mean))
+    *parameters, images, targets = [jax.device_put(argument) for argument in arguments]
+    return lambda: jax.block_until_ready(compiled(parameters, images, targets))
+
+
+def jax_step(mean: Any = None, learning_rate: float = 0.1) -> Any:
+    """One data-parallel step of the network in JAX, as one process of the axis "data".
+
+    `mean` is taken of the loss and the gradients over all processes: by default that of the axis.
+    """
     import jax
     import jax.numpy as jnp
+
+    def over_axis(tree: Any) -> Any:
+        return jax.lax.pmean(tree, "data")
+
+    mean = mean or over_axis
 
     def logits(parameters: Any, images: Any) -> Any:
         for weights, biases in zip(parameters[0:4:2], parameters[1:4:2], strict=True):
@@ -173,7 +201,7 @@ def jax_step(learning_rate: float = 0.1) -> Any:
         return -jnp.mean(jnp.sum(jax.nn.log_softmax(logits(parameters, images)) * targets, axis=1))
 
     def step(parameters: Any, images: Any, targets: Any) -> Any:
-        value, slopes = jax.lax.pmean(jax.value_and_grad(loss)(parameters, images, targets), "data")
+        value, slopes = mean(jax.value_and_grad(loss)(parameters, images, targets))
         return value, jax.tree.map(lambda parameter, slope: parameter - learning_rate * slope, parameters, slopes)
 
     return step
