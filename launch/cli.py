@@ -72,7 +72,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _version() -> str:
-    from spmd import __version__
+    from spmd.version import __version__
 
     return f"spmd {__version__}"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spmd import companions as _companions
 from spmd.runtime import failure as _failure
+from spmd.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid as ProcessGrid
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from spmd.runtime.simulation import simulate as simulate
     from spmd.saving import save as save
     from spmd.saving import serialize as serialize
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "ProcessGrid": "collectives.grid",

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from pathlib import Path
 
-from spmd import __version__
 from spmd.artifacts.bytecode import write_bytecode, write_portable
 from spmd.artifacts.encodings.fields import Version
 from spmd.artifacts.vhlo.ops import CURRENT, OLDEST, parse_version
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.usage import check_module, kind_of
+from spmd.version import __version__
 
 _VERSION = re.compile(r"\d{1,4}\.\d{1,4}(\.\d{1,4})?", re.ASCII)
 _PRODUCER = f"spmd_{__version__}"

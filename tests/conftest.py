@@ -7,8 +7,13 @@ starts them, so they are selected, run and reported like any other test.
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.mpi.ranks import inside_ranks
+
+#: No example is timed: ranks and other tests share the machine's cores.
+settings.register_profile("spmd", deadline=None)
+settings.load_profile("spmd")
 
 MPI_TESTS = Path(__file__).parent / "mpi"
 

@@ -24,6 +24,8 @@ ALLOWED = {
     "spmd.dialects": BASE,
     "spmd.syntax": BASE | {"spmd.dialects"},
     "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax"},
+    # The client of XLA's first edition runs what its builder built.
+    "spmd.client": BASE | {"spmd.builder", "spmd.backends.numpy", "spmd.runtime", "collectives"},
     "spmd.artifacts": BASE | {"spmd.dialects", "spmd.syntax"},
     # A kernel that talks to other processes is given its Process, and finds its ranks: both know of collectives alone.
     "spmd.backends.numpy": BASE

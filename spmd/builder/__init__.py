@@ -17,11 +17,14 @@ framework (ComputationBuilder, Client, layouts).
 
 from __future__ import annotations
 
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+from spmd.builder import hlo as _hlo  # noqa: F401  (computations are written as HLO text)
+from spmd.builder import module as _module  # noqa: F401  (and as modules)
 from spmd.builder import ops
-from spmd.builder.builder import XlaBuilder, XlaOp
-from spmd.builder.client import Client, ClientLibrary, GlobalData
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation
-from spmd.builder.computation_builder import ComputationBuilder
 from spmd.builder.errors import BuilderError
 from spmd.builder.layout import Layout, PaddingValue
 from spmd.builder.literal import Literal, LiteralUtil
@@ -76,6 +79,21 @@ from spmd.builder.shape import (
     Shape,
     ShapeUtil,
 )  # fmt: skip
+from spmd.builder.xla_op import XlaOp
+
+if TYPE_CHECKING:
+    from spmd.client.client import Client as Client
+    from spmd.client.client import ClientLibrary as ClientLibrary
+    from spmd.client.client import GlobalData as GlobalData
+    from spmd.client.computation_builder import ComputationBuilder as ComputationBuilder
+
+#: What runs programs stands above the builder, and is loaded when first asked for.
+_HOMES = {
+    "Client": "spmd.client.client",
+    "ClientLibrary": "spmd.client.client",
+    "ComputationBuilder": "spmd.client.computation_builder",
+    "GlobalData": "spmd.client.client",
+}
 
 __all__ = [
     "BF16",
@@ -139,3 +157,10 @@ __all__ = [
     "ops",
     "window_padding_type_to_pad_values",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(home), name)

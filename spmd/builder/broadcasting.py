@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from spmd import types as t
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.ir import Value
-
-if TYPE_CHECKING:
-    from spmd.builder.builder import XlaBuilder
 
 Sizes = tuple[int | None, ...]
 

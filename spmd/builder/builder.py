@@ -6,36 +6,33 @@ keeping of errors, sub-builders and the return value.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from spmd import types as t
 from spmd.attributes import DenseAttr, StringAttr
 from spmd.builder.computation import SHARDING, XlaComputation, element_of, make, pack, unpack
+from spmd.builder.constants import is_constant
 from spmd.builder.errors import ArgumentError, BuilderError
-from spmd.builder.op import XlaOp
-from spmd.builder.operation import OPERATIONS
 from spmd.builder.shape import ProgramShape, Shape
+from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
 from spmd.dialects.core import OPS, InferenceError, OpDef
 from spmd.dialects.structs import StructAttribute
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
 from spmd.ir import Block, NumberedValue, Op, Region, Value
 
-if TYPE_CHECKING:
-    from spmd.builder.client import Client
-
 __all__ = ["XlaBuilder", "XlaOp"]
 
 R = TypeVar("R")
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Packages whose lines are never the caller's.
+_OURS = ("spmd.builder", "spmd.client")
 
 
-def _computation_name(first: str | Client, second: str | None) -> str:
+def _computation_name(first: object, second: str | None) -> str:
     if isinstance(first, str) and second is None:
         return first
     if isinstance(first, str) or not isinstance(second, str):
@@ -43,7 +40,7 @@ def _computation_name(first: str | Client, second: str | None) -> str:
     return second
 
 
-class XlaBuilder:
+class XlaBuilder(Builder):
     """Builds one computation, op by op.
 
     Every operation of `spmd.builder.ops` is also a method: `builder.Add(x, y)`. The computation's result is the value
@@ -55,7 +52,7 @@ class XlaBuilder:
 
     def __init__(
         self,
-        name: str | Client = "computation",
+        name: object = "computation",
         computation_name: str | None = None,
         *,
         die_immediately_on_error: bool = True,
@@ -224,7 +221,7 @@ class XlaBuilder:
     def _caller(self) -> Location:
         """The innermost Python line outside of the builder."""
         frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_OURS):
             frame = frame.f_back
         return PythonLocation(frame.f_code.co_filename, frame.f_lineno)
 
@@ -342,8 +339,6 @@ class XlaBuilder:
 
     def is_constant(self, operand: XlaOp) -> bool:
         """Whether `operand` depends on no parameter, random number, stream or process."""
-        from spmd.builder.constants import is_constant
-
         return is_constant(self.value(operand, "operand"))
 
     IsConstant = is_constant

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from spmd import types as t
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, leaf_types
 from spmd.builder.errors import ArgumentError
 from spmd.builder.options import ReplicaGroup
 from spmd.builder.shape import Shape
 from spmd.ir import Value
-
-if TYPE_CHECKING:
-    from spmd.builder.builder import XlaBuilder
 
 
 def integers(values: Any, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:

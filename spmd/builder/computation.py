@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from spmd import types as t
 from spmd.builder.shape import ProgramShape
@@ -13,10 +12,30 @@ from spmd.dialects.make import make_op
 from spmd.errors import UNKNOWN, Location
 from spmd.ir import Block, Module, Op, Region, Value, copy_op
 
-if TYPE_CHECKING:
-    from spmd.builder.client import LoadedComputation
-
 _SERIAL = itertools.count()
+
+
+class _Writers:
+    """How a computation is written. Who knows that stands above, and says so when it is loaded."""
+
+    to_module: Callable[[XlaComputation], Module]
+    print_hlo: Callable[[Module, str], str]
+
+
+_writers = _Writers()
+
+
+def writes_modules(writer: Callable[[XlaComputation], Module]) -> Callable[[XlaComputation], Module]:
+    """Decorator: `writer` makes the module of a computation."""
+    _writers.to_module = writer
+    return writer
+
+
+def writes_hlo(writer: Callable[[Module, str], str]) -> None:
+    """`writer` makes the HLO text of a module, under a name."""
+    _writers.print_hlo = writer
+
+
 #: Attributes that name a computation.
 CALLEES = ("callee", "decomposition")
 #: The attribute that carries a GSPMD sharding.
@@ -47,7 +66,8 @@ class XlaComputation:
         self.parameter_shardings = tuple(parameter_shardings)
         self.result_shardings: tuple[str, ...] = ()
         self.symbol = f"{name}.{next(_SERIAL)}"
-        self.loaded: dict[object, LoadedComputation] = {}
+        #: What clients made of it, by client.
+        self.loaded: dict[object, object] = {}
 
     def name(self) -> str:
         return self._name
@@ -63,15 +83,11 @@ class XlaComputation:
 
         The elements of a tuple that is the result are the function's results.
         """
-        from spmd.builder.module import to_module
-
-        return to_module(self)
+        return _writers.to_module(self)
 
     def as_hlo_text(self) -> str:
         """The computation in XLA's HLO text."""
-        from spmd.builder.hlo import print_hlo
-
-        return print_hlo(self.to_stablehlo(), self._name)
+        return _writers.print_hlo(self.to_stablehlo(), self._name)
 
     @property
     def parameter_types(self) -> list[t.Type]:

@@ -15,11 +15,13 @@ from spmd.builder.computation import (
     leaf_types,
     make,
     unpack,
+    writes_modules,
 )
 from spmd.dialects.core import OPS
 from spmd.ir import Block, Function, Module, Region
 
 
+@writes_modules
 def to_module(computation: XlaComputation) -> Module:
     """@main is `computation`; the computations that it calls are private functions, those called first come first."""
     symbols = {"": "main"}

@@ -1,4 +1,4 @@
-"""How an operation of the builder is declared, and the table of all of them.
+"""How an operation of the builder is declared.
 
     @operation
     def Neg(builder: XlaBuilder, operand: XlaOp) -> XlaOp: ...
@@ -13,28 +13,23 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-#: Operations by name, as their callers see them.
-OPERATIONS: dict[str, Callable[..., XlaOp]] = {}
+B = TypeVar("B", bound=Builder)
 
 
-def operation(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, R]:
+def operation(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
     """Makes `function` an operation of the builder and files it under its name."""
     name = function.__name__
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        from spmd.builder.builder import XlaBuilder
-
         given = kwargs.pop("builder", None)
-        if args and isinstance(args[0], XlaBuilder):
+        if args and isinstance(args[0], Builder):
             given, args = args[0], args[1:]
         builder = given if given is not None else _builder_of([*args, *kwargs.values()])
         if builder is None:
@@ -49,19 +44,17 @@ def operation(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, 
     return call
 
 
-def operation_of(source: str) -> Callable[[Callable[Concatenate[XlaBuilder, P], R]], Callable[P, R]]:
+def operation_of(source: str) -> Callable[[Callable[Concatenate[B, P], R]], Callable[P, R]]:
     """Decorator for operations that one section describes together: their docstrings name it."""
 
-    def add(function: Callable[Concatenate[XlaBuilder, P], R]) -> Callable[P, R]:
+    def add(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
         function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSource: {source}."
         return operation(function)
 
     return add
 
 
-def _builder_of(values: Iterable[Any]) -> XlaBuilder | None:
-    from spmd.builder.builder import XlaOp
-
+def _builder_of(values: Iterable[Any]) -> Builder | None:
     for value in values:
         if isinstance(value, XlaOp):
             return value.builder

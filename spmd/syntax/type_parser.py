@@ -11,10 +11,23 @@ from spmd import types as t
 from spmd.attributes import OpaqueAttr
 from spmd.dialects.type_rules import type_fault
 from spmd.syntax.lexer import END, split_parts
-from spmd.syntax.quantized import quantized_type
 from spmd.syntax.token_parser import DEEPEST, LARGEST, TokenParser
 
 _LARGEST_RANK = 64
+
+
+#: Reads what follows the name of a dialect's type, which is the token at the given position.
+DialectTypeParser = Callable[["TypeParser", int], t.Type]
+
+
+def dialect_type(name: str) -> Callable[[DialectTypeParser], DialectTypeParser]:
+    """Decorator: files the parser of a dialect's type under its name, such as `!quant.uniform`."""
+
+    def add(parser: DialectTypeParser) -> DialectTypeParser:
+        _DIALECT_TYPES[name] = parser
+        return parser
+
+    return add
 
 
 class TypeParser(TokenParser):
@@ -329,10 +342,9 @@ _TYPE_WORDS: dict[str, Callable[[TypeParser], t.Type]] = {
     "tuple": TypeParser._tuple,
     "vector": TypeParser._vector,
 }
-_DIALECT_TYPES: dict[str, Callable[[TypeParser, int], t.Type]] = {
+_DIALECT_TYPES: dict[str, DialectTypeParser] = {
     "!stablehlo.token": TypeParser._token,
     "!stablehlo.future": TypeParser._future,
-    "!quant.uniform": quantized_type,
 }
 _BOUNDS_NAMES = {
     "#stablehlo.bounds": r"\s*<([\s\d?,]*)>\s*",

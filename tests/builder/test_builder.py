@@ -9,7 +9,7 @@ import pytest
 
 import spmd
 from spmd.builder import BuilderError, Shape, XlaBuilder, ops
-from spmd.builder.operation import OPERATIONS
+from spmd.builder.xla_op import OPERATIONS
 from tests.builder.support import build, equal, f32, run, sound
 
 

@@ -32,7 +32,7 @@ from spmd.builder import (
     ops,
     window_padding_type_to_pad_values,
 )
-from spmd.builder.operation import OPERATIONS
+from spmd.builder.xla_op import OPERATIONS
 from tests.backends.programs import run_reference
 from tests.builder.support import Array, build, equal, evaluate, f32, run, run_replicas, s32, scalars
 

@@ -13,9 +13,9 @@ from math import prod
 import numpy as np
 
 from spmd.builder import ops
-from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, instruction
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 
 
 @instruction("bitcast")

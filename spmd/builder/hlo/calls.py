@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 
 from spmd.builder import ops
-from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.groups import Groups, parse_groups
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
@@ -14,6 +13,7 @@ from spmd.builder.hlo.parser import Call, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 
 
 @instruction("convolution")

@@ -9,13 +9,12 @@ import functools
 import re
 
 from spmd.builder import ops
-from spmd.builder.builder import XlaOp
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.literal import parse_values
-from spmd.builder.operation import OPERATIONS
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
+from spmd.builder.xla_op import OPERATIONS, XlaOp
 
 
 def _plain(operation: str, call: Call) -> XlaOp:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.attributes import DictAttr, IntegerAttr
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation
 from spmd.builder.hlo.reader import (
     AttributeText,
@@ -20,6 +20,7 @@ from spmd.builder.hlo.reader import (
     unquoted,
 )
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.errors import ParseError
 
 if TYPE_CHECKING:

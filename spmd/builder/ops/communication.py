@@ -16,12 +16,13 @@ import numpy as np
 from spmd import types as t
 from spmd.attributes import ArrayAttr, IntegerAttr
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation, operation_of
 from spmd.builder.ops.source import array_shape_argument, shape_argument
 from spmd.builder.options import ChannelHandle, ChannelType
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.dialects import structs
 from spmd.ir import Value
 

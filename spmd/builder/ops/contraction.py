@@ -11,9 +11,9 @@ from typing import Any
 
 from spmd import types as t
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import OPERATIONS, operation, operation_of
+from spmd.builder.operation import operation, operation_of
 from spmd.builder.ops.reduction import PaddingLike, padding_attribute, window_padding
 from spmd.builder.options import (
     ConvolutionDimensionNumbers,
@@ -25,6 +25,7 @@ from spmd.builder.options import (
     make_dot_dimension_numbers,
 )
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
+from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.shapes import dilated, windows
 from spmd.ir import Value
 

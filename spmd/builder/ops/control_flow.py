@@ -15,12 +15,13 @@ from spmd import types as t
 from spmd.attributes import BoolAttr, DenseAttr, DictAttr, FloatAttr, IntegerAttr, StringAttr
 from spmd.builder import checks
 from spmd.builder.attributes import parse_attribute
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, leaf_types, region_of
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.ir import Region, Value
 
 #: The calling convention whose configuration is a dictionary.

@@ -14,10 +14,11 @@ import numpy as np
 from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.broadcasting import broadcast_pair
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation, operation_of
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 #: An operand of a binary operation: a number or an array becomes a constant of the other operand's type.

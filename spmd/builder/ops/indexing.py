@@ -10,12 +10,13 @@ from typing import Any
 
 from spmd import types as t
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
 from spmd.builder.options import GatherDimensionNumbers, ScatterDimensionNumbers
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 

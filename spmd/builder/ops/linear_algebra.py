@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
 from spmd.builder.options import FftType, Transpose
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 _FLOATS = ("float", "complex")

@@ -10,12 +10,13 @@ import numpy as np
 
 from spmd import types as t
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import OPERATIONS, operation, operation_of
+from spmd.builder.operation import operation, operation_of
 from spmd.builder.ops.source import array_shape_argument
 from spmd.builder.options import RandomAlgorithm
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import OPERATIONS, XlaOp
 
 
 def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tuple[str, XlaOp], shape: Shape) -> XlaOp:

@@ -12,12 +12,13 @@ import numpy as np
 
 from spmd import types as t
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import OPERATIONS, operation
+from spmd.builder.operation import operation
 from spmd.builder.options import Padding, make_padding
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.shapes import dilated, windows
 from spmd.ir import Value
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from spmd import types as t
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.builder.literal import Literal, as_array
 from spmd.builder.operation import operation, operation_of
 from spmd.builder.shape import ElementLike, Shape
+from spmd.builder.xla_op import XlaOp
 
 
 def shape_argument(shape: Any, argument: str = "shape") -> Shape:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.operation import operation_of
+from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 _NUMBERS = ("signed", "float", "complex")

@@ -1,4 +1,4 @@
-"""Directives with a form of their own, `custom<Name>` in an op's assembly, by what they are about.
+"""Forms of their own: directives, `custom<Name>` in an op's assembly, attributes and types, by what they are about.
 
 Importing this package files all of them.
 """
@@ -8,6 +8,7 @@ from spmd.syntax.forms import (
     convolution,
     fields,
     program,
+    quantized,
     scan,
     sdy_attributes,
     sdy_ops,
@@ -17,5 +18,6 @@ from spmd.syntax.forms import (
 )
 
 __all__ = [
-    "contraction", "convolution", "fields", "program", "scan", "sdy_attributes", "sdy_ops", "shape", "structs", "types",
+    "contraction", "convolution", "fields", "program", "quantized", "scan", "sdy_attributes", "sdy_ops", "shape",
+    "structs", "types",
 ]  # fmt: skip

@@ -8,19 +8,19 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from collectives.grid import ProcessGrid
+from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.builder.computation import XlaComputation
 from spmd.builder.layout import Layout
 from spmd.builder.literal import Literal
 from spmd.builder.shape import Shape
 from spmd.errors import ExecutionError
-
-if TYPE_CHECKING:
-    from collectives.grid import ProcessGrid
-    from spmd.runtime.executable import Executable
+from spmd.runtime.compile import compile
+from spmd.runtime.executable import Executable
 
 #: The custom call that Trace is.
 TRACE = "spmd.trace"
@@ -127,15 +127,13 @@ class Client:
     def Compile(self, computation: XlaComputation) -> LoadedComputation:
         """The computation compiled; the same again for the same computation."""
         made = computation.loaded.get(self)
-        if made is None:
+        if not isinstance(made, LoadedComputation):
             made = computation.loaded[self] = LoadedComputation(computation, self._executable(computation))
         return made
 
     def _executable(self, computation: XlaComputation) -> Executable:
-        import spmd
-
-        spmd.register_custom_call(TRACE, _trace)
-        executable: Executable = spmd.compile(computation.to_stablehlo(), self.grid)
+        register_custom_call(TRACE, _trace)
+        executable = compile(computation.to_stablehlo(), self.grid)
         if any(op.name in ("stablehlo.infeed", "stablehlo.outfeed") for op in executable.module.walk()):
             executable.process.infeed = self._next_item
             executable.process.outfeed = self._keep_item

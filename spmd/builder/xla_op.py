@@ -1,16 +1,33 @@
-"""XlaOp: a value of the computation being built, with Python's operators."""
+"""XlaOp: a value of the computation being built, with Python's operators; and the table of all operations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from spmd.builder.operation import OPERATIONS
+from spmd.builder.shape import Shape
 from spmd.ir import Value
 
-if TYPE_CHECKING:
-    from spmd.builder.builder import XlaBuilder
-    from spmd.builder.shape import Shape
+R = TypeVar("R")
+#: Operations by name, as their callers see them; `operation` (operation.py) files them.
+OPERATIONS: dict[str, Callable[..., XlaOp]] = {}
+
+
+class Builder(ABC):
+    """What a value knows of the builder that it belongs to."""
+
+    @abstractmethod
+    def name(self) -> str:
+        """The computation's name."""
+
+    @abstractmethod
+    def GetShape(self, operand: XlaOp) -> Shape:
+        """The inferred shape of `operand`."""
+
+    @abstractmethod
+    def perform(self, name: str, function: Callable[..., R], args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+        """Runs operation `name`."""
 
 
 class XlaOp:
@@ -25,7 +42,7 @@ class XlaOp:
     __slots__ = ("builder", "value")
     __array_ufunc__ = None  # `array + op` is left to XlaOp
 
-    def __init__(self, builder: XlaBuilder, value: Value | None) -> None:
+    def __init__(self, builder: Builder, value: Value | None) -> None:
         self.builder = builder
         self.value = value
 

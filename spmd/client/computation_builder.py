@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from spmd.builder import checks
-from spmd.builder.builder import XlaBuilder, XlaOp
-from spmd.builder.client import TRACE, Client, GlobalData
+from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, make
 from spmd.builder.constants import blocker, subgraph
 from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.layout import Layout
-from spmd.builder.operation import OPERATIONS
 from spmd.builder.ops.contraction import dot_general
 from spmd.builder.options import ConvolutionDimensionNumbers, DotDimensionNumbers
 from spmd.builder.shape import Shape
+from spmd.builder.xla_op import OPERATIONS, XlaOp
+from spmd.client.client import TRACE, Client, GlobalData
 from spmd.ir import Value
 
 ComputationDataHandle = XlaOp

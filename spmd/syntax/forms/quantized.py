@@ -6,17 +6,15 @@ Source: StableHLO specification, "Quantized types"; MLIR's quant dialect for the
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from spmd import types as t
-
-if TYPE_CHECKING:
-    from spmd.syntax.type_parser import TypeParser
+from spmd.syntax.type_parser import TypeParser, dialect_type
 
 _STORAGE = re.compile(r"(u|ui|i|si)(\d+)", re.ASCII)
 _FLOAT_STORAGE = re.compile(r"f[48]E\w+", re.ASCII)
 
 
+@dialect_type("!quant.uniform")
 def quantized_type(parser: TypeParser, position: int) -> t.Type:
     """What follows `!quant.uniform`."""
     if parser.at("<") and _FLOAT_STORAGE.fullmatch(parser.tokens[parser.position + 1]):
