@@ -25,6 +25,7 @@ def native_steps(block: Block, make_step: MakeStep, threads: int, *, apart: bool
 
     `apart` keeps units, and groups of them that run row by row, as steps of their own, by which they can be timed.
     """
+    # Loaded late: who runs on the numpy back end alone needs no LLVM.
     from spmd.backends.llvm.stretch import compile_stretch, is_native
 
     results = list(block.terminator.operands)
