@@ -44,7 +44,7 @@ def _version(text: str) -> Version:
 
 
 def _hlo(module: Module) -> bytes:
-    from spmd.builder.hlo import print_hlo
+    from spmd.builder.hlo import print_hlo  # loaded late: the builder is large, and few write HLO
 
     return print_hlo(module).encode("utf-8", "surrogateescape")
 

@@ -29,6 +29,8 @@ import numpy.typing as npt
 import pytest
 
 import spmd
+from spmd.analysis.grid import grid_of
+from spmd.runtime.world import ranks, under_mpi
 
 Array = npt.NDArray[Any]
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
@@ -94,8 +96,6 @@ def _run(
 
 
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:
-    from spmd.analysis.grid import grid_of
-
     if grid is None:
         return grid_of(module)
     return grid if isinstance(grid, spmd.ProcessGrid) else spmd.ProcessGrid(*grid)
@@ -103,8 +103,6 @@ def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) 
 
 def _ranks(grid: spmd.ProcessGrid) -> Any:
     """All MPI ranks, when they are as many as the grid has processes."""
-    from spmd.runtime.world import ranks, under_mpi
-
     if grid.size == 1 or not under_mpi():
         return None
     world = ranks()

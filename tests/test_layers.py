@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,7 @@ MODULES = {
 }
 
 
+@cache
 def imported(file: Path) -> set[str]:
     """Modules of this repository that ``file`` imports, inside its functions too, for more than its type checker."""
     found = set()

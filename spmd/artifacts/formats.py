@@ -17,7 +17,7 @@ def format_of(head: Buffer) -> str:
     if bytes(head[: len(MAGIC)]) == MAGIC:
         return BYTECODE
     if bytes(head[4:8]) and 0 in bytes(head[:64]):
-        from spmd.artifacts.jax_export import looks_exported
+        from spmd.artifacts.jax_export import looks_exported  # loaded late, as each reader is: text needs none
 
         if looks_exported(head):
             return EXPORTED

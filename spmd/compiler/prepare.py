@@ -45,7 +45,7 @@ def prepare(
     found = find_function(module, function)
     check_meaning(module)
     if partition:
-        import partitioner
+        import partitioner  # loaded late: who asks for none has none loaded
 
         if partitioner.is_sharded(module) and partitioner.starts_processes(module, function):
             module = partitioner.with_parts(module, function)

@@ -98,7 +98,7 @@ def _whole(
 
 def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
     """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
-    from spmd.compiler.stack import stack_region
+    from spmd.compiler.stack import stack_region  # loaded late: few regions need it
 
     programs: dict[int, Program] = {}
     block = op.regions[index].block

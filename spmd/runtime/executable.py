@@ -24,6 +24,7 @@ from spmd.ir import Function, Module
 from spmd.runtime.arguments import Check, argument_check, argument_names
 from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
+from spmd.runtime.world import process_of
 from spmd.types import TokenType, TupleType, Type
 
 Array = npt.NDArray[Any]
@@ -72,8 +73,6 @@ class Executable:
     def process(self) -> Process:
         """The process of this grid that this Python process is; CompileError when the grid does not fit the ranks."""
         if self._process is None:
-            from spmd.runtime.world import process_of
-
             self._process = process_of(self.grid)
             self._process.communicator.set_timeout(self.options.collective_timeout, self.options.collective_abort)
         return self._process
@@ -145,7 +144,7 @@ class Executable:
         """
         if self.in_shardings is None:
             return arrays
-        from partitioner import shard_array
+        from partitioner import shard_array  # loaded late: most programs have no shardings
 
         if len(arrays) != len(self.in_shardings):
             raise ExecutionError(f"@{self.function} takes {len(self.in_shardings)} arguments, got {len(arrays)}")
@@ -158,7 +157,7 @@ class Executable:
         """The global results, whole, on every process: a collective call. Without shardings: as they are."""
         if self.out_shardings is None:
             return results
-        from partitioner import unshard_array
+        from partitioner import unshard_array  # loaded late, as above
 
         process = self.process
         return tuple(

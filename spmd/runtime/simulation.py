@@ -104,7 +104,7 @@ class Simulation:
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
         if self._prepared.in_shardings is None:
             return tuple([np.asarray(array)[None] for array in arrays])
-        from partitioner import shard_stacked
+        from partitioner import shard_stacked  # loaded late: most programs have no shardings
 
         pairs = zip(arrays, self._prepared.in_shardings, strict=True)
         return tuple([shard_stacked(array, sharding, self.grid.size) for array, sharding in pairs])
@@ -113,7 +113,7 @@ class Simulation:
         """The global results, whole, from stacked ones; without shardings, those of the first process."""
         if self._prepared.out_shardings is None:
             return tuple([np.asarray(result)[0] for result in results])
-        from partitioner import unshard_stacked
+        from partitioner import unshard_stacked  # loaded late, as above
 
         return tuple(map(unshard_stacked, results, self._prepared.out_shardings))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from collectives.grid import ProcessGrid
@@ -22,14 +23,12 @@ _shared: list[MpiCommunicator] = []
 
 def under_mpi() -> bool:
     """Whether a launcher started this process as a rank, or MPI is already in use."""
-    import sys
-
     return is_rank() or "mpi4py.MPI" in sys.modules
 
 
 def ranks() -> MpiCommunicator:
     """All MPI ranks, watched: a wait that is to end the job ends it as any failure does."""
-    from collectives.mpi import MpiCommunicator
+    from collectives.mpi import MpiCommunicator  # loaded late: loading it starts MPI
 
     try:
         communicator = MpiCommunicator.world()

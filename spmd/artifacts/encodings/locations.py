@@ -21,7 +21,7 @@ from spmd.artifacts.encodings.fields import (
     Simple,
 )
 from spmd.attributes import Attribute, LocationAttr, StringAttr
-from spmd.syntax.attribute_printer import quoted
+from spmd.syntax.attribute_printer import format_attribute, quoted
 from spmd.syntax.literals import unquote
 
 #: Longer texts count as unknown: locations share their parts, and their texts may be without bound.
@@ -110,8 +110,6 @@ def _range(file: Attribute, numbers: tuple[int, ...]) -> LocationAttr:
 
 
 def _fused(locations: tuple[Attribute, ...], metadata: Attribute | None = None) -> LocationAttr:
-    from spmd.syntax.attribute_printer import format_attribute
-
     tag = "" if metadata is None else f"<{format_attribute(metadata)}>"
     return _located(f"fused{tag}[{', '.join(map(_inner, locations))}]")
 

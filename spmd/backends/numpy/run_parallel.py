@@ -18,6 +18,7 @@ from spmd.backends.numpy.core import Context, Kernel, Program, kernel
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 from spmd.runtime.process import Process
+from spmd.runtime.world import ranks, under_mpi
 
 
 @kernel("interpreter.run_parallel")
@@ -71,11 +72,9 @@ class _Feed:
 
 
 def _ranks(grid: ProcessGrid) -> Communicator | None:
-    from spmd.runtime.world import ranks, under_mpi
-
     if grid.size == 1 or not under_mpi():
         return None
-    from mpi4py import MPI
+    from mpi4py import MPI  # loaded late: loading it starts MPI
 
     if grid.size != MPI.COMM_WORLD.size:
         return None

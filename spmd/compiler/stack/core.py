@@ -16,6 +16,7 @@ from spmd.analysis.order import IN_ORDER
 from spmd.attributes import UNIT
 from spmd.compiler.options import Options
 from spmd.compiler.stack.members import Members
+from spmd.dialects.core import is_pure
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
@@ -379,8 +380,6 @@ def _is_tensor(leaf: StackedValue) -> bool:
 
 
 def _is_pure(op: Op) -> bool:
-    from spmd.dialects.core import is_pure
-
     return is_pure(op) or (op.name == "stablehlo.custom_call" and not op["has_side_effect"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
@@ -11,11 +11,9 @@ from spmd.dialects.structs import (
 )
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 
 @custom("DotDimensionNumbers")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from spmd.dialects.structs import (
 from spmd.ir import Op
 from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 from spmd.syntax.directives import Argument, Directive, custom
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 _Places = dict[str, int]
 

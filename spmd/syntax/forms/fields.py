@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import note_size
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)", re.ASCII)
 _INT32 = 2**31 - 1

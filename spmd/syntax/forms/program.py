@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sys import intern
-from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.attributes import DictAttr
@@ -13,11 +12,9 @@ from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Block, Function, NumberedValue, Op, Region
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
 _NO_ENTRIES = DictAttr({})

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 
 @custom("Scan")

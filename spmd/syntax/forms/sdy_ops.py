@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.forms.sdy_attributes import shardings
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 
 class _Named(Directive):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from spmd import types as t
@@ -12,11 +10,9 @@ from spmd.dialects.core import OpDef
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 
 class _Whole(Directive):

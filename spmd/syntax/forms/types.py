@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from spmd import types as t
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Op
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
-
-if TYPE_CHECKING:
-    from spmd.syntax.op_parser import OperationParser
-    from spmd.syntax.operand_parser import OperationState
-    from spmd.syntax.printer import Printer
+from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.operand_parser import OperationState
+from spmd.syntax.printer import Printer
 
 
 def assign_signature(parser: OperationParser, state: OperationState, signature: t.FunctionType, position: int) -> None:
