@@ -16,6 +16,7 @@ import numpy as np
 
 #: How OpenBLAS's build for NumPy's wheels spells a routine with Fortran's calling convention.
 _IN_NUMPY = "scipy_{name}_64_"
+_IN_NUMPY_THREADS = "scipy_openblas_{verb}_num_threads64_"
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,24 @@ def routine(name: str) -> Routine:
     if symbol is not None:
         return Routine(ctypes.cast(symbol, ctypes.c_void_p).value or 0, "i64")
     return Routine(_exported_by_scipy(name), "i32")
+
+
+@dataclass(frozen=True)
+class ThreadCount:
+    """The addresses of what tells how many threads the library uses, `int ()`, and of what sets it, `void (int)`."""
+
+    get: int
+    set: int
+
+
+@cache
+def thread_count() -> ThreadCount | None:
+    """Of the library that `routine` finds; None of one that does not say."""
+    library = _numpy_library()
+    names = (_IN_NUMPY_THREADS.format(verb=verb) for verb in ("get", "set"))
+    symbols = [getattr(library, name, None) for name in names]
+    found = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols if symbol is not None]
+    return ThreadCount(*found) if len(found) == 2 else None
 
 
 @cache

@@ -65,12 +65,18 @@ def parts_of(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> i
     if threads == 1 or max(prod(nest.extents) for nest in nests) < _LEAST_POINTS:
         return 1
     cost = cost_of_nests(nests, results)
-    time = cost.operations // _OPERATIONS + cost.bytes // _BYTES
-    return 1 if time < _LEAST_UNIT else max(1, min(time // _LEAST_PART, _EACH * threads))
+    return parts_of_time(cost.operations // _OPERATIONS + cost.bytes // _BYTES, threads)
 
 
-def call_in_parts(writer: FunctionWriter, count: int, write: Callable[[PartFunction], None]) -> None:
-    """Writes a call of the function that `write` writes, for `count` parts."""
+def parts_of_time(time: int, threads: int) -> int:
+    """How many parts a unit is cut in that takes so many nanoseconds: 1 where it is not worth it."""
+    return 1 if threads == 1 or time < _LEAST_UNIT else max(1, min(time // _LEAST_PART, _EACH * threads))
+
+
+def call_in_parts(
+    writer: FunctionWriter, count: int, write: Callable[[PartFunction], None], *, products: bool = False
+) -> None:
+    """Writes a call of the function that `write` writes, for `count` parts; `products`: each of which calls BLAS."""
     part = PartFunction(f"{writer.name}.part{len(writer.parts)}")
     part.text.declarations, part.text.callees = writer.text.declarations, writer.text.callees
     write(part)
@@ -81,8 +87,9 @@ def call_in_parts(writer: FunctionWriter, count: int, write: Callable[[PartFunct
     for place, outside in enumerate(part.captured):
         at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
         text.line(f"store ptr {outside}, ptr {at}")
-    text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64)"] = None
-    text.line(f"call void @{RUN}(ptr @{part.name}, ptr {frame}, i64 {count}, i64 {writer.threads})")
+    text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
+    how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
+    text.line(f"call void @{RUN}(ptr @{part.name}, ptr {frame}, {how})")
 
 
 def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:
@@ -113,6 +120,8 @@ def _cut(nest: Nest, wanted: int) -> Cut | None:
     """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
     if nest.outer:
         candidates = [(variable, 1) for variable in nest.outer]
+    elif len(nest.stages) != 1:
+        return None
     else:
         (stage,) = nest.stages
         lane, width = NestWriter.lanes(nest, stage)

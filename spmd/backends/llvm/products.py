@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as index_product
 from math import prod
 
 from spmd.analysis.affine import row_major
-from spmd.backends.llvm.blas import routine
+from spmd.backends.llvm.blas import routine, thread_count
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tiles import LARGEST, Tiled, write_tiled
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.structs import DotDimensionNumbersAttr
@@ -17,6 +19,10 @@ from spmd.ir import Op, Value
 
 #: By element type: the routine, and the type in LLVM.
 _ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
+#: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
+_SPEED = 160
+#: Rows or columns that a part of a product has a multiple of.
+_TURN = 48
 #: Batches whose products are written one after another; more are run in a loop.
 _WRITTEN_OUT = 4
 
@@ -39,9 +45,28 @@ class _Matrix:
 
 @dataclass(frozen=True)
 class _Product:
+    """Products of matrices; small ones are written as loops (`is_tiled`).
+
+    `item` is an element's bytes, `leading` the elements from one row of a result to the next.
+    """
+
+    element: str
+    item: int
     batch: tuple[int, ...]
     lhs: _Matrix
     rhs: _Matrix
+    leading: int
+    is_tiled: bool
+
+    @property
+    def size(self) -> int:
+        """Multiplications of each product."""
+        return self.lhs.rows * self.lhs.columns * self.rhs.columns
+
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Of the batching dimensions: in the left operand, the right one, and the result."""
+        result = self.lhs.rows * self.rhs.columns
+        return self.lhs.batch, self.rhs.batch, tuple(stride * result for stride in row_major(self.batch))
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
@@ -96,7 +121,10 @@ def product_of(op: Op) -> _Product | None:
     if first is None or second is None:
         return None
     batch = tuple(lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions)
-    return _Product(batch, first, second)
+    element = str(op.result.tensor.element_type)
+    item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
+    is_tiled = first.rows * first.columns * second.columns <= LARGEST and second.column_stride == 1
+    return _Product(element, item, batch, first, second, leading, is_tiled)
 
 
 def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:
@@ -110,53 +138,160 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     assert product is not None
     lhs, rhs = (writer.pointer(operand) for operand in op.operands)
     result = writer.allocate(frame, op.result).pointer
-    element = str(op.result.tensor.element_type)
-    item = op.result.tensor.dtype.itemsize
     if not prod(op.result.tensor.static_shape):
         return
     if not product.lhs.columns:  # sums of nothing
         writer.clear(result, op.result.tensor.nbytes)
         return
-    size = product.lhs.rows * product.rhs.columns
-    if prod(product.batch) <= _WRITTEN_OUT:
-        for number, index in enumerate(index_product(*map(range, product.batch))):
-            offsets = [
-                sum(place * stride for place, stride in zip(index, matrix.batch, strict=True))
-                for matrix in (product.lhs, product.rhs)
-            ]
-            places = [str(item * offset) for offset in (*offsets, number * size)]
-            _multiply(writer, product, element, lhs, rhs, result, places)
-        return
-    _in_loops(writer, product, element, item, lhs, rhs, result)
+    count = prod(product.batch)
+    parts = parts_of_time(count * product.size * product.item // _SPEED, writer.threads)
+    if thread_count() is None and not product.is_tiled:
+        parts = 1  # its own threads would get in each other's way
+    pointers = (lhs, rhs, result)
+    if parts > 1 and count >= parts:
+        _in_batches(writer, product, pointers, parts)
+    elif parts > 1 and (cut := _cut(product, -(-parts // count))) is not None:
+        _in_stretches(writer, product, pointers, cut)
+    elif count <= _WRITTEN_OUT:
+        for index in index_product(*map(range, product.batch)):
+            _multiply(writer, writer.text, product, _moved(writer.text, product, pointers, list(map(str, index))))
+    else:
+        _in_loops(writer, product, pointers)
 
 
-def _in_loops(
-    writer: FunctionWriter, product: _Product, element: str, item: int, lhs: str, rhs: str, result: str
-) -> None:
+def _moved(text: FunctionText, product: _Product, pointers: Sequence[str], index: Sequence[str]) -> list[str]:
+    """The addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
+    moved = []
+    for pointer, strides in zip(pointers, product.strides(), strict=True):
+        offset = "0"
+        for place, stride in zip(index, strides, strict=True):
+            offset = _sum(text, offset, _times(text, place, stride * product.item))
+        moved.append(_at(text, pointer, offset))
+    return moved
+
+
+def _times(text: FunctionText, number: str, factor: int) -> str:
+    return text.value(f"mul i64 {number}, {factor}") if "%" in number else str(int(number) * factor)
+
+
+def _sum(text: FunctionText, first: str, second: str) -> str:
+    if "%" not in first + second:
+        return str(int(first) + int(second))
+    return second if first == "0" else text.value(f"add i64 {first}, {second}")
+
+
+def _at(text: FunctionText, pointer: str, offset: str) -> str:
+    return pointer if offset == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+
+def _in_loops(writer: FunctionWriter, product: _Product, pointers: Sequence[str]) -> None:
+    """One product after another."""
     text = writer.text
-    places = ["0", "0", "0"]
-    results = [stride * product.lhs.rows * product.rhs.columns for stride in row_major(product.batch)]
-    for strides in zip(product.lhs.batch, product.rhs.batch, results, strict=True):
-        name, _ = text.open_loop()
-        for which, stride in enumerate(strides):
-            step = text.value(f"mul i64 {name}, {stride * item}")
-            places[which] = text.value(f"add i64 {places[which]}, {step}")
-    _multiply(writer, product, element, lhs, rhs, result, places)
+    index = [text.open_loop()[0] for _ in product.batch]
+    _multiply(writer, text, product, _moved(text, product, pointers, index))
     for size in reversed(product.batch):
         text.close_loop(size)
 
 
-def _multiply(
-    writer: FunctionWriter, product: _Product, element: str, lhs: str, rhs: str, result: str, places: Sequence[str]
-) -> None:
-    """One product. BLAS counts columns first, so that it is given the operands in reverse."""
-    name, type = _ROUTINES[element]
+# --- in parts: each of them has products of its own, or some rows or columns of each product ---
+
+
+def _in_batches(writer: FunctionWriter, product: _Product, pointers: Sequence[str], parts: int) -> None:
+    count = prod(product.batch)
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {count}")
+        first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, _sum(text, done, f"{count}")))
+        inner = [part.pointer(pointer) for pointer in pointers]
+        number, _ = text.open_loop()
+        _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
+        text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, parts, write, products=True)
+
+
+def _unraveled(text: FunctionText, product: _Product, number: str) -> list[str]:
+    """The index of product `number` in the batching dimensions."""
+    index = []
+    for size, stride in zip(product.batch, row_major(product.batch), strict=True):
+        quotient = text.value(f"udiv i64 {number}, {stride}")
+        index.append(text.value(f"urem i64 {quotient}, {size}"))
+    return index
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Rows of a product's result, or its columns, in `count` stretches of `size`, the last with what is left over."""
+
+    by_rows: bool
+    extent: int
+    size: int
+
+    @property
+    def count(self) -> int:
+        return self.extent // self.size
+
+
+def _cut(product: _Product, wanted: int) -> _Cut | None:
+    """How each product is cut in about `wanted` stretches; None where it is too small."""
+    by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
+    extent = product.lhs.rows if by_rows else product.rhs.columns
+    cut = _Cut(by_rows, extent, -(-extent // (wanted * _TURN)) * _TURN)
+    return cut if cut.count > 1 else None
+
+
+def _in_stretches(writer: FunctionWriter, product: _Product, pointers: Sequence[str], cut: _Cut) -> None:
+    last = cut.extent - (cut.count - 1) * cut.size
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        stretch = text.value(f"urem i64 %part, {cut.count}")
+        batch = _unraveled(text, product, text.value(f"udiv i64 %part, {cut.count}"))
+        lhs, rhs, result = _moved(text, product, [part.pointer(pointer) for pointer in pointers], batch)
+        begin = text.value(f"mul i64 {stretch}, {cut.size * product.item}")
+        if cut.by_rows:
+            lhs = _at(text, lhs, _times(text, begin, product.lhs.row_stride))
+            result = _at(text, result, _times(text, begin, product.leading))
+        else:
+            rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
+            result = _at(text, result, begin)
+        if last == cut.size:
+            _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
+            return
+        for size, condition in ((cut.size, "ult"), (last, "eq")):
+            with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
+                _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
+
+    call_in_parts(writer, prod(product.batch) * cut.count, write, products=True)
+
+
+def _stretch_of(product: _Product, cut: _Cut, size: int) -> _Product:
+    """The product of so many rows, or columns."""
+    if cut.by_rows:
+        return replace(product, lhs=replace(product.lhs, rows=size))
+    return replace(product, rhs=replace(product.rhs, columns=size))
+
+
+# --- one product ---
+
+
+def _multiply(writer: FunctionWriter, text: FunctionText, product: _Product, pointers: Sequence[str]) -> None:
+    """One product of matrices at known addresses, in tiles or by BLAS."""
+    lhs, rhs = product.lhs, product.rhs
+    if product.is_tiled:
+        strides = (lhs.row_stride, lhs.column_stride, rhs.row_stride)
+        type = _ROUTINES[product.element][1]
+        tiled = Tiled(lhs.rows, rhs.columns, lhs.columns, type, 8 * product.item, *strides)
+        write_tiled(text, tiled, *pointers)
+    else:
+        _call_blas(writer, text, product, pointers)
+
+
+def _call_blas(writer: FunctionWriter, text: FunctionText, product: _Product, pointers: Sequence[str]) -> None:
+    """BLAS counts columns first, so that it is given the operands in reverse."""
+    name, type = _ROUTINES[product.element]
     gemm = routine(name)
-    text = writer.text
-    pointers = [
-        pointer if place == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {place}")
-        for pointer, place in zip((lhs, rhs, result), places, strict=True)
-    ]
 
     def number(value: int) -> str:
         return writer.global_(gemm.integer, str(value))
@@ -164,29 +299,12 @@ def _multiply(
     def flag(matrix: _Matrix) -> str:
         return writer.global_("i8", "78" if matrix.column_stride == 1 and matrix.columns >= 1 else "84")
 
-    lhs_matrix, rhs_matrix = product.lhs, product.rhs
-    size = lhs_matrix.rows * lhs_matrix.columns * rhs_matrix.columns
-    if size <= LARGEST and rhs_matrix.column_stride == 1:
-        bits = 32 if element == "f32" else 64
-        tiled = Tiled(
-            lhs_matrix.rows,
-            rhs_matrix.columns,
-            lhs_matrix.columns,
-            type,
-            bits,
-            lhs_matrix.row_stride,
-            lhs_matrix.column_stride,
-            rhs_matrix.row_stride,
-        )
-        write_tiled(text, tiled, pointers[0], pointers[1], pointers[2])
-        return
-
     one, zero = (writer.global_(type, f"{value}.0") for value in (1, 0))
     arguments = [
         flag(product.rhs), flag(product.lhs),
         number(product.rhs.columns), number(product.lhs.rows), number(product.lhs.columns),
         one, pointers[1], number(product.rhs.leading), pointers[0], number(product.lhs.leading),
-        zero, pointers[2], number(max(product.rhs.columns, 1)),
+        zero, pointers[2], number(product.leading),
     ]  # fmt: skip
     writer.symbols[name] = gemm.address
     text.declarations[f"declare void @{name}({', '.join(['ptr'] * 13)})"] = None

@@ -17,9 +17,11 @@ import platform
 import sys
 from functools import cache
 
+from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.jit import Library, compile_ir
 
-#: The function that runs parts: `void (void (ptr frame, i64 part)* function, ptr frame, i64 parts, i64 threads)`.
+#: The function that runs parts: `void (ptr function, ptr frame, i64 parts, i64 threads, i1 products)`, where `function`
+#: is a `void (ptr frame, i64 part)`. While parts that call BLAS run (`products`), BLAS has one thread a call.
 RUN = "spmd.workers.run"
 #: Threads that one pool has at most, the caller among them.
 MOST_THREADS = 256
@@ -45,6 +47,11 @@ def pool() -> Library:
     library = compile_ir(_text(), {})
     reset = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.reset"))
     stop = ctypes.CFUNCTYPE(None)(library.address("spmd.workers.stop"))
+    known = thread_count()
+    if known is not None:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("spmd.workers.use_blas"))(
+            known.get, known.set
+        )
     os.register_at_fork(after_in_child=reset)
     atexit.register(stop)
     return library
@@ -79,11 +86,17 @@ _TEMPLATE = """
 @function = internal global ptr null, align 8
 @frame = internal global ptr null, align 8
 @parts = internal global i64 0, align 8
+@blas_lock = internal global i32 0, align 64
+@blas_users = internal global i64 0, align 8
+@blas_threads = internal global i32 0, align 8
+@get_blas_threads = internal global ptr null, align 8
+@set_blas_threads = internal global ptr null, align 8
 @helpers = internal global i32 0, align 8
 @handles = internal global [MOST x i64] zeroinitializer, align 8
 
-define void @spmd.workers.run(ptr %function, ptr %frame, i64 %parts, i64 %threads) #0 {
+define void @spmd.workers.run(ptr %function, ptr %frame, i64 %parts, i64 %threads, i1 %products) #0 {
 entry:
+  call void @enter_blas(i1 %products)
   %several = icmp ugt i64 %parts, 1
   %pays = icmp ugt i64 %threads, 1
   %wanted = and i1 %several, %pays
@@ -136,7 +149,7 @@ sleep:
   br label %wait
 leave:
   store atomic i32 0, ptr @owner release, align 4
-  ret void
+  br label %end
 alone:
   %any = icmp ne i64 %parts, 0
   br i1 %any, label %each, label %end
@@ -147,6 +160,88 @@ each:
   %more = icmp ult i64 %following, %parts
   br i1 %more, label %each, label %end
 end:
+  call void @leave_blas(i1 %products)
+  ret void
+}
+
+define internal void @lock_blas() #0 {
+entry:
+  br label %try
+try:
+  %taken = cmpxchg ptr @blas_lock, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %taken, 1
+  br i1 %mine, label %done, label %pause
+pause:
+  call PAUSE
+  br label %try
+done:
+  ret void
+}
+
+define internal void @enter_blas(i1 %products) #0 {
+entry:
+  br i1 %products, label %lock, label %leave
+lock:
+  call void @lock_blas()
+  %users = load i64, ptr @blas_users
+  %more = add i64 %users, 1
+  store i64 %more, ptr @blas_users
+  %first = icmp eq i64 %users, 0
+  br i1 %first, label %ask, label %unlock
+ask:
+  %get = load ptr, ptr @get_blas_threads
+  %known = icmp ne ptr %get, null
+  br i1 %known, label %change, label %unlock
+change:
+  %before = call i32 %get()
+  store i32 %before, ptr @blas_threads
+  %set = load ptr, ptr @set_blas_threads
+  call void %set(i32 1)
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr @blas_lock release, align 4
+  br label %leave
+leave:
+  ret void
+}
+
+define internal void @leave_blas(i1 %products) #0 {
+entry:
+  br i1 %products, label %lock, label %leave
+lock:
+  call void @lock_blas()
+  %users = load i64, ptr @blas_users
+  %fewer = sub i64 %users, 1
+  store i64 %fewer, ptr @blas_users
+  %last = icmp eq i64 %fewer, 0
+  br i1 %last, label %restore, label %unlock
+restore:
+  call void @restore_blas()
+  br label %unlock
+unlock:
+  store atomic i32 0, ptr @blas_lock release, align 4
+  br label %leave
+leave:
+  ret void
+}
+
+define internal void @restore_blas() #0 {
+entry:
+  %set = load ptr, ptr @set_blas_threads
+  %known = icmp ne ptr %set, null
+  br i1 %known, label %change, label %leave
+change:
+  %before = load i32, ptr @blas_threads
+  call void %set(i32 %before)
+  br label %leave
+leave:
+  ret void
+}
+
+define void @spmd.workers.use_blas(ptr %get, ptr %set) #0 {
+entry:
+  store ptr %get, ptr @get_blas_threads
+  store ptr %set, ptr @set_blas_threads
   ret void
 }
 
@@ -257,6 +352,15 @@ entry:
   store i32 0, ptr @active
   store i32 0, ptr @sleeping
   store i64 0, ptr @started
+  store i32 0, ptr @blas_lock
+  %users = load i64, ptr @blas_users
+  %inside = icmp ne i64 %users, 0
+  br i1 %inside, label %free, label %done
+free:
+  store i64 0, ptr @blas_users
+  call void @restore_blas()
+  br label %done
+done:
   ret void
 }
 

@@ -141,3 +141,67 @@ def test_threads_are_the_cores_alone_one_a_rank_and_what_the_user_says(monkeypat
 def test_a_number_of_threads_that_is_none_is_refused(threads: object) -> None:
     with pytest.raises(spmd.UsageError, match="option threads"):
         spmd.compile(spmd.parse(SUM.format(n=3)), threads=threads)
+
+
+@pytest.mark.parametrize("element", ["f32", "f64"])
+@pytest.mark.parametrize(
+    "lhs, rhs, contracted",
+    [
+        ((300, 211), (211, 260), (1, 0)),
+        ((211, 300), (211, 260), (0, 0)),
+        ((97, 400), (401, 400), (1, 1)),
+        ((5, 2000), (2000, 1001), (1, 0)),
+        ((120, 90), (90, 80), (1, 0)),
+        ((1003, 30), (30, 31), (1, 0)),
+    ],
+)
+def test_products_are_cut_by_rows_or_columns(
+    element: str, lhs: tuple[int, int], rhs: tuple[int, int], contracted: tuple[int, int]
+) -> None:
+    rows, columns = lhs[1 - contracted[0]], rhs[1 - contracted[1]]
+    types = [f"tensor<{a}x{b}x{element}>" for a, b in (lhs, rhs, (rows, columns))]
+    text = f"""func.func @main(%x: {types[0]}, %y: {types[1]}) -> {types[2]} {{
+      %z = stablehlo.dot_general %x, %y, contracting_dims = [{contracted[0]}] x [{contracted[1]}]
+        : ({types[0]}, {types[1]}) -> {types[2]}
+      return %z : {types[2]}
+    }}"""
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(shape).astype("f4" if element == "f32" else "f8") for shape in (lhs, rhs)]
+    expected = np.tensordot(*(array.astype("f8") for array in arrays), axes=contracted)
+    for threads in THREADS:
+        (made,) = spmd.compile(spmd.parse(text), threads=threads)(*arrays)
+        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("batch", [(2,), (3, 2), (40,), (5, 8)])
+@pytest.mark.parametrize("columns", [64, 300])
+def test_batches_of_products_are_cut(batch: tuple[int, ...], columns: int) -> None:
+    shape = "x".join(map(str, batch))
+    axes = ", ".join(str(axis) for axis in range(len(batch)))
+    left, right, result = (f"tensor<{shape}x{size}xf32>" for size in ("150x64", f"{columns}x64", f"150x{columns}"))
+    last = len(batch) + 1
+    text = f"""func.func @main(%x: {left}, %y: {right}) -> {result} {{
+      %z = stablehlo.dot_general %x, %y, batching_dims = [{axes}] x [{axes}],
+        contracting_dims = [{last}] x [{last}] : ({left}, {right}) -> {result}
+      return %z : {result}
+    }}"""
+    rng = np.random.default_rng(2)
+    x, y = (rng.standard_normal((*batch, size, 64)).astype("f4") for size in (150, columns))
+    expected = np.matmul(x.astype("f8"), np.swapaxes(y.astype("f8"), -1, -2))
+    for threads in (1, 2, 5):
+        np.testing.assert_allclose(spmd.compile(spmd.parse(text), threads=threads)(x, y)[0], expected, atol=1e-4)
+
+
+def test_blas_has_its_threads_back_after_a_product() -> None:
+    from threadpoolctl import threadpool_info
+
+    before = threadpool_info()
+    array = np.ones((400, 400), np.float32)
+    text = """func.func @main(%x: tensor<400x400xf32>) -> tensor<400x400xf32> {
+      %z = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+        : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+      return %z : tensor<400x400xf32>
+    }"""
+    spmd.compile(spmd.parse(text), threads=3)(array)
+    counts = {library["filepath"]: library["num_threads"] for library in threadpool_info()}
+    assert all(counts[library["filepath"]] == library["num_threads"] for library in before)
