@@ -21,10 +21,14 @@ _IN_NUMPY_THREADS = "scipy_openblas_{verb}_num_threads64_"
 
 @dataclass(frozen=True)
 class Routine:
-    """A routine with the calling convention of Fortran: everything by address, integers of the LLVM type `integer`."""
+    """A routine with the calling convention of Fortran: everything by address, integers of the LLVM type `integer`.
 
-    address: int
+    `symbol` is what a module calls it; `address` where it stands in this process.
+    """
+
+    symbol: str
     integer: str
+    address: int = 0
 
 
 @cache
@@ -33,8 +37,13 @@ def routine(name: str) -> Routine:
     library = _numpy_library()
     symbol = getattr(library, _IN_NUMPY.format(name=name), None) if library is not None else None
     if symbol is not None:
-        return Routine(ctypes.cast(symbol, ctypes.c_void_p).value or 0, "i64")
-    return Routine(_exported_by_scipy(name), "i32")
+        return Routine(name, "i64", ctypes.cast(symbol, ctypes.c_void_p).value or 0)
+    return Routine(name, "i32", _exported_by_scipy(name))
+
+
+def linked(name: str) -> Routine:
+    """The routine called `name` as any BLAS of 32-bit integers exports it, for a linker to find."""
+    return Routine(f"{name}_", "i32")
 
 
 @dataclass(frozen=True)

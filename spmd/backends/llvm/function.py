@@ -16,6 +16,8 @@ import numpy as np
 
 from spmd.analysis.constants import constant_array
 from spmd.attributes import aligned
+from spmd.backends.llvm.blas import Routine, routine
+from spmd.backends.llvm.functions import function_text
 from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.parts import PartFunction, cut_rows, write_in_parts, write_nest
 from spmd.backends.llvm.text import FunctionText
@@ -147,8 +149,11 @@ class FunctionWriter:
         outputs: Sequence[Value],
         make_callback: MakeCallback,
         threads: int = 1,
+        routine: Callable[[str], Routine] = routine,
     ) -> None:
         self.name = name
+        #: Finds a routine of BLAS by its name.
+        self.routine = routine
         self.threads = threads
         #: The functions of units that are cut.
         self.parts: list[PartFunction] = []
@@ -437,8 +442,8 @@ class FunctionWriter:
 
     # --- the whole ---
 
-    def finish(self) -> str:
-        """The module's text."""
+    def finish(self, *, whole: bool = False) -> str:
+        """The module's text. `whole` ones hold the functions of floats that they call."""
         arena = self.argument(len(self.inputs) + len(self.outputs))
         prologue = [line.replace("%arena,", f"{arena},") for line in self._prologue]
         arguments = [line for line in prologue if "getelementptr i8, ptr" not in line]
@@ -452,7 +457,10 @@ class FunctionWriter:
                 "}",
                 *(part.define() for part in self.parts),
                 *self.text.declarations,
-                *(callee.declaration for callee in self.text.callees.values()),
+                *(
+                    function_text(callee, linkage="internal") if whole else callee.declaration
+                    for callee in self.text.callees.values()
+                ),
                 "!0 = !{}",
                 'attributes #0 = { nounwind "prefer-vector-width"="512" }',
             ]

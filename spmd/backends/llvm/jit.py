@@ -55,11 +55,11 @@ def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
     processor = processor or host()
     kept = object_cache()
     if kept is None:
-        return _compiled(text, processor)
+        return compile_module(text, processor)
     key = _key(text, processor)
     code = kept.get(key)
     if code is None:
-        code = _compiled(text, processor)
+        code = compile_module(text, processor)
         kept.put(key, code)
     return code
 
@@ -70,7 +70,8 @@ def _key(text: str, processor: Processor) -> str:
     return hashlib.sha256(f"{made_by}\n{text}".encode()).hexdigest()
 
 
-def _compiled(text: str, processor: Processor) -> ObjectCode:
+def compile_module(text: str, processor: Processor) -> ObjectCode:
+    """The object file of a module of LLVM's text, for `processor`; made anew."""
     with _LOCK:
         machine = _machine(processor)
         module = llvm.parse_assembly(text)

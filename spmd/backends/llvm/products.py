@@ -8,7 +8,7 @@ from itertools import product as index_product
 from math import prod
 
 from spmd.analysis.affine import row_major
-from spmd.backends.llvm.blas import routine, thread_count
+from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
@@ -291,7 +291,7 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: _Product, poi
 def _call_blas(writer: FunctionWriter, text: FunctionText, product: _Product, pointers: Sequence[str]) -> None:
     """BLAS counts columns first, so that it is given the operands in reverse."""
     name, type = _ROUTINES[product.element]
-    gemm = routine(name)
+    gemm = writer.routine(name)
 
     def number(value: int) -> str:
         return writer.global_(gemm.integer, str(value))
@@ -306,6 +306,6 @@ def _call_blas(writer: FunctionWriter, text: FunctionText, product: _Product, po
         one, pointers[1], number(product.rhs.leading), pointers[0], number(product.lhs.leading),
         zero, pointers[2], number(product.leading),
     ]  # fmt: skip
-    writer.symbols[name] = gemm.address
-    text.declarations[f"declare void @{name}({', '.join(['ptr'] * 13)})"] = None
-    text.line(f"call void @{name}({', '.join(f'ptr {argument}' for argument in arguments)})")
+    writer.symbols[gemm.symbol] = gemm.address
+    text.declarations[f"declare void @{gemm.symbol}({', '.join(['ptr'] * 13)})"] = None
+    text.line(f"call void @{gemm.symbol}({', '.join(f'ptr {argument}' for argument in arguments)})")

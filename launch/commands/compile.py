@@ -1,0 +1,28 @@
+"""``spmd compile``: a program as an object file and a header, for programs of other languages."""
+
+import argparse
+import re
+from pathlib import Path
+
+from launch import programs
+
+HELP = "compile a program to an object file, and a header of C, that need no interpreter"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="a program in any form that is read")
+    parser.add_argument("-o", "--output", type=Path, metavar="OBJECT", help="default: PROGRAM's name, ending in .o")
+    parser.add_argument("--header", type=Path, metavar="HEADER", help="default: OBJECT's name, ending in .h")
+    parser.add_argument("--function", default="main", help="the program's function (default: %(default)s)")
+    parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from spmd.ahead import compile_ahead
+
+    output = args.output or Path(Path(args.program).name).with_suffix(".o")
+    name = args.name or re.sub(r"^(?=\d)|\W", "_", output.stem, flags=re.ASCII)
+    compiled = compile_ahead(programs.load(args.program, args.function), function=args.function, name=name)
+    output.write_bytes(compiled.object)
+    (args.header or output.with_suffix(".h")).write_text(compiled.header, encoding="utf-8")
+    return 0

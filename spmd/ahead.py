@@ -1,0 +1,60 @@
+"""Module -> object file: what runs where there is no interpreter.
+
+Source: XLA framework, "Much improved mobile footprint": a program becomes an object file and a header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Unpack
+
+from collectives.grid import ProcessGrid
+from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import CompileOptions
+from spmd.compiler.prepare import prepare
+from spmd.depth import within_stack
+from spmd.errors import CompileError, UsageError
+from spmd.ir import Module
+from spmd.runtime.arguments import argument_names
+
+
+@dataclass(frozen=True)
+class AheadOfTime:
+    """An object file's bytes, and the text of the header of C that declares its function."""
+
+    object: bytes
+    header: str
+
+
+def compile_ahead(
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    name: str,
+    **options: Unpack[CompileOptions],
+) -> AheadOfTime:
+    """`function` of `module` as the function `name` of C, for the processor at hand.
+
+    Its parameters are the arguments, the results, and memory to work in, whose size the header tells. It computes what
+    `compile`'s Executable does, to the bit where it calls no BLAS. Raises CompileError, which names the op and its
+    place, for one that has no native form (a collective, a callback), or whose types do not lie in memory as
+    C's do; UsageError where `name` is no identifier of C, or there is no LLVM.
+    """
+    try:
+        from spmd.backends.llvm.ahead import object_file
+        from spmd.backends.llvm.header import IDENTIFIER, header
+    except ModuleNotFoundError as error:
+        raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error
+    if not IDENTIFIER.fullmatch(name):
+        raise UsageError(f"name is an identifier of C, got {name!r}")
+    prepared = prepare(module, grid, function, **options)
+    entry = prepared.function
+    with within_stack(CompileError, entry.location, f"@{entry.symbol}"):
+        body = ModuleLowering(prepared.module, prepared.options).flatten(entry).body
+        code = object_file(body, name)
+    arguments = [value.tensor for value in body.arguments]
+    results = [value.tensor for value in body.terminator.operands]
+    named = list(zip(arguments, argument_names(entry), strict=True))
+    source = f"@{entry.symbol} of {module.location.file}" if module.location.file else f"@{entry.symbol}"
+    return AheadOfTime(code.image, header(name, code, named, results, source))
