@@ -10,20 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spmd.analysis.process_groups import given_groups
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Module, Op
 from spmd.types import TensorType
 
-_KINDS = frozenset(
-    "stablehlo." + name
-    for name in (
-        "all_gather",
-        "all_reduce",
-        "all_to_all",
-        "collective_broadcast",
-        "collective_permute",
-        "reduce_scatter",
-    )
-)
+_ALL_REDUCES = ("stablehlo.all_reduce", "stablehlo.cross-replica-sum")
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ def collectives(module: Module) -> list[Row]:
 
 
 def _rows(op: Op, module: Module, in_loop: bool) -> Iterator[Row]:
-    if op.name in _KINDS:
+    if has_trait(op, Trait.COLLECTIVE):
         kind = op.name.removeprefix("stablehlo.")
         yield Row(kind, _groups(op, module), sent_bytes(op, module), str(op.location), in_loop)
     for region in op.regions:
@@ -71,7 +62,7 @@ def sent_bytes(op: Op, module: Module) -> int:
         return size * (count - 1)
     if op.name == "stablehlo.collective_broadcast":
         return size
-    return size * (count - 1) * (2 if op.name == "stablehlo.all_reduce" else 1) // count
+    return size * (count - 1) * (2 if op.name in _ALL_REDUCES else 1) // count
 
 
 def total_bytes(module: Module) -> int:

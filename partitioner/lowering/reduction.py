@@ -243,9 +243,7 @@ def spatial_window(
     return straight(size, blocks, starts, width), place, extent
 
 
-def _windows(
-    lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignment: Assignment, cut: list[int]
-) -> None:
+def _windows(lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignment: Assignment, cut: list[int]) -> None:
     """A windowed fold on cut dimensions: every process gets what its windows see; padding is in it already."""
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     emitter = lowering.emitter

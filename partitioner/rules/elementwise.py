@@ -3,68 +3,20 @@
 from __future__ import annotations
 
 from partitioner.rules.core import REPLICATE, Rule, RuleBuilder, rule, shape_of
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Op
 from spmd.types import TensorType
 
-#: Ops whose result at an element depends on the operands at that element (scalar operands stand for all elements).
-ELEMENTWISE = frozenset(
-    "stablehlo." + name
-    for name in [
-        "abs",
-        "add",
-        "and",
-        "atan2",
-        "cbrt",
-        "ceil",
-        "clamp",
-        "compare",
-        "complex",
-        "convert",
-        "cosine",
-        "count_leading_zeros",
-        "divide",
-        "exponential",
-        "exponential_minus_one",
-        "floor",
-        "imag",
-        "is_finite",
-        "log",
-        "log_plus_one",
-        "logistic",
-        "map",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negate",
-        "not",
-        "or",
-        "popcnt",
-        "power",
-        "real",
-        "reduce_precision",
-        "remainder",
-        "round_nearest_afz",
-        "round_nearest_even",
-        "rsqrt",
-        "select",
-        "shift_left",
-        "shift_right_arithmetic",
-        "shift_right_logical",
-        "sign",
-        "sine",
-        "sqrt",
-        "subtract",
-        "tan",
-        "tanh",
-        "xor",
-        "uniform_dequantize",
-        "uniform_quantize",
-    ]
-)
+#: Applies a region to elements: no op of its own, so that its declaration has no trait to say so.
+_MAP = "stablehlo.map"
+#: Has its operand's shape alone.
+CONSTANT_LIKE = "chlo.constant_like"
 
 
-#: Of those, the ones that Shardy has no rule for.
-_OURS = frozenset("stablehlo." + name for name in ("map", "uniform_dequantize", "uniform_quantize"))
+def named(dialect: str, trait: Trait) -> list[str]:
+    """The ops of `dialect` that are declared with `trait`."""
+    return [name for name, declared in OPS.items() if declared.dialect == dialect and trait in declared.traits]
 
 
 def pointwise(op: Op) -> Rule:
@@ -81,7 +33,10 @@ def whole_inside(op: Op, inner: int) -> Rule:
     return builder.build()
 
 
-rule(*(ELEMENTWISE - _OURS))(pointwise)
+#: Those that Shardy has no rule for.
+_OURS = frozenset((_MAP, "stablehlo.uniform_dequantize", "stablehlo.uniform_quantize"))
+
+rule(*(set(named("stablehlo", Trait.ELEMENTWISE)) - _OURS))(pointwise)
 rule(*_OURS, published=False)(pointwise)
 
 
@@ -101,13 +56,8 @@ def bitcast_convert(op: Op) -> Rule:
 
 def is_elementwise(op: Op) -> bool:
     """Whether `op` acts element by element on tensors of one shape."""
-    is_chlo = op.name.startswith("chlo.") and op.name not in (
-        "chlo.top_k",
-        "chlo.ragged_dot",
-        "chlo.scan",
-        "chlo.constant",
-    )
-    return (op.name in ELEMENTWISE or is_chlo) and _one_shape(op)
+    acts = has_trait(op, Trait.ELEMENTWISE) or has_trait(op, Trait.BROADCASTING) or op.name in (_MAP, CONSTANT_LIKE)
+    return acts and _one_shape(op)
 
 
 def _one_shape(op: Op) -> bool:

@@ -18,7 +18,7 @@ from spmd.artifacts.stream import ByteWriter
 from spmd.artifacts.vhlo.convert import fault, to_vhlo
 from spmd.artifacts.vhlo.ops import base_of
 from spmd.attributes import Attribute, DenseArrayAttr
-from spmd.dialects.core import OpDef
+from spmd.dialects.core import OpDef, Trait, has_trait
 from spmd.ir import Block, Op, Region, Value
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32
@@ -71,7 +71,7 @@ class IrWriter:
     # --- regions -----------------------------------------------------------------------------------------------------
 
     def _regions(self, writer: ByteWriter, op: Op, spelling: str, scope: _Scope) -> None:
-        isolated = op.definition is not None and "isolated" in op.definition.traits
+        isolated = has_trait(op, Trait.ISOLATED)
         writer.flagged(len(op.regions), isolated)
         inside = ByteWriter() if isolated else writer
         for region in op.regions:

@@ -20,7 +20,7 @@ from spmd.builder.constants import is_constant
 from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.shape import ProgramShape, Shape
 from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
-from spmd.dialects.core import OPS, InferenceError, OpDef
+from spmd.dialects.core import OPS, InferenceError, OpDef, Trait
 from spmd.dialects.structs import StructAttribute
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
 from spmd.ir import Block, NumberedValue, Op, Region, Value
@@ -359,7 +359,7 @@ def _inferred(op: Op, definition: OpDef) -> list[t.Type]:
     """Result types by the declaration's rule; the operand's where a declaration says no more than that."""
     if definition.rule is not None:
         return definition.rule(op)
-    if "same_type" in definition.traits and len(definition.results) == 1:
+    if Trait.SAME_TYPE in definition.traits and len(definition.results) == 1:
         return [op.operands[0].type]
     raise ValueError(f"{op.name} needs result types")
 

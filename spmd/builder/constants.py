@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from spmd.builder.computation import XlaComputation
 from spmd.builder.shape import ProgramShape, Shape
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op, Value
 
-#: Ops whose results come from outside of the program.
+#: Ops whose results come from outside of the program, beside the collectives.
 _OUTSIDE = frozenset(
-    f"stablehlo.{name}"
-    for name in (
-        "infeed", "outfeed", "send", "recv", "replica_id", "partition_id", "custom_call", "all_reduce", "all_gather",
-        "all_to_all", "reduce_scatter", "collective_permute", "collective_broadcast",
-    )
-)  # fmt: skip
+    f"stablehlo.{name}" for name in ("infeed", "outfeed", "send", "recv", "replica_id", "partition_id", "custom_call")
+)
 
 
 def _needed(value: Value) -> dict[Value, None]:
@@ -48,7 +45,7 @@ def blocker(value: Value) -> str | None:
         origin = needed.defining_op
         if origin is None:
             return f"it depends on parameter {needed.index}" + (f" ({needed.name_hint})" if needed.name_hint else "")
-        outside = next((op for op in origin.walk() if op.name in _OUTSIDE), None)
+        outside = next((op for op in origin.walk() if op.name in _OUTSIDE or has_trait(op, Trait.COLLECTIVE)), None)
         if outside is not None:
             return f"it depends on {outside.name}"
     return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
-from spmd.dialects.core import InferenceError
+from spmd.dialects.core import InferenceError, Trait, has_trait
 from spmd.ir import NumberedValue, Op
 from spmd.types import TensorType, Type
 
@@ -36,7 +36,7 @@ def needs_specialization(op: Op) -> bool:
 
 def _region_is_program(op: Op) -> bool:
     """Whether the regions of `op` are run as they are (while, case), not element by element (reduce)."""
-    return op.definition is not None and "runs_regions" in op.definition.traits
+    return has_trait(op, Trait.RUNS_REGIONS)
 
 
 def specializing_kernel(op: Op, context: Context) -> Kernel:

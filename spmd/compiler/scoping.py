@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op, Region, Value
 
 
@@ -18,7 +19,7 @@ def uses_out_of_scope(op: Op) -> Iterator[tuple[Op, Value]]:
 
 
 def _inside(op: Op, visible: set[Value]) -> Iterator[tuple[Op, Value]]:
-    isolated = op.definition is not None and "isolated" in op.definition.traits
+    isolated = has_trait(op, Trait.ISOLATED)
     for region in op.regions:
         yield from _region(region, set() if isolated else visible)
 

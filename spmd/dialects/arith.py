@@ -5,7 +5,7 @@ from __future__ import annotations
 from spmd import types as t
 from spmd.dialects import kinds
 from spmd.dialects.checks import element_of, equal, listed, same_shape, same_types
-from spmd.dialects.core import OPS, OpDef, attribute, define, operand, result
+from spmd.dialects.core import OPS, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet
 from spmd.dialects.shapes import with_element
 from spmd.ir import Op
@@ -50,7 +50,7 @@ CONSTANT = define(
     attributes=[attribute("value", kinds.TYPED)],
     results=[result("result", _VALUE)],
     assembly="attr-dict $value",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 CONSTANT.infers("", "the result has the type of value")(lambda op: [getattr(op["value"], "type", t.I1)])
 
@@ -64,7 +64,7 @@ for _name in (
             operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
             results=[result("result", _INTEGER)],
             assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-            traits=["pure", "elementwise", "same_type"],
+            traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE],
         )
     )
 
@@ -75,7 +75,7 @@ for _name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf"):
             operands=[operand("lhs", _FLOAT), operand("rhs", _FLOAT)],
             results=[result("result", _FLOAT)],
             assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-            traits=["pure", "elementwise", "same_type"],
+            traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE],
         )
     )
 
@@ -97,7 +97,7 @@ for _name, _source, _target in (
         operands=[operand("in", _source)],
         results=[result("out", _target)],
         assembly="$in attr-dict `:` type($in) `to` type($out)",
-        traits=["pure", "elementwise"],
+        traits=[Trait.PURE, Trait.ELEMENTWISE],
     ).constraint("", "the result has the operand's shape", on_results=True)(_same_shape)
 
 
@@ -120,7 +120,7 @@ CMPI = define(
     ],
     results=[result("result", _BOOLEAN)],
     assembly="$predicate `,` $lhs `,` $rhs attr-dict `:` type($lhs)",
-    traits=["pure", "elementwise"],
+    traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
 CMPI.constraint("", "lhs and rhs have one type")(lambda op: same_types(*op.operand_types))
 CMPI.infers("", "the result has the operands' shape, of booleans")(lambda op: [_of_booleans(op.operands[0].type)])
@@ -130,7 +130,7 @@ SELECT = define(
     operands=[operand("condition", _BOOLEAN), operand("true_value", _VALUE), operand("false_value", _VALUE)],
     results=[result("result", _VALUE)],
     assembly="custom<ArithSelect>",
-    traits=["pure", "elementwise"],
+    traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
 SELECT.constraint("", "true_value and false_value have one type")(lambda op: same_types(*op.operand_types[1:]))
 SELECT.infers("", "true_value and false_value have one type")(lambda op: [op.operands[1].type])

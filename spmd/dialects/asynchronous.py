@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import listed, parameters, returned, signature
-from spmd.dialects.core import define, operand, region, result
+from spmd.dialects.core import Trait, define, has_trait, operand, region, result
 from spmd.ir import Op
 from spmd.types import FutureType, Type
 
@@ -13,16 +13,10 @@ ASYNC_START = define(
     operands=[operand("operands", variadic=True)],
     results=[result("result", kinds.FUTURE)],
     regions=[region("body")],
-    traits=["isolated", "reads_context"],
+    traits=[Trait.ISOLATED, Trait.READS_CONTEXT],
 )
 
-_ASYNC = {
-    f"stablehlo.{name}"
-    for name in (
-        "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute", "collective_reduce",
-        "dynamic_slice", "dynamic_update_slice", "reduce_scatter", "slice",
-    )
-}  # fmt: skip
+_SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice")
 
 
 @ASYNC_START.constraint("C1", "body has one op and a return")
@@ -34,7 +28,7 @@ def _(op: Op) -> str | None:
 @ASYNC_START.constraint("C2", "the op in body is a collective or a slice")
 def _(op: Op) -> str | None:
     inner = op.regions[0].block.ops[0]
-    return None if inner.name in _ASYNC else inner.name
+    return None if has_trait(inner, Trait.COLLECTIVE) or inner.name in _SLICES else inner.name
 
 
 @ASYNC_START.constraint("C3", "operands have the types of body's arguments")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spmd.dialects import kinds
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, region, result
 
 MODULE = define(
     "builtin.module",
@@ -13,7 +13,7 @@ MODULE = define(
     ],
     regions=[region("bodyRegion")],
     assembly="custom<Module>",
-    traits=["symbol", "isolated"],
+    traits=[Trait.ISOLATED],
 )
 
 UNREALIZED_CONVERSION_CAST = define(
@@ -21,5 +21,5 @@ UNREALIZED_CONVERSION_CAST = define(
     operands=[operand("inputs", kinds.ANY_TYPE, variadic=True)],
     results=[result("outputs", kinds.ANY_TYPE, variadic=True)],
     assembly="($inputs^ `:` type($inputs))? `to` type($outputs) attr-dict",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import dims, equal, listed, same_types
-from spmd.dialects.core import Lookup, attribute, define, operand, result
+from spmd.dialects.core import Lookup, Trait, attribute, define, operand, result
 from spmd.ir import Function, Op
 from spmd.types import QuantizedType, TensorType
 
@@ -103,7 +103,7 @@ PROBE = define(
     attributes=[attribute("probe_id", kinds.STRING)],
     results=[result("result")],
     assembly="$operand `,` `probe_id` `=` $probe_id attr-dict `:` type($result)",
-    traits=["same_type"],
+    traits=[Trait.SAME_TYPE],
 )
 
 PROBE.infer(lambda op: [op.operands[0].type])

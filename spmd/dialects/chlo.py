@@ -20,7 +20,7 @@ from spmd.dialects.checks import (
     same_types,
     unique,
 )
-from spmd.dialects.core import InferenceError, OpDef, attribute, define, operand, result
+from spmd.dialects.core import InferenceError, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.kinds import TypeSet, tensor_of_kinds
 from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
 from spmd.ir import Op
@@ -83,7 +83,7 @@ def _broadcast(
         attributes=[_BROADCAST_DIMENSIONS],
         results=[result("result", results or types)],
         assembly=_BROADCAST_FORM,
-        traits=["pure", *(["commutative"] if commutative else [])],
+        traits=[Trait.PURE, Trait.BROADCASTING, *([Trait.COMMUTATIVE] if commutative else [])],
     )
     _infer_broadcast(made, element)
     if not baseline and results is None:
@@ -116,7 +116,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
         operands=[operand("operand", types)],
         results=[result("result", results or types)],
         assembly="$operand attr-dict `:` type($operand) `->` type($result)",
-        traits=["pure", "elementwise", *([] if results else ["same_type"])],
+        traits=[Trait.PURE, Trait.ELEMENTWISE, *([] if results else [Trait.SAME_TYPE])],
     )
     made.infers("", "the result has the operand's shape")(
         lambda op: [with_element(op.operands[0].type, I1) if results else op.operands[0].type]
@@ -136,7 +136,7 @@ def _binary(name: str, first: str, second: str, types: TypeSet, *, commutative: 
         operands=[operand(first, types), operand(second, types)],
         results=[result("result", types)],
         assembly=f"${first} `,` ${second} attr-dict `:` type(${first}) `,` type(${second}) `->` type($result)",
-        traits=["pure", "elementwise", "same_type", *(["commutative"] if commutative else [])],
+        traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE, *([Trait.COMMUTATIVE] if commutative else [])],
     )
     made.constraint("", f"{first}, {second} and the result have one type")(lambda op: same_types(*op.operand_types))
     made.infers("", f"{first}, {second} and the result have one type")(lambda op: [most_specific(op.operand_types)])
@@ -187,7 +187,7 @@ BROADCAST_COMPARE = define(
     ],
     results=[result("result", _PREDICATE)],
     assembly=_BROADCAST_FORM,
-    traits=["pure"],
+    traits=[Trait.PURE, Trait.BROADCASTING],
 )
 
 _infer_broadcast(BROADCAST_COMPARE, lambda element: I1)
@@ -202,7 +202,7 @@ BROADCAST_SELECT = define(
     results=[result("result", kinds.ANY_TENSOR)],
     assembly="$pred `,` $on_true `,` $on_false attr-dict `:` "
     "`(` type($pred) `,` type($on_true) `,` type($on_false) `)` `->` type(results)",
-    traits=["pure"],
+    traits=[Trait.PURE, Trait.BROADCASTING],
 )
 
 BROADCAST_SELECT.constraint("", "element_type(on_true) = element_type(on_false)")(
@@ -217,7 +217,7 @@ CONSTANT = define(
     attributes=[attribute("value", kinds.ELEMENTS)],
     results=[result("output", kinds.STATIC_TENSOR)],
     assembly="attr-dict $value",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 CONSTANT.infers("", "the result has the type of value")(lambda op: [op["value"].type])
@@ -227,7 +227,7 @@ CONSTANT_LIKE = define(
     operands=[operand("operand", kinds.ANY_TENSOR)],
     attributes=[attribute("value", kinds.ANY)],
     results=[result("result", kinds.ANY_TENSOR)],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

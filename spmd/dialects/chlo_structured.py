@@ -21,7 +21,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.contraction import check_dot, contraction_element, few_precisions, free_sizes
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, region, result
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
@@ -41,7 +41,7 @@ RAGGED_DOT = define(
         attribute("precision_config", _PRECISION_CONFIG, optional=True),
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 RAGGED_DOT.constraint("", "lhs and rhs are ranked")(
@@ -121,7 +121,7 @@ TOP_K = define(
     results=[result("values", kinds.ANY_TENSOR), result("indices", kinds.ANY_TENSOR)],
     assembly="`(` $operand `,` `k` `=` $k (`,` `is_stable` `=` $is_stable^)? `)` attr-dict `:` "
     "type($operand) `->` `(` type($values) `,` type($indices) `)`",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -157,7 +157,7 @@ SCAN = define(
     results=[result("outputs", kinds.ANY_TENSOR, variadic=True), result("carries", kinds.ANY_TENSOR, variadic=True)],
     regions=[region("body")],
     assembly="custom<Scan>",
-    traits=["isolated", "recursive"],
+    traits=[Trait.ISOLATED, Trait.RECURSIVE],
 )
 
 

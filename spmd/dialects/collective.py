@@ -17,7 +17,7 @@ from spmd.dialects.checks import (
     shape_text,
     tensors,
 )
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, region, result
 from spmd.dialects.process_groups import (
     CHANNEL,
     DYNAMIC_ROOT,
@@ -40,7 +40,7 @@ REPLICA_ID = define(
     "stablehlo.replica_id",
     results=[result("result", kinds.tensor_of_types(UI32))],
     assembly="attr-dict `:` type(results)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 REPLICA_ID.infer(lambda op: [TensorType((), UI32)])
@@ -49,7 +49,7 @@ PARTITION_ID = define(
     "stablehlo.partition_id",
     results=[result("result", kinds.tensor_of_types(UI32))],
     assembly="attr-dict `:` type(results)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 PARTITION_ID.infer(lambda op: [TensorType((), UI32)])
@@ -59,6 +59,7 @@ ALL_GATHER = define(
     operands=[operand("operands", variadic=True)],
     attributes=[attribute("all_gather_dim", kinds.I64), REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("results", variadic=True)],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_groups(ALL_GATHER, "C2", "C4")
@@ -105,6 +106,7 @@ ALL_REDUCE = define(
     attributes=[REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("results", variadic=True)],
     regions=[region("computation")],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_groups(ALL_REDUCE, "C1", "C3", padded=True)
@@ -125,6 +127,7 @@ ALL_TO_ALL = define(
         CHANNEL,
     ],
     results=[result("results", variadic=True)],
+    traits=[Trait.COLLECTIVE],
 )
 
 ALL_TO_ALL.constraint("C4", "0 < split_count")(lambda op: at_least(op["split_count"], 1))
@@ -185,6 +188,7 @@ REDUCE_SCATTER = define(
     attributes=[attribute("scatter_dimension", kinds.I64), REPLICA_GROUPS, CHANNEL, GLOBAL_IDS],
     results=[result("result")],
     regions=[region("computation")],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_groups(REDUCE_SCATTER, "C3", "C5")
@@ -227,6 +231,7 @@ COLLECTIVE_BROADCAST = define(
     operands=[operand("operands", variadic=True)],
     attributes=[REPLICA_GROUPS, CHANNEL, DYNAMIC_ROOT],
     results=[result("results", variadic=True)],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_groups(COLLECTIVE_BROADCAST, "C1", "C2", partial=True)
@@ -248,6 +253,7 @@ COLLECTIVE_REDUCE = define(
     attributes=[REPLICA_GROUPS, CHANNEL, GLOBAL_IDS, DYNAMIC_ROOT],
     results=[result("results", variadic=True)],
     regions=[region("computation")],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_groups(COLLECTIVE_REDUCE, "C1", "C2", padded=True)
@@ -263,6 +269,7 @@ COLLECTIVE_PERMUTE = define(
     operands=[operand("operand")],
     attributes=[attribute("source_target_pairs", kinds.I64_DENSE), CHANNEL],
     results=[result("result")],
+    traits=[Trait.COLLECTIVE],
 )
 
 check_pairs(COLLECTIVE_PERMUTE, ("C1", "C2", "C3", "C4"))
@@ -276,7 +283,7 @@ CROSS_REPLICA_SUM = define(
     operands=[operand("operand")],
     attributes=[attribute("replica_groups", kinds.I64_DENSE)],
     results=[result("result")],
-    traits=["same_type"],
+    traits=[Trait.COLLECTIVE, Trait.SAME_TYPE],
 )
 
 CROSS_REPLICA_SUM.infers("", "type(result) = type(operand)")(lambda op: [op.operands[0].type])

@@ -19,7 +19,7 @@ from spmd.dialects.checks import (
     tensors,
     unique,
 )
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
@@ -50,7 +50,7 @@ DOT = define(
     attributes=[attribute("precision_config", PRECISION_CONFIG, optional=True)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs `` custom<PrecisionConfig>($precision_config) " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 DOT.constraint("", "size(precision_config) <= 2")(few_precisions)
@@ -81,7 +81,7 @@ DOT_GENERAL = define(
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs `,` custom<DotDimensionNumbers>($dot_dimension_numbers) `` "
     "custom<PrecisionConfigAndAlgorithm>($precision_config, $algorithm) " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 DotNumbers = DotDimensionNumbersAttr | RaggedDotDimensionNumbersAttr
@@ -245,7 +245,7 @@ EINSUM = define(
     attributes=[attribute("einsum_config", kinds.STRING)],
     results=[result("result")],
     assembly="$lhs `,` $rhs `,` `config` `=` $einsum_config " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 UNARY_EINSUM = define(
@@ -254,7 +254,7 @@ UNARY_EINSUM = define(
     attributes=[attribute("einsum_config", kinds.STRING)],
     results=[result("result")],
     assembly="$operand `,` `config` `=` $einsum_config " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

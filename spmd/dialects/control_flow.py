@@ -7,7 +7,7 @@ import re
 from spmd.attributes import DictAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import all_compatible, at_least, listed, parameters, returned, signature
-from spmd.dialects.core import Lookup, OpDef, attribute, define, operand, region, result
+from spmd.dialects.core import Lookup, OpDef, Trait, attribute, define, operand, region, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import least_specific
 from spmd.ir import Function, Op
@@ -43,7 +43,7 @@ IF = define(
     operands=[operand("pred", kinds.PREDICATE)],
     results=[result("results", kinds.VALUE, variadic=True)],
     regions=[region("true_branch"), region("false_branch")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
 )
 
 _check_branches(IF, ("C1", "C2", "C3"))
@@ -53,7 +53,7 @@ CASE = define(
     operands=[operand("index", kinds.tensor_of_types(I32))],
     results=[result("results", kinds.VALUE, variadic=True)],
     regions=[region("branches", variadic=True)],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
 )
 
 CASE.constraint("C1", "0 < size(branches)")(lambda op: at_least(len(op.regions), 1))
@@ -65,7 +65,7 @@ WHILE = define(
     results=[result("results", kinds.VALUE_OR_BUFFER, variadic=True)],
     regions=[region("cond"), region("body")],
     assembly="custom<While>",
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
 )
 
 
@@ -91,7 +91,7 @@ RETURN = define(
     "stablehlo.return",
     operands=[operand("results", kinds.VALUE_OR_BUFFER, variadic=True)],
     assembly="$results attr-dict (`:` type($results)^)?",
-    traits=["pure", "terminator"],
+    traits=[Trait.PURE, Trait.TERMINATOR],
 )
 
 OPTIMIZATION_BARRIER = define(
@@ -99,7 +99,7 @@ OPTIMIZATION_BARRIER = define(
     operands=[operand("operand", kinds.TENSOR_OR_TOKEN, variadic=True)],
     results=[result("result", kinds.TENSOR_OR_TOKEN, variadic=True)],
     assembly="attr-dict ($operand^ `:` custom<PairwiseOpType>(type($operand), type($result))):(`(` `)`)?",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 OPTIMIZATION_BARRIER.constraint("C1", "type(operand...) = type(result...)", on_results=True)(
@@ -113,7 +113,7 @@ AFTER_ALL = define(
     results=[result("result", kinds.TOKEN)],
     assembly="$inputs attr-dict `:` "
     "custom<VariadicSameOperandsAndResultType>(ref($inputs), type($inputs), type($result))",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 AFTER_ALL.infer(lambda op: [TOKEN])
@@ -122,7 +122,7 @@ CREATE_TOKEN = define(
     "stablehlo.create_token",
     results=[result("output", kinds.TOKEN)],
     assembly="attr-dict `:` type(results)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 CREATE_TOKEN.infer(lambda op: [TOKEN])
@@ -132,7 +132,7 @@ TUPLE = define(
     operands=[operand("val", kinds.VALUE_BUFFER_OR_TUPLE, variadic=True)],
     results=[result("result", kinds.TUPLE)],
     assembly="$val attr-dict `:` custom<TupleOpType>(type($val), type($result))",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 TUPLE.infers("C1", "the result has type tuple<E0, ..., EN-1> where Ei = type(val[i])")(
@@ -145,7 +145,7 @@ GET_TUPLE_ELEMENT = define(
     attributes=[attribute("index", kinds.I32)],
     results=[result("result", kinds.VALUE_BUFFER_OR_TUPLE)],
     assembly="$operand `[` $index `]` " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

@@ -27,7 +27,7 @@ from spmd.dialects.contraction import (
     contraction_element,
     few_precisions,
 )
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import tensor, windows
 from spmd.dialects.structs import ConvDimensionNumbersAttr
@@ -54,7 +54,7 @@ CONVOLUTION = define(
     assembly="`(` operands `)` `dim_numbers` `=` custom<ConvolutionDimensions>($dimension_numbers) `,` "
     "`window` `=` `{` custom<WindowAttributes>($window_strides, $padding, $lhs_dilation, $rhs_dilation, "
     "$window_reversal) `}` " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 from spmd.dialects.kinds import TENSOR, AttributeKind, TypeSet
@@ -72,6 +73,22 @@ class RegionDef:
     name: str
     variadic: bool = False
     free: bool = False
+
+
+class Trait(Enum):
+    """What is true of an op whatever its operands are. Each is declared by some op, and read."""
+
+    PURE = auto()  #: no effects: may be removed when unused, computed early, or merged with its equal
+    RECURSIVE = auto()  #: pure when all ops in its regions are
+    COMMUTATIVE = auto()  #: the two operands may change places
+    ELEMENTWISE = auto()  #: a result's element depends on the operands' elements at its place (scalars stand for all)
+    BROADCASTING = auto()  #: elementwise on operands that are first broadcast to one shape
+    COLLECTIVE = auto()  #: processes of a group take part in it together
+    TERMINATOR = auto()  #: ends its block
+    ISOLATED = auto()  #: its regions see nothing from outside
+    RUNS_REGIONS = auto()  #: its regions are run as they are (while, case), not on elements (reduce)
+    SAME_TYPE = auto()  #: operands and results are all of compatible types
+    READS_CONTEXT = auto()  #: constraints look at more than types, attributes and what regions take and return
 
 
 #: A constraint's check: None when it holds, else the actual values that break it.
@@ -136,7 +153,7 @@ class OpDef:
     results: tuple[OperandDef, ...]
     regions: tuple[RegionDef, ...]
     assembly: str | None
-    traits: frozenset[str]
+    traits: frozenset[Trait]
     constraints: list[Constraint] = field(default_factory=list)
     symbol_constraints: list[SymbolConstraint] = field(default_factory=list)
     #: The result types of an op, its input constraints checked first; None for an op that must declare them.
@@ -153,14 +170,14 @@ class OpDef:
         self.attribute_table = {declared.name: declared for declared in self.attributes}
         self.required_attributes = tuple(declared.name for declared in self.attributes if declared.required)
         self.dialect = self.name.partition(".")[0]
-        self.is_terminator = "terminator" in self.traits
-        self.is_context_free = "reads_context" not in self.traits
+        self.is_terminator = Trait.TERMINATOR in self.traits
+        self.is_context_free = Trait.READS_CONTEXT not in self.traits
         self._slices: dict[tuple[str, int, tuple[int, ...] | None], dict[str, slice]] = {}
 
     @property
     def is_pure(self) -> bool:
-        """No effects: may be removed when unused, computed early, or merged with its equal."""
-        return "pure" in self.traits
+        """Whether the op has no effects of its own."""
+        return Trait.PURE in self.traits
 
     def infer(self, rule: Infer) -> Infer:
         """Decorator: `rule` gives the result types of an op whose input constraints hold."""
@@ -301,15 +318,12 @@ def define(
     results: Iterable[OperandDef] = (),
     regions: Iterable[RegionDef] = (),
     assembly: str | None = None,
-    traits: Iterable[str] = (),
+    traits: Iterable[Trait] = (),
 ) -> OpDef:
     """Declares op `name`.
 
     `assembly` is the pretty form in the notation of spmd/syntax/assembly.py; None for an op that is always printed
-    in the generic form. Traits: pure, recursive (pure when all ops in its regions are), commutative, elementwise,
-    terminator, symbol, isolated (its regions see nothing from outside), same_type (operands and results are all of
-    compatible types), reads_context (constraints look at more than types, attributes and what regions take and return:
-    at the values of constant operands, say).
+    in the generic form.
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")
@@ -324,12 +338,17 @@ def is_pure(op: Op) -> bool:
         return False
     if not op.regions:
         return op.definition.is_pure
-    return (op.definition.is_pure or "recursive" in op.definition.traits) and all(
+    return (op.definition.is_pure or Trait.RECURSIVE in op.definition.traits) and all(
         is_pure(inner) or (inner.definition is not None and inner.definition.is_terminator)
         for region in op.regions
         for block in region.blocks
         for inner in block.ops
     )
+
+
+def has_trait(op: Op, trait: Trait) -> bool:
+    """Whether `op` is declared with `trait`."""
+    return op.definition is not None and trait in op.definition.traits
 
 
 def dialects() -> set[str]:

@@ -25,7 +25,7 @@ from spmd.dialects.checks import (
     tensors,
     unique,
 )
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
@@ -37,7 +37,7 @@ CONSTANT = define(
     attributes=[attribute("value", kinds.ELEMENTS)],
     results=[result("output", kinds.STATIC_TENSOR)],
     assembly="custom<Constant>",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -60,7 +60,7 @@ IOTA = define(
     attributes=[attribute("iota_dimension", kinds.I64)],
     results=[result("output", tensor_of_kinds("signed", "unsigned", "float", "complex", "quantized", static=True))],
     assembly="`dim` `=` $iota_dimension attr-dict `:` type($output)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -75,7 +75,7 @@ BROADCAST = define(
     attributes=[attribute("broadcast_sizes", kinds.I64_ARRAY)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` `sizes` `=` $broadcast_sizes " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 BROADCAST.constraint("", "0 <= broadcast_sizes")(lambda op: non_negative(op["broadcast_sizes"]))
@@ -94,7 +94,7 @@ BROADCAST_IN_DIM = define(
     attributes=[attribute("broadcast_dimensions", kinds.I64_ARRAY)],
     results=[result("result", kinds.STATIC_OR_BOUNDED)],
     assembly="$operand `,` `dims` `=` $broadcast_dimensions " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -157,7 +157,7 @@ CONCATENATE = define(
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result")],
     assembly="custom<VariadicOperandWithAttribute>($inputs) `dim` `=` $dimension " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 CONCATENATE.constraint("C3", "0 < size(inputs)")(lambda op: at_least(len(op.operands), 1))
@@ -213,7 +213,7 @@ PAD = define(
     results=[result("result")],
     assembly="$operand `,` $padding_value `,` `low` `=` $edge_padding_low `,` `high` `=` $edge_padding_high `,` "
     "`interior` `=` $interior_padding " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -266,7 +266,7 @@ RESHAPE = define(
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
     results=[result("result", kinds.STATIC_OR_BOUNDED)],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -315,7 +315,7 @@ REVERSE = define(
     attributes=[attribute("dimensions", kinds.I64_ARRAY)],
     results=[result("result")],
     assembly="$operand `,` `dims` `=` $dimensions " + one_type("operand", "result"),
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 REVERSE.constraint("C2", "is_unique(dimensions)")(lambda op: unique(op["dimensions"]))
@@ -337,7 +337,7 @@ SLICE = define(
     ],
     results=[result("result")],
     assembly="$operand custom<SliceRanges>($start_indices, $limit_indices, $strides) " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 
@@ -378,7 +378,7 @@ TRANSPOSE = define(
     attributes=[attribute("permutation", kinds.I64_ARRAY)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` `dims` `=` $permutation " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

@@ -23,7 +23,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.convolution import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.data_movement import (
     padded_size,
     reshaped_axis,
@@ -93,7 +93,7 @@ DYNAMIC_BROADCAST_IN_DIM = define(
     ],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` $output_dimensions `,` `dims` `=` $broadcast_dimensions " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 DYNAMIC_BROADCAST_IN_DIM.constraint("C2", "size(broadcast_dimensions) = rank(operand)")(
@@ -149,7 +149,7 @@ DYNAMIC_CONV = define(
     ],
     attributes=CONVOLUTION_ATTRIBUTES,
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 check_convolution(DYNAMIC_CONV)
@@ -178,7 +178,7 @@ DYNAMIC_GATHER = define(
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],
     results=[result("result")],
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 #: Labels of dynamic_gather by those of gather, which has batching dimensions besides.
@@ -207,7 +207,7 @@ DYNAMIC_IOTA = define(
     attributes=[attribute("iota_dimension", kinds.I64)],
     results=[result("result")],
     assembly="$output_shape `,` `dim` `=` $iota_dimension " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 DYNAMIC_IOTA.constraint("C1", "0 <= iota_dimension < size(output_shape)")(
@@ -226,7 +226,7 @@ DYNAMIC_PAD = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 DYNAMIC_PAD.constraint("C1", "element_type(operand) = element_type(padding_value) = element_type(result)")(
@@ -264,7 +264,7 @@ DYNAMIC_RESHAPE = define(
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 DYNAMIC_RESHAPE.constraint(
@@ -296,7 +296,7 @@ REAL_DYNAMIC_SLICE = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 
@@ -330,7 +330,7 @@ GET_DIMENSION_SIZE = define(
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result", tensor_of_types(I32))],
     assembly="$operand `,` `dim` `=` $dimension " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 GET_DIMENSION_SIZE.constraint("C1", "0 <= dimension < rank(operand)")(
@@ -344,7 +344,7 @@ SET_DIMENSION_SIZE = define(
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result")],
     assembly="$operand `,` $size `,` `dim` `=` $dimension " + TYPED,
-    traits=["pure", "reads_context"],
+    traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
 SET_DIMENSION_SIZE.constraint("", "size is a scalar")(
@@ -375,7 +375,7 @@ define(
     operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
     results=[result("result", kinds.DIMENSIONS)],
     assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
-    traits=["pure"],
+    traits=[Trait.PURE],
 ).constraint("", "the result has the type of dynamic_shape", on_results=True)(
     lambda op: same_types(op.operands[1].type, op.result.type)
 )
@@ -385,5 +385,5 @@ define(
     operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
     results=[result("result", WITNESS)],
     assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )

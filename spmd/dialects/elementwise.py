@@ -15,7 +15,7 @@ from spmd.dialects.checks import (
     same_shape,
     same_types,
 )
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import TypeSet, tensor_of_kinds, tensor_of_types
 from spmd.dialects.shapes import most_specific, with_element
@@ -23,7 +23,7 @@ from spmd.dialects.structs import ResultAccuracyAttr
 from spmd.ir import Op
 from spmd.types import F32, F64, I1, ElementType, QuantizedType, Type
 
-_ELEMENTWISE = ("pure", "elementwise")
+_ELEMENTWISE = (Trait.PURE, Trait.ELEMENTWISE)
 _SIGNED_NUMBER = tensor_of_kinds("signed", "float", "complex", "quantized")
 _NUMBER = tensor_of_kinds("signed", "unsigned", "float", "complex", "quantized")
 
@@ -44,7 +44,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accurac
         else [],
         results=[result("result", results or types)],
         assembly="$operand " + one_type("operand", "result"),
-        traits=(*_ELEMENTWISE, *(() if results else ("same_type",))),
+        traits=(*_ELEMENTWISE, *(() if results else (Trait.SAME_TYPE,))),
     )
     return made
 
@@ -63,7 +63,7 @@ def _binary(
         operands=[operand("lhs", types), operand("rhs", types)],
         results=[result("result", types)],
         assembly="$lhs `,` $rhs " + one_type("lhs", "rhs", "result"),
-        traits=(*_ELEMENTWISE, "same_type", *(("commutative",) if commutative else ())),
+        traits=(*_ELEMENTWISE, Trait.SAME_TYPE, *((Trait.COMMUTATIVE,) if commutative else ())),
     )
     if name != "add":
         made.constraint("C1", text)(lambda op: same_types(*op.operand_types))
@@ -305,7 +305,7 @@ REDUCE_PRECISION = define(
     results=[result("output", kinds.FLOAT_OR_QUANTIZED)],
     assembly="$operand `,` `format` `=` custom<ExponentMantissa>($exponent_bits, $mantissa_bits) "
     + one_type("operand", "output"),
-    traits=(*_ELEMENTWISE, "same_type"),
+    traits=(*_ELEMENTWISE, Trait.SAME_TYPE),
 )
 
 REDUCE_PRECISION.constraint("C2", "1 <= exponent_bits")(lambda op: at_least(op["exponent_bits"], 1))
@@ -317,7 +317,7 @@ BITCAST_CONVERT = define(
     operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
     results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

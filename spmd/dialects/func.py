@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import listed
-from spmd.dialects.core import Lookup, attribute, define, operand, region, result
+from spmd.dialects.core import Lookup, Trait, attribute, define, operand, region, result
 from spmd.ir import Function, Op
 
 _DICTIONARIES = kinds.array_of(kinds.DICTIONARY)
@@ -21,14 +21,14 @@ FUNC = define(
     ],
     regions=[region("body")],
     assembly="custom<Func>",
-    traits=["symbol", "isolated"],
+    traits=[Trait.ISOLATED],
 )
 
 RETURN = define(
     "func.return",
     operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
     assembly="attr-dict ($operands^ `:` type($operands))?",
-    traits=["pure", "terminator", "reads_context"],
+    traits=[Trait.PURE, Trait.TERMINATOR, Trait.READS_CONTEXT],
 )
 
 CALL = define(

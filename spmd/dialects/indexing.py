@@ -18,7 +18,7 @@ from spmd.dialects.checks import (
     tensors,
     unique,
 )
-from spmd.dialects.core import Check, OpDef, attribute, define, operand, result
+from spmd.dialects.core import Check, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbersAttr
@@ -31,7 +31,7 @@ DYNAMIC_SLICE = define(
     attributes=[attribute("slice_sizes", kinds.I64_ARRAY)],
     results=[result("result")],
     assembly="$operand `,` custom<VariadicOperandWithAttribute>($start_indices) `sizes` `=` $slice_sizes " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 DYNAMIC_SLICE.constraint("C2", "size(start_indices) = size(slice_sizes) = rank(operand)")(
@@ -69,7 +69,7 @@ DYNAMIC_UPDATE_SLICE = define(
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 DYNAMIC_UPDATE_SLICE.constraint("C2", "element_type(update) = element_type(operand)")(
@@ -253,7 +253,7 @@ GATHER = define(
         attribute("indices_are_sorted", kinds.BOOL, default=False),
     ],
     results=[result("result")],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 _GATHER_LABELS = {f"C{number}": f"C{number}" for number in range(1, 22)}
@@ -271,7 +271,7 @@ TORCH_INDEX_SELECT = define(
     operands=[operand("operand"), operand("index")],
     attributes=[attribute("dim", kinds.I64), attribute("batch_dims", kinds.I64)],
     results=[result("result")],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 TORCH_INDEX_SELECT.constraint("", "0 <= batch_dims <= dim < rank(operand) and batch_dims <= rank(index)")(

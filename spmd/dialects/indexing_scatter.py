@@ -19,7 +19,7 @@ from spmd.dialects.checks import (
     tensors,
     unique,
 )
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, region, result
 from spmd.dialects.indexing import matching_batches, size_or_one
 from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.reducers import accumulated, check_reducer
@@ -41,7 +41,7 @@ SCATTER = define(
     ],
     results=[result("results", variadic=True)],
     regions=[region("update_computation")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 #: A scatter's check on its dimension numbers and the shapes of inputs, scatter_indices and updates.

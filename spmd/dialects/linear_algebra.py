@@ -18,7 +18,7 @@ from spmd.dialects.checks import (
     shape_text,
     tensors,
 )
-from spmd.dialects.core import OpDef, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import bounds_of, tensor
@@ -36,7 +36,7 @@ CHOLESKY = define(
     attributes=[attribute("lower", kinds.BOOL, default=False)],
     results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
     assembly="$a (`,` `lower` `=` $lower^)? " + one_type("a", "result"),
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 CHOLESKY.constraint("C2", "2 <= rank(a)")(lambda op: at_least(op.operands[0].tensor.rank, 2))
@@ -56,7 +56,7 @@ TRIANGULAR_SOLVE = define(
         ),
     ],
     results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 TRIANGULAR_SOLVE.constraint("C1", "baseline_element_type(a) = baseline_element_type(b)")(
@@ -92,7 +92,7 @@ FFT = define(
     ],
     results=[result("result", kinds.FLOAT_OR_COMPLEX)],
     assembly="$operand `,` `type` `=` $fft_type `,` `length` `=` $fft_length " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 FFT.constraint("C3", "1 <= size(fft_length) <= 3")(
@@ -172,7 +172,7 @@ BATCH_NORM_GRAD = define(
         result("grad_scale", _FEATURES),
         result("grad_offset", _FEATURES),
     ],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 BATCH_NORM_INFERENCE = define(
@@ -186,7 +186,7 @@ BATCH_NORM_INFERENCE = define(
     ],
     attributes=_BATCH_NORM,
     results=[result("result", kinds.FLOAT_OR_QUANTIZED)],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 BATCH_NORM_TRAINING = define(
@@ -198,7 +198,7 @@ BATCH_NORM_TRAINING = define(
         result("batch_mean", _FEATURES),
         result("batch_var", _FEATURES),
     ],
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

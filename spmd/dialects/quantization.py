@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import element_of, listed, same_shape
-from spmd.dialects.core import define, operand, result
+from spmd.dialects.core import Trait, define, operand, result
 from spmd.dialects.forms import one_type
 from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import with_element
@@ -18,7 +18,7 @@ UNIFORM_QUANTIZE = define(
     operands=[operand("operand", tensor_of_kinds("float", "quantized", "quantized_axis"))],
     results=[result("result", _QUANTIZED)],
     assembly="$operand " + one_type("operand", "result"),
-    traits=["pure", "elementwise"],
+    traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
 
 UNIFORM_QUANTIZE.constraint("C1", "shape(operand) = shape(result)", on_results=True)(
@@ -44,7 +44,7 @@ UNIFORM_DEQUANTIZE = define(
     operands=[operand("operand", _QUANTIZED)],
     results=[result("result", kinds.FLOAT)],
     assembly="$operand " + one_type("operand", "result"),
-    traits=["pure", "elementwise"],
+    traits=[Trait.PURE, Trait.ELEMENTWISE],
 )
 
 UNIFORM_DEQUANTIZE.infers("C1, C2", "the result has the operand's shape and expressed type")(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import element_of, equal_elements, listed, same_types
-from spmd.dialects.core import attribute, define, operand, result
+from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.dynamism import shaped_by
 from spmd.dialects.forms import TYPED
 from spmd.dialects.kinds import tensor_of_kinds
@@ -22,7 +22,7 @@ RNG = define(
     attributes=[attribute("rng_distribution", kinds.enum("stablehlo", "rng_distribution", "UNIFORM", "NORMAL"))],
     results=[result("result", tensor_of_kinds("i1", "signed", "unsigned", "float"))],
     assembly="$a `,` $b `,` $shape `,` `distribution` `=` $rng_distribution " + TYPED,
-    traits=["reads_context"],
+    traits=[Trait.READS_CONTEXT],
 )
 
 RNG.constraint("C1", "element_type(a) = element_type(b) = element_type(result)")(
@@ -50,7 +50,7 @@ RNG_BIT_GENERATOR = define(
         result("output", tensor_of_kinds("signed", "unsigned", "float", static=True)),
     ],
     assembly="$initial_state `,` `algorithm` `=` $rng_algorithm " + TYPED,
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

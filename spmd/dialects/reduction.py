@@ -26,7 +26,7 @@ from spmd.dialects.checks import (
     tensors,
     unique,
 )
-from spmd.dialects.core import OpDef, attribute, define, operand, region, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, region, result
 from spmd.dialects.reducers import accumulated, check_reducer
 from spmd.dialects.shapes import bounds_of, tensor, windows
 from spmd.ir import Op
@@ -38,7 +38,7 @@ MAP = define(
     attributes=[attribute("dimensions", kinds.I64_ARRAY)],
     results=[result("result")],
     regions=[region("computation")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 MAP.constraint("C2", "0 < size(inputs)")(lambda op: at_least(len(op.operands), 1))
@@ -73,7 +73,7 @@ REDUCE = define(
     results=[result("results", variadic=True)],
     regions=[region("body")],
     assembly="custom<Reduce>",
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 
@@ -125,7 +125,7 @@ REDUCE_WINDOW = define(
     ],
     results=[result("results", variadic=True)],
     regions=[region("body")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 
@@ -211,7 +211,7 @@ SELECT_AND_SCATTER = define(
     ],
     results=[result("result")],
     regions=[region("select"), region("scatter")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 

@@ -7,7 +7,7 @@ inside other ops, is checked over the whole module in sdy_verify.py.
 from __future__ import annotations
 
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.core import OpDef, attribute, define, operand, region, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, region, result
 from spmd.dialects.kinds import (
     ANY_TYPE,
     ELEMENTS,
@@ -43,11 +43,10 @@ MESH = define(
     "sdy.mesh",
     attributes=[attribute("sym_name", STRING), attribute("mesh", struct(sdy.Mesh))],
     assembly="custom<CustomCallTarget>($sym_name) `=` $mesh attr-dict",
-    traits=("symbol",),
 )
 
 
-def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
+def _resharding(name: str, traits: tuple[Trait, ...]) -> OpDef:
     """An identity that says how its result is laid out."""
     made = define(
         name,
@@ -55,20 +54,20 @@ def _resharding(name: str, traits: tuple[str, ...]) -> OpDef:
         attributes=[attribute("sharding", SHARDING)],
         results=[result("result", ANY_TYPE)],
         assembly="$input $sharding attr-dict `:` type($result)",
-        traits=("same_type", *traits),
+        traits=(Trait.SAME_TYPE, *traits),
     )
     _as_operand(made)
     return made
 
 
 SHARDING_CONSTRAINT = _resharding("sdy.sharding_constraint", ())
-RESHARD = _resharding("sdy.reshard", ("pure",))
+RESHARD = _resharding("sdy.reshard", (Trait.PURE,))
 
 RETURN = define(
     "sdy.return",
     operands=[operand("results", ANY_TYPE, variadic=True)],
     assembly="attr-dict ($results^ `:` type($results))?",
-    traits=("terminator", "pure"),
+    traits=(Trait.TERMINATOR, Trait.PURE),
 )
 
 MANUAL_COMPUTATION = define(
@@ -86,7 +85,7 @@ MANUAL_COMPUTATION = define(
         " `out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings) `manual_axes` `` `=` `` $manual_axes"
         " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
     ),
-    traits=("isolated",),
+    traits=(Trait.ISOLATED,),
 )
 
 SHARDING_GROUP = define(
@@ -101,7 +100,7 @@ CONSTANT = define(
     attributes=[attribute("value", ELEMENTS)],
     results=[result("output", STATIC_TENSOR)],
     assembly="custom<Constant>",
-    traits=("pure",),
+    traits=(Trait.PURE,),
 )
 
 
@@ -116,7 +115,7 @@ DATA_FLOW_EDGE = define(
     attributes=[attribute("sharding", SHARDING, optional=True)],
     results=[result("result", _RANKED)],
     assembly="$input (`sharding` `` `=` `` $sharding^)? attr-dict `:` type($result)",
-    traits=("same_type",),
+    traits=(Trait.SAME_TYPE,),
 )
 _as_operand(DATA_FLOW_EDGE)
 
@@ -125,7 +124,7 @@ FUNC_DATA_FLOW_EDGE = define(
     operands=[operand("operand", _RANKED)],
     results=[result("result", _RANKED)],
     assembly="$operand attr-dict `:` type($result)",
-    traits=("same_type",),
+    traits=(Trait.SAME_TYPE,),
 )
 _as_operand(FUNC_DATA_FLOW_EDGE)
 
@@ -146,7 +145,7 @@ PROPAGATION_BARRIER = define(
         "$input `allowed_direction` `` `=` `` custom<PropagationDirection>($allowed_direction)"
         " attr-dict `:` type($input)"
     ),
-    traits=("pure", "same_type"),
+    traits=(Trait.PURE, Trait.SAME_TYPE),
 )
 _as_operand(PROPAGATION_BARRIER)
 
@@ -172,7 +171,7 @@ NAMED_COMPUTATION = define(
         " (`out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings)^)?"
         " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
     ),
-    traits=("isolated",),
+    traits=(Trait.ISOLATED,),
 )
 
 
@@ -202,7 +201,7 @@ def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
         attributes=[*attributes, attribute("out_sharding", SHARDING)],  # type: ignore[list-item]
         results=[result("result", _RANKED)],
         assembly=assembly + " $tensor `out_sharding` `` `=` `` $out_sharding attr-dict `:` type($result)",
-        traits=("same_type",),
+        traits=(Trait.SAME_TYPE,),
     )
     _as_operand(made)
     return made

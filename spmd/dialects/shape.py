@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, compatible_shapes
-from spmd.dialects.core import AttributeDef, OpDef, OperandDef, attribute, define, operand, region, result
+from spmd.dialects.core import AttributeDef, OpDef, OperandDef, Trait, attribute, define, operand, region, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import I1, INDEX, OpaqueType, TensorType, Type, UnrankedTensorType
@@ -58,7 +58,7 @@ def _pure(
         attributes=attributes,
         results=[made],
         assembly=assembly,
-        traits=["pure"],
+        traits=[Trait.PURE],
     )
     if always is not None:
         declared.infer(lambda op: [always])
@@ -153,11 +153,11 @@ define(
     results=[result("results", ANY_TYPE, variadic=True)],
     regions=[region("doRegion")],
     assembly="custom<Assuming>",
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 define(
     "shape.assuming_yield",
     operands=[operand("operands", ANY_TYPE, variadic=True)],
     assembly="attr-dict ($operands^ `:` type($operands))?",
-    traits=["pure", "terminator"],
+    traits=[Trait.PURE, Trait.TERMINATOR],
 )

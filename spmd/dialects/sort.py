@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, element_of, listed, parameters, returned, same_shape, signature
-from spmd.dialects.core import attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, region, result
 from spmd.ir import Op
 from spmd.types import I1, TensorType
 
@@ -17,7 +17,7 @@ SORT = define(
     ],
     results=[result("results", variadic=True)],
     regions=[region("comparator")],
-    traits=["recursive"],
+    traits=[Trait.RECURSIVE],
 )
 
 SORT.constraint("C1", "0 < size(inputs)")(lambda op: at_least(len(op.operands), 1))

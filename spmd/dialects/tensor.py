@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spmd.dialects.checks import element_of, listed, same_shape
-from spmd.dialects.core import define, operand, result
+from spmd.dialects.core import Trait, define, operand, result
 from spmd.dialects.kinds import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import INDEX, TensorType, UnrankedTensorType
@@ -17,7 +17,7 @@ DIM = define(
     operands=[operand("source", _SHAPED), operand("index", _INDEX)],
     results=[result("result", _INDEX)],
     assembly="attr-dict $source `,` $index `:` type($source)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 RANK = define(
@@ -25,7 +25,7 @@ RANK = define(
     operands=[operand("tensor", _SHAPED)],
     results=[result("result", _INDEX)],
     assembly="$tensor attr-dict `:` type($tensor)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 EXTRACT = define(
@@ -33,7 +33,7 @@ EXTRACT = define(
     operands=[operand("tensor", _RANKED), operand("indices", _INDEX, variadic=True)],
     results=[result("result", ANY_TYPE)],
     assembly="$tensor `[` $indices `]` attr-dict `:` type($tensor)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 FROM_ELEMENTS = define(
@@ -41,7 +41,7 @@ FROM_ELEMENTS = define(
     operands=[operand("elements", ANY_TYPE, variadic=True)],
     results=[result("result", _RANKED)],
     assembly="$elements attr-dict `:` type($result)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 CAST = define(
@@ -49,7 +49,7 @@ CAST = define(
     operands=[operand("source", _SHAPED)],
     results=[result("dest", _SHAPED)],
     assembly="$source attr-dict `:` type($source) `to` type($dest)",
-    traits=["pure"],
+    traits=[Trait.PURE],
 )
 
 

@@ -14,15 +14,19 @@ from typing import Any
 
 from collectives.grid import Groups, ProcessGrid
 from spmd.analysis.process_groups import process_groups
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait
 from spmd.ir import Module
 
 Event = dict[str, Any]
 
-#: Collectives for all of whose processes there is a time when the last one has come.
-_MEETINGS = (
-    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast", "collective_reduce",
-    "cross-replica-sum",
-)  # fmt: skip
+
+def _is_met(name: str) -> bool:
+    """Whether the op is a collective for all of whose processes there is a time when the last one has come.
+
+    In a collective_permute there is none: each process waits for its source.
+    """
+    return name in OPS and Trait.COLLECTIVE in OPS[name].traits and name != "stablehlo.collective_permute"
 
 
 def merged(events: Iterable[Event], module: Module, grid: ProcessGrid) -> list[Event]:
@@ -42,11 +46,7 @@ def write_trace(path: str | Path, events: Iterable[Event]) -> None:
 
 def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
     """The groups of each collective by its place in the source."""
-    return {
-        str(op.location): process_groups(op, grid, module)
-        for op in module.walk()
-        if op.name.removeprefix("stablehlo.") in _MEETINGS
-    }
+    return {str(op.location): process_groups(op, grid, module) for op in module.walk() if _is_met(op.name)}
 
 
 def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
@@ -55,7 +55,7 @@ def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
     for event in sorted(events, key=lambda event: event["ts"]):
         name, place, rank = event["name"], event["args"]["place"], event["pid"]
         group = groups[place].find(rank) if place in groups else None
-        if group is not None and name.removeprefix("stablehlo.") in _MEETINGS:
+        if group is not None and _is_met(name):
             meetings[name, place, group, counts[rank, name, place]].append(event)
             counts[rank, name, place] += 1
     found = []

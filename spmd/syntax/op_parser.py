@@ -12,6 +12,7 @@ from typing import Any
 
 from spmd import types as t
 from spmd.dialects import core
+from spmd.dialects.core import Trait
 from spmd.errors import Diagnostic, ParseError, VerificationError
 from spmd.ir import OP_CLASSES, Block, Op, Region, Value, new_op
 from spmd.syntax.assembly import AssemblyFormat, assembly_format
@@ -171,7 +172,7 @@ class OperationParser(OperandParser):
         constant = getattr(state.attributes.get("value"), "type", None)
         if constant is not None and not operands:
             return [constant]
-        if "same_type" in definition.traits and operands:
+        if Trait.SAME_TYPE in definition.traits and operands:
             return [operands[0].type] * len(definition.results)
         raise ParseError(
             Diagnostic(state.location, "the result types are not given and cannot be inferred", state.name)
@@ -199,7 +200,7 @@ class OperationParser(OperandParser):
             self.parse_entries(state)
             self.expect(">")
         if self.at("("):
-            self._regions(state, isolated=definition is not None and "isolated" in definition.traits)
+            self._regions(state, isolated=definition is not None and Trait.ISOLATED in definition.traits)
         if self.tokens[self.position] == "{":
             self.parse_entries(state)
         self.expect(":")

@@ -284,3 +284,25 @@ def test_a_bounded_result_is_as_large_as_its_bound() -> None:
     }"""
     (got,) = spmd.compile(spmd.parse(text))(np.float32([2]))
     assert got.tolist() == [[2.0] * 5]
+
+
+def test_a_carried_array_that_grows_in_each_iteration() -> None:
+    """The regions of a loop are run as they are: each iteration sees the shape that the one before gave."""
+    module = spmd.parse(
+        """func.func @main(%x: tensor<?xf32>, %n: tensor<i32>) -> tensor<?xf32> {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %r:2 = stablehlo.while(%i = %zero, %a = %x) : tensor<i32>, tensor<?xf32>
+      cond {
+        %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      } do {
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %b = stablehlo.concatenate %a, %a, dim = 0 : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+        stablehlo.return %j, %b : tensor<i32>, tensor<?xf32>
+      }
+      return %r#1 : tensor<?xf32>
+    }"""
+    )
+    (grown,) = spmd.compile(module)(np.array([1, 2], np.float32), np.int32(2))
+    assert grown.tolist() == [1, 2] * 4

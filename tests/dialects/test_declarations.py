@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from spmd.dialects import OPS
-from spmd.dialects.core import OpDef
+from spmd.dialects.core import OpDef, Trait
 from spmd.dialects.kinds import UNIT_FLAG
 from spmd.ir import Op, Value
 from spmd.types import F32, TensorType
@@ -70,3 +71,14 @@ def test_a_missing_attribute_reads_as_its_default() -> None:
     assert call["backend_config"] is None
     with pytest.raises(KeyError, match="call_target_name"):
         call["call_target_name"]
+
+
+def test_every_trait_is_declared_by_some_op_and_read_by_some_code() -> None:
+    declared = {trait for definition in OPS.values() for trait in definition.traits}
+    root = Path(__file__).parents[2]
+    texts = [file.read_text() for package in ("spmd", "partitioner") for file in (root / package).rglob("*.py")]
+    tests = re.compile(
+        r"Trait\.([A-Z_]+)\)? (?:not )?in |has_trait\(\w+, Trait\.([A-Z_]+)|named\(\"\w+\", Trait\.([A-Z_]+)"
+    )
+    read = {Trait[next(filter(None, found))] for text in texts for found in tests.findall(text)}
+    assert declared == read == set(Trait)

@@ -25,6 +25,8 @@ from spmd.attributes import (
     StringAttr,
     TypeAttr,
 )
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait
 from spmd.dialects.structs import ResultAccuracyAttr
 
 
@@ -134,11 +136,9 @@ _BY_OP: dict[tuple[str, str], Default] = {
     **{(op, "padding"): _NO_PADDING for op in ("convolution", "dynamic_conv", "reduce_window", "select_and_scatter")},
     **{(op, "source_target_pairs"): _NOTHING for op in ("send", "recv")},
     **{
-        (op, "channel_id"): _ZERO
-        for op in (
-            "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
-            "collective_reduce", "reduce_scatter",
-        )
+        (name.removeprefix("stablehlo."), "channel_id"): _ZERO
+        for name, declared in OPS.items()
+        if Trait.COLLECTIVE in declared.traits and declared.dialect == "stablehlo"
     },
 }  # fmt: skip
 

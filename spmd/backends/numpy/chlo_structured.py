@@ -180,6 +180,7 @@ def _grouped(array: Array, batching: Sequence[int], contracting: Sequence[int]) 
 
 # --- scan ------------------------------------------------------------------------------------------------------------
 
+
 @kernel("chlo.scan")
 def scan(op: Op, context: Context) -> Kernel:
     """The body applied along `dimension`: slices of the inputs and the carries in, outputs and carries out.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
+from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op
 
 
@@ -72,7 +73,7 @@ def lines_of(ops: Sequence[Op]) -> str:
 
 
 def _is_program(op: Op) -> bool:
-    return op.definition is not None and "runs_regions" in op.definition.traits
+    return has_trait(op, Trait.RUNS_REGIONS)
 
 
 def _region_name(op: Op, place: int) -> str:

@@ -16,7 +16,7 @@ from spmd.analysis.order import IN_ORDER
 from spmd.attributes import UNIT
 from spmd.compiler.options import Options
 from spmd.compiler.stack.members import Members
-from spmd.dialects.core import is_pure
+from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
@@ -212,7 +212,7 @@ class Stacker(OpBuilder):
         if not differs:
             return self.copied(op)
         made = self._rules.get(op.name)
-        if made is None and op.definition is not None and "elementwise" in op.definition.traits:
+        if made is None and has_trait(op, Trait.ELEMENTWISE):
             made = self._rules["elementwise"]
         return self.one_by_one(op) if made is None else made(self, op)
 

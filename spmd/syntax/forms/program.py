@@ -7,7 +7,7 @@ from sys import intern
 from spmd import types as t
 from spmd.attributes import DictAttr
 from spmd.dialects import core
-from spmd.dialects.core import OpDef
+from spmd.dialects.core import OpDef, Trait
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Block, Function, NumberedValue, Op, Region
 from spmd.syntax.directives import Argument, Directive, custom
@@ -344,7 +344,7 @@ class ReduceForm(_Whole):
 
 def _is_binary(definition: OpDef) -> bool:
     return (
-        "commutative" in definition.traits
+        Trait.COMMUTATIVE in definition.traits
         and len(definition.operands) == 2
         and len(definition.results) == 1
         and not definition.regions
