@@ -8,11 +8,13 @@ The step is a decoder of two blocks with Adam: it takes the parameters, both mom
 gives the loss, the new parameters and the new moments, in the order of ``layouts.PARAMETERS``.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from layouts import BATCH, HEADS, PARAMETERS, SEQUENCE, WIDTH
+from layouts import SIZES, Sizes
 
 RATE, FIRST, SECOND, SMALL = 1e-3, 0.9, 0.99, 1e-8
 
@@ -27,9 +29,10 @@ def normalize(x: jax.Array, gain: jax.Array) -> jax.Array:
 
 def attention(parameters: Parameters, block: int, x: jax.Array) -> jax.Array:
     """Causal self-attention: f32[batch, sequence, width] to the same."""
+    sequence, head = x.shape[1], parameters[f"block{block}.q"].shape[2]
     queries, keys, values = (jnp.einsum("bsd,dhk->bshk", x, parameters[f"block{block}.{n}"]) for n in "qkv")
-    scores = jnp.einsum("bqhk,bshk->bhqs", queries, keys) / (WIDTH // HEADS) ** 0.5
-    visible = jnp.tril(jnp.ones((SEQUENCE, SEQUENCE), bool))
+    scores = jnp.einsum("bqhk,bshk->bhqs", queries, keys) / head**0.5
+    visible = jnp.tril(jnp.ones((sequence, sequence), bool))
     weights = jax.nn.softmax(jnp.where(visible, scores, -1e9), -1)
     mixed = jnp.einsum("bhqs,bshk->bqhk", weights, values)
     return jnp.einsum("bqhk,hkd->bqd", mixed, parameters[f"block{block}.o"])
@@ -51,11 +54,11 @@ def loss(parameters: Parameters, tokens: jax.Array, targets: jax.Array) -> jax.A
     return -jnp.take_along_axis(likelihoods, targets[..., None], -1).mean()
 
 
-def step(*arrays: jax.Array) -> tuple[jax.Array, ...]:
-    """One step of Adam."""
-    count = len(PARAMETERS)
+def step(names: Sequence[str], *arrays: jax.Array) -> tuple[jax.Array, ...]:
+    """One step of Adam on the parameters `names`."""
+    count = len(names)
     flat = [arrays[index * count : (index + 1) * count] for index in range(3)]
-    parameters, first, second = (dict(zip(PARAMETERS, part, strict=True)) for part in flat)
+    parameters, first, second = (dict(zip(names, part, strict=True)) for part in flat)
     value, gradients = jax.value_and_grad(loss)(parameters, *arrays[3 * count :])
     for name, gradient in gradients.items():
         first[name] = FIRST * first[name] + (1 - FIRST) * gradient
@@ -64,11 +67,16 @@ def step(*arrays: jax.Array) -> tuple[jax.Array, ...]:
     return (value, *parameters.values(), *first.values(), *second.values())
 
 
+def program(sizes: Sizes) -> str:
+    """The step's text, for a transformer of these sizes."""
+    shapes = sizes.parameters()
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes.values()] * 3
+    arrays += [jax.ShapeDtypeStruct((sizes.batch, sizes.sequence), jnp.int32)] * 2
+    return jax.jit(partial(step, tuple(shapes))).lower(*arrays).as_text()
+
+
 def main() -> None:
-    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in PARAMETERS.values()] * 3
-    arrays += [jax.ShapeDtypeStruct((BATCH, SEQUENCE), jnp.int32)] * 2
-    text = jax.jit(step).lower(*arrays).as_text()
-    (Path(__file__).parent / "step.mlir").write_text(text)
+    (Path(__file__).parent / "step.mlir").write_text(program(SIZES))
 
 
 if __name__ == "__main__":

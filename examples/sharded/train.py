@@ -44,8 +44,8 @@ def zeros(shape: tuple[int, ...]) -> Block:
 
 def tokens() -> tuple[np.ndarray, np.ndarray]:
     """Sequences that count upwards from a random word, and what follows each word."""
-    starts = np.random.default_rng(7).integers(layouts.VOCABULARY, size=(layouts.BATCH, 1))
-    words = (starts + np.arange(layouts.SEQUENCE + 1)) % layouts.VOCABULARY
+    starts = np.random.default_rng(7).integers(layouts.SIZES.vocabulary, size=(layouts.SIZES.batch, 1))
+    words = (starts + np.arange(layouts.SIZES.sequence + 1)) % layouts.SIZES.vocabulary
     return words[:, :-1].astype(np.int32), words[:, 1:].astype(np.int32)
 
 

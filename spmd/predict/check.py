@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,12 +59,12 @@ class Checked:
 
     def page(self, title: str, most: int = 24) -> str:
         """A table: predicted beside measured."""
-        header = ("", "predicted", "measured", "ratio", "share")
+        header = ("predicted", "measured", "ratio", "share")
         shown = [each for each in self.units if each.share >= 0.001][:most]
-        rows = [_row(self.step, "a step")]
-        rows += [_row(each, f"{_shortened(each.title)}  ({each.place})") for each in shown]
+        first, *lines = table(header, [_row(self.step), *map(_row, shown)])
+        names = ["a step", *(f"{_shortened(each.title)}  ({each.place})" for each in shown)]
         left = len(self.units) - len(shown)
-        lines = [title, "", *table(header, rows)]
+        lines = [title, "", first, *(f"{line}  {name}" for line, name in zip(lines, names, strict=True))]
         return "\n".join([*lines, f"{left} shorter units are not shown"] if left else lines)
 
 
@@ -73,8 +72,8 @@ def _entry(each: Compared) -> dict[str, Any]:
     return {**vars(each), "ratio": each.ratio}
 
 
-def _row(each: Compared, name: str) -> tuple[str, ...]:
-    return name, duration(each.predicted), duration(each.measured), f"{each.ratio:.2f}", f"{each.share:.1%}"
+def _row(each: Compared) -> tuple[str, ...]:
+    return duration(each.predicted), duration(each.measured), f"{each.ratio:.2f}", f"{each.share:.1%}"
 
 
 def _shortened(text: str, most: int = 60) -> str:
@@ -104,13 +103,13 @@ def check(
     def run() -> None:
         executable.run(process, arrays)
 
-    whole = statistics.median(slowest(_timed(run, rounds, lambda: world.barrier("a timed step"), slowest)))
+    whole = _typical(slowest(_timed(run, rounds, lambda: world.barrier("a timed step"), slowest)))
     story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
     clock = _Clock(story.parts, lambda: world.barrier("a timed unit"))
     program = np.errstate(all="ignore")(ModuleLowering(prepared.module, prepared.options).timed(story.function, clock))
     values = executable.checked(arrays)
     _timed(lambda: program(process, *values), rounds, clock.begin, slowest)
-    measured = slowest(clock.medians())
+    measured = slowest(clock.typical())
     prices = OneMachine(machine)
     total = sum(measured) or 1.0
     units = [
@@ -145,6 +144,11 @@ def _timed(
         took.append(time.perf_counter() - began)
         (spent,) = slowest([spent + took[-1]])
     return took[1:]
+
+
+def _typical(seconds: Sequence[float]) -> float:
+    """What the quicker quarter of rounds take, undisturbed by other programs: as machines are measured."""
+    return sorted(seconds)[len(seconds) // 4]
 
 
 class _Clock:
@@ -184,6 +188,6 @@ class _Clock:
                 if first is not None:
                     self.trace.append((first.title, first.place, start - self._began, seconds))
 
-    def medians(self) -> list[float]:
+    def typical(self) -> list[float]:
         """Seconds of each part."""
-        return [statistics.median(column) for column in zip(*self._rounds[1:], strict=True)]
+        return [_typical(column) for column in zip(*self._rounds[1:], strict=True)]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
 from spmd.backends.llvm.stretch import is_native
 from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.schedule.costs import bytes_of, bytes_read, cost_of_unit, work_of_unit
+from spmd.compiler.schedule.costs import Cost, Work, bytes_of, bytes_read, cost_of_nests, cost_of_unit, work_of_unit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.show import lines_of, names_of, title
+from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.unroll import turns_of
 from spmd.ir import Block, Function, Op, Value, captured_values
 from spmd.predict.machine import Machine
@@ -89,6 +90,24 @@ def story_of(lowering: ModuleLowering, function: Function, machine: Machine, tur
     return Story(flat, parts, Footprint(arguments, results, max(0, temporaries)), tuple(dict.fromkeys(teller.notes)))
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What a unit does: bytes that it reads of each value, its cost, its work by kind."""
+
+    reads: dict[Value, int]
+    cost: Cost
+    work: list[Work]
+
+    @classmethod
+    def of(cls, unit: Unit) -> _Facts:
+        if not unit.fused:
+            read = {value: bytes_of(value) for value in unit.roots[0].operands}
+            return cls(read, cost_of_unit(unit), work_of_unit(unit))
+        nests = nests_of(unit)
+        results = [value for op in unit.roots for value in op.results]
+        return cls(bytes_read(nests), cost_of_nests(nests, results), work_of_unit(unit, nests))
+
+
 @dataclass
 class _Teller:
     lowering: ModuleLowering
@@ -100,14 +119,28 @@ class _Teller:
     touched: dict[Value, float] = field(default_factory=dict)
     started: dict[Value, Event] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _facts: dict[Unit, _Facts] = field(default_factory=dict)
+    _units: dict[Block, list[list[Unit]]] = field(default_factory=dict)
 
     # --- the schedule ---
 
     def units(self, block: Block) -> list[list[Unit]]:
         """The units of a block, those that run row by row together."""
-        if "llvm" in self.lowering.options.backends:
-            return row_groups(fuse(block, block.terminator.operands))
-        return [[Unit(False, place, roots=[op])] for place, op in enumerate(block.ops[:-1]) if not _is_constant(op)]
+        found = self._units.get(block)
+        if found is None:
+            if "llvm" in self.lowering.options.backends:
+                found = row_groups(fuse(block, block.terminator.operands))
+            else:
+                ops = [op for op in block.ops[:-1] if not _is_constant(op)]
+                found = [[Unit(False, place, roots=[op])] for place, op in enumerate(ops)]
+            self._units[block] = found
+        return found
+
+    def facts(self, unit: Unit) -> _Facts:
+        found = self._facts.get(unit)
+        if found is None:
+            found = self._facts[unit] = _Facts.of(unit)
+        return found
 
     def native(self, unit: Unit) -> bool:
         return "llvm" in self.lowering.options.backends and is_native(unit)
@@ -154,15 +187,14 @@ class _Teller:
 
     def _seconds(self, unit: Unit, native: bool, group: Sequence[Unit], before: set[Value]) -> float:
         """Computing and memory go side by side; what takes longer counts."""
-        machine = self.machine
-        reads = bytes_read(unit) if unit.fused else {v: bytes_of(v) for v in unit.roots[0].operands}
+        machine, facts = self.machine, self.facts(unit)
+        reads, written = facts.reads, facts.cost.written
         results = [value for op in unit.roots for value in op.results]
         memory = sum(n / machine.bandwidth(self._distance(v, group, before)) for v, n in reads.items() if n)
-        written = cost_of_unit(unit).written
         memory += written / machine.bandwidth(sum(map(bytes_of, results)) if len(group) > 1 else self.step)
         self.clock += sum(reads.values()) + written
         self.touched |= dict.fromkeys([*reads, *results], self.clock)
-        computing = sum(map(machine.seconds, work_of_unit(unit)))
+        computing = sum(map(machine.seconds, facts.work))
         if native:
             return max(computing, memory)
         if not computing:
@@ -182,7 +214,7 @@ class _Teller:
         for group in self.units(block):
             for unit in group:
                 if not _is_view(unit):
-                    total += cost_of_unit(unit).bytes
+                    total += self.facts(unit).cost.bytes
         return total
 
     # --- control flow ---
@@ -286,7 +318,7 @@ class _Teller:
 
     def _read(self, unit: Unit) -> list[Value]:
         if unit.fused:
-            return [*bytes_read(unit), *(v for op in unit.roots if unit.is_update for v in op.operands)]
+            return [*self.facts(unit).reads, *(v for op in unit.roots if unit.is_update for v in op.operands)]
         return [v for op in unit.roots for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
 
 

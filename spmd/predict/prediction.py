@@ -13,7 +13,7 @@ from collectives.network import Network
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.prepare import Prepared
 from spmd.errors import UsageError
-from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, story_of
+from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, Story, story_of
 from spmd.predict.machine import Machine
 from spmd.predict.timeline import OfNetwork, OneMachine, Prices, Timeline, timeline
 
@@ -85,12 +85,23 @@ def prices_of(machine: Machine, network: Network | None, size: int) -> Prices:
 def predict(
     prepared: Prepared, machine: Machine, network: Network | None = None, turns: int = UNKNOWN_TURNS
 ) -> Prediction:
-    """The step of a prepared program (spmd.compiler.compile.prepare) on `machine`'s processes, joined by `network`.
+    """The step of a prepared program (spmd.compiler.prepare) on `machine`'s processes, joined by `network`.
 
     Without a network they are on one machine. `turns` are reckoned with in loops that do not say how many they make.
     """
+    return predict_on(prepared, machine, [network], turns)[0]
+
+
+def predict_on(
+    prepared: Prepared, machine: Machine, networks: Sequence[Network | None], turns: int = UNKNOWN_TURNS
+) -> list[Prediction]:
+    """The same on each of several networks."""
     lowering = ModuleLowering(prepared.module, prepared.options)
     story = story_of(lowering, prepared.function, machine, turns)
+    return [_predicted(prepared, story, machine, network) for network in networks]
+
+
+def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Network | None) -> Prediction:
     grid = prepared.options.grid
     made = timeline(story.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(

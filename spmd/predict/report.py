@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import log2
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil, floor, log2
+from string import ascii_letters
 
 from spmd.predict.events import amount
 from spmd.predict.prediction import Prediction
 
 #: Lines of the critical path that are told.
 _TOLD = 12
-_HEIGHT, _COLUMN = 12, 6
+#: Doublings that a picture shows a line each, and characters of a column.
+_MOST_ROWS, _COLUMN = 12, 7
 
 
 def duration(seconds: float) -> str:
@@ -52,37 +54,44 @@ def page(prediction: Prediction, title: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows under a header, right-aligned but for the first column."""
+    """Rows under a header, right-aligned."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
-        yield "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        yield "  ".join(map(str.rjust, row, widths))
 
 
-def picture(counts: Sequence[int], curves: dict[str, Sequence[float]], label: str) -> str:
-    """Curves over process counts as a terminal shows them, both axes in powers of two.
+def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> str:
+    """Curves over process counts as a terminal shows them, the height in powers of two.
 
-    Each curve is drawn with the first letter of its name, the ideal one (as many times as there are processes) with
-    dots; where several meet, the first in order is seen.
+    Each curve is drawn with a letter of its name, the ideal one (as many times as there are processes) with dots; where
+    several meet, the first in order is seen.
     """
-    first = counts[0]
-    ideal = [count / first for count in counts]
-    values = [value for curve in curves.values() for value in curve if value > 0]
-    top = max([*ideal, *values])
-    low = min([1.0, *values])
-    span = max(log2(top / low), 1e-9)
-    cells = [[" "] * (_COLUMN * len(counts)) for _ in range(_HEIGHT + 1)]
-    for mark, curve in ((".", ideal), *((name[0], curve) for name, curve in reversed(curves.items()))):
+    ideal = [count / counts[0] for count in counts]
+    values = [value for curve in (ideal, *curves.values()) for value in curve if value > 0]
+    low, high = floor(log2(min(values)) + 1e-9), ceil(log2(max(values)) - 1e-9)
+    step = max(1, -(-(high - low) // _MOST_ROWS))
+    rows = 2 * max(1, -(-(high - low) // step))
+    cells = [[" "] * (_COLUMN * len(counts)) for _ in range(rows + 1)]
+    marks = _marks(curves)
+    for mark, curve in ((".", ideal), *((marks[name], curve) for name, curve in reversed(list(curves.items())))):
         for column, value in enumerate(curve):
             if value > 0:
-                row = round(log2(value / low) / span * _HEIGHT)
-                cells[_HEIGHT - row][_COLUMN * column + _COLUMN // 2] = mark
+                row = round((log2(value) - low) * 2 / step)
+                cells[rows - row][_COLUMN * column + _COLUMN // 2] = mark
     lines = [label]
     for number, line in enumerate(cells):
-        height = low * 2 ** (span * (_HEIGHT - number) / _HEIGHT)
-        scale = f"{height:>7.4g}" if number % 3 == 0 else " " * 7
+        scale = f"{2.0 ** (low + step * (rows - number) / 2):>8.4g}" if number % 2 == 0 else " " * 8
         lines.append(f"{scale} |{''.join(line)}".rstrip())
-    lines.append(f"{'':7} +{'-' * _COLUMN * len(counts)}")
-    lines.append(f"{'':9}{''.join(f'{count:^{_COLUMN}}' for count in counts)}".rstrip())
-    marks = ", ".join(f"{name[0]} {name}" for name in curves)
-    lines.append(f"{'':9}processes    {marks}, . ideal")
-    return "\n".join(lines)
+    lines.append(f"{'':8} +{'-' * _COLUMN * len(counts)}")
+    lines.append(f"{'':10}{''.join(f'{count:^{_COLUMN}}' for count in counts)}".rstrip())
+    told = ", ".join(f"{marks[name]} {name}" for name in curves)
+    return "\n".join([*lines, f"{'':10}processes; {told}, . ideal"])
+
+
+def _marks(names: Iterable[str]) -> dict[str, str]:
+    """A letter for each name: the first in it that stands for no other."""
+    found: dict[str, str] = {}
+    for name in names:
+        free = [letter for letter in name + ascii_letters if letter.isalpha() and letter not in found.values()]
+        found[name] = free[0]
+    return found

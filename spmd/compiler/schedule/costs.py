@@ -71,15 +71,15 @@ def cost_of_unit(unit: Unit) -> Cost:
 
 def cost_of_nests(nests: Sequence[Nest], results: Sequence[Value]) -> Cost:
     """The cost of running `nests` once, which write `results`."""
-    read = {load.value for nest in nests for load in nest.loads()}
     written = sum(_written(nest, value) for nest in nests for value in results)
-    return Cost(sum(map(_operations, nests)), sum(_read(nests, value) for value in read), written)
+    return Cost(sum(map(_operations, nests)), sum(bytes_read(nests).values()), written)
 
 
-def work_of_unit(unit: Unit) -> list[Work]:
-    """The work of `unit` by kind; of loops and branches, and of what has no kind, none."""
+def work_of_unit(unit: Unit, nests: Sequence[Nest] = ()) -> list[Work]:
+    """The work of `unit` by kind; of loops and branches, and of what has no kind, none. `nests`: its own."""
     if unit.fused:
-        return _merged(each for nest in nests_of(unit) for stage in nest.stages for each in _stage_work(nest, stage))
+        stages = [(nest, stage) for nest in nests or nests_of(unit) for stage in nest.stages]
+        return _merged(each for nest, stage in stages for each in _stage_work(nest, stage))
     (op,) = unit.roots
     return [_WORK[op.name](op)] if op.name in _WORK and _is_static(op) else []
 
@@ -90,9 +90,8 @@ def bytes_of(value: Value) -> int:
     return type.nbytes if isinstance(type, TensorType) and type.is_static else 0
 
 
-def bytes_read(unit: Unit) -> dict[Value, int]:
-    """The bytes that a fused unit reads of each value that lies in memory."""
-    nests = nests_of(unit)
+def bytes_read(nests: Sequence[Nest]) -> dict[Value, int]:
+    """The bytes that `nests` read of each value that lies in memory."""
     values = {load.value: None for nest in nests for load in nest.loads()}
     return {value: _read(nests, value) for value in values}
 
