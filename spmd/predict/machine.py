@@ -78,13 +78,10 @@ class Curve:
     seconds: tuple[float, ...]
 
     def at(self, nbytes: float) -> float:
-        """Seconds for operands of `nbytes`, between what was measured, or beyond by its last slope."""
-        xs, ys = np.log(self.bytes), np.log(self.seconds)
-        x = log(max(nbytes, 1.0))
-        if x > xs[-1] and len(xs) > 1:
-            slope = min(1.0, max(0.0, float((ys[-1] - ys[-2]) / (xs[-1] - xs[-2]))))
-            return exp(float(ys[-1]) + (slope or 1.0) * (x - float(xs[-1])))
-        return exp(float(np.interp(x, xs, ys)))
+        """Seconds for operands of `nbytes`: between what was measured, and beyond it in proportion."""
+        if nbytes > self.bytes[-1]:
+            return self.seconds[-1] * nbytes / self.bytes[-1]
+        return exp(float(np.interp(log(max(nbytes, 1.0)), np.log(self.bytes), np.log(self.seconds))))
 
 
 @dataclass(frozen=True)

@@ -124,18 +124,24 @@ class Timeline:
         while number >= 0:
             moment = self.moments[number]
             start = moment.event.finishes
-            waited = float(moment.begins[rank] - moment.arrives[rank])
-            path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
-            if start is not None and waited > 0:
-                # What counted was the communication that began there, and whoever came last to it.
-                number = begun[start]
-                first = self.moments[number]
-                rank = rank if first.after is None else int(first.after[rank])
-                path.append((start, float(moment.begins[rank] - first.begins[rank])))
-            elif moment.after is not None:
-                rank = int(moment.after[rank])
+            if start is not None and moment.begins[rank] > moment.arrives[rank]:
+                number, rank = self._behind(begun[start], rank, path)
+            elif not moment.event.starts:
+                path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
+                rank = rank if moment.after is None else int(moment.after[rank])
             number -= 1
         return path[::-1]
+
+    def _behind(self, number: int, rank: int, path: list[tuple[Event, float]]) -> tuple[int, int]:
+        """Goes back along communication that was waited for: to where it was asked for when the network was free."""
+        while True:
+            moment = self.moments[number]
+            path.append((moment.event, float(moment.ends[rank] - moment.begins[rank])))
+            rank = rank if moment.after is None else int(moment.after[rank])
+            if moment.begins[rank] <= moment.arrives[rank]:
+                return number, rank
+            # The network had something else to do before: the last thing that this process had asked of it.
+            number = max(index for index in range(number) if self.moments[index].event.starts)
 
 
 def timeline(events: Sequence[Event], size: int, prices: Prices) -> Timeline:

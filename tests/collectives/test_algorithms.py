@@ -1,0 +1,174 @@
+"""What collectives send by each algorithm, and how long that takes on a network of levels."""
+
+from math import ceil, log2
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collectives.algorithms import ALGORITHMS, HALVING, RING, TREE, rounds, wire_bytes
+from collectives.errors import CollectiveError
+from collectives.network import Level, Network
+from collectives.operations import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Barrier,
+    CollectiveBroadcast,
+    CollectivePermute,
+    CollectiveReduce,
+    Operation,
+    ReduceScatter,
+)
+from collectives.reduction import ADD
+
+F32 = np.dtype(np.float32)
+
+
+def sent(operation: Operation, size: int, algorithm: str) -> float:
+    return sum(each.times * each.nbytes for each in rounds(operation, size, algorithm))
+
+
+def turns(operation: Operation, size: int, algorithm: str) -> int:
+    return sum(each.times for each in rounds(operation, size, algorithm))
+
+
+@given(st.integers(2, 100), st.integers(1, 50))
+def test_rings_send_what_is_known_of_them(size: int, part: int) -> None:
+    n = 4 * size * part
+    reduced, scattered = AllReduce((size * part,), F32, ADD), ReduceScatter((size * part,), F32, ADD, 0)
+    assert sent(reduced, size, RING) == pytest.approx(2 * n * (size - 1) / size)
+    assert sent(scattered, size, RING) == pytest.approx(n * (size - 1) / size)
+    assert sent(AllGather((part,), F32, 0), size, RING) == 4 * part * (size - 1)
+    assert sent(AllToAll((size * part,), F32, 0, 0, size), size, RING) == pytest.approx(n * (size - 1) / size)
+    assert turns(reduced, size, RING) == 2 * (size - 1) and turns(scattered, size, RING) == size - 1
+
+
+@given(st.integers(1, 8), st.integers(1, 50))
+def test_recursive_halving_sends_no_more_in_fewer_rounds(place: int, part: int) -> None:
+    size = 1 << place
+    for operation in (
+        AllReduce((size * part,), F32, ADD),
+        ReduceScatter((size * part,), F32, ADD, 0),
+        AllGather((part,), F32, 0),
+    ):
+        assert sent(operation, size, HALVING) == pytest.approx(sent(operation, size, RING))
+        assert turns(operation, size, HALVING) == turns(operation, size, RING) * place / (size - 1)
+
+
+@given(st.integers(2, 100))
+def test_trees_have_a_round_a_level(size: int) -> None:
+    depth = ceil(log2(size))
+    assert turns(CollectiveBroadcast((5,), F32), size, TREE) == depth
+    assert sent(CollectiveReduce((5,), F32, ADD), size, TREE) == 20 * depth
+    assert sent(AllReduce((5,), F32, ADD), size, TREE) == 40 * depth
+    assert turns(Barrier(), size, TREE) == depth and sent(Barrier(), size, TREE) == 0
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_nothing_travels_in_a_group_of_one_or_of_empty_operands(algorithm: str) -> None:
+    assert rounds(AllReduce((3,), F32, ADD), 1, algorithm) == ()
+    assert rounds(AllGather((0, 3), F32, 0), 4, algorithm) == ()
+
+
+def test_what_travels_is_widened_or_packed() -> None:
+    assert wire_bytes(AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD)) == 40
+    assert wire_bytes(AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD, reproducible=True)) == 20
+    assert wire_bytes(AllGather((10,), np.dtype(ml_dtypes.bfloat16), 0)) == 20
+    assert wire_bytes(AllGather((10,), np.dtype(ml_dtypes.int4), 0)) == 5
+
+
+def test_an_algorithm_that_is_none_is_named() -> None:
+    with pytest.raises(CollectiveError, match="ring, tree, recursive_halving, got 'star'"):
+        rounds(AllReduce((3,), F32, ADD), 4, "star")
+
+
+# --- networks ---
+
+NODES = Network((Level("node", 4, 1e-6, 1e10), Level("rack", None, 1e-5, 1e9, uplink=2e9)))
+
+
+def test_a_message_goes_over_the_lowest_level_that_holds_both_ends() -> None:
+    ranks = np.array([0, 0, 0, 3, 4])
+    assert NODES.level_of(ranks, np.array([0, 3, 4, 4, 7])).tolist() == [-1, 0, 1, 1, 0]
+
+
+def test_messages_that_leave_a_unit_share_its_uplink() -> None:
+    inside, one, four = (NODES.exchange(np.arange(n), np.arange(n) + by, 1000) for n, by in ((1, 1), (1, 4), (4, 4)))
+    assert inside.seconds.tolist() == pytest.approx([1e-6 + 1e-7])
+    assert one.seconds.tolist() == pytest.approx([1e-5 + 1e-6])  # as fast as the level
+    assert four.seconds.tolist() == pytest.approx([1e-5 + 2e-6] * 4)  # each a quarter of the uplink
+    assert inside.bytes.tolist() == [1000, 0] and four.bytes.tolist() == [0, 4000]
+
+
+def test_a_ring_crosses_each_boundary_once_at_a_time() -> None:
+    operation = AllReduce((8000,), F32, ADD)
+    traffic = NODES.flat(operation, np.arange(8)[None], RING)
+    assert traffic.seconds[0] == pytest.approx(14 * (1e-5 + 4000 / 1e9))
+    assert traffic.bytes.tolist() == pytest.approx([14 * 6 * 4000, 14 * 2 * 4000])
+
+
+def test_groups_within_nodes_are_quicker_than_groups_across() -> None:
+    operation = AllReduce((8000,), F32, ADD)
+    within = NODES.collective(operation, np.arange(8).reshape(2, 4))
+    across = NODES.collective(operation, np.arange(8).reshape(4, 2).T)
+    assert (within.seconds < across.seconds[:1]).all() and within.bytes[1] == 0
+
+
+def test_level_by_level_sends_less_over_the_upper_levels() -> None:
+    levels = (NODES.levels[0], Level("rack", None, 1e-5, 1e9, "hierarchical", 2e9))
+    group = np.arange(16)[None]
+    for operation in (
+        AllReduce((1 << 16,), F32, ADD),
+        ReduceScatter((1 << 16,), F32, ADD, 0),
+        AllGather((1 << 12,), F32, 0),
+        CollectiveBroadcast((1 << 16,), F32),
+    ):
+        flat, layered = NODES.flat(operation, group, HALVING), Network(levels).collective(operation, group)
+        assert layered.bytes[1] <= flat.bytes[1]
+        assert layered.seconds[0] < NODES.flat(operation, group, RING).seconds[0]
+
+
+def test_an_exchange_of_all_with_all_is_bound_by_the_uplink() -> None:
+    operation = AllToAll((8 << 17,), F32, 0, 0, 8)
+    part = 4 << 17
+    traffic = NODES.flat(operation, np.arange(8)[None], RING)
+    assert traffic.bytes.tolist() == [8 * 3 * part, 8 * 4 * part]
+    assert traffic.seconds[0] >= 4 * 4 * part / 2e9
+
+
+KINDS: list[Operation] = [
+    AllReduce((64,), F32, ADD),
+    ReduceScatter((64,), F32, ADD, 0),
+    AllGather((64,), F32, 0),
+    CollectiveBroadcast((64,), F32),
+    CollectiveReduce((64,), F32, ADD),
+    AllToAll((64,), F32, 0, 0, 8),
+    Barrier(),
+]
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(KINDS),
+    st.sampled_from([*ALGORITHMS, "hierarchical"]),
+    st.permutations(range(16)),
+    st.sampled_from([1.0, 4.0]),
+)
+def test_any_collective_on_any_groups(operation: Operation, algorithm: str, order: list[int], factor: float) -> None:
+    levels = (Level("node", 4, 1e-6, 1e10, algorithm), Level("rack", 8, 1e-5, 1e9, algorithm, 2e9))
+    network = Network((*levels, Level("all", None, 1e-4, 1e8, algorithm, 3e8)))
+    groups = np.array(order).reshape(2, 8)
+    traffic = network.collective(operation, groups)
+    assert traffic.seconds.shape == (2,) and (traffic.seconds > 0).all() and (traffic.bytes >= 0).all()
+    slower = network.slower(factor).collective(operation, groups)
+    assert slower.seconds == pytest.approx(traffic.seconds * factor)
+    assert slower.bytes == pytest.approx(traffic.bytes)
+
+
+def test_a_permutation_is_one_round() -> None:
+    assert rounds(CollectivePermute((5,), F32, ((0, 1),)), 2, TREE) == rounds(
+        CollectivePermute((5,), F32, ((0, 1),)), 2, RING
+    )

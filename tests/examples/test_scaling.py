@@ -1,0 +1,24 @@
+"""The cluster that nobody has: what the example prints is what its page shows."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "scaling"
+
+
+def test_what_it_prints_is_what_its_page_shows() -> None:
+    answer = subprocess.run(
+        [sys.executable, str(FOLDER / "predict.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stderr
+    (shown,) = re.findall(r"```\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    assert answer.stdout == shown

@@ -1,0 +1,142 @@
+"""Files of machines and networks: what is written is read, and what is wrong is named."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectives.operations import AllReduce
+from collectives.reduction import ADD
+from spmd.compiler.schedule.costs import Work
+from spmd.errors import UsageError
+from spmd.predict.machine import Curve, Machine, Product, nominal, read_machine
+from spmd.predict.prediction import prices_of
+from spmd.predict.topology import read_topology
+
+CURVE = Curve("all_reduce", "mpi", 2, (4.0, 4096.0, 1e6), (2e-6, 5e-6, 4e-4))
+MACHINE = Machine(
+    'of "round" figures\\',
+    nominal().overhead,
+    nominal().rates,
+    nominal().memory,
+    nominal().link,
+    (Product(32, "nn", (1, 8, 8, 8), 1e9), Product(32, "nt", (1, 8, 8, 8), 5e8), Product(64, "nn", (1, 8, 8, 8), 4e8)),
+    (CURVE,),
+)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "machine.toml"
+    file.write_text(MACHINE.to_toml())
+    assert read_machine(file) == MACHINE
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("elementwise = 2", "elementwise = -2", r"\[rates\]: elementwise must be a number above 0; got -20000000000.0"),
+        ("elementwise =", "elementwize =", r"\[rates\]: elementwise must be a number above 0; there is none"),
+        (
+            "call = ",
+            "cells = 3\ncall = ",
+            r"\[overhead\]: cells has no meaning here; what has: call, coll",
+        ),
+        ("call = ", "call = true # ", r"\[overhead\]: call must be a number above 0; got True"),
+        ("call = ", "call = nan # ", r"\[overhead\]: call must be a number above 0; got nan"),
+        ("bits = 32", "bits = 0", r"\[\[product\]\] 1: bits must be a whole number from 1 on; got 0"),
+        (
+            "sizes = [1, 8, 8, 8]",
+            "sizes = [1, 8, 8]",
+            r"\[\[product\]\] 1: sizes must be batch, rows, depth",
+        ),
+        ('how = "mpi"', 'how = "magic"', r"\[\[collective\]\] 1: how must be one of mpi, widened, exchanged"),
+        ("seconds = [", "seconds = [1, ", r"\[\[collective\]\] 1: bytes must rise, and seconds have an entry for each"),
+        ("[link]", "[[link]]", r"link must be a table, \[link\]"),
+        ("name = ", "name ", r"Expected '='"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, before: str, after: str, said: str) -> None:
+    file = tmp_path / "machine.toml"
+    text = MACHINE.to_toml()
+    assert before in text
+    file.write_text(text.replace(before, after, 1))
+    with pytest.raises(UsageError, match=said) as caught:
+        read_machine(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml: cannot be read: No such file"):
+        read_machine(tmp_path / "none.toml")
+
+
+def test_curves_go_through_what_was_measured_and_never_fall() -> None:
+    assert [CURVE.at(size) for size in CURVE.bytes] == pytest.approx(CURVE.seconds)
+    seconds = [CURVE.at(size) for size in np.geomspace(1, 1e9, 200)]
+    assert (np.diff(seconds) >= -1e-12).all() and CURVE.at(1e8) == pytest.approx(100 * CURVE.at(1e6))
+
+
+@given(st.integers(1, 1 << 30), st.integers(2, 4096))
+def test_collectives_of_more_processes_take_no_less(count: int, size: int) -> None:
+    operation = AllReduce((count,), np.dtype(np.float32), ADD)
+    two, more = MACHINE.measured(operation, 2), MACHINE.measured(operation, size)
+    assert two == pytest.approx(CURVE.at(4 * count)) and more is not None and two is not None and more >= 0.999 * two
+
+
+def test_products_take_the_nearest_of_their_form_and_width() -> None:
+    def rate(bits: int, form: str) -> float:
+        work = Work("product", 1024, bits, (1, 8, 8, 8), form)
+        return work.amount / MACHINE.seconds(work)
+
+    assert [rate(32, "nn"), rate(32, "nt"), rate(64, "nt")] == pytest.approx([1e9, 5e8, 4e8])
+
+
+def test_wide_numbers_take_twice_as_long() -> None:
+    assert MACHINE.seconds(Work("elementwise", 100, 64)) == 2 * MACHINE.seconds(Work("elementwise", 100, 32))
+
+
+LEVELS = """
+name = "c"
+[[level]]
+name = "node"
+processes = 4
+latency = 1e-6
+bandwidth = 1e10
+algorithm = "ring"
+[[level]]
+name = "rack"
+processes = 8
+latency = 1e-5
+bandwidth = 1e9
+uplink = 2e9
+algorithm = "hierarchical"
+"""
+
+
+def test_a_network_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(LEVELS)
+    network = read_topology(file, 1e9)
+    levels = [(level.name, level.processes, level.uplink) for level in network.levels]
+    assert levels == [("node", 4, None), ("rack", 8, 2e9)]
+    with pytest.raises(UsageError, match="level 'rack' of the network, the outermost, has 8 processes; there are 9"):
+        prices_of(nominal(), network, 9)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("processes = 8", "processes = 6", "level 'rack': its processes must be a whole number of units of 'node'"),
+        ("processes = 4", "", "level 'rack': its processes must be a whole number of units of 'node'"),
+        ('algorithm = "ring"', 'algorithm = "star"', "algorithm must be one of ring, tree, recursive_halving, hier"),
+        ("latency = 1e-6", "latency = 0", r"\[\[level\]\] 1: latency must be a number above 0; got 0"),
+        ("[[level]]", "[[levels]]", "levels has no meaning|level must be tables"),
+    ],
+)
+def test_a_network_that_is_wrong_is_named(tmp_path: Path, before: str, after: str, said: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(LEVELS.replace(before, after))
+    with pytest.raises(UsageError, match=said):
+        read_topology(file, 1e9)
