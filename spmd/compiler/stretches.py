@@ -43,7 +43,7 @@ def native_steps(block: Block, make_step: MakeStep, threads: int, *, apart: bool
         inputs = [value for value in _reads(stretch) if value not in made and not _is_constant(value)]
         end = units.index(stretch[-1])
         outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
-        if not outputs:
+        if not outputs and all(is_pure(op) for unit in stretch for op in unit.ops):
             continue
         compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)), threads)
         kernel = Kernel(compiled.call, needs_process=compiled.needs_process)
