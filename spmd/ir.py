@@ -213,20 +213,16 @@ class Op(Value):
         self._token = 0
         self._extras: OpExtras | None = None
         types = tuple(result_types)
+        results: tuple[Value, ...] | None = None
         if len(types) == 1 and self.may_be_value:
             self.type = types[0]
-        elif not types:
-            self._extras = _NO_RESULTS
         else:
-            self._extras = OpExtras(results=tuple([NumberedValue(type, self, at) for at, type in enumerate(types)]))
-        if regions:
-            self.regions = tuple(regions)
-        if discardable:
-            self.discardable = discardable
-        if debug_location is not None:
-            self.debug_location = debug_location
-        if definition is None:
-            self._extras = replace(self._extras or _NO_EXTRAS, name=name)
+            results = tuple([NumberedValue(type, self, at) for at, type in enumerate(types)])
+        if regions or discardable or debug_location is not None or definition is None:
+            name = name if definition is None else ""
+            self._extras = OpExtras(name, results, tuple(regions), discardable or NO_ATTRIBUTES, debug_location)
+        elif results is not None:
+            self._extras = OpExtras(results=results) if results else _NO_RESULTS
 
     @classmethod
     def of_one_result(
@@ -339,6 +335,19 @@ class Op(Value):
     @property
     def result_types(self) -> list[Type]:
         return [value.type for value in self.results]
+
+    @property
+    def likeness(self) -> tuple[Any, ...] | None:
+        """What an op has in common with its likes in one program: declaration, attributes as they are held, and types.
+
+        None for an op with more than that to it: no result or several, regions, or attributes of others.
+        """
+        if self._extras is not None:
+            return None
+        operands = self._operands
+        if type(operands) is tuple:
+            return self.definition, id(self.attributes), self.type, *[value.type for value in operands]
+        return self.definition, id(self.attributes), self.type, operands.type  # type: ignore[union-attr]
 
     @property
     def owner(self) -> Op:

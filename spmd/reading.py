@@ -61,19 +61,17 @@ def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Mod
 
 
 def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int = 0) -> Module:
-    if not isinstance(text, str):
-        module = read_binary(text, name, vjp=vjp)
-        if module is not None:
-            if verify:
-                with no_collection():
-                    _verify(module, scoped=True)
-            return module
-        text = decode(bytes(text), name).text  # nobody needs the bytes any more
-    with no_collection():
-        from_hlo = _parse_hlo(text, name)
-        module = from_hlo or _parse(text, name=name)
+    with no_collection():  # around all of it: what is made stays, and need not be looked through in between
+        module = None if isinstance(text, str) else read_binary(text, name, vjp=vjp)
+        scoped = True
+        if module is None:
+            if not isinstance(text, str):
+                text = decode(bytes(text), name).text  # nobody needs the bytes any more
+            from_hlo = _parse_hlo(text, name)
+            module = from_hlo or _parse(text, name=name)
+            scoped = from_hlo is None
         if verify:
-            _verify(module, scoped=from_hlo is None)
+            _verify(module, scoped=scoped)
     return module
 
 

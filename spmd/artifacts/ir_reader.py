@@ -11,23 +11,22 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd.artifacts import sections as s
-from spmd.artifacts.kinds import OpKind, OpKinds
+from spmd.artifacts.kinds import CAST, OpKind, OpKinds
 from spmd.artifacts.page import FilePage
 from spmd.artifacts.stream import ByteReader
 from spmd.artifacts.tables import Tables
 from spmd.errors import Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.ir import Block, Function, Module, NumberedValue, Op, Region, Value
 from spmd.syntax.token_parser import DEEPEST
 from spmd.types import Type
 
 _ATTRIBUTES, _RESULTS, _OPERANDS, _SUCCESSORS, _REGIONS, _USE_ORDERS, _PROPERTIES = (1 << bit for bit in range(7))
 _BEHIND = _SUCCESSORS | _REGIONS | _USE_ORDERS
-_CAST = "builtin.unrealized_conversion_cast"
 #: Bytes that are looked at behind the end: an integer is no longer than nine.
 _MARGIN = 128
 
 
-def _integers(data: bytes) -> tuple[list[int], list[int]]:
+def _integers(data: bytes) -> tuple[list[int], bytes]:
     """(the integer that would start at each byte of `data`, how many bytes it would have)."""
     padded = np.frombuffer(data + bytes(2 * _MARGIN), np.uint8)
     count = len(data) + _MARGIN
@@ -38,7 +37,7 @@ def _integers(data: bytes) -> tuple[list[int], list[int]]:
     shift = (64 - 8 * lengths.clip(max=8)).astype(np.uint64)
     values = (whole << shift) >> (shift + lengths.astype(np.uint64) % np.uint64(9))
     values = np.where(lengths == 9, words[1:], values)
-    return values.tolist(), lengths.tolist()
+    return values.tolist(), lengths.tobytes()
 
 
 _LENGTHS = np.array([9, *((byte & -byte).bit_length() for byte in range(1, 256))], np.uint8)
@@ -163,7 +162,8 @@ class IrReader:
         count = self._count("arguments")
         if following + count > end:
             self._fail(f"{count} arguments where values up to {end - 1} are told of")
-        for at in range(following, following + count):
+        types: list[Type] = []
+        for _ in range(count):
             if self._version >= s.NO_UNKNOWN_LOCATIONS:
                 type, located = self._flagged()
                 if located:
@@ -171,7 +171,9 @@ class IrReader:
             else:
                 type = self._varint()
                 self._varint()
-            scope.values[at] = block.add_argument(self._tables.type(type, self._reader_here()))
+            types.append(self._tables.types.get(type) or self._tables.type(type, self._reader_here()))
+        block.arguments = tuple([NumberedValue(type, block, index) for index, type in enumerate(types)])
+        scope.values[following : following + count] = block.arguments
         if self._version >= s.USE_ORDERS:
             self._at += 1
             if self._data[self._at - 1]:
@@ -214,8 +216,8 @@ class IrReader:
         data, value, size, end, values = self._data, self._value, self._size, self._end, scope.values
         types, kinds, page = self._tables.types, self._kinds.found, self._page
         in_function = parent is Function
-        append = block.ops.append
-        add_offset, add_location = page.offsets.append, page.locations.append
+        append, add_offset, add_location = block.ops.append, page.offsets.append, page.locations.append
+        base = self._start
         for _ in range(count):
             start = at = self._at
             if at >= end:
@@ -239,7 +241,8 @@ class IrReader:
                 at += size[at]
                 if length > end - at:
                     self._check_count(length, "results")
-                for _ in range(length):
+                while length:
+                    length -= 1
                     number = value[at]
                     at += size[at]
                     result_types.append(types.get(number) or self._tables.type(number, self._reader_here()))
@@ -250,7 +253,8 @@ class IrReader:
                 at += size[at]
                 if length > end - at:
                     self._check_count(length, "operands")
-                for _ in range(length):
+                while length:
+                    length -= 1
                     number = value[at]
                     at += size[at]
                     operand = values[number] if number < len(values) else self._fail(f"value {number} of {len(values)}")
@@ -263,40 +267,52 @@ class IrReader:
                 self._fail("an op goes beyond the end")
             key = (name, attributes, properties, in_function)
             kind = kinds.get(key) or self._kinds.make(key, self._reader_here())
-            if mask & _BEHIND:
-                successors, regions = self._behind(mask, len(result_types), blocks, kind, scope)
-            else:
-                successors = regions = None
-            if kind.cls is not Op and not _has_body(kind.cls, regions):
-                self._fail(f"{kind.name} has one region, of one block where it is a module's")
-            if kind.name == _CAST and self._mixed and not missing and _is_identity(operands, result_types):
-                results: Any = operands
-            else:
+            if kind.plain and len(result_types) == 1 and not (mask & _BEHIND or missing):  # as most ops are
                 token = len(page.offsets)
-                if kind.plain and regions is None and len(result_types) == 1:
-                    op = Op.of_one_result(kind.definition, operands, result_types[0], kind.attributes, page, token)  # type: ignore[arg-type]
-                else:
-                    op = kind.cls(
-                        kind.name, operands, result_types, kind.attributes, regions or (), kind.definition,
-                        kind.discardable,
-                    )  # fmt: skip
-                    op.read_at(page, token)
-                add_offset(self._start + start)
-                add_location(location if location < _MOST else _MOST)
+                op = Op.of_one_result(kind.definition, operands, result_types[0], kind.attributes, page, token)  # type: ignore[arg-type]
+                add_offset(base + start)
+                add_location(location)
                 append(op)
-                results = op.results
-                if missing:
-                    scope.users.append(op)
-                if successors is not None:
-                    op.attributes = {**op.attributes, "successors": successors}
-                if kind.faults:
-                    self.diagnostics += kind.diagnostics(page, token)
+                if parent is not None:
+                    if following >= last:
+                        self._fail_beyond(last)
+                    values[following] = op
+                    following += 1
+                continue
+            results = self._op(block, (base + start, location), mask, kind, operands, result_types, blocks, scope)
+            if missing and results is not operands:
+                scope.users.append(block.ops[-1])
             if parent is not None and results:
                 if following + len(results) > last:
-                    self._fail(f"more values are defined than the {last} that are told of")
+                    self._fail_beyond(last)
                 values[following : following + len(results)] = results
                 following += len(results)
         return following
+
+    def _fail_beyond(self, last: int) -> NoReturn:
+        self._fail(f"more values are defined than the {last} that are told of")
+
+    def _op(
+        self, block: Block, place: tuple[int, int], mask: int, kind: OpKind, operands: list[Any], types: list[Type],
+        blocks: list[Block], scope: _Scope,
+    ) -> Any:  # fmt: skip
+        """Reads the rest of an op into `block`, and gives its results; those of a cast that changes nothing."""
+        successors, regions = self._behind(mask, len(types), blocks, kind, scope) if mask & _BEHIND else (None, [])
+        if kind.cls is not Op and not _has_body(kind.cls, regions):
+            self._fail(f"{kind.name} has one region, of one block where it is a module's")
+        if kind.name == CAST and self._mixed and _is_identity(operands, types):
+            return operands
+        page, token = self._page, len(self._page.offsets)
+        op = kind.cls(kind.name, operands, types, kind.attributes, regions, kind.definition, kind.discardable)
+        op.read_at(page, token)
+        page.offsets.append(place[0])
+        page.locations.append(place[1])
+        block.ops.append(op)
+        if successors is not None:
+            op.attributes = {**op.attributes, "successors": successors}
+        if kind.faults:
+            self.diagnostics += kind.diagnostics(page, token)
+        return op.results
 
     def _behind(
         self, mask: int, results: int, blocks: list[Block], kind: OpKind, scope: _Scope
@@ -317,15 +333,11 @@ class IrReader:
         return successors, regions
 
 
-#: Numbers of locations that cannot be kept are those of none.
-_MOST = 2**63
-
-
 def _is_identity(operands: list[Any], types: list[Type]) -> bool:
     """Whether a cast changes nothing: between VHLO's types and those they stand for, which are one here."""
     return [value.type for value in operands] == types
 
 
-def _has_body(cls: type[Op], regions: list[Region] | None) -> bool:
+def _has_body(cls: type[Op], regions: list[Region]) -> bool:
     """Whether the regions are what an op with names for its parts has."""
-    return regions is not None and len(regions) == 1 and (cls is not Module or len(regions[0].blocks) == 1)
+    return len(regions) == 1 and (cls is not Module or len(regions[0].blocks) == 1)

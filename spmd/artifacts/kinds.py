@@ -25,6 +25,7 @@ from spmd.ir import OP_CLASSES, Op
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType
 
+CAST = "builtin.unrealized_conversion_cast"
 _MOST_SEGMENTS = 64
 
 
@@ -38,7 +39,7 @@ class OpKind:
     attributes: Mapping[str, Any]
     discardable: Mapping[str, Attribute]
     faults: tuple[str, ...]
-    #: Whether there is nothing to it but its declaration and attributes.
+    #: Whether there is nothing to it but its declaration and sound attributes, and it is no cast.
     plain: bool
 
     def diagnostics(self, page: FilePage, token: int) -> list[Diagnostic]:
@@ -85,7 +86,7 @@ class OpKinds:
         definition = core.OPS.get(full)
         known, discardable = _file(definition, given, faults)
         cls = OP_CLASSES.get(full, Op)
-        plain = cls is Op and definition is not None and not discardable
+        plain = cls is Op and definition is not None and not (discardable or faults or full == CAST)
         return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
 
     # --- properties --------------------------------------------------------------------------------------------------

@@ -87,6 +87,8 @@ class _Verifier:
         self._symbols: list[dict[str, Op]] = []
         self._function: Function | None = None
         self._around: list[Op] = []
+        #: Likenesses of ops that are sound. They name attributes by where they lie, so hold for this module alone.
+        self._alike: set[tuple[Any, ...]] = set()
 
     def error(self, op: Op, message: str, label: str = "") -> None:
         """Notes what is wrong with `op`, at the nearest place known: an op that a short form implies has none."""
@@ -151,7 +153,11 @@ class _Verifier:
 
     def _block(self, block: Block) -> None:
         last = len(block.ops) - 1
+        alike = self._alike
         for index, op in enumerate(block.ops):
+            likeness = op.likeness
+            if likeness in alike:
+                continue
             definition = op.definition
             if definition is None:
                 self._inside(op)
@@ -164,6 +170,8 @@ class _Verifier:
                     self.check_op(op, definition)
                     if key is not None and len(self.found) == before:
                         _remember(key)
+                if likeness is not None and key in _sound:
+                    alike.add(likeness)
                 if op.regions:
                     self._inside(op)
             if definition is not None and index != last and definition.is_terminator:
