@@ -44,17 +44,26 @@ def run(args: argparse.Namespace) -> int:
 
         print("\n".join(show_schedule(flat.body, is_native)))
         return 0
-    print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False)))))
+    print("\n".join(_report(prepared.options.grid, list(_collectives(lowering, flat.body, False, set())))))
     for note in prepared.notes:
         print(f"not split: {note}")
     return 0
 
 
-def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tuple["Op", "Collective | None", bool]]:
-    """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it."""
+def _collectives(
+    lowering: Any, block: "Block", repeated: bool, seen: set[str]
+) -> Iterator[tuple["Op", "Collective | None", bool]]:
+    """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it.
+
+    A function that stays a function, being called too often to be inlined, counts as a loop; `seen` are those met.
+    """
     from spmd.analysis.collectives import DESCRIPTIONS
+    from spmd.dialects.calls import CALLS
 
     for op in block.ops:
+        if op.name in CALLS and (symbol := op[CALLS[op.name]]) not in seen:
+            seen.add(symbol)
+            yield from _collectives(lowering, lowering.flatten(lowering.lookup(symbol, op)).body, True, seen)
         if op.name in DESCRIPTIONS:
             yield op, DESCRIPTIONS[op.name](op, lowering), repeated
             continue
@@ -62,7 +71,7 @@ def _collectives(lowering: Any, block: "Block", repeated: bool) -> Iterator[tupl
             yield op, None, repeated
         for region in op.regions:
             for inner in region.blocks:
-                yield from _collectives(lowering, inner, repeated or op.name in _LOOPS)
+                yield from _collectives(lowering, inner, repeated or op.name in _LOOPS, seen)
 
 
 def _report(grid: "ProcessGrid", found: list[tuple["Op", "Collective | None", bool]]) -> list[str]:

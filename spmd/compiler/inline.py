@@ -15,7 +15,7 @@ from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments, 
 
 #: In a program of more than MOST_OPS, what functions are still inlined.
 _SMALL = 1 << 8
-#: How deep regions may nest: every stage after this one walks into them.
+#: How deep regions may nest, and calls that stay calls: every stage after this one walks into them.
 _DEEPEST = 100
 
 
@@ -27,11 +27,14 @@ def inline(module: Module, function: Function, *, whole: bool = False) -> Functi
     calls = Calls(module)
     if whole:
         calls.check_size(function)
-    sizes = calls.sizes(function)
+    extents = calls.extents(function)
     inlined = lambda symbol: True  # noqa: E731
-    if sizes[function.symbol] > MOST_OPS:
-        sizes = calls.sizes(function, lambda size: size <= _SMALL)
-        inlined = lambda symbol: sizes[symbol] <= _SMALL  # noqa: E731
+    if extents[function.symbol].ops > MOST_OPS:
+        extents = calls.extents(function, lambda ops: ops <= _SMALL)
+        inlined = lambda symbol: extents[symbol].ops <= _SMALL  # noqa: E731
+        if extents[function.symbol].depth > _DEEPEST:
+            text = f"calls of functions too large to be written out nest more than {_DEEPEST} deep"
+            raise CompileError(Diagnostic(function.location, text, function.name))
     return _Inliner(calls, inlined).function(function)
 
 

@@ -24,6 +24,7 @@ from spmd.compiler.passes import PassContext, run_passes
 from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.stretches import native_steps
 from spmd.compiler.vectorize import vectorized
+from spmd.dialects.calls import CALLS
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
 
@@ -78,8 +79,25 @@ class ModuleLowering:
     def entry(self, function: Function) -> tuple[Program, Plan]:
         """The program of a function with everything it calls inlined."""
         flat = self.flatten(function)
+        self._compile_called(flat)
+        return self._built(flat)
+
+    def _built(self, flat: Function) -> tuple[Program, Plan]:
         plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
         return emit(plan, self.options.watch), plan
+
+    def _compile_called(self, flat: Function) -> None:
+        """Compiles the functions whose calls stay calls, those that others call first: no stack grows with them."""
+        below = [flat]
+        while below:
+            calls = (op for op in below[-1].walk() if op.name in CALLS)
+            missing = next((op for op in calls if op[CALLS[op.name]] not in self._programs), None)
+            if missing is not None:
+                below.append(self.flatten(self.lookup(missing[CALLS[missing.name]], missing)))
+                continue
+            done = below.pop()
+            if below:
+                self._programs[done.symbol] = self._built(done)[0]
 
     def flatten(self, function: Function) -> Function:
         """The function as it will be scheduled (spmd.compiler.passes)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
@@ -12,6 +13,27 @@ from spmd.ir import Function, Module, Op
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 #: How many ops a program may have once every call is the body that it stands for.
 MOST_OPS = 100_000
+
+
+class Extent(NamedTuple):
+    """What a function is once its calls are written out: its ops, and how deep calls that stay nest in it."""
+
+    ops: int
+    depth: int
+
+
+class _Walk:
+    """A function on its way to an extent: the ops still to be seen, and what those before them come to."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.unseen = function.walk()
+        self.ops = 0
+        self.depth = 0
+
+    def add(self, callee: Extent, is_inlined: bool) -> None:
+        self.ops += callee.ops if is_inlined else 1
+        self.depth = max(self.depth, callee.depth if is_inlined else callee.depth + 1)
 
 
 class Calls:
@@ -53,40 +75,38 @@ class Calls:
             raise CompileError(Diagnostic(call.location, f"recursive call: {cycle}", call.name))
         return function
 
-    def sizes(self, function: Function, is_inlined: Callable[[int], bool] = lambda size: True) -> dict[str, int]:
-        """How many ops `function`, and each function that it comes to call, has once calls are the bodies called.
+    def extents(self, function: Function, is_inlined: Callable[[int], bool] = lambda ops: True) -> dict[str, Extent]:
+        """The extent of `function`, and of each function that it comes to call, once calls are the bodies called.
 
-        A call of a function of a size that `is_inlined` refuses counts as one op.
+        A call of a function of so many ops that `is_inlined` refuses stays a call, and counts as one op.
         """
-        known: dict[str, int] = {}
-        counts = [0]
-        walks: list[tuple[Function, Iterator[Op]]] = [(function, function.walk())]
+        known: dict[str, Extent] = {}
+        walks = [_Walk(function)]
         self.enter(function)
         while walks:
-            current, ops = walks[-1]
-            for op in ops:
+            walk = walks[-1]
+            for op in walk.unseen:
                 if op.name not in CALLS:
-                    counts[-1] += 1
+                    walk.ops += 1
                     continue
                 callee = self.callee(op)
-                size = known.get(callee.symbol)
-                if size is None:
+                extent = known.get(callee.symbol)
+                if extent is None:
                     self.enter(callee)
-                    walks.append((callee, callee.walk()))
-                    counts.append(0)
+                    walks.append(_Walk(callee))
                     break
-                counts[-1] += size if is_inlined(size) else 1
+                walk.add(extent, is_inlined(extent.ops))
             else:
                 walks.pop()
-                self.leave(current)
-                size = known[current.symbol] = counts.pop()
-                if counts:
-                    counts[-1] += size if is_inlined(size) else 1
+                self.leave(walk.function)
+                extent = known[walk.function.symbol] = Extent(walk.ops, walk.depth)
+                if walks:
+                    walks[-1].add(extent, is_inlined(extent.ops))
         return known
 
     def check_size(self, function: Function) -> None:
         """CompileError for a function that is too large once every call is the body that it stands for."""
-        size = self.sizes(function)[function.symbol]
+        size = self.extents(function)[function.symbol].ops
         if size > MOST_OPS:
             told = f"{size:,}" if size < 10**15 else f"more than 2^{size.bit_length() - 1}"
             text = f"@{function.symbol} has {told} ops once calls are written out; at most {MOST_OPS:,} are supported"

@@ -15,7 +15,11 @@ from collectives.operations import CollectivePermute, describe, short_list
 from collectives.states import mismatch_text
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS, Collective
 from spmd.compiler.lower import ModuleLowering
-from spmd.ir import Function
+from spmd.dialects.calls import CALLS
+from spmd.ir import Function, Op
+
+#: How many events of a process are looked at.
+_MOST_EVENTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,42 @@ class Trace:
 
 def trace(lowering: ModuleLowering, function: Function, rank: int) -> Trace:
     """What the process of rank `rank` comes to when it runs `function`."""
-    events: list[CollectiveEvent] = []
-    for op in lowering.flatten(function).body.ops:
-        if op.name in DESCRIPTIONS and not op.attributes.get("has_dynamic_root"):
-            events += _events(DESCRIPTIONS[op.name](op, lowering), rank)
-        elif any(inner.name in COMMUNICATING for inner in op.walk()):
-            return Trace(tuple(events), known=False)
-    return Trace(tuple(events))
+    return _Tracer(lowering, rank).trace(function)
+
+
+class _Tracer:
+    """Reads functions, those whose calls are still calls once the rest is inlined included, each once."""
+
+    def __init__(self, lowering: ModuleLowering, rank: int) -> None:
+        self._lowering = lowering
+        self._rank = rank
+        self._called: dict[str, Trace] = {}
+
+    def trace(self, function: Function) -> Trace:
+        events: list[CollectiveEvent] = []
+        for op in self._lowering.flatten(function).body.ops:
+            if op.name in DESCRIPTIONS and not op.attributes.get("has_dynamic_root"):
+                events += _events(DESCRIPTIONS[op.name](op, self._lowering), self._rank)
+            elif op.name in CALLS:
+                called = self._callee(op)
+                if not called.known or len(events) + len(called.events) > _MOST_EVENTS:
+                    return Trace(tuple(events), known=False)
+                events += called.events
+            elif any(map(self._communicates, op.walk())):
+                return Trace(tuple(events), known=False)
+        return Trace(tuple(events))
+
+    def _communicates(self, op: Op) -> bool:
+        if op.name in CALLS:
+            called = self._callee(op)
+            return not called.known or bool(called.events)
+        return op.name in COMMUNICATING
+
+    def _callee(self, call: Op) -> Trace:
+        symbol = call[CALLS[call.name]]
+        if symbol not in self._called:
+            self._called[symbol] = self.trace(self._lowering.lookup(symbol, call))
+        return self._called[symbol]
 
 
 def _events(collective: Collective, rank: int) -> Iterator[CollectiveEvent]:

@@ -5,6 +5,7 @@ import pytest
 
 import spmd
 from spmd.compiler.inline import inline
+from spmd.ir import Op
 
 TYPE = "tensor<2xf32>"
 ONES = np.ones(2, np.float32)
@@ -56,8 +57,17 @@ def test_what_is_called_too_often_is_compiled_once_and_called() -> None:
     assert spmd.compile(module)(ONES)[0].tolist() == [1 + 2**17] * 2
 
 
-def test_an_endless_program_compiles() -> None:
-    assert spmd.compile(spmd.parse(calls(40, 2))).in_types[0].shape == (2,)
+@pytest.mark.parametrize("depth", [40, 300])
+def test_an_endless_program_compiles(depth: int) -> None:
+    assert spmd.compile(spmd.parse(calls(depth, 2))).in_types[0].shape == (2,)
+
+
+def test_calls_that_stay_calls_and_nest_too_deep_are_refused_before_any_is_written_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Op, "clone", None)
+    with pytest.raises(spmd.CompileError, match=r"deep\.mlir:1:1.*calls of functions too large .* more than 100 deep"):
+        spmd.compile(spmd.parse(calls(3000, 2), "deep.mlir"))
 
 
 def test_what_has_to_be_written_out_and_cannot_be_is_refused() -> None:

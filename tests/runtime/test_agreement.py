@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement
+from spmd.compiler.lower import ModuleLowering
+from spmd.runtime.agreement import CollectiveEvent, Trace, disagreement, trace
 
 A, B = (
     CollectiveEvent("all_reduce of 1 float32", "a:1", (0, 1)),
@@ -73,3 +74,45 @@ def test_different_programs_are_compared_before_they_run() -> None:
     assert "deadlock" not in str(caught.value)
     for (total,) in spmd.run_parallel([[one], [alike]], grid, inputs):
         np.testing.assert_array_equal(total, [2, 2])
+
+
+def too_large_to_inline(groups: str, where: str) -> str:
+    """A program whose collective stands in a function that stays one, as what it calls is 2^17 additions."""
+    chain = "\n".join(
+        f"""func.func private @f{level}(%x: tensor<2xf32>) -> tensor<2xf32> {{
+          %0 = call @f{level + 1}(%x) : (tensor<2xf32>) -> tensor<2xf32>
+          %1 = call @f{level + 1}(%0) : (tensor<2xf32>) -> tensor<2xf32>
+          return %1 : tensor<2xf32> }}"""
+        for level in range(17)
+    )
+    then = "%1 = call @f0(%0) : (tensor<2xf32>) -> tensor<2xf32>\nreturn %1"
+    main = PROGRAM.replace("GROUPS", groups).replace("return %0", then)
+    last = "%0 = stablehlo.add %x, %x : tensor<2xf32>\nreturn %0 : tensor<2xf32>"
+    call = {
+        "call": "%0 = call @big(%x) : (tensor<2xf32>) -> tensor<2xf32>",
+        "branch": """%p = stablehlo.constant dense<true> : tensor<i1>
+          %0 = "stablehlo.if"(%p) ({
+            %1 = func.call @big(%x) : (tensor<2xf32>) -> tensor<2xf32>
+            stablehlo.return %1 : tensor<2xf32>
+          }, { stablehlo.return %x : tensor<2xf32> }) : (tensor<i1>) -> tensor<2xf32>""",
+    }[where]
+    return f"""{main.replace("func.func @main", "func.func private @big")}
+      {chain}
+      func.func private @f17(%x: tensor<2xf32>) -> tensor<2xf32> {{ {last} }}
+      func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{ {call} return %0 : tensor<2xf32> }}"""
+
+
+def traced(text: str) -> Trace:
+    module = spmd.parse(text)
+    executable = spmd.compile(module, spmd.ProcessGrid(2, 1))
+    return trace(ModuleLowering(executable.module, executable.options), executable.module.function("main"), 0)
+
+
+def test_collectives_of_functions_that_stay_functions_count() -> None:
+    one, other = (traced(too_large_to_inline(groups, "call")) for groups in ("[[0, 1]]", "[[1, 0]]"))
+    assert [event.members for event in one.events] == [(0, 1)] and one.known
+    assert disagreement([one, other]) is not None and disagreement([one, one]) is None
+
+
+def test_calls_in_control_flow_are_not_judged() -> None:
+    assert traced(too_large_to_inline("[[0, 1]]", "branch")) == Trace((), known=False)
