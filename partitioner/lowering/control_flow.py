@@ -20,6 +20,11 @@ def while_(lowering: Lowering, op: Op) -> None:
     location = lowering.emitter.location
     layouts = _with_sums(lowering, op, [_layout(lowering, value) for value in op.results])
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
+    if lowering.on_trial:
+        # Its layouts are all that is asked of it.
+        for value, local, layout in zip(op.results, operands, layouts, strict=True):
+            lowering.set(value, local, layout)
+        return
     condition, body = (region.block for region in op.regions)
     regions = []
     for block, wanted in ((condition, [None] * 0), (body, layouts)):
@@ -55,8 +60,8 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
 def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:
     """The sub-axes over which entries of a loop's state may stay partial sums.
 
-    Whether what is added is partial is found by lowering the body for trial: once for each loop of the program, however
-    often the loops around it are tried.
+    Whether what is added is partial is found by lowering the body for trial, without the loops in it: once for each
+    loop of the program.
     """
     known = lowering.partial_sums.get(op)
     if known is not None:
@@ -64,7 +69,8 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
     terms = {index: term for index in range(len(op.results)) if (term := _added(lowering, op, index)) is not None}
     found: dict[int, Axes] = {}
     if terms:
-        notes = len(lowering.notes)
+        notes, outer = len(lowering.notes), lowering.on_trial
+        lowering.on_trial = True
         lowering.block(op.regions[1].block, layouts, is_loop=True)
         for index, term in terms.items():
             have, wanted = lowering.current_sharding(term), layouts[index]
@@ -72,6 +78,7 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
             if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
                 found[index] = have.partial
         lowering.leave()
+        lowering.on_trial = outer
         del lowering.notes[notes:]
     lowering.partial_sums[op] = found
     return found

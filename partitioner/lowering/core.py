@@ -76,6 +76,8 @@ class Lowering:
         self.notes: list[str] = []
         #: Of each loop seen, the entries of its state that stay partial sums: see control_flow.
         self.partial_sums: dict[Op, dict[int, Axes]] = {}
+        #: Whether what is written is thrown away: only layouts are asked.
+        self.on_trial = False
         self.uses: dict[Value, int] = {}
         self.users: dict[Value, list[Op]] = {}
         self._deferred: dict[Value, tuple[Op, int]] = {}
