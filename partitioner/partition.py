@@ -12,6 +12,7 @@ from partitioner.processes import devices_of, processes_of
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
+from spmd.depth import within_stack
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.errors import CompileError, Diagnostic, VerificationError
 from spmd.ir import Function, Module
@@ -51,9 +52,10 @@ def partition(
         return take_out(module, entry, computation, reader, processes)
     if is_undivided(module, reader):
         return take_whole(module, entry, reader, processes)
-    program = import_program(module, entry, reader, whole_boundary=whole_boundary)
-    layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
-    return assemble(module, program, reader, layouts, processes)
+    with within_stack(CompileError, entry.location, f"@{function}"):
+        program = import_program(module, entry, reader, whole_boundary=whole_boundary)
+        layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
+        return assemble(module, program, reader, layouts, processes)
 
 
 def _function(module: Module, name: str) -> Function:

@@ -6,7 +6,7 @@ made anew for each use (so that every use may be cut its own way), and sharding 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -68,7 +68,7 @@ def import_program(
         asked = reader.of_attributes(dict(entry), [argument.type], function)[0]
         importer.ask(argument, asked or (_whole(argument, reader) if whole_boundary else None))
     with importer.calls.inside(function):
-        importer.append(function.body.ops[:-1], values, block)
+        _run(importer.append(function.body.ops[:-1], values, block))
     terminator = function.body.terminator
     returned = []
     _refuse_dynamic(block, function)
@@ -95,6 +95,20 @@ def _refuse_dynamic(block: Block, function: Function) -> None:
         if isinstance(value.type, TensorType) and not value.type.is_static:
             text = f"a value of type {value.type} has a dynamic shape, which cannot be cut into parts"
             raise CompileError(Diagnostic(place.location, text, place.name))
+
+
+#: Work that yields what must be done before it goes on: calls nest deeper than Python's stack is high.
+_Work = Generator["_Work", None, None]
+
+
+def _run(work: _Work) -> None:
+    started = [work]
+    while started:
+        needed = next(started[-1], None)
+        if needed is None:
+            started.pop()
+        else:
+            started.append(needed)
 
 
 class _Importer:
@@ -136,12 +150,14 @@ class _Importer:
         self._used.add(made.result)
         return made.result
 
-    def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> None:
+    def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> _Work:
         for op in ops:
             if op.name in CALLS:
-                self._call(op, values, block)
+                yield self._call(op, values, block)
             elif op.name == "sdy.named_computation":
-                self._named(op, values, block)
+                yield self._named(op, values, block)
+            elif op.name in _CONTROL:
+                yield self._control(op, values, block)
             elif op.name == "sdy.sharding_group":
                 self.groups.setdefault(op["group_id"], []).append(values.get(op.operands[0], op.operands[0]))
             elif op.name in ("sdy.data_flow_edge", "sdy.func_data_flow_edge"):
@@ -149,12 +165,24 @@ class _Importer:
             else:
                 self._plain(op, values, block)
 
+    def _control(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
+        operands = [self.use(operand, values, block) for operand in op.operands]
+        regions = []
+        for region in op.regions:
+            blocks = []
+            for inner in region.blocks:
+                blocks.append(copy_arguments(inner, values))
+                yield self.append(inner.ops, values, blocks[-1])
+            regions.append(Region(blocks))
+        made = op.clone(operands, regions=regions)
+        values.update(zip(op.results, made.results, strict=True))
+        if made.name == "stablehlo.while" and not self.as_written:
+            made = self._without_invariants(op, made, values)
+        block.ops.append(made)
+        self._annotate(op, made)
+
     def _plain(self, op: Op, values: dict[Value, Value], block: Block) -> None:
         operands = [self.use(operand, values, block) for operand in op.operands]
-        if op.name in _CONTROL:
-            regions = [Region(self._block(inner, values) for inner in region.blocks) for region in op.regions]
-        else:
-            regions = list(copy_local(op, values).regions)
         if self.as_written and op.name in _RESHARDINGS:
             made = op.clone(operands)
         elif op.name in _RESHARDINGS or _is_sharding_call(op):
@@ -166,10 +194,8 @@ class _Importer:
             made = make_op(name, operands, op.result_types, location=op.location)
             made.discardable = op.discardable
         else:
-            made = op.clone(operands, regions=regions)
+            made = op.clone(operands, regions=copy_local(op, values).regions)
         values.update(zip(op.results, made.results, strict=True))
-        if made.name == "stablehlo.while" and not self.as_written:
-            made = self._without_invariants(op, made, values)
         block.ops.append(made)
         self._annotate(op, made)
         if op.name in _CONSTANT or (op.name == "stablehlo.broadcast_in_dim" and operands[0] in self._constants):
@@ -187,12 +213,7 @@ class _Importer:
             for value, annotation in zip(made.results, asked, strict=True):
                 self.ask(value, annotation)
 
-    def _block(self, block: Block, values: dict[Value, Value]) -> Block:
-        made = copy_arguments(block, values)
-        self.append(block.ops, values, made)
-        return made
-
-    def _call(self, op: Op, values: dict[Value, Value], block: Block) -> None:
+    def _call(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
         callee = self.calls.callee(op)
         inner: dict[Value, Value] = {}
         for argument, operand, entry in zip(callee.arguments, op.operands, callee.argument_attributes, strict=True):
@@ -200,7 +221,7 @@ class _Importer:
             (asked,) = self.reader.of_attributes(dict(entry), [argument.type], callee)
             inner[argument] = value if asked is None else self.constrain(value, asked, block, op)
         with self.calls.inside(callee):
-            self.append(callee.body.ops[:-1], inner, block)
+            yield self.append(callee.body.ops[:-1], inner, block)
         returned = callee.body.terminator.operands
         asked_results = self.reader.of_attributes(op.discardable, op.result_types, op)
         for result, value, entry, asked in zip(
@@ -210,13 +231,13 @@ class _Importer:
             wish = asked or self.reader.of_attributes(dict(entry), [value.type], callee)[0]
             values[result] = mapped if wish is None else self.constrain(mapped, wish, block, op)
 
-    def _named(self, op: Op, values: dict[Value, Value], block: Block) -> None:
+    def _named(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
         body = op.region("body").block
         asked = _per_value(op, op["in_shardings"], op.operand_types, self.reader)
         for argument, operand, wish in zip(body.arguments, op.operands, asked, strict=True):
             value = values.get(operand, operand)
             values[argument] = value if wish is None else self.constrain(value, wish, block, op)
-        self.append(body.ops[:-1], values, block)
+        yield self.append(body.ops[:-1], values, block)
         asked = _per_value(op, op["out_shardings"], op.result_types, self.reader)
         for result, returned, wish in zip(op.results, body.terminator.operands, asked, strict=True):
             value = values.get(returned, returned)

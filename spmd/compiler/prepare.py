@@ -10,7 +10,6 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
 from spmd.compiler.options import CompileOptions, Options, chosen_options
 from spmd.compiler.verify import check_meaning
-from spmd.depth import within_stack
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module
 from spmd.types import MOST_PARTS
@@ -51,8 +50,7 @@ def prepare(
             module = partitioner.with_parts(module, function)
             found = find_function(module, function)
         elif partitioner.is_sharded(module):
-            with within_stack(CompileError, found.location, f"@{function}"):
-                split = partitioner.partition(module, chosen.grid, function)
+            split = partitioner.partition(module, chosen.grid, function)
             found = find_function(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)

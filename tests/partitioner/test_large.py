@@ -221,3 +221,50 @@ func.func @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}
 }"""
     with pytest.raises(spmd.CompileError, match="1,000,000,000,000 devices"):
         partitioner.partition(spmd.parse(program))
+
+
+@pytest.mark.parametrize("depth", [600, 5000])
+def test_a_chain_of_calls_is_as_long_as_it_likes(depth: int) -> None:
+    """Each of its functions calls the next; the last one adds 1."""
+    type = "tensor<4xf32>"
+    links = [
+        f"""func.func private @f{k}(%0: {type}) -> {type} {{
+  %1 = call @f{k + 1}(%0) : ({type}) -> {type}
+  return %1 : {type} }}"""
+        for k in range(depth)
+    ]
+    text = f"""sdy.mesh @mesh = <["x"=2]>
+func.func @main(%0: {type} {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}}) -> {type} {{
+  %1 = call @f0(%0) : ({type}) -> {type}
+  return %1 : {type}
+}}
+{chr(10).join(links)}
+func.func private @f{depth}(%0: {type}) -> {type} {{
+  %c = stablehlo.constant dense<1.0> : {type}
+  %1 = stablehlo.add %0, %c : {type}
+  return %1 : {type}
+}}"""
+    (found,) = run_parts(text, [np.arange(4, dtype=np.float32)], 2)
+    assert found.tolist() == [1, 2, 3, 4]
+
+
+def test_regions_that_nest_too_deep_are_refused() -> None:
+    text = ""
+    signature = "(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32>"
+    call = "(tensor<i1>, tensor<4xf32>) -> tensor<4xf32>"
+    for k in range(2000):
+        text += f"""func.func private @f{k}{signature} {{
+  %0 = "stablehlo.if"(%p) ({{
+    %1 = func.call @f{k + 1}(%p, %x) : {call}
+    stablehlo.return %1 : tensor<4xf32>
+  }}, {{ stablehlo.return %x : tensor<4xf32> }}) : (tensor<i1>) -> tensor<4xf32>
+  return %0 : tensor<4xf32> }}\n"""
+    text += f"""func.func private @f2000{signature} {{ return %x : tensor<4xf32> }}
+sdy.mesh @mesh = <["x"=2]>
+func.func @main(%p: tensor<i1>, %x: tensor<4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}})
+    -> tensor<4xf32> {{
+  %0 = call @f0(%p, %x) : {call}
+  return %0 : tensor<4xf32>
+}}"""
+    with pytest.raises(spmd.CompileError, match="@main nests too deep"):
+        partitioner.partition(spmd.parse(text))
