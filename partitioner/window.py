@@ -58,7 +58,7 @@ def straight(
     return HaloWindow(size, blocks, width, tuple(runs))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class HaloTransfer:
     """Elements [start, start + length) of block `sender` land at `place` of block `receiver`'s window."""
 
@@ -69,27 +69,32 @@ class HaloTransfer:
     place: int
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 6)
 def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[HaloTransfer, ...], ...]]:
     """What stays on each block, and what travels, dealt out to rounds."""
     local: list[HaloTransfer] = []
     moving: list[HaloTransfer] = []
+    block = window.block
     for receiver, runs in enumerate(window.runs):
         for place, source, length in runs:
             while length > 0:
-                sender = source // window.block
-                part = min(length, (sender + 1) * window.block - source)
-                made = HaloTransfer(sender, receiver, source - sender * window.block, part, place)
+                sender = source // block
+                part = min(length, (sender + 1) * block - source)
+                made = HaloTransfer(sender, receiver, source - sender * block, part, place)
                 (local if sender == receiver else moving).append(made)
                 source, place, length = source + part, place + part, length - part
     found: list[list[HaloTransfer]] = []
+    # The rounds in which a block sends, and those in which it receives, as bits.
+    sends, receives = [0] * window.blocks, [0] * window.blocks
     for transfer in sorted(moving, key=lambda t: (-t.length, t.receiver - t.sender)):
-        for round in found:
-            if all(t.sender != transfer.sender and t.receiver != transfer.receiver for t in round):
-                round.append(transfer)
-                break
-        else:
-            found.append([transfer])
+        busy = sends[transfer.sender] | receives[transfer.receiver]
+        first = ~busy & (busy + 1)
+        sends[transfer.sender] |= first
+        receives[transfer.receiver] |= first
+        number = first.bit_length() - 1
+        if number == len(found):
+            found.append([])
+        found[number].append(transfer)
     return tuple(local), tuple(map(tuple, found))
 
 

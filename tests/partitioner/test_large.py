@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import partitioner
 import spmd
 from partitioner import emit, reshard
 from partitioner.lowering.core import Lowering
 from partitioner.report import collectives
+from partitioner.window import rounds, straight
 from tests.partitioner.drawn_programs import draw
 from tests.partitioner.running import run_parts, run_whole
 
@@ -268,3 +271,45 @@ func.func @main(%p: tensor<i1>, %x: tensor<4xf32> {{sdy.sharding = #sdy.sharding
 }}"""
     with pytest.raises(spmd.CompileError, match="@main nests too deep"):
         partitioner.partition(spmd.parse(text))
+
+
+def test_neighbours_of_many_blocks_are_found_at_once() -> None:
+    """A shift by one element: every process but one has one neighbour, whatever their number."""
+    blocks = 1 << 14
+    type = f"tensor<{2 * blocks}xf32>"
+    text = f"""sdy.mesh @mesh = <["x"={blocks}]>
+func.func @main(%a: {type} {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}}) -> {type} {{
+  %0 = stablehlo.slice %a [1:{2 * blocks}] : ({type}) -> tensor<{2 * blocks - 1}xf32>
+  %c = stablehlo.constant dense<0.0> : tensor<f32>
+  %1 = stablehlo.pad %0, %c, low = [0], high = [1], interior = [0]
+      : (tensor<{2 * blocks - 1}xf32>, tensor<f32>) -> {type}
+  return %1 : {type}
+}}"""
+    (permute,) = [
+        op
+        for op in partitioner.partition(spmd.parse(text)).module.walk()
+        if op.name == "stablehlo.collective_permute"
+    ]
+    assert permute.operands[0].tensor.static_shape == (1,)
+    assert permute["source_target_pairs"].tolist() == [[k + 1, k] for k in range(blocks - 1)]
+
+
+@given(st.data())
+def test_rounds_are_dealt_out_to_the_first_that_is_free(data: st.DataObject) -> None:
+    blocks, size = data.draw(st.integers(1, 6)), data.draw(st.integers(0, 20))
+    width = data.draw(st.integers(1, 8))
+    starts = data.draw(st.lists(st.integers(-5, 25), min_size=blocks, max_size=blocks))
+    stays, moves = rounds(straight(max(size, 1), blocks, starts, width))
+    assert all(transfer.sender == transfer.receiver for transfer in stays)
+    for number, group in enumerate(moves):
+        assert len({transfer.sender for transfer in group}) == len(group)
+        assert len({transfer.receiver for transfer in group}) == len(group)
+        for transfer in group:
+            assert all(
+                any(other.sender == transfer.sender or other.receiver == transfer.receiver for other in earlier)
+                for earlier in moves[:number]
+            )
+    held = [0] * blocks
+    for transfer in (*stays, *(transfer for group in moves for transfer in group)):
+        held[transfer.receiver] += transfer.length
+    assert held == [max(0, min(start + width, max(size, 1)) - max(start, 0)) for start in starts]
