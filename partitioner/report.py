@@ -6,7 +6,7 @@ Bytes are what one process sends with the usual algorithms on k processes: all_g
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spmd.analysis.process_groups import given_groups
@@ -26,6 +26,7 @@ class Row:
     bytes: int
     place: str
     in_loop: bool
+    op: Op
 
 
 def collectives(module: Module) -> list[Row]:
@@ -36,7 +37,7 @@ def collectives(module: Module) -> list[Row]:
 def _rows(op: Op, module: Module, in_loop: bool) -> Iterator[Row]:
     if has_trait(op, Trait.COLLECTIVE):
         kind = op.name.removeprefix("stablehlo.")
-        yield Row(kind, _groups(op, module), sent_bytes(op, module), str(op.location), in_loop)
+        yield Row(kind, _groups(op, module), sent_bytes(op, module), str(op.location), in_loop, op)
     for region in op.regions:
         for block in region.blocks:
             for inner in block.ops:
@@ -70,15 +71,19 @@ def total_bytes(module: Module) -> int:
     return sum(row.bytes for row in collectives(module))
 
 
-def format_table(module: Module) -> str:
-    """The collectives as a table with totals by kind."""
+def format_table(module: Module, seconds: Callable[[Op], float] | None = None) -> str:
+    """The collectives as a table with totals by kind, and the expected time of each where `seconds` tells it."""
     rows = collectives(module)
-    lines = [f"{'collective':20} {'groups':>10} {'bytes/process':>14}  source"]
-    for row in rows:
-        loop = " (in a loop)" if row.in_loop else ""
-        lines.append(f"{row.kind:20} {row.groups:>10} {row.bytes:>14,}  {row.place}{loop}")
+    header = f"{'collective':20} {'groups':>10} {'bytes/process':>14}"
+    times = {row.op: seconds(row.op) for row in rows} if seconds else {}
+
+    def line(kind: str, groups: str, mine: Sequence[Row], place: str = "") -> str:
+        took = f" {1e6 * sum(times[row.op] for row in mine):>12,.1f}" if seconds else ""
+        return f"{kind:20} {groups:>10} {sum(row.bytes for row in mine):>14,}{took}  {place}".rstrip()
+
+    lines = [f"{header}{' microseconds' if seconds else ''}  source"]
+    lines += [line(row.kind, row.groups, [row], f"{row.place}{' (in a loop)' if row.in_loop else ''}") for row in rows]
     for kind in sorted({row.kind for row in rows}):
         mine = [row for row in rows if row.kind == kind]
-        lines.append(f"{'total ' + kind:20} {len(mine):>9}x {sum(row.bytes for row in mine):>14,}")
-    lines.append(f"{'total':20} {len(rows):>9}x {sum(row.bytes for row in rows):>14,}")
-    return "\n".join(lines)
+        lines.append(line(f"total {kind}", f"{len(mine)}x", mine))
+    return "\n".join([*lines, line("total", f"{len(rows)}x", rows)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch import cli
+from spmd.predict.machine import nominal
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -53,6 +54,24 @@ def test_the_example_from_jax(tmp_path: Path) -> None:
     launch = [sys.executable, "-m", "launch", "launch", "-n", "2", "--"]
     first, second = run([*launch, sys.executable, "train.py"], tmp_path).splitlines()
     assert first == second != "[0.0, 0.0, 0.0]"
+
+
+def test_the_predictions(tmp_path: Path) -> None:
+    commands = re.findall(r"^spmd (predict step\.mlir .*?)$", README, re.MULTILINE)
+    assert len(commands) == 2
+    (levels,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "cluster.toml").write_text(levels)
+    (tmp_path / "machine.toml").write_text(nominal().to_toml())
+    groups = str([[8 * replica + place for replica in range(64)] for place in range(8)])
+    program = PYTHON[0].split('"""')[1].replace("[[0, 1, 2, 3]]> : tensor<1x4xi64>", f"{groups}> : tensor<8x64xi64>")
+    flags = ", channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids}>"
+    (tmp_path / "step.mlir").write_text(program.replace("tensor<8x64xi64>}>", "tensor<8x64xi64>" + flags))
+    spmd = [sys.executable, "-m", "launch"]
+    printed = run([*spmd, *commands[0].split()], tmp_path)
+    assert "on a 64x8 grid of 512 processes" in printed and "sent over level cluster: " in printed
+    (tmp_path / "step.mlir").write_text(PYTHON[0].split('"""')[1])
+    printed = run([*spmd, *commands[1].split()], tmp_path)
+    assert "each process has the same work" in printed and "4,096" in printed
 
 
 def test_two_commands_do_all_from_a_fresh_clone() -> None:

@@ -5,8 +5,13 @@ Or the global program as Shardy prints it: with each op's factor rule, or with e
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from launch import programs
+from launch import machines, programs
+
+if TYPE_CHECKING:
+    from spmd.ir import Module, Op
 
 HELP = "print the program of one process of a program with shardings, and a table of its collectives"
 
@@ -21,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mesh axes in the order in which they are propagated, such as data,model; the others come last",
     )
     parser.add_argument("--no-propagate", action="store_true", help="what the program does not lay out is replicated")
+    machines.add_arguments(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--table", action="store_true", help="the table alone, without the program")
     shown.add_argument(
@@ -58,7 +64,17 @@ def run(args: argparse.Namespace) -> int:
     for title, layouts in (("argument", parts.in_shardings), ("result", parts.out_shardings)):
         for index, layout in enumerate(layouts):
             sys.stdout.write(f"{title} {index}: {layout} as {layout.local_type}\n")
-    sys.stdout.write("\n" + format_table(parts.module) + "\n")
+    sys.stdout.write("\n" + format_table(parts.module, _times(args, parts.module)) + "\n")
     for note in parts.notes:
         sys.stdout.write(f"not split: {note}\n")
     return 0
+
+
+def _times(args: argparse.Namespace, module: "Module") -> "Callable[[Op], float] | None":
+    """What tells a collective's expected time, where a machine or a network is given."""
+    if args.machine is None and args.topology is None:
+        return None
+    from spmd.analysis.grid import grid_of
+    from spmd.predict.prediction import collective_seconds
+
+    return collective_seconds(module, grid_of(module), *machines.chosen(args))

@@ -5,7 +5,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from launch import programs, values
+from launch import machines, programs, values
 
 if TYPE_CHECKING:
     from collectives.network import Network
@@ -21,8 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
     )
-    parser.add_argument("--machine", metavar="FILE", help="what spmd calibrate wrote (default: a nominal core)")
-    parser.add_argument("--topology", metavar="FILE", help="the network's levels (default: one machine's)")
+    machines.add_arguments(parser)
     parser.add_argument(
         "--turns",
         type=values.positive,
@@ -51,13 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from spmd.predict.machine import nominal, read_machine
+    import spmd
 
-    machine = nominal() if args.machine is None else read_machine(args.machine)
+    if args.check and args.topology is not None:
+        raise spmd.UsageError("--check runs on this machine: it takes no --topology")
+    machine, network = machines.chosen(args)
     module = programs.load(args.program, args.function)
     if args.sweep:
-        return _sweep(args, module, machine)
-    return _check(args, module, machine) if args.check else _predict(args, module, machine)
+        return _sweep(args, module, machine, network)
+    return _check(args, module, machine) if args.check else _predict(args, module, machine, network)
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -67,13 +68,7 @@ def _options(args: argparse.Namespace) -> dict[str, Any]:
     return options
 
 
-def _network(args: argparse.Namespace, machine: "Machine") -> "Network | None":
-    from spmd.predict.topology import read_topology
-
-    return None if args.topology is None else read_topology(args.topology, machine.rates["folding"])
-
-
-def _predict(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
+def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.compiler.prepare import prepare
     from spmd.predict.prediction import predict
     from spmd.predict.report import page
@@ -81,25 +76,22 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine") -> 
     from spmd.runtime.trace import write_trace
 
     prepared = prepare(module, args.grid, args.function, **_options(args))
-    found = predict(prepared, machine, _network(args, machine), args.turns)
+    found = predict(prepared, machine, network, args.turns)
     if args.trace:
         write_trace(args.trace, predicted_events(found.timeline))
     print(json.dumps(found.to_json(), indent=1) if args.json else page(found, args.program))
     return 0
 
 
-def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
+def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.predict.sweep import sweep
 
-    found = sweep(
-        module, args.function, args.sweep, machine, _network(args, machine), args.axis, args.turns, **_options(args)
-    )
+    found = sweep(module, args.function, args.sweep, machine, network, args.axis, args.turns, **_options(args))
     print(json.dumps(found.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{found.page()}")
     return 0
 
 
 def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> int:
-    import spmd
     from launch import arguments
     from spmd.compiler.prepare import prepare
     from spmd.predict.check import check
@@ -107,8 +99,6 @@ def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> in
     from spmd.runtime.compile import executable_of
     from spmd.runtime.trace import write_trace
 
-    if args.topology is not None:
-        raise spmd.UsageError("--check runs on this machine: it takes no --topology")
     prepared = prepare(module, args.grid, args.function, **_options(args))
     executable = executable_of(prepared)
     arrays = executable.shard(*arguments.make(module, args.function, args.random))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -18,6 +18,9 @@ from spmd.jax.tracing import Lowered
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.types import TensorType
+
+if TYPE_CHECKING:
+    from spmd.predict.prediction import Prediction
 
 Layouts = Sequence[ShardedType | None]
 
@@ -51,6 +54,17 @@ class Compiled:
     @cached_property
     def executable(self) -> Executable:
         return compile(self.module, self.grid, partition=self.is_global, **self._options)
+
+    def cost(self) -> Prediction:
+        """What a step takes on $SPMD_MACHINE and $SPMD_TOPOLOGY."""
+        from spmd.compiler.prepare import prepare
+        from spmd.predict.machine import default_machine
+        from spmd.predict.prediction import predict
+        from spmd.predict.topology import default_network
+
+        machine = default_machine()
+        prepared = prepare(self.module, self.grid, partition=self.is_global, **self._options)
+        return predict(prepared, machine, default_network(machine))
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any]], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -19,6 +19,9 @@ from spmd.jax.tracing import lower, name_of
 from spmd.runtime.executable import Executable
 from spmd.runtime.world import ranks, under_mpi
 from spmd.usage import kind_of
+
+if TYPE_CHECKING:
+    from spmd.predict.prediction import Prediction
 
 _flatten = jax.tree_util.tree_flatten
 
@@ -89,6 +92,14 @@ class JittedFunction:
     def executable(self, *args: Any, **kwargs: Any) -> Executable:
         """The compiled program, for arguments of these forms. It takes and gives the leaves of the trees."""
         return self._for(args, kwargs).executable
+
+    def cost(self, *args: Any, **kwargs: Any) -> Prediction:
+        """What a step is expected to take, for arguments of these forms: time, memory and traffic; nothing runs.
+
+        On the machine whose file $SPMD_MACHINE names (see `spmd calibrate`), or a nominal one, and the network of
+        $SPMD_TOPOLOGY.
+        """
+        return self._for(args, kwargs).cost()
 
     def shard(self, tree: Any) -> Any:
         """This process's blocks of whole arrays: of arguments or results, all or some.

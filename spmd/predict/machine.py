@@ -6,6 +6,7 @@ process; kinds of work are those of spmd.compiler.schedule.costs.Work.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -202,6 +203,12 @@ def nominal() -> Machine:
     """A machine to reckon with where none was measured: round figures of one core of a server."""
     text = resources.files("spmd.predict").joinpath("nominal.toml").read_text(encoding="utf-8")
     return _machine(Table.parse(text, "nominal.toml"))
+
+
+def default_machine() -> Machine:
+    """The machine of the file that $SPMD_MACHINE names; a nominal one where it names none."""
+    path = os.environ.get("SPMD_MACHINE")
+    return read_machine(path) if path else nominal()
 
 
 def _machine(table: Table) -> Machine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,12 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.network import Network
+from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import Options
 from spmd.compiler.prepare import Prepared
 from spmd.errors import UsageError
+from spmd.ir import Module, Op
 from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, Story, story_of
 from spmd.predict.machine import Machine
 from spmd.predict.timeline import OfNetwork, OneMachine, Prices, Timeline, timeline
@@ -118,6 +121,20 @@ def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Netw
         [*story.notes, *prepared.notes],
         made,
     )
+
+
+def collective_seconds(
+    module: Module, grid: ProcessGrid, machine: Machine, network: Network | None = None
+) -> Callable[[Op], float]:
+    """What tells the expected seconds of a collective op of `module`, the program of one process of `grid`."""
+    lowering = ModuleLowering(module, Options(grid=grid))
+    prices = prices_of(machine, network, grid.size)
+
+    def seconds(op: Op) -> float:
+        event = Event(op.name, str(op.location), collective=DESCRIPTIONS[op.name](op, lowering))
+        return timeline([event], grid.size, prices).seconds
+
+    return seconds
 
 
 def _shares(made: Timeline) -> list[Share]:

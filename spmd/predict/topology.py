@@ -17,12 +17,14 @@ algorithm = "hierarchical"
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from pathlib import Path
 
 from collectives.algorithms import ALGORITHMS
 from collectives.network import HIERARCHICAL, Level, Network
 from spmd.errors import UsageError
+from spmd.predict.machine import Machine
 from spmd.predict.tables import Table
 
 
@@ -43,6 +45,12 @@ def read_topology(path: str | Path, folding: float) -> Network:
             text = f"its processes must be a whole number of units of {inner.name!r}, the level before it"
             raise UsageError(f"{table.where}: level {outer.name!r}: {text}")
     return Network(levels, folding)
+
+
+def default_network(machine: Machine) -> Network | None:
+    """The network of the file that $SPMD_TOPOLOGY names; where it names none, none: processes are on one machine."""
+    path = os.environ.get("SPMD_TOPOLOGY")
+    return read_topology(path, machine.rates["folding"]) if path else None
 
 
 def _level(table: Table) -> Level:

@@ -108,3 +108,18 @@ def test_predicted_beside_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {"rank 0, predicted", "rank 0, measured"} <= names
     assert main(["predict", str(file), "--check"]) == 0
     assert "predicted  measured  ratio   share\n" in capsys.readouterr().out
+
+
+def test_the_partitioner_s_table_tells_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "whole.mlir"
+    file.write_text(SHARDED)
+    (tmp_path / "cluster.toml").write_text(LEVELS)
+    assert main(["partition", str(file), "--table"]) == 0
+    bare = capsys.readouterr().out
+    assert "microseconds" not in bare
+    assert main(["partition", str(file), "--table", "--topology", str(tmp_path / "cluster.toml")]) == 0
+    told = capsys.readouterr().out
+    (row,) = [line.split() for line in told.splitlines() if line.startswith("all_reduce")]
+    # A ring of four: six messages of a quarter of the 8,192 bytes, three of them folded; and what calls cost.
+    assert float(row[3]) == pytest.approx(1e6 * (6 * (1e-6 + 2048 / 1e10) + 3 * 2048 / 5e9 + 5e-6), abs=0.1)
+    assert "microseconds  source" in told
