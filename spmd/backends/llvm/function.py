@@ -18,8 +18,7 @@ from spmd.analysis.constants import constant_array
 from spmd.attributes import aligned
 from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.functions import function_text
-from spmd.backends.llvm.nests import NestWriter
-from spmd.backends.llvm.parts import PartFunction, cut_rows, write_in_parts, write_nest
+from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
@@ -155,8 +154,9 @@ class FunctionWriter:
         #: Finds a routine of BLAS by its name.
         self.routine = routine
         self.threads = threads
-        #: The functions of units that are cut.
-        self.parts: list[PartFunction] = []
+        #: The functions of units that stand apart: their names by their bodies.
+        self.parts: dict[str, str] = {}
+        self.uses_workers = False
         self._make_callback = make_callback
         self.callbacks: list[Callback] = []
         self.text = FunctionText()
@@ -342,7 +342,7 @@ class FunctionWriter:
             return True
         for value, size in rows.items():
             self.assign(value, self.scratch(frame, size))
-        NestWriter(nest, self.text, self.pointer).write()
+        write_apart(self, nest)
         return True
 
     def _overlaps(self, nest: Nest, value: Value, frame: Frame) -> bool:
@@ -455,7 +455,7 @@ class FunctionWriter:
                 f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
                 self.text.body([*arguments, *places]),
                 "}",
-                *(part.define() for part in self.parts),
+                *(define(name, body) for body, name in self.parts.items()),
                 *self.text.declarations,
                 *(
                     function_text(callee, linkage="internal") if whole else callee.declaration

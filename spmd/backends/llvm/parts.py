@@ -30,15 +30,16 @@ _OPERATIONS, _BYTES = 16, 16
 _LEAST_UNIT, _LEAST_PART = 20_000, 4_000
 #: Points of a nest that is looked at.
 _LEAST_POINTS = 1 << 10
+#: Points of a nest that is written as a function of its own.
+_LEAST_APART = 1 << 9
 #: Parts for each thread, so that one that comes late does not keep the others waiting.
 _EACH = 4
 
 
 @dataclass(eq=False)
 class PartFunction:
-    """A function `void name(ptr frame, i64 part)` as it is written. What it needs from outside lies in the frame."""
+    """A function `void (ptr frame, i64 part)` as it is written. What it needs from outside lies in the frame."""
 
-    name: str
     text: FunctionText = field(default_factory=FunctionText)
     captured: dict[str, str] = field(default_factory=dict)
 
@@ -48,16 +49,20 @@ class PartFunction:
             return outside
         return self.captured.setdefault(outside, f"%captured{len(self.captured)}")
 
-    def define(self) -> str:
-        """The function's text."""
+    def body(self) -> str:
+        """The function's text between its braces."""
         loads = []
         for place, name in enumerate(self.captured.values()):
             loads += [
                 f"  {name}.at = getelementptr ptr, ptr %frame, i64 {place}",
                 f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
             ]
-        head = f"define internal void @{self.name}(ptr noalias readonly %frame, i64 %part) #0 {{"
-        return "\n".join([head, self.text.body([*loads]), "}"])
+        return self.text.body(loads)
+
+
+def define(name: str, body: str) -> str:
+    """The text of the function `name` with the body of a PartFunction."""
+    return f"define internal void @{name}(ptr noalias readonly %frame, i64 %part) #0 {{\n{body}\n}}"
 
 
 def parts_of(nests: Sequence[Nest], results: Sequence[Value], threads: int) -> int:
@@ -77,19 +82,42 @@ def call_in_parts(
     writer: FunctionWriter, count: int, write: Callable[[PartFunction], None], *, products: bool = False
 ) -> None:
     """Writes a call of the function that `write` writes, for `count` parts; `products`: each of which calls BLAS."""
-    part = PartFunction(f"{writer.name}.part{len(writer.parts)}")
+    name, frame = _written(writer, write)
+    writer.uses_workers = True
+    writer.text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
+    how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
+    writer.text.line(f"call void @{RUN}(ptr @{name}, ptr {frame}, {how})")
+
+
+def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> tuple[str, str]:
+    """The names of the function that `write` writes, and of a frame that holds what it needs.
+
+    What is computed alike is one function: a layer of a network is compiled once, however many there are.
+    """
+    part = PartFunction()
     part.text.declarations, part.text.callees = writer.text.declarations, writer.text.callees
     write(part)
     part.text.line("ret void")
-    writer.parts.append(part)
+    name = writer.parts.setdefault(part.body(), f"{writer.name}.part{len(writer.parts)}")
     text = writer.text
     frame = text.allocate(f"[{max(len(part.captured), 1)} x ptr]", 8)
     for place, outside in enumerate(part.captured):
         at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
         text.line(f"store ptr {outside}, ptr {at}")
-    text.declarations[f"declare void @{RUN}(ptr, ptr, i64, i64, i1)"] = None
-    how = f"i64 {count}, i64 {writer.threads}, i1 {str(products).lower()}"
-    text.line(f"call void @{RUN}(ptr @{part.name}, ptr {frame}, {how})")
+    return name, frame
+
+
+def write_apart(writer: FunctionWriter, nest: Nest) -> None:
+    """Writes `nest` as a function and a call of it, or where the call stands if it has few points."""
+    if prod(nest.extents) < _LEAST_APART:
+        NestWriter(nest, writer.text, writer.pointer).write()
+        return
+
+    def write(part: PartFunction) -> None:
+        NestWriter(nest, part.text, lambda value: part.pointer(writer.pointer(value))).write()
+
+    name, frame = _written(writer, write)
+    writer.text.line(f"call void @{name}(ptr {frame}, i64 0)")
 
 
 def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:
@@ -104,7 +132,7 @@ def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequen
         if blocks is not None and blocks.count > 1:
             _write_in_blocks(writer, nest, frame, wanted)
             return
-    NestWriter(nest, writer.text, writer.pointer).write()
+    write_apart(writer, nest)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def compile_stretch(
     linked = link(writer.text.callees.values())
     symbols = {**writer.symbols, **linked.symbols, **entry_symbols()}
     text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.may_raise)
-    if writer.parts:
+    if writer.uses_workers:
         symbols |= workers.symbols()
     if writer.may_raise:
         text += POLL_TEXT

@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_was_compiled_is_not_compiled_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = jit.compile_object(TEXT)
-    monkeypatch.setattr(jit, "_compiled", None)
+    monkeypatch.setattr(jit, "compile_module", None)
     assert jit.compile_object(TEXT) == first
     assert first.functions == ("f",)
     with pytest.raises(TypeError):
