@@ -151,7 +151,9 @@ def bits(array: Any) -> bytes:
     dense = np.array(array, order="C", ndmin=1)
     if dense.dtype.kind == "c":
         dense = dense.view(dense.real.dtype)
-    dense[dense != dense] = np.nan
+    nans = dense != dense
+    if nans.any():
+        dense[nans] = np.nan
     return dense.tobytes()
 
 
