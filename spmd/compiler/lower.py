@@ -17,6 +17,7 @@ from spmd.analysis.constants import constant_array
 from spmd.attributes import aligned
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.donate import loop_body
+from spmd.compiler.donation import donated_arguments
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.options import Options, Watch
@@ -80,10 +81,10 @@ class ModuleLowering:
         """The program of a function with everything it calls inlined."""
         flat = self.flatten(function)
         self._compile_called(flat)
-        return self._built(flat)
+        return self._built(flat, donated_arguments(function, self.options.donate))
 
-    def _built(self, flat: Function) -> tuple[Program, Plan]:
-        plan = self._plan(flat.body, list(flat.body.arguments), frozenset())
+    def _built(self, flat: Function, donated: frozenset[int] = frozenset()) -> tuple[Program, Plan]:
+        plan = self._plan(flat.body, list(flat.body.arguments), donated, of_function=True)
         return emit(plan, self.options.watch), plan
 
     def _compile_called(self, flat: Function) -> None:
@@ -113,7 +114,15 @@ class ModuleLowering:
         """What passes ask for."""
         return PassContext(self.options, self._evaluate)
 
-    def _plan(self, block: Block, parameters: list[Value], donated: frozenset[int], *, apart: bool = False) -> Plan:
+    def _plan(
+        self,
+        block: Block,
+        parameters: list[Value],
+        donated: frozenset[int],
+        *,
+        of_function: bool = False,
+        apart: bool = False,
+    ) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
         native = self.options.watch is None and "llvm" in self.options.backends
         for op in block.ops[:-1]:
@@ -122,7 +131,8 @@ class ModuleLowering:
             elif not native:
                 plan.steps.append(self._step(op))
         if native:
-            plan.steps = native_steps(block, self._step, self.options.thread_count, apart=apart)
+            offered = [parameters[index] for index in sorted(donated)] if of_function else []
+            plan.steps = native_steps(block, self._step, self.options.thread_count, offered, apart=apart)
         plan_buffers(plan, donated)
         return plan
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, get_type_hints
 
 from collectives.grid import ProcessGrid
+from spmd.compiler.donation import ATTRIBUTES
 from spmd.errors import UsageError
 from spmd.ir import Op
 from spmd.machine import default_threads
@@ -28,6 +29,8 @@ class CompileOptions(TypedDict, total=False):
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
     backends           what runs units, the first that can: "llvm" (native code), "numpy" (a kernel an op, all of them)
+    donate             arguments that may be written over, by number, or "attributes": those that the program marks
+                       (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.donation.owned_arrays
     threads            how many threads native code is cut for (None: see spmd.machine.default_threads)
     watch              called around every op (profiles, NaN checks, printing), each of which then runs by itself
     """
@@ -38,6 +41,7 @@ class CompileOptions(TypedDict, total=False):
     collective_timeout: float | None
     collective_abort: bool
     backends: tuple[str, ...]
+    donate: tuple[int, ...] | Literal["attributes"]
     threads: int | None
     watch: Watch | None
 
@@ -72,6 +76,7 @@ class Options:
     collective_timeout: float | None = None
     collective_abort: bool = False
     backends: tuple[str, ...] = field(default_factory=default_backends)
+    donate: tuple[int, ...] | Literal["attributes"] = ()
     threads: int | None = None
     watch: Watch | None = None
 
@@ -88,6 +93,10 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
     float | None: (lambda value: value is None or _is_number(value, Real), "a number, not negative, or None"),
     tuple[str, ...]: (_are_backends, f"a tuple of names among {', '.join(BACKENDS)}"),
     int | None: (lambda value: value is None or (_is_number(value, Integral) and value > 0), "a whole number, or None"),
+    tuple[int, ...] | Literal["attributes"]: (
+        lambda value: value == ATTRIBUTES or (isinstance(value, tuple) and all(_is_number(n, Integral) for n in value)),
+        "a tuple of numbers of arguments, or 'attributes'",
+    ),
     Watch | None: (lambda value: value is None or callable(value), "a function (op, run), or None"),
 }
 

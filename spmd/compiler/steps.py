@@ -40,8 +40,8 @@ class Step:
 class Plan:
     """The steps of a block.
 
-    `parameters` are block arguments, then captured values. `overwrites` are indices of parameters whose memory the
-    program writes into; only parameters that the caller offered (`donated`) are ever among them.
+    `parameters` are block arguments, then captured values. `donated` are indices of those whose memory the caller
+    offers, `overwrites` of those among them that the program writes into.
     """
 
     parameters: list[Value]
@@ -50,10 +50,12 @@ class Plan:
     results: list[Value]
     alias_sets: dict[Value, frozenset[Value]]
     overwrites: frozenset[int] = frozenset()
+    donated: frozenset[int] = frozenset()
 
 
 def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
     """Fills in `alias_sets`, `frees`, `out`, `overwrites`. `donated`: parameters whose buffers may be overwritten."""
+    plan.donated = donated
     given = {value for index, value in enumerate(plan.parameters) if index in donated}
     fresh = fresh_values(plan) | given
     last_use = _last_uses(plan, _alias_sets_without_reuse(plan))
@@ -63,6 +65,7 @@ def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
         step.out = _reusable(step, index, alias_sets, fresh, last_use)
         if step.out is None:
             _add_alias_sets(step, alias_sets)
+            written.update(*(alias_sets[step.inputs[k]] & given for _, k in step.kernel.overwrites))
             continue
         # The result stands on the operand's buffer, and so does all that will be a view of it.
         (result,) = step.outputs
@@ -91,6 +94,8 @@ def _add_alias_sets(step: Step, alias_sets: dict[Value, frozenset[Value]]) -> No
     shared = frozenset().union(*(alias_sets[step.inputs[index]] for index in step.kernel.aliases))
     for value in step.outputs:
         alias_sets[value] = shared or frozenset((value,))
+    for result, operand in step.kernel.overwrites:
+        alias_sets[step.outputs[result]] = alias_sets[step.inputs[operand]]
 
 
 def fresh_values(plan: Plan) -> set[Value]:
@@ -140,7 +145,7 @@ def _reusable(
 
 def shared_results(plan: Plan) -> frozenset[int]:
     """Positions of results whose memory others hold: the caller, a constant, a custom call, or an earlier result."""
-    held: set[Value] = {*plan.parameters, *plan.constants}
+    held: set[Value] = {*plan.parameters, *plan.constants} - {plan.parameters[index] for index in plan.donated}
     held |= {value for step in plan.steps if not step.kernel.owned for value in step.outputs}
     shared = set()
     for index, value in enumerate(plan.results):

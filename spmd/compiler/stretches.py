@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spmd.analysis.constants import constant_array
@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 MakeStep = Callable[[Op], Step]
 
 
-def native_steps(block: Block, make_step: MakeStep, threads: int, *, apart: bool = False) -> list[Step]:
+def native_steps(
+    block: Block, make_step: MakeStep, threads: int, donated: Sequence[Value] = (), *, apart: bool = False
+) -> list[Step]:
     """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op.
 
-    `apart` keeps units, and groups of them that run row by row, as steps of their own, by which they can be timed.
+    `donated` are arguments of the block whose memory results may take over. `apart` keeps units, and groups of them
+    that run row by row, as steps of their own, by which they can be timed.
     """
     # Loaded late: who runs on the numpy back end alone needs no LLVM.
     from spmd.backends.llvm.stretch import compile_stretch, is_native
@@ -45,10 +48,22 @@ def native_steps(block: Block, make_step: MakeStep, threads: int, *, apart: bool
         outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
         if not outputs and all(is_pure(op) for unit in stretch for op in unit.ops):
             continue
-        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)), threads)
-        kernel = Kernel(compiled.call, needs_process=compiled.needs_process)
+        offered = [value for value in donated if value in inputs]
+        later = {*_reads(units[end + 1 :]), *results} if offered else set()
+        free = [value for value in offered if _is_free(value, steps, later.union(inputs) - {value} | later)]
+        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)), threads, free)
+        kernel = Kernel(compiled.call, needs_process=compiled.needs_process, overwrites=compiled.overwrites)
         steps.append(Step(stretch[0].roots[0], kernel, inputs, outputs))
     return steps
+
+
+def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool:
+    """Whether none of `read` stands on the memory of `value`, from which `steps` made what they made."""
+    standing = {value}
+    for step in steps:
+        if any(step.inputs[index] in standing for index in step.kernel.aliases):
+            standing.update(step.outputs)
+    return standing.isdisjoint(read)
 
 
 def _callback(step: Step) -> Callback:

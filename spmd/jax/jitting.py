@@ -66,16 +66,17 @@ def jit(
     :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
         one axis, "processes", of all ranks. The global view has its mesh instead.
     :param grid: in place of `axes`: one axis, "processes", of all its processes.
-    :param donate_argnums: as jax.jit takes them: leave to write over these arguments, of which no use is made.
+    :param donate_argnums: as jax.jit takes them: leave to write over the NumPy arrays of these arguments. Results may
+        then be the very arrays that were given. What cannot be written over, such as a jax.Array, is copied.
     :param static_argnums, static_argnames: as jax.jit takes them.
     :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
-    as_numbers(donate_argnums, "donate_argnums")
+    donated = as_numbers(donate_argnums, "donate_argnums")
     if function is None:
-        return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
-    return _jit(function, axes, grid, static_argnums, static_argnames, as_jax, options)
+        return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
+    return _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
 
 
 def _jit(
@@ -84,6 +85,7 @@ def _jit(
     grid: ProcessGrid | None,
     static_argnums: int | Sequence[int],
     static_argnames: str | Sequence[str],
+    donated: tuple[int, ...],
     as_jax: bool,
     options: Mapping[str, Any],
 ) -> JittedFunction:
@@ -95,7 +97,7 @@ def _jit(
         if given is not None:
             raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
         given = (("processes", grid.size),)
-    return JittedFunction(plain, given, statics, as_jax, options)
+    return JittedFunction(plain, given, statics, as_jax, options, donated)
 
 
 def checked_axes(axes: Any) -> Axes:

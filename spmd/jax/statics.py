@@ -66,6 +66,22 @@ class Statics:
         rest = tuple(value for at, value in enumerate(args) if at not in self._numbers)
         return rest, {name: value for name, value in kwargs.items() if name not in self._names}, (positions, named)
 
+    def leaves_of(self, numbers: Sequence[int], tree: Any) -> list[int]:
+        """The leaves of the arguments `numbers`, by position; `tree` is of (args, kwargs) without the static ones."""
+        leaves: dict[int, range] = {}
+        place = start = 0
+        for child in tree.children()[0].children():
+            while place in self._numbers:
+                place += 1
+            leaves[place] = range(start, start + child.num_leaves)
+            place, start = place + 1, start + child.num_leaves
+        found: list[int] = []
+        for number in numbers:
+            if not -place <= number or (number % place if number < 0 else number) not in leaves:
+                raise UsageError(f"donate_argnums has {number}, which is no array among the {place} arguments")
+            found += leaves[number % place]
+        return found
+
     @staticmethod
     def insert(
         key: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]

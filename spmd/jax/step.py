@@ -39,6 +39,7 @@ class JittedFunction:
         statics: Statics,
         as_jax: bool,
         options: Mapping[str, Any],
+        donated: Sequence[int] = (),
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -47,6 +48,7 @@ class JittedFunction:
         self._has_statics = bool(statics)
         self._as_jax = as_jax
         self._options = dict(options)
+        self._donated = donated
         self._made: dict[Any, Compiled] = {}
         self._last: Compiled | None = None
         self._last_types: list[type] = []  # of the leaves of the last call
@@ -175,7 +177,8 @@ class JittedFunction:
     def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...]) -> Compiled:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes, insert, tree, forms)
-        return Compiled(lowered, tree, static, forms, self._as_jax, self._options)
+        donated = self._statics.leaves_of(self._donated, tree)
+        return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 
     def _check_ranks(self, compiled: Compiled) -> None:
         there = number_of_ranks()

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from spmd.compiler.options import CompileOptions
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax import process_view
@@ -41,6 +42,11 @@ class Lowered:
     out_tree: Any
     kept: tuple[int, ...]
     tokens: int
+
+    def donate(self, leaves: Sequence[int]) -> CompileOptions:
+        """The option by which the module's arguments of `leaves` are donated; none where there are none."""
+        places = tuple(self.tokens + self.kept.index(leaf) for leaf in leaves if leaf in self.kept)
+        return {"donate": places} if places else {}
 
 
 def lower(

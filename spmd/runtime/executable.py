@@ -17,6 +17,7 @@ from collectives.one_thread import OneThread
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
 from spmd.backends.numpy.core import Program
+from spmd.compiler.donation import donated_arguments, owned_arrays
 from spmd.compiler.emit import locate
 from spmd.compiler.options import Options
 from spmd.errors import CollectiveError, CompileError, Diagnostic, ExecutionError, SpmdError
@@ -67,6 +68,7 @@ class Executable:
             for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
         ]
         self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
+        self._donated = sorted(donated_arguments(function, options.donate))
         self._process: Process | None = None
 
     @property
@@ -120,6 +122,8 @@ class Executable:
     def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Runs the program as `process`; how in-process ranks share one executable."""
         values = self.checked(arrays)
+        if self._donated:
+            values = owned_arrays(values, self._donated)
         try:
             results = self._program(process, *values)
         except SpmdError:
@@ -127,6 +131,10 @@ class Executable:
         except Exception as error:
             raise _explained(error) from error
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
+
+    def with_copies(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """`arrays` with a copy of each that the program may write over: what several processes are given."""
+        return [np.array(array) if index in self._donated else array for index, array in enumerate(arrays)]
 
     def checked(self, arrays: Sequence[Any]) -> list[Any]:
         """`arrays` as the program takes them; ExecutionError names the argument that something is wrong with."""

@@ -99,7 +99,7 @@ def run_parallel(
         me = Process(grid, communicator, infeed=infeeds[rank], outfeed=outfeeds[rank])
         if sends[rank] or receives[rank]:
             connect(me, sends, receives)
-        return executables[rank].run(me, given[rank])
+        return executables[rank].run(me, executables[rank].with_copies(given[rank]))
 
     try:
         return run(grid.size, process, timeout=timeout, abort=abort)

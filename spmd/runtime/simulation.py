@@ -166,6 +166,7 @@ def simulation_of(executable: Executable) -> Simulation:
     shardings = executable.in_shardings, executable.out_shardings
     chosen = executable.options
     options: Any = {entry.name: getattr(chosen, entry.name) for entry in fields(chosen) if entry.name != "grid"}
+    options["donate"] = ()  # an argument may be that of several processes
     return Simulation(Prepared(executable.module, function, chosen, *shardings), options)
 
 

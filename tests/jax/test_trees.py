@@ -132,10 +132,25 @@ def test_static_arguments_are_values_of_python() -> None:
     assert spmd.jax.jit(jitted, static_argnums=1, static_argnames="mode")(x, 2, mode="min") == 1
 
 
-def test_donated_arguments_are_still_there() -> None:
+def test_results_take_the_memory_of_donated_arguments() -> None:
+    step = spmd.jax.jit(lambda k, p, g: ({"w": p["w"] - k * g}, k), donate_argnums=(1,), static_argnums=0)
+    p, g = {"w": np.ones(300, np.float32)}, np.ones(300, np.float32)
+    (made, _) = step(2, p, g)
+    assert made["w"].ctypes.data == p["w"].ctypes.data and made["w"].tolist() == [-1] * 300 and g.tolist() == [1] * 300
+    made, _ = step(2, {"w": jnp.ones(300)}, g)  # JAX's own arrays are not written over
+    assert made["w"].tolist() == [-1] * 300
+
+
+def test_an_argument_that_is_donated_and_given_twice_is_copied() -> None:
     x = np.ones(3, np.float32)
     assert spmd.jax.jit(lambda x, y: x + y, donate_argnums=(0,))(x, x).tolist() == [2, 2, 2]
     assert x.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("number", [0, 3, -4])
+def test_what_is_no_array_is_not_donated(number: int) -> None:
+    with pytest.raises(spmd.UsageError, match="donate_argnums has"):
+        spmd.jax.jit(lambda k, x, y: x + y, donate_argnums=number, static_argnums=0)(1, ONES, ONES)
 
 
 def test_consts_and_closures_are_part_of_the_program() -> None:

@@ -15,12 +15,12 @@ from spmd.backends.llvm.function import (
     native,
     nbytes,
     supports,
-    through_views,
 )
+from spmd.backends.llvm.in_place import may_overwrite
 from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.forms import is_fusible, is_plain
-from spmd.compiler.schedule.fusion import Unit, fuse
+from spmd.compiler.schedule.fusion import fuse
 from spmd.ir import Block, Op, Value, captured_values
 
 #: Bytes of loop state that is copied from turn to turn; larger state changes places with what replaces it.
@@ -187,31 +187,7 @@ class _LoopWriter:
             return False
         if sum(result is state.result for result in results) > 1:
             return False
-        written = through_views({state.result: state.buffer})
-        for index, unit in enumerate(self.units):
-            if not any(value in written for op in unit.roots for value in op.results):
-                continue
-            last = self.last.get(state.argument, -1)
-            return last < index or (last == index and self._reads_where_it_writes(unit, state))
-        return False
-
-    def _reads_where_it_writes(self, unit: Unit, state: _State) -> bool:
-        if not unit.fused:
-            return False
-        if len(self.writer.nests(unit)) != 1:
-            return False
-        (nest,) = self.writer.nests(unit)
-        if unit.is_update:
-            (op,) = unit.roots
-            place = op.results.index(state.result)
-            others = [operand for k, operand in enumerate(op.operands) if k != place]
-            read = [*others, *(load.value for load in nest.loads())]
-            return op.operands[place] is state.argument and all(value is not state.argument for value in read)
-        if len(nest.stages) != 1 or nest.stages[0].reductions:
-            return False
-        places = {(store.address, store.code.type) for store in nest.stores() if store.value is state.result}
-        reads = [load for load in nest.loads() if load.value is state.argument]
-        return all((load.address, load.type) in places for load in reads)
+        return may_overwrite(self.writer, self.units, self.last, state.argument, state.result)
 
     def _bind(self, states: Sequence[_State]) -> None:
         """Tells where the carried values lie in this turn."""

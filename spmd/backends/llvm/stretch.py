@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
 from spmd.backends.llvm.function import Buffer, FunctionWriter, MakeCallback, nbytes, supports
 from spmd.backends.llvm.functions import link
+from spmd.backends.llvm.in_place import overwritten
 from spmd.backends.llvm.interrupts import POLL_TEXT, poll_symbols
 from spmd.backends.llvm.jit import compile_ir
 from spmd.compiler.schedule.fusion import Unit
@@ -30,10 +31,14 @@ _NO_ARRAY = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A native function for Python. `needs_process`: it takes the process before the arrays."""
+    """A native function for Python. `needs_process`: it takes the process before the arrays.
+
+    `overwrites` has pairs (output, input): the output is the input's array.
+    """
 
     call: Callable[..., Any]
     needs_process: bool
+    overwrites: tuple[tuple[int, int], ...]
 
 
 def is_native(unit: Unit) -> bool:
@@ -47,16 +52,21 @@ def compile_stretch(
     outputs: Sequence[Value],
     make_callback: MakeCallback,
     threads: int = 1,
+    donated: Sequence[Value] = (),
 ) -> Stretch:
     """`units` as one function, run by up to `threads`: arrays of `inputs` in; out one, or a tuple, of `outputs`.
 
-    `make_callback` gives what Python runs in place of an op without a native form.
+    `make_callback` gives what Python runs in place of an op without a native form. Of the inputs, `donated` may be
+    written over.
     """
     writer = FunctionWriter("stretch", inputs, outputs, make_callback, threads if workers.are_supported() else 1)
     targets = [
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)
     ]
+    over = overwritten(writer, units, donated, outputs)
+    targets = [writer.buffer_of[over[v]] if v in over else target for v, target in zip(outputs, targets, strict=True)]
+    places = {place: inputs.index(over[value]) for place, value in enumerate(outputs) if value in over}
     writer.write_results(units, outputs, targets)
     text = writer.finish()
     constants = tuple(np.ascontiguousarray(array) for array in writer.constants)
@@ -75,10 +85,12 @@ def compile_stretch(
         symbols |= callbacks.symbols()
     library = compile_ir(text, symbols, uses=linked.libraries)
     native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants, callbacks))
-    call = _call(native, outputs, writer.arena.size, constants)
+    call = _call(native, outputs, writer.arena.size, constants, places)
     if any(isinstance(value.type, TokenType) for value in (*inputs, *outputs)):
         call = _without_tokens(call, outputs)
-    return Stretch(call, False) if callbacks is None else Stretch(callbacks.running(call), True)
+    if callbacks is not None:
+        call = callbacks.running(call)
+    return Stretch(call, callbacks is not None, tuple(places.items()))
 
 
 def _without_tokens(call: Callable[..., Any], outputs: Sequence[Value]) -> Callable[..., Any]:
@@ -95,8 +107,13 @@ def _without_tokens(call: Callable[..., Any], outputs: Sequence[Value]) -> Calla
 
 
 def _call(
-    native: Callable[..., int], outputs: Sequence[Value], arena: int, constants: tuple[Any, ...]
+    native: Callable[..., int],
+    outputs: Sequence[Value],
+    arena: int,
+    constants: tuple[Any, ...],
+    places: Mapping[int, int],
 ) -> Callable[..., Any]:
+    """What allocates results, but for those that take over an input's array (`places`), and calls `native`."""
     made = [
         ((0,), np.dtype(np.uint8))
         if isinstance(value.type, TokenType)
@@ -124,4 +141,12 @@ def _call(
         run(inputs, results)
         return results
 
+    def over(*inputs: Any) -> Any:
+        pairs = enumerate(made)
+        results = tuple([inputs[places[k]] if k in places else empty(shape, dtype) for k, (shape, dtype) in pairs])
+        run(inputs, results)
+        return results if len(results) > 1 else results[0]
+
+    if places:
+        return over
     return one if len(made) == 1 else several

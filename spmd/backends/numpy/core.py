@@ -43,6 +43,7 @@ class Kernel:
     aliases        operands with which a result may share memory (views); empty: results are fresh arrays
     pointwise      call acts element by element on arrays of any shapes that broadcast together (and accepts_out):
                    it may be run piece by piece, and a region of such ops on whole slabs
+    overwrites     pairs (result, operand): the result is the operand's own array, written over
     owned          False when a result may be memory that somebody else keeps (custom calls): never reused in place
     """
 
@@ -52,6 +53,7 @@ class Kernel:
     reuses: tuple[int, ...] = ()
     aliases: tuple[int, ...] = ()
     pointwise: bool = False
+    overwrites: tuple[tuple[int, int], ...] = ()
     owned: bool = True
 
 

@@ -1,0 +1,83 @@
+"""Whether a value may be made in the memory of one that is there already, element by element or all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spmd.compiler.schedule.fusion import VIEWS, Unit
+from spmd.ir import Value, captured_values
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.function import FunctionWriter
+
+
+WHILE = "stablehlo.while"
+
+
+def may_overwrite(
+    writer: FunctionWriter, units: Sequence[Unit], last_read: Mapping[Value, int], old: Value, new: Value
+) -> bool:
+    """Whether `new`, which one of `units` makes, may be written over `old`: nobody reads that after, nor meanwhile."""
+    if _has_other_names(units, old, new):
+        return False
+    made = {new}
+    while (op := new.defining_op) is not None and op.name == "stablehlo.reshape":
+        new = op.operands[0]
+        made.add(new)
+    for index, unit in enumerate(units):
+        if any(value in made for op in unit.roots for value in op.results):
+            last = last_read.get(old, -1)
+            alike = _reads_where_it_writes(writer, unit, old, new) or _carries(unit, old, new)
+            return last < index or (last == index and alike)
+    return False
+
+
+def _carries(unit: Unit, old: Value, new: Value) -> bool:
+    """Whether `unit` is a loop that begins with `old`, which it reads nowhere else, where it ends with `new`."""
+    op = unit.roots[0]
+    if unit.fused or op.name != WHILE or new not in op.results:
+        return False
+    alone = op.operands.count(old) == 1 and old not in captured_values(op)
+    return alone and op.operands[op.results.index(new)] is old
+
+
+def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: Value) -> bool:
+    """Whether `unit` reads an element of `old` only to write the one of `new` that lies there."""
+    if not unit.fused or len(writer.nests(unit)) != 1:
+        return False
+    (nest,) = writer.nests(unit)
+    if unit.is_update:
+        (op,) = unit.roots
+        place = op.results.index(new)
+        others = [operand for k, operand in enumerate(op.operands) if k != place]
+        read = [*others, *(load.value for load in nest.loads())]
+        return op.operands[place] is old and all(value is not old for value in read)
+    if len(nest.stages) != 1 or nest.stages[0].reductions:
+        return False
+    places = {(store.address, store.code.type) for store in nest.stores() if store.value is new}
+    reads = [load for load in nest.loads() if load.value is old]
+    return all((load.address, load.type) in places for load in reads)
+
+
+def overwritten(
+    writer: FunctionWriter, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
+) -> dict[Value, Value]:
+    """By output, the input whose memory it takes over: one of `donated`, of the same type."""
+    last_read = writer.last_reads(units, ())
+    found: dict[Value, Value] = {}
+    for old in donated:
+        for new in outputs:
+            if new not in found and new.type == old.type and may_overwrite(writer, units, last_read, old, new):
+                found[new] = old
+                break
+    return found
+
+
+def _has_other_names(units: Sequence[Unit], old: Value, new: Value) -> bool:
+    """Whether values beside `new` may stand on the memory of `old`: views of it, and what loops hand on."""
+    for unit in units:
+        for op in () if unit.fused else unit.roots:
+            if old in op.operands and (op.name in VIEWS or (op.name == WHILE and not _carries(unit, old, new))):
+                return True
+    return False
