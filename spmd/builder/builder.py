@@ -21,7 +21,7 @@ from spmd.builder.errors import ArgumentError, BuilderError
 from spmd.builder.shape import ProgramShape, Shape
 from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
 from spmd.dialects.core import OPS, InferenceError, OpDef, Trait
-from spmd.dialects.structs import StructAttribute
+from spmd.dialects.faults import Fault, attribute_faults, constraint_faults, mistyped
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
 from spmd.ir import Block, NumberedValue, Op, Region, Value
 
@@ -265,29 +265,24 @@ class XlaBuilder(Builder):
         attributes: dict[str, Any] | None = None,
         types: Sequence[t.Type] | None = None,
         regions: Sequence[Region] = (),
+        *,
+        element: t.Type | None = None,
     ) -> tuple[Value, ...]:
-        """Adds an op, checked against its declaration; result types are inferred unless given."""
+        """Adds an op, checked against its declaration; result types are inferred unless given.
+
+        `element` is the element type of the results where the declaration leaves the choice.
+        """
         definition = OPS[name]
         op = Op(name, operands, types or (), attributes, regions, definition=definition, location=self._location)
-        for declared in definition.operands:
-            for value in op.operand_group(declared.name):
-                if not declared.types.admits(value.type):
-                    raise ArgumentError(declared.name, f"must be {declared.types.text}, got {_text(value.type)}")
-        for given in op.attributes.values():
-            if isinstance(given, StructAttribute) and (broken := given.fault()) is not None:
-                raise InferenceError("({}) {}".format(*broken))
-        self._hold(op, definition, on_results=False)
+        for _, declared, type in mistyped(op, definition, "operand"):
+            raise ArgumentError(declared.name, f"must be {declared.types.text}, got {_text(type)}")
+        _refuse(attribute_faults(op, definition))
+        _refuse(constraint_faults(op, definition, on_results=False, advisory=True))
         if types is None:
-            op = op.clone(op.operands, _inferred(op, definition))
-        self._hold(op, definition, on_results=True)
+            op = op.clone(op.operands, _inferred(op, definition, element))
+        _refuse(constraint_faults(op, definition, on_results=True, advisory=True))
         self.block.ops.append(op)
         return op.results
-
-    @staticmethod
-    def _hold(op: Op, definition: OpDef, *, on_results: bool) -> None:
-        for constraint in definition.constraints:
-            if constraint.on_results is on_results and (fault := constraint.fault(op)) is not None:
-                raise InferenceError(f"({constraint.label}) {fault}" if constraint.label else fault, constraint.label)
 
     def emit_one(
         self,
@@ -296,9 +291,12 @@ class XlaBuilder(Builder):
         attributes: dict[str, Any] | None = None,
         type: t.Type | None = None,
         regions: Sequence[Region] = (),
+        *,
+        element: t.Type | None = None,
     ) -> XlaOp:
         """`emit` for an op with one result."""
-        (value,) = self.emit(name, operands, attributes, None if type is None else [type], regions)
+        types = None if type is None else [type]
+        (value,) = self.emit(name, operands, attributes, types, regions, element=element)
         return XlaOp(self, value)
 
     def constant(self, array: np.ndarray[Any, Any]) -> Value:
@@ -355,13 +353,25 @@ def _operands(values: Sequence[Any]) -> Iterator[XlaOp]:
             yield from _operands(value)
 
 
-def _inferred(op: Op, definition: OpDef) -> list[t.Type]:
+def _refuse(faults: Iterator[Fault]) -> None:
+    """Raises the first of `faults`, if there is one."""
+    for label, message in faults:
+        raise InferenceError(f"({label}) {message}" if label else message, label)
+
+
+def _inferred(op: Op, definition: OpDef, element: t.Type | None) -> list[t.Type]:
     """Result types by the declaration's rule; the operand's where a declaration says no more than that."""
     if definition.rule is not None:
-        return definition.rule(op)
+        found = definition.rule(op)
+        return found if element is None else [_with_element(type, element) for type in found]
     if Trait.SAME_TYPE in definition.traits and len(definition.results) == 1:
         return [op.operands[0].type]
     raise ValueError(f"{op.name} needs result types")
+
+
+def _with_element(type: t.Type, element: t.Type) -> t.Type:
+    assert isinstance(type, t.TensorType)
+    return type.with_element_type(element)
 
 
 def _text(type: t.Type) -> str:

@@ -16,10 +16,10 @@ import numpy as np
 
 from spmd.attributes import DenseAttr
 from spmd.compiler.scoping import uses_out_of_scope
-from spmd.dialects.checks import compatible_types, is_terminator, listed
-from spmd.dialects.core import InferenceError, OpDef
+from spmd.dialects.checks import is_terminator, listed
+from spmd.dialects.core import OpDef
+from spmd.dialects.faults import faults, inference_faults
 from spmd.dialects.sdy_verify import verify_shardings
-from spmd.dialects.structs import StructAttribute
 from spmd.dialects.type_rules import value_fault
 from spmd.errors import UNKNOWN, CompileError, Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region
@@ -72,7 +72,7 @@ def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
                 yield Diagnostic(op.location, fault, op.name, constraint.label)
                 return  # later ones may rely on this one
     if definition.rule_is_advisory:
-        for label, fault in _inference_faults(op, definition):
+        for label, fault in inference_faults(op, definition):
             yield Diagnostic(op.location, fault, op.name, label)
 
 
@@ -183,7 +183,7 @@ class _Verifier:
 
     def check_op(self, op: Op, definition: OpDef) -> None:
         """The first thing that is wrong with `op` itself."""
-        fault = next(_faults(op, definition), None)
+        fault = next(faults(op, definition), None)
         if fault is None and definition.symbol_constraints:
             fault = next(self._symbol_faults(op, definition), None)
         if fault is None and isinstance(op, Function):
@@ -267,108 +267,6 @@ def _remember(key: tuple[Any, ...]) -> None:
     if len(_sound) >= _MOST_REMEMBERED:
         _sound.clear()
     _sound.add(key)
-
-
-def _faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    """(label, message) of what is wrong, each only meaningful when nothing before it is wrong."""
-    yield from _count_faults(op, definition)
-    for name in definition.required_attributes:
-        if name not in op.attributes:
-            yield "", f"attribute {name} is required"
-    for value in op.attributes.values():
-        if isinstance(value, StructAttribute) and (broken := value.fault()) is not None:
-            yield broken
-    yield from _type_faults(op, definition)
-    yield from _region_faults(op, definition)
-    for constraint in definition.constraints:
-        if not (constraint.on_results or constraint.advisory) and (fault := constraint.fault(op)) is not None:
-            yield constraint.label, fault
-    for constraint in definition.constraints:
-        if constraint.on_results and not constraint.advisory and (fault := constraint.fault(op)) is not None:
-            yield constraint.label, fault
-    if definition.rule is not None and not definition.rule_is_advisory:
-        yield from _inference_faults(op, definition)
-
-
-def _count_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    for kind, declared, values, segments in (
-        ("operand", definition.operands, op.operands, op.attributes.get("operandSegmentSizes")),
-        ("result", definition.results, op.results, op.attributes.get("resultSegmentSizes")),
-    ):
-        loose = [entry for entry in declared if entry.variadic or entry.optional]
-        fixed = len(declared) - len(loose)
-        spare = len(values) - fixed
-        if segments is not None:
-            if len(segments) != len(declared) or min(segments, default=0) < 0 or sum(segments) != len(values):
-                yield "", f"{kind}SegmentSizes deals out the {len(values)} {kind}s, got {listed(segments)}"
-        elif spare < 0 or (spare and not loose):
-            wanted = f"at least {fixed}" if loose else str(fixed)
-            yield "", f"expected {wanted} {kind}{'' if fixed == 1 else 's'}, got {len(values)}"
-        elif len(loose) > 1 and all(entry.variadic for entry in loose) and spare % len(loose):
-            names = listed(entry.name for entry in loose)
-            yield "", f"there are as many of each of {names}, got {spare} in all"
-    wanted_regions = len(definition.regions)
-    variadic = any(region.variadic for region in definition.regions)
-    if len(op.regions) != wanted_regions and not variadic:
-        yield "", f"expected {wanted_regions} region{'' if wanted_regions == 1 else 's'}, got {len(op.regions)}"
-
-
-def _type_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    for kind, declared, values in (
-        ("operand", definition.operands, op.operands),
-        ("result", definition.results, op.results),
-    ):
-        slices = definition.slices(op, kind)
-        for position, entry in enumerate(declared, start=1):
-            for value in values[slices[entry.name]]:
-                broken = value_fault(value.type)
-                if broken is not None:
-                    yield broken
-                if not entry.types.admits(value.type):
-                    labelled = kind == "operand" and definition.dialect == "stablehlo"
-                    label = (entry.label or f"I{position}") if labelled else ""
-                    name = kind if entry.name == kind else f"{kind} {entry.name}"
-                    yield label, f"{name} is a {entry.types.text}, got {value.type}"
-
-
-#: What ends the regions of each dialect's ops.
-_TERMINATORS = {"stablehlo": "stablehlo.return", "chlo": "stablehlo.return", "sdy": "sdy.return"}
-
-
-def _region_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    terminator = _TERMINATORS.get(definition.dialect)
-    if terminator is None:
-        return
-    for index, region in enumerate(op.regions):
-        declared = definition.regions[min(index, len(definition.regions) - 1)]
-        if declared.free:
-            continue
-        name = f"{declared.name}[{index}]" if declared.variadic else declared.name
-        if len(region.blocks) != 1:
-            yield "", f"region {name} has one block, got {len(region.blocks)}"
-        ops = region.block.ops
-        if not ops or ops[-1].name != terminator:
-            yield "", f"region {name} ends with {terminator}, got {ops[-1].name if ops else 'nothing'}"
-        for argument in region.block.arguments:
-            broken = value_fault(argument.type)
-            if broken is not None:
-                yield broken
-
-
-def _inference_faults(op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
-    assert definition.rule is not None
-    try:
-        inferred = definition.rule(op)
-    except InferenceError as error:
-        yield error.label, str(error)
-        return
-    declared = op.result_types
-    if len(inferred) != len(declared):
-        yield definition.rule_label, f"{definition.rule_text}, got {len(declared)} results instead of {len(inferred)}"
-        return
-    for given, expected in zip(declared, inferred, strict=True):
-        if not compatible_types(given, expected):
-            yield definition.rule_label, f"{definition.rule_text}, got {given} instead of {expected}"
 
 
 def _function_fault(function: Function) -> tuple[str, str] | None:

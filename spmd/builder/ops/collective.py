@@ -154,10 +154,7 @@ def AllToAll(
     if not attributes["replica_groups"].size:  # all replicas, of which there are split_count
         attributes["replica_groups"] = np.arange(count, dtype=np.int64).reshape(1, count)
     attributes |= {"split_dimension": split, "concat_dimension": concat, "split_count": count}
-    sizes = list(value.tensor.static_shape)
-    sizes[split] //= count
-    sizes[concat] *= count
-    return builder.emit_one("stablehlo.all_to_all", [value], attributes, value.tensor.with_shape(tuple(sizes)))
+    return builder.emit_one("stablehlo.all_to_all", [value], attributes)
 
 
 @operation
@@ -210,7 +207,7 @@ def CollectivePermute(
             raise ArgumentError("source_target_pairs", f"a {end} replica id is in more than one pair: {pairs}")
     table = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
     attributes = {"source_target_pairs": table, **channel(channel_id)}
-    return builder.emit_one("stablehlo.collective_permute", [value], attributes, value.type)
+    return builder.emit_one("stablehlo.collective_permute", [value], attributes)
 
 
 @operation
@@ -220,16 +217,16 @@ def CollectiveBroadcast(
     """The operand of the first replica of each group, on all of the group; zeros outside of all groups."""
     value = checks.array(builder, operand, "operand")
     attributes = _common(replica_groups, channel_id)
-    return builder.emit_one("stablehlo.collective_broadcast", [value], attributes, value.type)
+    return builder.emit_one("stablehlo.collective_broadcast", [value], attributes)
 
 
 @operation
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
     """The id of this replica, a U32 scalar in [0, number of replicas). Source: "ReplicaId"."""
-    return builder.emit_one("stablehlo.replica_id", [], None, t.TensorType((), t.UI32))
+    return builder.emit_one("stablehlo.replica_id", [])
 
 
 @operation
 def PartitionId(builder: XlaBuilder) -> XlaOp:
     """The id of this partition, a U32 scalar in [0, number of partitions). Source: "ReplicaId"."""
-    return builder.emit_one("stablehlo.partition_id", [], None, t.TensorType((), t.UI32))
+    return builder.emit_one("stablehlo.partition_id", [])

@@ -26,7 +26,7 @@ from spmd.builder.options import (
 )
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
-from spmd.dialects.shapes import dilated, windows
+from spmd.dialects.shapes import dilated
 from spmd.ir import Value
 
 #: DEFAULT, HIGH or HIGHEST for both operands, or one for each.
@@ -47,8 +47,8 @@ def _precision(given: PrecisionLike) -> dict[str, Any]:
     return {"precision_config": (lhs, rhs)}
 
 
-def _result_element(value: Value, preferred: ElementLike | None) -> t.Type:
-    return value.tensor.element_type if preferred is None else PrimitiveType.of(preferred).element_type
+def _element(preferred: ElementLike | None) -> t.Type | None:
+    return None if preferred is None else PrimitiveType.of(preferred).element_type
 
 
 def _both(builder: XlaBuilder, lhs: Any, rhs: Any, preferred: ElementLike | None) -> tuple[Value, Value]:
@@ -107,12 +107,10 @@ def dot_general(
     preferred: ElementLike | None = None,
 ) -> XlaOp:
     """The op, its dimension numbers checked one by one."""
-    free = []
     pairs = (("lhs", lhs), ("rhs", rhs))
     for side, value in pairs:
         named = [*getattr(numbers, f"{side}_batch_dimensions"), *getattr(numbers, f"{side}_contracting_dimensions")]
-        used = checks.dimensions(named, value.tensor.rank, f"dimension_numbers ({side})")
-        free.append([size for number, size in enumerate(value.tensor.static_shape) if number not in used])
+        checks.dimensions(named, value.tensor.rank, f"dimension_numbers ({side})")
     for kind in ("contracting", "batch"):
         one, two = (getattr(numbers, f"{side}_{kind}_dimensions") for side, _ in pairs)
         sizes = [
@@ -123,10 +121,8 @@ def dot_general(
             raise ArgumentError(
                 "dimension_numbers", f"{kind} dimensions must have equal sizes, lhs has {sizes[0]}, rhs {sizes[1]}"
             )
-    batch = [lhs.tensor.shape[number] for number in numbers.lhs_batch_dimensions]
-    kind_of_result = t.TensorType((*batch, *free[0], *free[1]), _result_element(lhs, preferred))
     attributes = {"dot_dimension_numbers": numbers.attribute(), **_precision(precision)}
-    return builder.emit_one("stablehlo.dot_general", [lhs, rhs], attributes, kind_of_result)
+    return builder.emit_one("stablehlo.dot_general", [lhs, rhs], attributes, element=_element(preferred))
 
 
 # --- convolution -----------------------------------------------------------------------------------------------------
@@ -177,12 +173,6 @@ def ConvGeneralDilated(
         strides,
     )
     _check_groups(numbers, left.tensor.static_shape, right.tensor.static_shape, feature_group_count, batch_group_count)
-    places = windows(area, window, strides, pairs, left_spread, right_spread)
-    shape: list[int | None] = [0] * rank
-    shape[numbers.output_batch_dimension] = left.tensor.static_shape[numbers.input_batch_dimension] // batch_group_count
-    shape[numbers.output_feature_dimension] = right.tensor.static_shape[numbers.kernel_output_feature_dimension]
-    for place, number in zip(places, numbers.output_spatial_dimensions, strict=True):
-        shape[number] = place
     attributes = {
         "window_strides": strides,
         "padding": padding_attribute(pairs),
@@ -195,8 +185,9 @@ def ConvGeneralDilated(
     }
     if window_reversal is not None:
         attributes["window_reversal"] = tuple(map(bool, window_reversal))
-    kind = t.TensorType(tuple(shape), _result_element(left, preferred_element_type))
-    return builder.emit_one("stablehlo.convolution", [left, right], attributes, kind)
+    return builder.emit_one(
+        "stablehlo.convolution", [left, right], attributes, element=_element(preferred_element_type)
+    )
 
 
 def _check_numbers(numbers: ConvolutionDimensionNumbers, rank: int) -> None:

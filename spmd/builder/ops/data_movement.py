@@ -354,7 +354,7 @@ def GetDimensionSize(builder: XlaBuilder, operand: XlaOp, dimension: int) -> Xla
     """The size of a dimension as an S32 scalar; of a dynamic one, the size it has. Source: "GetDimensionSize"."""
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(dimension, value.tensor.rank, "dimension")
-    return builder.emit_one("stablehlo.get_dimension_size", [value], {"dimension": number}, t.TensorType((), t.I32))
+    return builder.emit_one("stablehlo.get_dimension_size", [value], {"dimension": number})
 
 
 @operation

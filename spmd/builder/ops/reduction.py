@@ -61,14 +61,8 @@ def Reduce(
     numbers = checks.dimensions(dimensions, values[0].tensor.rank, "dimensions")
     used = checks.reducer(builder, computation, "computation", values)
     region = region_of(used, _scalars(values) * 2)
-    sizes = tuple(size for number, size in enumerate(values[0].tensor.shape) if number not in numbers)
-    bounds = values[0].tensor.bounds
-    kept = None if bounds is None else tuple(b for number, b in enumerate(bounds) if number not in numbers)
-    if kept is not None and all(bound is None for bound in kept):
-        kept = None
-    types = [t.TensorType(sizes, value.tensor.element_type, kept) for value in values]
     attributes = {"dimensions": tuple(sorted(numbers))}
-    return builder.collate(builder.emit("stablehlo.reduce", [*values, *starts], attributes, types, [region]))
+    return builder.collate(builder.emit("stablehlo.reduce", [*values, *starts], attributes, None, [region]))
 
 
 @operation
@@ -215,7 +209,7 @@ def SelectAndScatter(
         "padding": padding_attribute(pairs),
     }
     regions = [region_of(picker, scalars), region_of(combiner, scalars)]
-    return builder.emit_one("stablehlo.select_and_scatter", [value, given, start], attributes, value.type, regions)
+    return builder.emit_one("stablehlo.select_and_scatter", [value, given, start], attributes, None, regions)
 
 
 @operation
@@ -261,6 +255,5 @@ def Map(
     result = used.result.type
     if not isinstance(result, t.TensorType) or result.rank:
         raise ArgumentError("computation", f"must return a scalar, {used.name()} returns {Shape.of(result).brief}")
-    kind = values[0].tensor.with_element_type(result.element_type)
     region = region_of(used, scalars, fixed)
-    return builder.emit_one("stablehlo.map", values, {"dimensions": numbers}, kind, [region])
+    return builder.emit_one("stablehlo.map", values, {"dimensions": numbers}, None, [region])
