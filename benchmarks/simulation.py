@@ -17,8 +17,7 @@ import numpy as np
 
 import spmd
 from benchmarks.harness import in_turns
-
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 ROUNDS, WIDTH = 10, 64
 SIZES, ROWS, RATE = (784, 512, 512, 10), 32, 0.1

@@ -21,11 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.operations import (
     AllGather,
     AllReduce,
     AllToAll,
-    Array,
     Barrier,
     CollectiveBroadcast,
     CollectivePermute,

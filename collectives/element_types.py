@@ -8,7 +8,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
+
+from collectives.arrays import Array
 
 _iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
@@ -46,7 +47,7 @@ def bit_width(dtype: np.dtype[Any]) -> int:
     return int(info(dtype).bits)
 
 
-def element(dtype: np.dtype[Any], value: int) -> npt.NDArray[Any]:
+def element(dtype: np.dtype[Any], value: int) -> Array:
     """``value`` in ``dtype``, an array of rank 0.
 
     Zero is the element without bits, so that it is the same wherever it is made: f8E8M0FNU, which has no zero, has

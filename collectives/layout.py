@@ -12,12 +12,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.element_types import bit_width
 from collectives.operations import Shape
-
-Array = npt.NDArray[Any]
 
 _GROUP = {1: 8, 2: 4, 4: 2, 6: 4}  # elements that fill whole bytes, by the bits of one
 

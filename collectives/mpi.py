@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from collectives import mpi_calls
 from collectives.activity import Activity, Waiting
+from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
@@ -40,8 +41,6 @@ from collectives.operations import (
     short_list,
 )
 from collectives.settings import WatchSettings
-
-Array = npt.NDArray[Any]
 
 _worlds: dict[int, MpiCommunicator] = {}
 

@@ -8,10 +8,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import layout
+from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
@@ -28,8 +28,6 @@ from collectives.operations import (
     ReduceScatter,
     Shape,
 )
-
-Array = npt.NDArray[Any]
 
 PERMUTE_TAG = 0
 

@@ -16,13 +16,13 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Waiting
+from collectives.arrays import Array
 from collectives.errors import CollectiveError
 from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
 from collectives.mpi_request import MpiRequest
 from collectives.operations import Shape
 
-Array = npt.NDArray[Any]
 #: ``wait(done, waiting)`` waits step by step until ``done()``.
 Wait = Callable[[Callable[[], bool], Waiting], None]
 _WaitUntil = Callable[[Callable[[], bool]], None]

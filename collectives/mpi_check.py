@@ -20,13 +20,12 @@ import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Waiting
+from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Request, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.mpi_channels import MpiChannels
 from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
 from collectives.states import mismatch_text
-
-Array = npt.NDArray[Any]
 
 _TELL_TAG = 1
 _FIRST_ANSWER_TAG = 2

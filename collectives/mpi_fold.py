@@ -11,18 +11,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives import layout, mpi_large
+from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 from collectives.element_types import element
 from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter, Shape
-
-Array = npt.NDArray[Any]
 
 _SMALL = 1 << 15  # bytes that a process may gather rather than exchange by parts
 

@@ -13,15 +13,14 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
+from collectives.arrays import Array
 from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message
 from collectives.operations import AllGather, AllToAll, CollectiveBroadcast, Operation, ReduceScatter
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 #: The largest count of a call.

@@ -9,14 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
-
-Array = npt.NDArray[Any]
+from collectives.arrays import Array
 
 _PERIOD = 2e-4  # seconds between two looks: short beside a transfer worth overlapping, long beside one look
 

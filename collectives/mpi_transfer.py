@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy.typing as npt
 from mpi4py import MPI
 
+from collectives.arrays import Array
 from collectives.mpi_types import Message
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)

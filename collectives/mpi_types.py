@@ -12,16 +12,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
+from collectives.arrays import Array
 from collectives.element_types import bits_dtype
 from collectives.layout import wire_dtype
 from collectives.reduction import Arithmetic
 from collectives.steps import step_of
 
-Array = npt.NDArray[Any]
 Message = Any  # what mpi4py takes for a buffer: an array, or [array, datatype]
 
 _NATIVE = {

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf, prod
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.algorithms import HALVING, RING, Round, rounds
+from collectives.arrays import Array
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -26,7 +25,6 @@ from collectives.operations import (
     ReduceScatter,
 )
 
-Array = npt.NDArray[Any]
 HIERARCHICAL = "hierarchical"
 
 

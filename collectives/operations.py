@@ -15,14 +15,13 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.errors import CollectiveError
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.stacked import ARRAYS, Stacks
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 T = TypeVar("T")
 

@@ -19,12 +19,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.element_types import bits_dtype, is_float, is_integer
 from collectives.steps import Step, step_of
 
-Array = npt.NDArray[Any]
 Fold = Callable[[Array, Array], Array]
 
 

@@ -6,14 +6,11 @@ import os
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy.typing as npt
-
+from collectives.arrays import Array
 from collectives.operations import Operation
 from collectives.scheduler import Scheduler, Stopped
 
-Array = npt.NDArray[Any]
 #: What a transfer is for, the group, the positions of sender and receiver, the tag.
 Key = tuple[str, tuple[int, ...], int, int, int]
 

@@ -7,15 +7,15 @@ compiler's gives the ops of a program. A stack has the shape ``(A, G, B, ...)``:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.reduction import Arithmetic
 
-Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 Order = npt.NDArray[np.int64]
 T = TypeVar("T")

@@ -18,11 +18,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.element_types import bits_dtype, integer_limits, is_float, is_integer
 
-Array = npt.NDArray[Any]
 #: ``step(a, b, out=out)`` on contiguous arrays of one dimension; ``out`` may be one of the operands.
 Step = Callable[..., object]
 

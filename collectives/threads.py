@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
@@ -24,7 +25,6 @@ from collectives.stacked import Stacks
 from collectives.states import mismatch_text
 from collectives.threads_watch import stop, watch
 
-Array = npt.NDArray[Any]
 T = TypeVar("T")
 S = TypeVar("S")
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partitioner.mesh import Axes, DeviceMesh
 from spmd.analysis.reducers import identity
+from spmd.arrays import Array
 from spmd.types import ElementType, TensorType, Type
 
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

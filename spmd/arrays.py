@@ -2,9 +2,4 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
-#: An array of NumPy, of any element type and shape.
-Array = npt.NDArray[Any]
+from collectives.arrays import Array as Array

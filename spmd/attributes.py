@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.types import ElementType, TensorType, Type
 
 
@@ -108,7 +109,7 @@ class DenseAttr(Attribute):
     A splat is a broadcast view of one element (all strides 0), which is how printing knows it.
     """
 
-    array: np.ndarray[Any, Any]
+    array: Array
     type: TensorType
 
     def __eq__(self, other: object) -> bool:
@@ -158,7 +159,7 @@ class AffineMapAttr(Attribute):
     text: str
 
 
-def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
+def same_bits(left: Array, right: Array) -> bool:
     """Whether two arrays of one dtype and shape hold the same bytes (NaN payloads and signed zeros told apart)."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
@@ -167,7 +168,7 @@ def same_bits(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any]) -> bool:
     return np.ascontiguousarray(left).tobytes() == np.ascontiguousarray(right).tobytes()
 
 
-def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def aligned(array: Array) -> Array:
     """`array` at an address that its elements ask for: a read-only copy when it is seen in a file, at any address.
 
     One element seen everywhere stays one.
@@ -181,7 +182,7 @@ def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return made
 
 
-def is_splat(array: np.ndarray[Any, Any]) -> bool:
+def is_splat(array: Array) -> bool:
     """Whether all elements of `array` lie at one place in memory: it has one element, or sees one many times."""
     return array.size == 1 or (array.size > 0 and not any(array.strides))
 

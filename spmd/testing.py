@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import spmd
 from spmd.analysis.grid import grid_of
+from spmd.arrays import Array
 from spmd.runtime.world import ranks, under_mpi
 
-Array = npt.NDArray[Any]
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
 PerProcess = Sequence[Sequence[Any]] | Callable[[int], Sequence[Any]]
 

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, TypeVar
 import ml_dtypes
 import numpy as np
 
+from spmd.arrays import Array
+
 _T = TypeVar("_T")
 
 
@@ -488,6 +490,6 @@ class OpaqueType(Type):
 TOKEN = TokenType()
 
 
-def tensor_of(array: np.ndarray[Any, Any]) -> TensorType:
+def tensor_of(array: Array) -> TensorType:
     """The tensor type that `array` is a value of."""
     return TensorType(tuple(array.shape), element_type_of(array.dtype))

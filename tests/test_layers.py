@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 #: Each layer and the layers it may import when it is loaded, beside itself.
 BASE = {
+    "collectives.arrays",
     "collectives.errors",
     "spmd.arrays",
     "spmd.collecting",

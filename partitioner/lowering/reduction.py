@@ -19,6 +19,7 @@ from partitioner.window import HaloWindow, straight
 from spmd.analysis.constants import constant_elements
 from spmd.analysis.reducers import identity, monoid_of
 from spmd.analysis.windows import Windows, windows_of
+from spmd.arrays import Array
 from spmd.dialects.shapes import dilated
 from spmd.ir import Op, Region, Value
 from spmd.types import ElementType
@@ -36,7 +37,7 @@ def _adds_up_to_zero(init: Value) -> bool:
     return elements is not None and elements.dtype.kind not in "biu" and not np.signbit(elements.real).any()
 
 
-def folding(region: Region, operand: Value) -> tuple[str | None, np.ndarray[Any, Any] | None]:
+def folding(region: Region, operand: Value) -> tuple[str | None, Array | None]:
     """The op that `region` folds elements of `operand` with, and its neutral element; None where there is none."""
     monoid, element = monoid_of(region), operand.tensor.element_type
     if monoid is None or not isinstance(element, ElementType):
@@ -165,9 +166,7 @@ def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
     return total
 
 
-def _scan(
-    lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], name: str, zero: np.ndarray[Any, Any]
-) -> None:
+def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], name: str, zero: Array) -> None:
     """A cumulative fold on a cut dimension: each process scans its block, then adds the totals of those before it."""
     dimension, backward = scan
     emitter = lowering.emitter

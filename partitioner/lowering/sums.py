@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
 from spmd.analysis.reducers import identity
+from spmd.arrays import Array
 from spmd.types import ElementType, TensorType
 
 
-def nothing_of(type: TensorType) -> np.ndarray[Any, Any] | None:
+def nothing_of(type: TensorType) -> Array | None:
     """What may be added to elements of a type without a change, zeros' signs included; None where nothing may."""
     element = type.element_type
     return identity("add", element) if isinstance(element, ElementType) else None

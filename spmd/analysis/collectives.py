@@ -30,10 +30,9 @@ from collectives.operations import (
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
+from spmd.arrays import Array
 from spmd.ir import Module, Op, Value, captured_values
 from spmd.types import QuantizedType
-
-Array = np.ndarray[Any, Any]
 
 
 class Asked(Protocol):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, is_splat
 from spmd.ir import Op, Value
-
-Array = np.ndarray[Any, Any]
 
 CONSTANT = "stablehlo.constant"
 

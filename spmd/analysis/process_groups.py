@@ -14,6 +14,7 @@ import numpy as np
 
 from collectives.errors import GroupError
 from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs, strategy
+from spmd.arrays import Array
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh
 from spmd.dialects.structs import AxisRefAttr, MeshAttr, ReplicaGroupMeshAxesAttr
@@ -69,7 +70,7 @@ def given_groups(op: Op, module: Module) -> Any:
     return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
 
 
-def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> np.ndarray[Any, Any]:
+def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
     """Rows of device ids that differ along the given axes alone, in the order of these axes (the last one minor)."""
     axes, devices = _mesh(groups, module)
     wanted = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
@@ -100,7 +101,7 @@ def _parts(name: str, size: int, wanted: list[AxisRefAttr]) -> list[tuple[str, i
     return [(name, before, after // before) for before, after in pairwise(ends)]
 
 
-def _mesh(groups: ReplicaGroupMeshAxesAttr, module: Module) -> tuple[list[tuple[str, int]], np.ndarray[Any, Any]]:
+def _mesh(groups: ReplicaGroupMeshAxesAttr, module: Module) -> tuple[list[tuple[str, int]], Array]:
     """The mesh's axes as (name, size), and its device ids."""
     mesh: Any = groups.mesh
     if isinstance(mesh, SymbolRefAttr):

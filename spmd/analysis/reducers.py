@@ -19,10 +19,9 @@ import ml_dtypes
 import numpy as np
 
 from spmd.analysis.expressions import Expression, Expressions
+from spmd.arrays import Array
 from spmd.ir import Region, Value
 from spmd.types import F32, ElementType, storage_range
-
-Array = np.ndarray[Any, Any]
 
 _finfo: Callable[[Any], Any] = ml_dtypes.finfo
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, DictAttr
 from spmd.dialects import core
 from spmd.ir import Function, NumberedValue, Op, Value, new_op
 
 
-def put_constants(function: Function, constants: Sequence[tuple[Value, np.ndarray[Any, Any]]]) -> None:
+def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) -> None:
     """Constants in place of arguments, which are then to be left out by `set_arguments`."""
     found: dict[Value, Value] = {}
     made: list[Op] = []

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.errors import ParseError
@@ -148,7 +149,7 @@ class _Folder:
 
     # --- arrays ------------------------------------------------------------------------------------------------------
 
-    def _array(self, location: _Location, type: t.Type) -> np.ndarray[Any, Any]:
+    def _array(self, location: _Location, type: t.Type) -> Array:
         """The weight or constant, seen in its file."""
         name = location.name if location.kind == _PARAMETER else str(location.position)
         if not name or Path(name).name != name or name in (".", ".."):

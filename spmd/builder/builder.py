@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-import numpy as np
-
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, StringAttr
 from spmd.builder.computation import SHARDING, XlaComputation, element_of, make, pack, unpack
 from spmd.builder.constants import is_constant
@@ -299,7 +298,7 @@ class XlaBuilder(Builder):
         (value,) = self.emit(name, operands, attributes, types, regions, element=element)
         return XlaOp(self, value)
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Value:
+    def constant(self, array: Array) -> Value:
         """A constant; a broadcast view of one element stays one."""
         kind = t.tensor_of(array)
         (value,) = self.emit("stablehlo.constant", [], {"value": DenseAttr(array, kind)}, [kind])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, leaf_types
 from spmd.builder.errors import ArgumentError
@@ -144,7 +145,7 @@ def reducer(builder: XlaBuilder, computation: Any, argument: str, values: Iterab
     return signature(builder, computation, argument, [*scalars, *scalars], scalars)
 
 
-def groups(replica_groups: Any, argument: str = "replica_groups") -> np.ndarray[Any, Any]:
+def groups(replica_groups: Any, argument: str = "replica_groups") -> Array:
     """Replica groups as a matrix of ids, a row a group, short rows filled with -1; empty: all in one group."""
     rows = []
     for group in replica_groups or ():

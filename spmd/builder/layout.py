@@ -15,7 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 
 class PaddingValue(enum.Enum):

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from spmd.builder.layout import Array, Layout, extreme
+from spmd.arrays import Array
+from spmd.builder.layout import Layout, extreme
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 
 

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from partitioner import ShardedType
+from spmd.arrays import Array
 from spmd.checkpoint import tree as trees
 from spmd.errors import CheckpointError
 from spmd.types import TensorType
 
-Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 

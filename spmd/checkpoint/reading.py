@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import store
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Place, places
 from spmd.checkpoint.manifest import ArrayEntry, Manifest
 from spmd.checkpoint.processes import Ranks
-from spmd.checkpoint.safetensors import Array, PartFile, dtype_name, dtype_of
+from spmd.checkpoint.safetensors import PartFile, dtype_name, dtype_of
 from spmd.checkpoint.writing import settle
 from spmd.errors import CheckpointError, DamagedCheckpointError
 

@@ -20,10 +20,9 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.checkpoint.blocks import Box
 from spmd.errors import DamagedCheckpointError
-
-Array = np.ndarray[Any, Any]
 
 #: Bytes of an array that share a checksum: what is read and verified together.
 CHUNK = 1 << 22

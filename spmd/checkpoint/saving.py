@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
 from spmd.checkpoint.manifest import ArrayEntry
 from spmd.checkpoint.processes import Ranks
-from spmd.checkpoint.safetensors import Array, dtype_name
+from spmd.checkpoint.safetensors import dtype_name
 from spmd.checkpoint.writing import Pending, Writing, settle
 from spmd.errors import CheckpointError
 

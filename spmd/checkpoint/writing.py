@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spmd.arrays import Array
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.manifest import ArrayEntry, Manifest
 from spmd.checkpoint.processes import Ranks
-from spmd.checkpoint.safetensors import Array, Part
+from spmd.checkpoint.safetensors import Part
 from spmd.errors import CheckpointError
 
 _POLL_SECONDS = 0.005

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr
 from spmd.ir import Op, Region, Value
 from spmd.types import (
@@ -220,7 +219,7 @@ def tensors(values: Iterable[Value]) -> list[TensorType]:
     return [value.tensor for value in values]
 
 
-def constant_ints(value: Value) -> np.ndarray[Any, Any] | None:
+def constant_ints(value: Value) -> Array | None:
     """The elements of an integer constant tensor; None when `value` is not one."""
     op = value.defining_op
     if op is None or op.name not in ("stablehlo.constant", "chlo.constant", "arith.constant"):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
+from spmd.arrays import Array
 from spmd.attributes import DictAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import (
@@ -56,7 +54,7 @@ def _(op: Op) -> str | None:
     return given[0] if len(given) == 1 else None
 
 
-def _layout_fault(types: Sequence[Type], layouts: Sequence[np.ndarray[Any, Any]]) -> str | None:
+def _layout_fault(types: Sequence[Type], layouts: Sequence[Array]) -> str | None:
     if len(types) != len(layouts):
         return f"{len(layouts)} layouts for {len(types)} values"
     for type, layout in zip(types, layouts, strict=True):

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.attributes import (
     FALSE,
     TRUE,
@@ -298,15 +299,15 @@ I32_ARRAY: AttributeKind[tuple[int, ...]] = _array_kind(t.I32, "array of 32-bit 
 BOOL_ARRAY: AttributeKind[tuple[bool, ...]] = _array_kind(t.I1, "array of booleans")
 
 
-def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[np.ndarray[Any, Any]]:
+def _dense_kind(element: t.ElementType, text: str) -> AttributeKind[Array]:
     """`dense<...> : tensor<...xelement>` of any rank: an int64 array."""
 
-    def decode(attribute: Attribute) -> np.ndarray[Any, Any]:
+    def decode(attribute: Attribute) -> Array:
         if isinstance(attribute, DenseAttr) and attribute.type.element_type is element:
             return attribute.array
         raise _expected(f"dense<...> : tensor<...x{element}>", attribute)
 
-    def encode(value: np.ndarray[Any, Any]) -> Attribute:
+    def encode(value: Array) -> Attribute:
         return DenseAttr(value, t.TensorType(tuple(value.shape), element))
 
     return AttributeKind(text, decode, encode, element)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr
 from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import UNKNOWN, Location
@@ -44,7 +44,7 @@ class OpBuilder:
 
     # --- constants
 
-    def constant(self, array: NDArray[Any], type: TensorType | None = None) -> Value:
+    def constant(self, array: Array, type: TensorType | None = None) -> Value:
         """A constant tensor; `type` where the dtype does not say all."""
         type = type or TensorType(array.shape, element_type_of(array.dtype))
         return self.one("constant", (), type, value=DenseAttr(array, type))

@@ -6,10 +6,10 @@ Source: StableHLO specification, "Collective ops".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects import kinds
 from spmd.dialects.checks import at_least, dims, returned, shape_text
@@ -32,14 +32,14 @@ def check_groups(declared: OpDef, unique: str, in_group: str, *, padded: bool = 
     `padded` groups may be filled up with -1; `partial` ones need not name every process.
     """
 
-    def on_ids(label: str, text: str, check: Callable[[Op, np.ndarray[Any, Any]], str | None]) -> None:
+    def on_ids(label: str, text: str, check: Callable[[Op, Array], str | None]) -> None:
         def checked(op: Op) -> str | None:
             groups = op["replica_groups"]
             return check(op, groups) if isinstance(groups, np.ndarray) else None
 
         declared.constraint(label, text)(checked)
 
-    def ids(groups: np.ndarray[Any, Any]) -> list[int]:
+    def ids(groups: Array) -> list[int]:
         flat: list[int] = groups.ravel().tolist()
         return [process for process in flat if not (padded and process == -1)]
 
@@ -133,17 +133,17 @@ def check_pairs(declared: OpDef, labels: tuple[str, str, str, str], *, meaningle
     `meaningless`: the reference takes pairs that break them.
     """
 
-    def on_pairs(label: str, text: str, check: Callable[[np.ndarray[Any, Any]], str | None]) -> None:
+    def on_pairs(label: str, text: str, check: Callable[[Array], str | None]) -> None:
         def checked(op: Op) -> str | None:
             pairs = op["source_target_pairs"]
             return None if pairs is None else check(pairs)
 
         declared.constraint(label, text, meaningless=meaningless)(checked)
 
-    def two_columns(pairs: np.ndarray[Any, Any]) -> str | None:
+    def two_columns(pairs: Array) -> str | None:
         return None if pairs.ndim == 2 and pairs.shape[1] == 2 else shape_text(pairs.shape)
 
-    def no_negative(pairs: np.ndarray[Any, Any]) -> str | None:
+    def no_negative(pairs: Array) -> str | None:
         return str(pairs.tolist()) if (pairs < 0).any() else None
 
     on_pairs(labels[0], "dim(source_target_pairs, 1) = 2", two_columns)

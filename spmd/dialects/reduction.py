@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
+from spmd.arrays import Array
 from spmd.dialects import kinds
 from spmd.dialects.checks import (
     Dimension,
@@ -137,7 +135,7 @@ def _filled(op: Op, name: str, rank: int) -> tuple[int, ...]:
 
 def window_padding(op: Op, rank: int) -> list[list[int]]:
     """Padding of each dimension, (low, high): zeros when it is not given."""
-    given: np.ndarray[Any, Any] | None = op["padding"]
+    given: Array | None = op["padding"]
     return [[0, 0]] * rank if given is None else given.tolist()
 
 

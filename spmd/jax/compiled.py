@@ -11,9 +11,10 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from partitioner import ShardedType, shard_array, unshard_array
+from spmd.arrays import Array
 from spmd.errors import UsageError
 from spmd.ir import Module
-from spmd.jax.leaves import AbstractLeaf, Array, form_of, from_array, to_array
+from spmd.jax.leaves import AbstractLeaf, form_of, from_array, to_array
 from spmd.jax.tracing import Lowered
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable

@@ -9,9 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.errors import UsageError
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.algorithms import HALVING, rounds, wire_bytes
 from collectives.grid import Groups
 from collectives.network import Network, Traffic
 from collectives.operations import CollectivePermute, Operation
 from spmd.analysis.collectives import Collective
+from spmd.arrays import Array
 from spmd.predict.events import Event
 from spmd.predict.machine import Machine
-
-Array = npt.NDArray[Any]
 
 
 class Prices(Protocol):

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import Attribute, StringAttr
 from spmd.backends.numpy.conversion import conversion
 from spmd.errors import ExecutionError
@@ -78,7 +79,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
     return check
 
 
-def _as_array(value: Any, type: Type, place: str) -> np.ndarray[Any, Any]:
+def _as_array(value: Any, type: Type, place: str) -> Array:
     try:
         return np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -94,7 +95,7 @@ def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
 
-def _scalar(value: Any, element: Any) -> np.ndarray[Any, Any] | None:
+def _scalar(value: Any, element: Any) -> Array | None:
     """`value` as a 0-d array of `element`; None where the type does not hold it."""
     number = _number(value)
     if number is None or not isinstance(element, ElementType) or element.numpy is None:
@@ -137,7 +138,7 @@ def _to_float(element: ElementType) -> Callable[..., Any]:
     return conversion(F64, element) if element is not F64 else (lambda x: x)
 
 
-def _float(number: int | float, element: ElementType) -> np.ndarray[Any, Any] | None:
+def _float(number: int | float, element: ElementType) -> Array | None:
     try:
         wide = float(number)
     except OverflowError:

@@ -8,7 +8,6 @@ from threading import get_ident
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
@@ -27,8 +26,6 @@ from spmd.runtime.process import Process
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfeed_to
 from spmd.runtime.world import process_of
 from spmd.types import TokenType, TupleType, Type
-
-Array = npt.NDArray[Any]
 
 
 class Executable:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
@@ -27,7 +26,6 @@ from spmd.runtime.simulation import Simulation, simulation_of
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.usage import check_function, check_grid, check_module, kind_of
 
-Array = npt.NDArray[Any]
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
 
 _log = logging.getLogger("spmd")

@@ -7,10 +7,10 @@ from dataclasses import fields
 from typing import Any, Unpack
 
 import numpy as np
-import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
+from spmd.arrays import Array
 from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
@@ -22,8 +22,6 @@ from spmd.runtime.process import Infeed, Outfeed, Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, Type
 from spmd.usage import check_function, check_grid, check_module
-
-Array = npt.NDArray[Any]
 
 
 class Simulation:

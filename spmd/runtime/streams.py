@@ -17,14 +17,13 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
+from spmd.arrays import Array
 from spmd.errors import ArrayFileError, UsageError
 from spmd.runtime.array_files import read_arrays
 from spmd.runtime.process import Infeed, Outfeed
 from spmd.usage import kind_of
 
-Array = npt.NDArray[Any]
 Entry = tuple[Array, ...]
 InfeedSource = Callable[[], Any] | Iterable[Any] | str | PathLike[str]
 OutfeedTarget = Callable[[Entry], None] | MutableSequence[Any] | str | PathLike[str]

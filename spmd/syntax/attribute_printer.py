@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.attributes import (
     AffineMapAttr,
     ArrayAttr,
@@ -31,7 +32,7 @@ from spmd.attributes import (
     is_splat,
 )
 from spmd.dialects.structs import StructAttribute
-from spmd.syntax.literals import Array, bit_dtype, float_bits, mask
+from spmd.syntax.literals import bit_dtype, float_bits, mask
 
 #: Constants of more elements than this are printed as the bytes they have, in hexadecimal.
 HEX_FROM = 100

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr
-from spmd.syntax.literals import Array, float_array, hex_bytes, parse_elements, raw_array
+from spmd.syntax.literals import float_array, hex_bytes, parse_elements, raw_array
 from spmd.types import ElementType, QuantizedType, TensorType, storage_range
 
 _BRACKETS = str.maketrans("", "", "[]()")

@@ -15,9 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.types import ElementType, storage_range
-
-Array = np.ndarray[Any, Any]
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
 #: Escapes of one kind in a row are taken together: a string may consist of nothing else.

@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 
 import spmd
-
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ import numpy as np
 
 import spmd
 from collectives.grid import ProcessGrid
+from spmd.arrays import Array
 from spmd.builder import Shape, XlaBuilder, XlaComputation, XlaOp
 from spmd.ir import Module
 from spmd.syntax import same_program
-
-Array = np.ndarray[Any, Any]
 
 
 def sound(computation: XlaComputation) -> Module:

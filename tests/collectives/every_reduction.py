@@ -15,9 +15,8 @@ import ml_dtypes
 import numpy as np
 
 import collectives as c
+from collectives.arrays import Array
 from collectives.communicator import Communicator
-
-Array = np.ndarray[Any, Any]
 
 _ODD = (
     "int2 uint2 int4 uint4 bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz "

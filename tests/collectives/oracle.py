@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from collectives.arrays import Array
+
 ByRank = dict[int, Array]
 Groups = list[list[int]]
 

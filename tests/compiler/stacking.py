@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import spmd
+from spmd.arrays import Array
 
-Array = np.ndarray[Any, Any]
 PROCESSES = 3
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
+
 DEVICES = 8
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import partitioner
 import spmd
-
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 
 def run_whole(text: str, arguments: Sequence[Array]) -> tuple[Array, ...]:

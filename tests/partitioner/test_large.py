@@ -286,9 +286,7 @@ func.func @main(%a: {type} {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"}}]>}}) -
   return %1 : {type}
 }}"""
     (permute,) = [
-        op
-        for op in partitioner.partition(spmd.parse(text)).module.walk()
-        if op.name == "stablehlo.collective_permute"
+        op for op in partitioner.partition(spmd.parse(text)).module.walk() if op.name == "stablehlo.collective_permute"
     ]
     assert permute.operands[0].tensor.static_shape == (1,)
     assert permute["source_target_pairs"].tolist() == [[k + 1, k] for k in range(blocks - 1)]

@@ -1,16 +1,13 @@
 """A simulation gives what processes that are threads give, bit for bit but for products."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 import spmd
+from spmd.arrays import Array
 from tests.backends.collective_programs import PROGRAMS
 from tests.backends.modules import reference
 from tests.jax_programs import NAMES, Exported, close, export
-
-Array = np.ndarray[Any, Any]
 
 
 def same_bits(left: Array, right: Array) -> bool:

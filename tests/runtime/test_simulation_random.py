@@ -1,17 +1,14 @@
 """Stacked processes against threads: random grids, groups, types, shapes and values that hurt, bit for bit."""
 
-from typing import Any
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
+from spmd.arrays import Array
 from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import type_of
 from tests.compiler.stacking import same_bits
-
-Array = np.ndarray[Any, Any]
 
 ELEMENTS = ["i1", "i4", "ui8", "i32", "ui64", "f8E4M3FN", "bf16", "f16", "f32", "f64", "complex<f32>"]
 REDUCING = ["all_reduce", "reduce_scatter", "collective_reduce", "all_gather"]

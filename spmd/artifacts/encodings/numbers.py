@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.artifacts.encodings.fields import EntryReader, EntryWriter, Simple
 from spmd.attributes import (
     FALSE,
@@ -116,7 +117,7 @@ def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
     writer.bytes(data.data.cast("B"))
 
 
-def raw_elements(value: DenseAttr) -> np.ndarray[Any, Any]:
+def raw_elements(value: DenseAttr) -> Array:
     """The bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
     array = value.array
     one = array.size > 1 and (is_splat(array) or _all_the_same(array))
@@ -133,7 +134,7 @@ def raw_elements(value: DenseAttr) -> np.ndarray[Any, Any]:
     return flat.view(np.uint8)
 
 
-def _all_the_same(array: np.ndarray[Any, Any]) -> bool:
+def _all_the_same(array: Array) -> bool:
     """Whether all elements have the same bits: MLIR keeps such a tensor as one element."""
     width = array.dtype.itemsize
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, width)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.functions import function_text
@@ -163,7 +164,7 @@ class FunctionWriter:
         self.arena = Arena()
         self.globals: dict[str, str] = {}
         #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
-        self.constants: list[np.ndarray[Any, Any]] = []
+        self.constants: list[Array] = []
         self.buffer_of: dict[Value, Buffer] = {}
         self.symbols: dict[str, int] = {}
         #: Whether it asks from time to time whether it is to go on, or calls Python: it may end with an exception.
@@ -233,7 +234,7 @@ class FunctionWriter:
             buffer = self.buffer_of[value] = Buffer(self._constant(array), array.nbytes, values=[value])
         return buffer.pointer
 
-    def _constant(self, array: np.ndarray[Any, Any]) -> str:
+    def _constant(self, array: Array) -> str:
         if array.nbytes <= _EMBEDDED:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')

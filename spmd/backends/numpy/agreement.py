@@ -5,16 +5,13 @@ On ranks of their own they would wait for one another in vain.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
-
-Array = np.ndarray[Any, Any]
 
 
 @target("spmd.expect_agreement")

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
-Array = np.ndarray[Any, Any]
 Binary = Callable[[Any, Any], Any]
 
 

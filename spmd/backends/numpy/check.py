@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
 
-Array = np.ndarray[Any, Any]
 #: Where two arrays agree, element by element.
 Agree = Callable[[Array, Array], Array]
 

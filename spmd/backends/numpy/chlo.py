@@ -7,22 +7,14 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.attributes import ArrayAttr, Attribute, BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import special
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import high_product
-from spmd.backends.numpy.pointwise import (
-    Array,
-    element_of,
-    is_sub_byte,
-    keep,
-    pointwise,
-    tabulated,
-    unsupported,
-    widened,
-)
+from spmd.backends.numpy.pointwise import element_of, is_sub_byte, keep, pointwise, tabulated, unsupported, widened
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 

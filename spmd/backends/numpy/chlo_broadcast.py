@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel, make_kernel
-from spmd.backends.numpy.pointwise import Array, keep
+from spmd.backends.numpy.pointwise import keep
 from spmd.dialects.core import OPS
 from spmd.ir import Op
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import Array, compute_dtype, element_of
+from spmd.backends.numpy.pointwise import compute_dtype, element_of
 from spmd.backends.numpy.regions import Fold, Loop, running_loop_of, with_signs_of_zeros
 from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
 from spmd.ir import Op

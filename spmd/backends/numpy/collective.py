@@ -14,11 +14,10 @@ import numpy as np
 from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
-
-Array = np.ndarray[Any, Any]
 
 
 @kernel("stablehlo.replica_id")

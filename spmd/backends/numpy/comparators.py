@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.expressions import COMMUTATIVE, Expression, Expressions
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context
 from spmd.ir import Block, Op, Region, Value, captured_values, copy_block
 from spmd.types import TensorType
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

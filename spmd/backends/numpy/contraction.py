@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import Op
 from spmd.types import ElementType, TensorType
 
-Array = np.ndarray[Any, Any]
 Convert = Callable[[Array], Array]
 
 #: Multiply-adds above which integers are worth sending through floating-point BLAS.

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
-    Array,
     Call,
     bits_dtype,
     element_of,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.data_movement import padder
 from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 
-Array = np.ndarray[Any, Any]
 #: What a dimension of windows, kernel or result is for: batch b, feature f, group g, output feature n, and for each
 #: spatial dimension d its place in the result ("o", d) and within the window ("k", d).
 Label = Any

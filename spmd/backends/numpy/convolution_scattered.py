@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.convolution_geometry import PATCHES, Geometry, kernel_matrix, to_result
-
-Array = np.ndarray[Any, Any]
 
 #: Output features that make a run of memory worth a call.
 _RUN = 16

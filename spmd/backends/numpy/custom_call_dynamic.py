@@ -18,8 +18,6 @@ from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, Region, copy_block
 from spmd.types import TensorType
 
-Array = np.ndarray[Any, Any]
-
 
 @target("shape_assertion")
 def shape_assertion(op: Op, context: Context) -> Kernel:

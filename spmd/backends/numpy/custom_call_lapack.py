@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.backends.numpy.late import Late
@@ -22,7 +23,6 @@ from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.types import TensorType
 
-Array = np.ndarray[Any, Any]
 lapack = Late("scipy.linalg.lapack")
 #: The options of a call: letters and numbers by name.
 Options = dict[str, Any]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
 from spmd.ir import Op
 
-Array = np.ndarray[Any, Any]
 sparse = Late("scipy.sparse")
 
 

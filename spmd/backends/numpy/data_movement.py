@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, aligned
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import narrowed
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
 from spmd.types import TensorType
-
-Array = np.ndarray[Any, Any]
 
 #: Elements of an iota that are counted at a time, in 64 bits each.
 _BLOCK = 1 << 16

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import broadcaster, iota_array, padder, view
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
-
-Array = np.ndarray[Any, Any]
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:

@@ -15,12 +15,12 @@ import numpy as np
 
 from spmd import types as t
 from spmd.analysis.constants import constant_elements, never_zero
+from spmd.arrays import Array
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
-    Array,
     Call,
     element_of,
     is_narrow_float,

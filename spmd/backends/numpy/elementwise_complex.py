@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.pointwise import Array, keep
+from spmd.arrays import Array
+from spmd.backends.numpy.pointwise import keep
 
 
 def join(real: Any, imaginary: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.pointwise import Array, Call, keep, larger, smaller
+from spmd.arrays import Array
+from spmd.backends.numpy.pointwise import Call, keep, larger, smaller
 
 _BITS: dict[np.dtype[Any], type] = {
     np.dtype(np.float32): np.uint32,

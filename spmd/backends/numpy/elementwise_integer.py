@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.numpy.pointwise import Array, Call, keep
+from spmd.arrays import Array
+from spmd.backends.numpy.pointwise import Call, keep
 
 _SIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.int8, np.int16, np.int32, np.int64))}
 _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64))}

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_elements
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import Array, Call, keep, pointwise
+from spmd.backends.numpy.pointwise import Call, keep, pointwise
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.ir import Op, Value
 

@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
-
-Array = np.ndarray[Any, Any]
 
 
 class Placement:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
+from spmd.arrays import Array
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import Placement
@@ -18,7 +19,6 @@ from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, l
 from spmd.ir import Op
 from spmd.types import ElementType
 
-Array = np.ndarray[Any, Any]
 #: SciPy's own loops: its operator would start from zeros, and adding these to the table loses the sign of a -0.0.
 sparse = Late("scipy.sparse._sparsetools")
 #: Applies updates (rows, payload) at row numbers to a table (row count, payload), in place.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
@@ -19,7 +20,6 @@ from spmd.backends.numpy.regions import Loop
 from spmd.ir import Op, Value
 from spmd.types import ElementType, element_type_of
 
-Array = np.ndarray[Any, Any]
 scipy_fft, blas = Late("scipy.fft"), Late("scipy.linalg.blas")
 
 #: Batches of at least this many systems are solved row by row, all systems at once.

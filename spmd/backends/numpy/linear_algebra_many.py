@@ -6,11 +6,9 @@ Results are LAPACK's in layout, pivots and `info`; the last bits may differ, sum
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 #: So many matrices are worth it.
 MANY = 16

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Kernel
 from spmd.backends.numpy.rounding import round_to, rounds_twice
 from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
 
-Array = np.ndarray[Any, Any]
 #: A pointwise call: `call(*operands, out=None)`.
 Call = Callable[..., Any]
 

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.backends.numpy.conversion import conversion
 from spmd.backends.numpy.core import KERNELS, WRAPPERS, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY, UNARY
-from spmd.backends.numpy.pointwise import Array, Call, all_values, bits_dtype, keep, look_up, pair_index
+from spmd.backends.numpy.pointwise import Call, all_values, bits_dtype, keep, look_up, pair_index
 from spmd.ir import Op, Value
 
 #: Sums of products: computed in f64, where the products of integers and their sums are exact.

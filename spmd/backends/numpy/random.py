@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import Array, bits_dtype, element_of
+from spmd.backends.numpy.pointwise import bits_dtype, element_of
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 

@@ -18,6 +18,7 @@ from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.extrema import Extremum, extremum_of
 from spmd.analysis.order import IN_ORDER
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, is_sign_and_magnitude
 from spmd.backends.numpy.reduction_plans import reducer
@@ -34,7 +35,6 @@ from spmd.backends.numpy.summation import summation
 from spmd.ir import Op, Value, captured_values
 from spmd.types import ElementType
 
-Array = np.ndarray[Any, Any]
 _BEST = {"maximum": np.maximum, "minimum": np.minimum}
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]

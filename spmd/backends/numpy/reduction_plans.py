@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.regions import Loop
 
-Array = np.ndarray[Any, Any]
 Stage = Callable[[Array], Array]
 
 _WIDE = 2048  # elements in a row that make calls by row cheap

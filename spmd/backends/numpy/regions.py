@@ -10,11 +10,10 @@ import numpy as np
 
 from spmd.analysis import reducers
 from spmd.analysis.reducers import Monoid
+from spmd.arrays import Array
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Region
 from spmd.types import I32, I64, ElementType
-
-Array = np.ndarray[Any, Any]
 
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,

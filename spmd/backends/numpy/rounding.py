@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 _F32 = np.dtype(np.float32)
 #: Bits of a 64-bit integer beyond those of an f64.

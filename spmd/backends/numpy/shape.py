@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.dynamism import sizes_of
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, captured_values
-
-Array = np.ndarray[Any, Any]
 
 
 def _extents(sizes: Any) -> Array:

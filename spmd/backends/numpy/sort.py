@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
@@ -21,7 +22,6 @@ from spmd.dialects.make import make_op
 from spmd.ir import Op, Region, Value, copy_block
 from spmd.types import element_type_of
 
-Array = np.ndarray[Any, Any]
 #: Arrays of rows (rows, n), one an operand, and captured values, to the order of each row.
 Order = Callable[[Sequence[Array], Sequence[Array]], Array]
 

@@ -8,11 +8,9 @@ Algorithms", 1997). Its fallback for parts that do not shrink is not followed: s
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
 
 #: Elements, in all rows together, up to which the steps are followed one by one: what NumPy cannot do at once, and
 #: nobody looks at in larger arrays, which are sorted stably.

@@ -37,10 +37,11 @@ from spmd.analysis.scalar.functions.gamma import (
     DIGAMMA_SERIES,
     DIGAMMA_SLOPE,
 )
+from spmd.arrays import Array
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
-from spmd.backends.numpy.pointwise import Array, Call, in_blocks, keep, write
+from spmd.backends.numpy.pointwise import Call, in_blocks, keep, write
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)

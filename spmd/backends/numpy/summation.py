@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from math import prod
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.backends.numpy.regions import Loop
 
-Array = np.ndarray[Any, Any]
 #: (outer, n, inner) -> (outer, inner).
 Stage = Callable[[Array], Array]
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from spmd.arrays import Array
+
 Copy = Callable[[Array], Array]
 #: From a transposed view to an array of its shape.
 Fill = Callable[[Array, Array], None]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.builder import checks
 from spmd.builder.broadcasting import broadcast_pair
 from spmd.builder.builder import XlaBuilder
@@ -22,7 +23,7 @@ from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 #: An operand of a binary operation: a number or an array becomes a constant of the other operand's type.
-Operand = XlaOp | complex | float | int | bool | np.ndarray[Any, Any]
+Operand = XlaOp | complex | float | int | bool | Array
 
 _NUMBERS = ("signed", "unsigned", "float", "complex")
 _BITS = ("i1", "signed", "unsigned")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.arrays import Array
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
@@ -93,7 +94,7 @@ def window_padding(
     return [(low, high) for low, high in pairs]
 
 
-def padding_attribute(pairs: Sequence[tuple[int, int]]) -> np.ndarray[Any, Any]:
+def padding_attribute(pairs: Sequence[tuple[int, int]]) -> Array:
     """The pairs as an n x 2 array, also where there are none."""
     return np.array(pairs, dtype=np.int64).reshape(len(pairs), 2)
 

@@ -19,6 +19,7 @@ from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.analysis.reducers import identity
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
@@ -333,7 +334,7 @@ class Written(Stacks[Value]):
         neutral = identity(arithmetic.reduction.name, element)
         return self._by_region(x) if neutral is None else self._by_monoid(x, arithmetic.reduction.name, neutral)
 
-    def _by_monoid(self, x: Value, name: str, neutral: NDArray[Any]) -> Value:
+    def _by_monoid(self, x: Value, name: str, neutral: Array) -> Value:
         stacker, shape = self._stacker, x.tensor.static_shape
         scalar = x.tensor.with_shape(())
         init = stacker.constant(neutral, scalar)

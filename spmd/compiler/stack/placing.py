@@ -6,11 +6,11 @@ Orders that a reshape, a transpose, slices or a broadcast give are found; any ot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spmd.arrays import Array
 from spmd.compiler.stack.core import Stacker
 from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Value
@@ -142,7 +142,7 @@ def digits(order: Order) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return shape, permutation
 
 
-def blocks(table: NDArray[Any]) -> tuple[int, int, int] | None:
+def blocks(table: Array) -> tuple[int, int, int] | None:
     """(A, G, B) where the groups, rows of `table`, are the middle dimension of all ranks in that shape; else None."""
     count, size = table.shape
     inner = int(table[0, 1] - table[0, 0]) if size > 1 else 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import Attribute
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
@@ -164,7 +165,7 @@ class WindowAttributes(Directive):
             return _flags(parser)
         return parser.parse_integer_list()
 
-    def _padding(self, parser: OperationParser) -> np.ndarray[Any, Any]:
+    def _padding(self, parser: OperationParser) -> Array:
         parser.expect("[")
         rows: list[tuple[int, ...]] = []
         for _ in parser.items("]"):

@@ -13,6 +13,7 @@ from spmd import types as t
 from spmd.analysis.scalar.elements import decode, encode, memory_types, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
+from spmd.arrays import Array
 from spmd.backends.llvm.functions import link
 from spmd.backends.llvm.jit import Library, compile_ir
 from spmd.backends.llvm.scalars import Renderer, render
@@ -21,7 +22,6 @@ from spmd.dialects.core import OPS
 from spmd.ir import Op, Value
 from spmd.types import ElementType, QuantizedType, TensorType
 
-Array = np.ndarray[Any, Any]
 AnyElement = ElementType | QuantizedType
 #: Elements of the operands of ops that are checked.
 SIZE = 400
