@@ -125,14 +125,14 @@ def _extremum(way: str, z: Element, w: Element) -> Element:
 
 
 def hypot(x: Expression, y: Expression) -> Expression:
-    """sqrt(x^2 + y^2) without overflow; infinity wherever a part is."""
+    """sqrt(x^2 + y^2) without overflow, within an ULP; infinity wherever a part is."""
     x, y = abs_(x), abs_(y)
     swapped = compare("ogt", y, x)
     large, small = select(swapped, y, x), select(swapped, x, y)
-    scale = select(compare("ogt", large, like(2.0**500, x)), like(2.0**-600, x), like(1, x))
-    scale = select(compare("olt", large, like(2.0**-450, x)), like(2.0**600, x), scale)
-    back = select(compare("ogt", large, like(2.0**500, x)), like(2.0**600, x), like(1, x))
-    back = select(compare("olt", large, like(2.0**-450, x)), like(2.0**-600, x), back)
+    high, low, by = (2.0**60, 2.0**-50, 2.0**80) if x.type is F32 else (2.0**500, 2.0**-450, 2.0**600)
+    is_high, is_low = compare("ogt", large, like(high, x)), compare("olt", large, like(low, x))
+    scale = select(is_low, like(by, x), select(is_high, like(1 / by, x), like(1, x)))
+    back = select(is_low, like(1 / by, x), select(is_high, like(by, x), like(1, x)))
     p, q = mul(large, scale), mul(small, scale)
     length = mul(sqrt(add(mul(p, p), mul(q, q))), back)
     infinite = or_(compare("oeq", x, infinity(x.type)), compare("oeq", y, infinity(x.type)))
@@ -140,8 +140,6 @@ def hypot(x: Expression, y: Expression) -> Expression:
 
 
 def absolute(z: Element) -> Expression:
-    if z[0].type is F32:
-        return shorten(hypot(extend(z[0]), extend(z[1])))
     return hypot(*z)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
 from spmd.backends.llvm.scalars import render_node
+from spmd.backends.llvm.strides import first_lanes, is_shuffled, load_strided
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
 from spmd.compiler.schedule.nest import Load, Nest, Position
@@ -186,6 +187,9 @@ class PointWriter:
         vector = llvm_type(load.type, self.width)
         needs_mask = mask is not None or self.valid is not None
         align = load.type.bits // 8
+        if not gathered and mask is None and is_shuffled(step):
+            depth = max(self.start_of(load.address).depth, least)
+            return Rendered(load_strided(self, load, pointer, step, depth), True, depth)
         if gathered or step != 1:
             form = self.affine(load.address)
             depth = max(form.depth, mask.depth if mask else 0, least)
@@ -247,7 +251,7 @@ class PointWriter:
 
     def valid_lanes(self) -> str:
         assert self.valid is not None
-        return "<" + ", ".join(f"i1 {'true' if lane < self.valid else 'false'}" for lane in range(self.width)) + ">"
+        return first_lanes(self.width, self.valid)
 
 
 class Bound:

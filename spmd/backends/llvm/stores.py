@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from spmd.analysis.scalar.expression import I64
 from spmd.backends.llvm.points import Bound, PointWriter, Rendered, all_lanes
+from spmd.backends.llvm.strides import store_pairs
 from spmd.backends.llvm.writer import llvm_type, suffix
 from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 
@@ -25,8 +26,29 @@ def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int
             values.append(Rendered(name, vector, point.text.depth))
         else:
             values.append(point.render(store.code))
-    for store, value in zip(stores, values, strict=True):
-        _store(point, store, value)
+    number = 0
+    while number < len(stores):
+        if number + 1 < len(stores) and _is_pair(point, *stores[number : number + 2]):
+            parts = [
+                point.at_width(value, store.code.type, point.width, store.code)
+                for store, value in zip(stores[number : number + 2], values[number:], strict=False)
+            ]
+            store = stores[number]
+            start = point.start_of(store.address).name
+            store_pairs(point, point.pointer(store.value), start, parts, store.code.type)
+            number += 2
+        else:
+            _store(point, stores[number], values[number])
+            number += 1
+
+
+def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
+    """Whether two stores fill memory together, lane by lane in turn."""
+    if point.lane is None or first.value is not second.value or first.code.type is not second.code.type:
+        return False
+    if second.address != first.address.shifted(1) or first.address.coefficient(point.lane) != 2:
+        return False
+    return not any(point.render(part).is_vector for part, _ in first.address.dynamic)
 
 
 def write_update(point: PointWriter, update: Update) -> None:

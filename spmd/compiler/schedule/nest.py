@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType
 from spmd.ir import Value
+from spmd.types import ElementType
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,12 @@ class Load:
     address: Affine
     type: MachineType
     mask: Expression | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether elements have two parts, of which this reads one: at even places the first, at odd the second."""
+        element = self.value.tensor.element_type
+        return isinstance(element, ElementType) and element.is_complex
 
 
 @dataclass(frozen=True, slots=True)
