@@ -16,12 +16,11 @@ from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.nest import Nest, Stage
+from spmd.compiler.schedule.rows import FEW
 from spmd.ir import Value
 
 #: Lanes of a loop that computes elements, and of one that folds them.
 LANES, FOLDING_LANES = 16, 64
-#: Elements that are folded one after another.
-FEW = 16
 #: Points of a nest that is written out without any loop.
 WRITTEN_OUT = 16
 

@@ -9,8 +9,9 @@ waits for it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from spmd.analysis.constants import constant_array
 from spmd.compiler.schedule.forms import (
@@ -28,6 +29,8 @@ from spmd.ir import Block, Op, Value, captured_values
 
 #: Scalar operations that may be done again rather than written to memory and read back.
 CHEAP = 6
+#: Turns of the innermost loops that are too few to make up for what is computed once for all of them, in no lanes.
+SHORT = 64
 #: Ops that one unit takes in.
 LARGEST = 160
 #: Ops whose result is their operand in memory, seen in another shape.
@@ -87,7 +90,7 @@ class _Fusion:
         self.units: list[Unit] = []
         #: Who reads a value, and along which paths; units that are not fused read from memory, along none.
         self.uses: dict[Value, dict[Unit, set[Path]]] = {}
-        self._paths: dict[tuple[Op, Path], Path] = {}
+        self._paths: dict[tuple[Op, Path, tuple[int, ...]], Path] = {}
         self._repeating: set[Path] = set()
         self._last_effect: Unit | None = None
 
@@ -212,7 +215,7 @@ class _Fusion:
         if is_update(op):
             self._read_update(op, unit)
             return
-        onward = {self._beyond(op, path) for path in paths} if is_movement(op) else paths
+        onward = {self._beyond(op, path, unit) for path in paths} if is_movement(op) else paths
         scalars_only = op.name == "stablehlo.reduce"
         count = len(op.operands) // 2
         for place, operand in enumerate(op.operands):
@@ -229,7 +232,7 @@ class _Fusion:
             if place < count:
                 paths.add(MEMORY)
             elif op.name == SCATTER:
-                paths.add(0 if place > count else self._beyond(op, 0))
+                paths.add(0 if place > count else self._beyond(op, 0, unit))
             else:
                 paths.add(0 if place == count else self._constant_path())
         for value in captured_values(op) if op.regions else ():
@@ -238,28 +241,37 @@ class _Fusion:
     def _constant_path(self) -> Path:
         return -1
 
-    def _beyond(self, op: Op, path: Path) -> Path:
+    def _beyond(self, op: Op, path: Path, unit: Unit) -> Path:
         """The path through the index map of `op`."""
-        key = (op, path)
+        reduced = unit.reduced if path == 0 else ()
+        key = (op, path, reduced)
         found = self._paths.get(key)
         if found is None:
             found = self._paths[key] = len(self._paths) + 1
-            if path in self._repeating or repeats(op):
+            if path in self._repeating or repeats(op, reduced):
                 self._repeating.add(found)
         return found
 
 
-def repeats(op: Op) -> bool:
-    """Whether the loops inside of which an element of the operand is used again and again are not the innermost."""
+def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
+    """Whether an element of the operand is computed more often than it need be, or alone where many could be at once.
+
+    That is so where the loops inside of which it is used again and again are not the innermost, those over `reduced`
+    dimensions being inside of all others; or where they are, and so short that lanes gain nothing.
+    """
     if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.gather"):
         return op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
     if op.name != "stablehlo.broadcast_in_dim":
         return True
     shape = op.operands[0].tensor.static_shape
-    used = [d for size, d in zip(shape, op["broadcast_dimensions"], strict=True) if size != 1]
     result = op.result.tensor.static_shape
-    added = [d for d, size in enumerate(result) if size != 1 and d not in used]
-    return bool(used and added) and min(added) < max(used)
+    order = [d for d in range(len(result)) if d not in reduced] + list(reduced)
+    taken = {d for size, d in zip(shape, op["broadcast_dimensions"], strict=True) if size != 1}
+    used = [place for place, d in enumerate(order) if d in taken]
+    added = [place for place, d in enumerate(order) if d not in taken and result[d] != 1]
+    if not used or not added:
+        return False
+    return min(added) < max(used) or prod(result[order[place]] for place in added) < SHORT
 
 
 def in_order(units: list[Unit]) -> list[Unit]:

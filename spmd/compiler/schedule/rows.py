@@ -12,10 +12,13 @@ from dataclasses import replace
 from math import prod
 
 from spmd.analysis.affine import Affine, Variable
+from spmd.compiler.schedule.forms import cost_of
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Load, LoopReduction, Nest, Stage, Store
 from spmd.ir import Value
 
+#: Elements that are folded one after another, many folds side by side.
+FEW = 16
 #: Elements of a row that are expected to stay in the cache from one unit to the next, and units of one group.
 _LONGEST, _MOST = 1 << 14, 12
 
@@ -50,7 +53,7 @@ def _rows(unit: Unit) -> tuple[tuple[int, ...], int] | None:
     kept = len(unit.shape) - len(unit.reduced)
     if not kept or unit.reduced != tuple(range(kept, len(unit.shape))):
         return None
-    return (unit.shape, kept) if prod(unit.shape[kept:]) <= _LONGEST else None
+    return (unit.shape, kept) if FEW < prod(unit.shape[kept:]) <= _LONGEST else None
 
 
 def _matches(unit: Unit, shape: tuple[int, ...], kept: int) -> bool:
@@ -59,8 +62,13 @@ def _matches(unit: Unit, shape: tuple[int, ...], kept: int) -> bool:
         return False
     if unit.is_reduction:
         return unit.shape == shape and len(unit.reduced) == len(shape) - kept
+    if unit.shape == shape:
+        return True
     rows = shape[:kept]
-    return unit.shape == shape or unit.shape == rows or unit.shape == (*rows, *(1 for _ in shape[kept:]))
+    if unit.shape != rows and unit.shape != (*rows, *(1 for _ in shape[kept:])):
+        return False
+    # What is computed once a row is computed alone, where by itself it would be many rows at a time.
+    return sum(map(cost_of, unit.ops)) <= prod(shape[kept:])
 
 
 def _reads(unit: Unit, group: Sequence[Unit]) -> bool:
