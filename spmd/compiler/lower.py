@@ -124,7 +124,7 @@ class ModuleLowering:
         apart: bool = False,
     ) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
-        native = self.options.watch is None and "llvm" in self.options.backends
+        native = self.options.is_native
         for op in block.ops[:-1]:
             if (array := constant_array(op)) is not None:
                 plan.constants[op.result] = aligned(array)

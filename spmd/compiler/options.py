@@ -81,6 +81,11 @@ class Options:
     watch: Watch | None = None
 
     @property
+    def is_native(self) -> bool:
+        """Whether units become native code where they can: a watched program runs op by op."""
+        return self.watch is None and "llvm" in self.backends
+
+    @property
     def thread_count(self) -> int:
         """Threads of this process's native code: as asked, else its share of what there is."""
         return self.threads or default_threads(self.grid.size)

@@ -12,7 +12,7 @@ from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.tiles import LARGEST, Tiled, write_tiled
+from spmd.backends.llvm.tiles import LARGEST, Depth, Tiled, write_tiled
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
@@ -280,10 +280,11 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: _Product, poi
     """One product of matrices at known addresses, in tiles or by BLAS."""
     lhs, rhs = product.lhs, product.rhs
     if product.is_tiled:
-        strides = (lhs.row_stride, lhs.column_stride, rhs.row_stride)
+        depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
         type = _ROUTINES[product.element][1]
-        tiled = Tiled(lhs.rows, rhs.columns, lhs.columns, type, 8 * product.item, *strides)
-        write_tiled(text, tiled, *pointers)
+        tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading)
+        left, right, result = pointers
+        write_tiled(text, tiled, left, right, result)
     else:
         _call_blas(writer, text, product, pointers)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.llvm import control as _control
+from spmd.backends.llvm import convolutions as _convolutions
 from spmd.backends.llvm import products as _products
 from spmd.backends.llvm import workers
 from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
@@ -23,7 +24,7 @@ from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
 from spmd.types import TokenType
 
-assert _control and _products  # they file their ops in function.NATIVE
+assert _control and _convolutions and _products  # they file their ops in function.NATIVE
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)

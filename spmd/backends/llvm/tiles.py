@@ -1,13 +1,16 @@
-"""Small matrix products as loops: where BLAS would spend more time on packing its operands than on multiplying.
+"""Matrix products as loops over tiles: small ones, for which BLAS would spend more time on packing its operands than
+on multiplying, and those that convolutions are made of.
 
-A tile of the result, some rows by two vectors, stays in registers while a loop goes over what is contracted; each
-step is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
-contracted dimension, in fused steps, whatever the sizes.
+A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
+is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
+contracted dimensions, in fused steps, whatever the sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from spmd.backends.llvm.processor import host
 from spmd.backends.llvm.text import FunctionText
@@ -18,21 +21,37 @@ _VECTORS = 2
 
 
 @dataclass(frozen=True)
-class Tiled:
-    """A product of `rows` x `depth` by `depth` x `columns` numbers of LLVM's `type`, `bits` wide.
+class Depth:
+    """A dimension that is summed over: its size, and the strides of both operands along it."""
 
-    The left operand has any strides; the right one and the result have rows of neighbours, `right_stride` apart in
-    the right one.
+    size: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A loop around products of the same right operand: its turns, and the strides of left operand and result."""
+
+    size: int
+    left: int
+    result: int
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A product of numbers of LLVM's `type`, `bits` wide: `rows` by `columns` sums over the dimensions `depth`.
+
+    The left operand has any strides; the right one and the result have rows of neighbours.
     """
 
     rows: int
     columns: int
-    depth: int
+    depth: tuple[Depth, ...]
     type: str
     bits: int
     left_row: int
-    left_column: int
-    right_stride: int
+    result_row: int
 
     @property
     def lanes(self) -> int:
@@ -40,86 +59,189 @@ class Tiled:
         return host().vector_bits // self.bits
 
     @property
+    def width(self) -> int:
+        """Columns of a tile."""
+        return self.lanes * _VECTORS
+
+    @property
     def tile_rows(self) -> int:
-        """Rows of a tile: as many as leave registers for the operands."""
-        return 12 if host().vector_bits >= 512 else 6
+        """Rows of a tile: as many as leave registers for the operands, and fill the tiles evenly."""
+        most = 12 if host().vector_bits >= 512 else 6
+        return -(-self.rows // -(-self.rows // most))
+
+    @property
+    def depth_rows(self) -> int:
+        """Rows of the right operand."""
+        return prod(each.size for each in self.depth)
+
+    @property
+    def packed_elements(self) -> int:
+        """Numbers of the right operand as `pack` lays them out."""
+        return -(-self.columns // self.width) * self.width * self.depth_rows
 
 
-def write_tiled(text: FunctionText, product: Tiled, left: str, right: str, result: str) -> None:
-    """Writes `result = left * right`, the names of three addresses."""
-    width = product.lanes * _VECTORS
-    whole, rest = divmod(product.columns, width)
-    if whole:
-        column, _ = text.open_loop()
-        _rows(text, product, left, right, result, column, [product.lanes] * _VECTORS)
-        text.close_loop(whole * width, width)
-    if rest:
-        vectors = [min(product.lanes, rest - start) for start in range(0, rest, product.lanes)]
-        _rows(text, product, left, right, result, str(whole * width), vectors)
-
-
-def _rows(
-    text: FunctionText, product: Tiled, left: str, right: str, result: str, column: str, valid: list[int]
-) -> None:
-    """A block of columns from `column` on; of each of its vectors as many lanes are `valid`."""
-    whole, rest = divmod(product.rows, product.tile_rows)
-    if whole:
-        row, _ = text.open_loop()
-        _tile(text, product, (left, right, result), (row, column), product.tile_rows, valid)
-        text.close_loop(whole * product.tile_rows, product.tile_rows)
-    if rest:
-        with text.part():
-            place = (str(whole * product.tile_rows), column)
-            _tile(text, product, (left, right, result), place, rest, valid)
-
-
-def _tile(
+def write_tiled(
     text: FunctionText,
     product: Tiled,
-    operands: tuple[str, str, str],
-    place: tuple[str, str],
-    rows: int,
-    valid: list[int],
+    left: str,
+    right: str,
+    result: str,
+    outer: Sequence[Outer] = (),
+    packed: str | None = None,
 ) -> None:
-    left, right, result = operands
-    row, column = place
-    type, vector = product.type, f"<{product.lanes} x {product.type}>"
-    sums = [[text.allocate(vector) for _ in valid] for _ in range(rows)]
-    for slots in sums:
-        for slot in slots:
-            text.line(f"store {vector} zeroinitializer, ptr {slot}")
-    first = text.value(f"mul i64 {row}, {product.left_row}")
-    turn, _ = text.open_loop()
-    across = text.value(f"mul i64 {turn}, {product.left_column}")
-    start = text.value(f"add i64 {first}, {across}")
-    down = text.value(f"mul i64 {turn}, {product.right_stride}")
-    beside = text.value(f"add i64 {down}, {column}")
-    stretches = [
-        _load(text, product, right, text.value(f"add i64 {beside}, {number * product.lanes}"), count)
-        for number, count in enumerate(valid)
-    ]
-    for number, slots in enumerate(sums):
-        at = text.value(f"add i64 {start}, {number * product.left_row}")
-        address = text.value(f"getelementptr {type}, ptr {left}, i64 {at}")
-        one = text.value(f"load {type}, ptr {address}")
-        single = text.value(f"insertelement {vector} poison, {type} {one}, i64 0")
-        places = f"<{product.lanes} x i32> zeroinitializer"
-        all_lanes = text.value(f"shufflevector {vector} {single}, {vector} poison, {places}")
-        for slot, stretch in zip(slots, stretches, strict=True):
-            before = text.value(f"load {vector}, ptr {slot}")
-            name = f"@llvm.fma.v{product.lanes}f{product.bits}"
-            after = text.value(f"call {vector} {name}({vector} {all_lanes}, {vector} {stretch}, {vector} {before})")
-            text.line(f"store {vector} {after}, ptr {slot}")
-    text.close_loop(product.depth)
-    for number, slots in enumerate(sums):
-        line = text.value(f"add i64 {row}, {number}")
-        offset = text.value(f"mul i64 {line}, {product.columns}")
-        target = text.value(f"add i64 {offset}, {column}")
-        for which, (slot, count) in enumerate(zip(slots, valid, strict=True)):
-            value = text.value(f"load {vector}, ptr {slot}")
-            at = text.value(f"add i64 {target}, {which * product.lanes}")
-            address = text.value(f"getelementptr {type}, ptr {result}, i64 {at}")
-            _store(text, product, value, address, count)
+    """Writes `result = left * right`, the names of three addresses, for each turn of the loops `outer`.
+
+    `packed` is where `pack` has laid out the right operand, if it has.
+    """
+    for column, valid in _blocks(text, product):
+        _Block(text, product, (left, right, result), column, valid, packed).write(outer)
+
+
+def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
+    """Writes what puts together what each block of columns reads of the right operand: blocks of all rows.
+
+    `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
+    """
+    for column, valid in _blocks(text, product):
+        block = text.value(f"mul i64 {column}, {product.depth_rows}")
+        row, _ = text.open_loop()
+        start = text.value(f"mul i64 {row}, {product.depth[-1].right}")
+        start = text.value(f"add i64 {start}, {column}")
+        place = text.value(f"mul i64 {row}, {product.width}")
+        place = text.value(f"add i64 {place}, {block}")
+        for number, count in enumerate(valid):
+            source = text.value(f"add i64 {start}, {number * product.lanes}")
+            vector = _load(text, product, right, source, count)
+            at = text.value(f"add i64 {place}, {number * product.lanes}")
+            address = text.value(f"getelementptr {product.type}, ptr {target}, i64 {at}")
+            text.line(f"store <{product.lanes} x {product.type}> {vector}, ptr {address}, align {product.bits // 8}")
+        text.close_loop(product.depth_rows)
+
+
+def _blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
+    """Blocks of columns: where each begins, and how many lanes of each of its vectors stand for columns.
+
+    What is written meanwhile is run for each of them.
+    """
+    whole, rest = divmod(product.columns, product.width)
+    if whole:
+        column, _ = text.open_loop()
+        yield column, [product.lanes] * _VECTORS
+        text.close_loop(whole * product.width, product.width)
+    if rest:
+        with text.part():
+            yield str(whole * product.width), [min(product.lanes, rest - s) for s in range(0, rest, product.lanes)]
+
+
+class _Block:
+    """A block of columns from `column` on; of each of its vectors as many lanes are `valid`."""
+
+    def __init__(
+        self,
+        text: FunctionText,
+        product: Tiled,
+        operands: tuple[str, str, str],
+        column: str,
+        valid: list[int],
+        packed: str | None,
+    ) -> None:
+        self.text = text
+        self.product = product
+        self.left, self.right, self.result = operands
+        self.column = column
+        self.valid = valid
+        self.packed = packed
+
+    def write(self, outer: Sequence[Outer]) -> None:
+        self._outer(outer, "0", "0")
+
+    def _outer(self, outer: Sequence[Outer], left: str, result: str) -> None:
+        if not outer:
+            self._rows(left, result)
+            return
+        text = self.text
+        name, _ = text.open_loop()
+        left = self._plus(left, text.value(f"mul i64 {name}, {outer[0].left}"))
+        result = self._plus(result, text.value(f"mul i64 {name}, {outer[0].result}"))
+        self._outer(outer[1:], left, result)
+        text.close_loop(outer[0].size)
+
+    def _rows(self, left: str, result: str) -> None:
+        text, product = self.text, self.product
+        whole, rest = divmod(product.rows, product.tile_rows)
+        if whole:
+            row, _ = text.open_loop()
+            self._tile(row, left, result, product.tile_rows)
+            text.close_loop(whole * product.tile_rows, product.tile_rows)
+        if rest:
+            with text.part():
+                self._tile(str(whole * product.tile_rows), left, result, rest)
+
+    def _tile(self, row: str, left: str, result: str, rows: int) -> None:
+        text, product = self.text, self.product
+        vector = f"<{product.lanes} x {product.type}>"
+        sums = [[text.allocate(vector) for _ in self.valid] for _ in range(rows)]
+        for slots in sums:
+            for slot in slots:
+                text.line(f"store {vector} zeroinitializer, ptr {slot}")
+        first = self._plus(left, text.value(f"mul i64 {row}, {product.left_row}"))
+        packed = text.value(f"mul i64 {self.column}, {product.depth_rows}") if self.packed is not None else "0"
+        self._contract(product.depth, first, packed, sums)
+        for number, slots in enumerate(sums):
+            line = text.value(f"add i64 {row}, {number}")
+            offset = text.value(f"mul i64 {line}, {product.result_row}")
+            target = self._plus(self._plus(offset, result), self.column)
+            for which, (slot, count) in enumerate(zip(slots, self.valid, strict=True)):
+                value = text.value(f"load {vector}, ptr {slot}")
+                at = self._shifted(target, which * product.lanes)
+                address = text.value(f"getelementptr {product.type}, ptr {self.result}, i64 {at}")
+                _store(text, product, value, address, count)
+
+    def _contract(self, depth: Sequence[Depth], left: str, right: str, sums: list[list[str]]) -> None:
+        """The loops over `depth` from places `left` and `right` on."""
+        if not depth:
+            self._step(left, right, sums)
+            return
+        text, product = self.text, self.product
+        name, _ = text.open_loop()
+        stride = depth[0].right
+        if self.packed is not None:
+            stride = stride // product.depth[-1].right * product.width
+        left = self._plus(left, text.value(f"mul i64 {name}, {depth[0].left}"))
+        right = self._plus(right, text.value(f"mul i64 {name}, {stride}"))
+        self._contract(depth[1:], left, right, sums)
+        text.close_loop(depth[0].size)
+
+    def _step(self, left: str, right: str, sums: list[list[str]]) -> None:
+        text, product = self.text, self.product
+        vector = f"<{product.lanes} x {product.type}>"
+        whole = self.packed is not None
+        base = self.packed or self.right
+        start = right if whole else self._plus(right, self.column)
+        stretches = [
+            _load(text, product, base, self._shifted(start, number * product.lanes), product.lanes if whole else count)
+            for number, count in enumerate(self.valid)
+        ]
+        for number, slots in enumerate(sums):
+            at = self._shifted(left, number * product.left_row)
+            address = text.value(f"getelementptr {product.type}, ptr {self.left}, i64 {at}")
+            one = text.value(f"load {product.type}, ptr {address}")
+            single = text.value(f"insertelement {vector} poison, {product.type} {one}, i64 0")
+            places = f"<{product.lanes} x i32> zeroinitializer"
+            all_lanes = text.value(f"shufflevector {vector} {single}, {vector} poison, {places}")
+            for slot, stretch in zip(slots, stretches, strict=True):
+                before = text.value(f"load {vector}, ptr {slot}")
+                name = f"@llvm.fma.v{product.lanes}f{product.bits}"
+                after = text.value(f"call {vector} {name}({vector} {all_lanes}, {vector} {stretch}, {vector} {before})")
+                text.line(f"store {vector} {after}, ptr {slot}")
+
+    def _plus(self, first: str, second: str) -> str:
+        if first == "0":
+            return second
+        return first if second == "0" else self.text.value(f"add i64 {first}, {second}")
+
+    def _shifted(self, place: str, offset: int) -> str:
+        return self._plus(place, str(offset))
 
 
 def _load(text: FunctionText, product: Tiled, base: str, at: str, count: int) -> str:

@@ -1,0 +1,119 @@
+"""Convolutions without groups, padding or dilated operands, as products in tiles.
+
+The result's neighbours in one dimension are the rows of a product, its features the columns; what is summed over are
+the places of the window and the input features. The left operand is read where it lies.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from spmd.analysis.affine import row_major
+from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.tiles import Depth, Outer, Tiled, pack, write_tiled
+from spmd.compiler.schedule.forms import is_plain
+from spmd.dialects.structs import ConvDimensionNumbersAttr
+from spmd.ir import Op
+
+_TYPES = {"f32": "float", "f64": "double"}
+#: Fewer rows than these are taken of the batch, if that has more.
+_FEW_ROWS = 6
+#: Multiply-adds of a nanosecond, roughly.
+_SPEED = 32
+
+
+def _is_plain_convolution(op: Op) -> bool:
+    values = (*op.operands, op.result)
+    types = {str(value.tensor.element_type) for value in values}
+    if len(types) != 1 or not types <= set(_TYPES) or not all(is_plain(value.type) for value in values):
+        return False
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    rank = op.result.tensor.rank
+    kernel = (
+        *numbers.kernel_spatial_dimensions,
+        numbers.kernel_input_feature_dimension,
+        numbers.kernel_output_feature_dimension,
+    )
+    result = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
+    padded = op["padding"] is not None or op["lhs_dilation"] is not None or op["window_reversal"] is not None
+    grouped = op["feature_group_count"] != 1 or op["batch_group_count"] != 1
+    return kernel == result == tuple(range(rank)) and not padded and not grouped and all(op.result.tensor.static_shape)
+
+
+@native("stablehlo.convolution", _is_plain_convolution)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    product, outer = _as_product(op)
+    left, right = (writer.pointer(operand) for operand in op.operands)
+    result = writer.allocate(frame, op.result).pointer
+    packed: str | None = None
+    if product.columns > product.width:
+        packed = writer.scratch(frame, product.packed_elements * product.bits // 8).pointer
+        pack(writer.text, product, right, packed)
+    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
+    parts = parts_of_time(work // _SPEED, writer.threads)
+    longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
+    if parts == 1 or longest.size == 1:
+        write_tiled(writer.text, product, left, right, result, outer, packed)
+        return
+    rest = [each for each in outer if each is not longest]
+    count = min(parts, longest.size)
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {longest.size}")
+        after = text.value(f"add i64 {done}, {longest.size}")
+        first, stop = (text.value(f"udiv i64 {total}, {count}") for total in (done, after))
+        inner = None if packed is None else part.pointer(packed)
+        left_in, right_in, result_in = (part.pointer(pointer) for pointer in (left, right, result))
+        turn, _ = text.open_loop()
+        left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
+        result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
+        write_tiled(text, product, left_at, right_in, result_at, rest, inner)
+        text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, count, write)
+
+
+def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
+    return text.value(f"getelementptr i8, ptr {pointer}, i64 {text.value(f'mul i64 {turn}, {stride}')}")
+
+
+def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
+    """The product of one turn, and the loops around it."""
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    lhs, rhs = (operand.tensor.static_shape for operand in op.operands)
+    shape = op.result.tensor.static_shape
+    left, right, result = row_major(lhs), row_major(rhs), row_major(shape)
+    spatial = numbers.input_spatial_dimensions
+    strides = op["window_strides"] or (1,) * len(spatial)
+    reach = op["rhs_dilation"] or (1,) * len(spatial)
+    depth = [Depth(rhs[place], left[axis] * reach[place], right[place]) for place, axis in enumerate(spatial)]
+    depth.append(Depth(rhs[-2], left[numbers.input_feature_dimension], right[-2]))
+    around = [Outer(shape[0], left[numbers.input_batch_dimension], result[0])]
+    around += [
+        Outer(shape[place + 1], left[axis] * strides[place], result[place + 1]) for place, axis in enumerate(spatial)
+    ]
+    rows = around[-1]
+    if rows.size < _FEW_ROWS:
+        rows = max(reversed(around), key=lambda each: each.size)
+    outer = [each for each in around if each is not rows and each.size > 1]
+    name = str(op.result.tensor.element_type)
+    bits = op.result.tensor.dtype.itemsize * 8
+    merged = _merged(depth)
+    return Tiled(rows.size, shape[-1], merged, _TYPES[name], bits, rows.left, rows.result), outer
+
+
+def _merged(depth: list[Depth]) -> tuple[Depth, ...]:
+    """As few dimensions as the strides allow; at least one."""
+    made: list[Depth] = []
+    for each in depth:
+        if each.size == 1:
+            continue
+        before = made[-1] if made else None
+        if before is not None and before.left == each.left * each.size and before.right == each.right * each.size:
+            made[-1] = Depth(before.size * each.size, each.left, each.right)
+        else:
+            made.append(each)
+    return tuple(made) or (depth[-1],)
