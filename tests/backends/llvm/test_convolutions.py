@@ -1,0 +1,92 @@
+"""Native convolutions against the NumPy back end; no bit depends on the number of threads. Geometry at large is drawn
+in tests/backends/test_convolution.py."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import chosen_options
+
+TEXT = """func.func @main(%x: tensor<{lhs}x{element}>, %w: tensor<{rhs}x{element}>) -> tensor<{out}x{element}> {{
+  %r = stablehlo.convolution(%x, %w) dim_numbers = {numbers},
+    window = {{stride = {stride}, pad = {pad}, lhs_dilate = {spread}, rhs_dilate = {reach}}}
+    {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
+    : (tensor<{lhs}x{element}>, tensor<{rhs}x{element}>) -> tensor<{out}x{element}>
+  return %r : tensor<{out}x{element}>
+}}"""
+
+
+def places(size: int, kernel: int, stride: int, pad: tuple[int, int], spread: int, reach: int) -> int:
+    """How many windows there are along a dimension: the specification's num_windows."""
+    whole, window = (size - 1) * spread + 1 + sum(pad), (kernel - 1) * reach + 1
+    return (whole - window) // stride + 1
+
+
+def convolution(
+    element: str, image: tuple[int, int], features: tuple[int, int], kernel: tuple[int, int], stride: int = 1,
+    pad: tuple[int, int] = (0, 0), spread: int = 1, reach: int = 1, layout: str = "b01f", batch: int = 3,
+) -> spmd.Module:  # fmt: skip
+    """A convolution of two spatial dimensions, with the same window for both."""
+    made = [places(size, window, stride, pad, spread, reach) for size, window in zip(image, kernel, strict=True)]
+
+    def shape(sizes: dict[str, int]) -> str:
+        return "x".join(str(sizes[letter]) for letter in layout)
+
+    names = ", ".join(layout)
+    return spmd.parse(
+        TEXT.format(
+            lhs=shape({"b": batch, "0": image[0], "1": image[1], "f": features[0]}),
+            rhs="x".join(map(str, (*kernel, *features))),
+            out=shape({"b": batch, "0": made[0], "1": made[1], "f": features[1]}),
+            numbers=f"[{names}]x[0, 1, i, o]->[{names}]",
+            stride=[stride] * 2, pad=[list(pad)] * 2, spread=[spread] * 2, reach=[reach] * 2, element=element,
+        )
+    )  # fmt: skip
+
+
+CASES = {
+    "few features": convolution("f32", (9, 14), (3, 5), (3, 3), pad=(1, 1)),
+    "packed kernels": convolution("f32", (7, 7), (12, 70), (3, 3), pad=(1, 1)),
+    "more rows in the batch": convolution("f32", (5, 4), (4, 33), (3, 3), batch=25),
+    "strides": convolution("f32", (15, 12), (4, 40), (3, 2), stride=2, pad=(1, 0)),
+    "dilated windows": convolution("f32", (15, 12), (4, 8), (3, 3), reach=2, pad=(2, 2)),
+    "dilated images": convolution("f32", (6, 7), (4, 8), (3, 3), spread=2, pad=(1, 2)),
+    "dilated images by three": convolution("f32", (6, 7), (4, 8), (2, 2), spread=3, pad=(2, 0)),
+    "dilated images, few places": convolution("f64", (1, 2), (4, 8), (4, 1), spread=3, pad=(4, 1)),
+    "dilated everything": convolution("f32", (6, 7), (4, 8), (3, 2), spread=2, reach=3, stride=2, pad=(5, 3)),
+    "dilated and cut": convolution("f32", (6, 7), (4, 8), (3, 3), spread=2, pad=(-2, -1)),
+    "features first": convolution("f32", (9, 11), (6, 20), (3, 3), pad=(1, 1), layout="bf01"),
+    "batch last": convolution("f64", (9, 11), (6, 20), (2, 3), layout="01fb"),
+    "single elements": convolution("f32", (5, 6), (7, 9), (1, 1)),
+    "single elements, strides": convolution("f32", (5, 6), (7, 9), (1, 1), stride=2),
+    "bf16": convolution("bf16", (8, 8), (5, 6), (3, 3), pad=(1, 1)),
+    "f16": convolution("f16", (8, 8), (5, 6), (3, 3), pad=(1, 1), layout="bf01"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_convolutions_agree_with_numpy_whatever_the_threads(name: str) -> None:
+    module = CASES[name]
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(a.tensor.static_shape).astype(a.tensor.dtype) for a in module.functions[0].arguments)
+    lowering = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {}))
+    _, plan = lowering.entry(module.functions[0])
+    assert len([step for step in plan.steps if step.op.name != "stablehlo.reshape"]) == 1, "one native function"
+    (plain,) = spmd.compile(module, backends=("numpy",))(x, w)
+    results = [spmd.compile(module, threads=threads)(x, w)[0] for threads in (1, 2, 3)]
+    scale = float(np.abs(plain.astype(np.float64)).max())
+    tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-13}[plain.dtype.itemsize]
+    np.testing.assert_allclose(results[0].astype(np.float64), plain.astype(np.float64), rtol=0, atol=tolerance * scale)
+    for other in results[1:]:
+        np.testing.assert_array_equal(other, results[0])
+
+
+def test_a_large_convolution_is_cut_for_threads() -> None:
+    module = convolution("f32", (24, 24), (16, 48), (3, 3), pad=(1, 1), batch=7)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((7, 24, 24, 16), np.float32)
+    w = rng.standard_normal((3, 3, 16, 48), np.float32)
+    one, two, five = (spmd.compile(module, threads=threads)(x, w)[0] for threads in (1, 2, 5))
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one, five)
