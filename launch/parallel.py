@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --grid: compute all processes at once as one stacked program, or run each as a thread; auto stacks "
         "more than 16 where it can be done, and -v tells why it could not",
     )
+    group.add_argument(
+        "--memory",
+        type=values.memory,
+        metavar="BYTES",
+        help="what stacked arrays may take, such as 4GB; beyond it processes run in chunks (default: half of the free)",
+    )
     group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
 
@@ -77,7 +83,7 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:
     """What ``spmd.run_parallel`` is given beside the program and its inputs."""
-    given: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode}
+    given: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
     if args.collective_timeout is not None:
         given["timeout"] = args.collective_timeout or float("inf")
     for name in ("infeed", "outfeed"):

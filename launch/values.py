@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
 
+_MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,6})?) ?([kKMGT]?)(i?)B?", re.ASCII)
 _GRID = re.compile(r"(\d{1,18})x(\d{1,18})", re.ASCII)
 
 
@@ -39,6 +40,17 @@ def seconds(text: str) -> float:
         return seconds_from(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
+
+
+def memory(text: str) -> int:
+    """A positive number of bytes, such as 500000, 4GB or 1.5 GiB."""
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"a number of bytes is needed, such as 4GB, got {text!r}")
+    size = int(float(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2].upper() or " "))
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1 byte, got {text!r}")
+    return size
 
 
 def grid(text: str) -> "ProcessGrid":

@@ -48,3 +48,9 @@ def check_function(value: Any, taker: str) -> None:
     """UsageError unless `value` is a string, the name of a function."""
     if not isinstance(value, str):
         raise UsageError(f"{taker} takes the name of a function as a string, got {kind_of(value)}")
+
+
+def check_memory(value: Any, taker: str) -> None:
+    """UsageError unless `value` is a positive number of bytes, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise UsageError(f"{taker} takes its memory as a positive number of bytes, got {value!r}")

@@ -33,6 +33,18 @@ def memory_here() -> int:
     return min(found if limit == resource.RLIM_INFINITY else [*found, limit])
 
 
+def free_memory() -> int:
+    """Bytes that a program may still take without others having to go: of the machine, and of its container."""
+    found = [memory_here()]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+        found.append(int(Path(_CGROUPS[0]).read_text()) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # not Linux, or no limit
+    return max(0, min(found))
+
+
 def too_large(types: Iterable[Type]) -> str | None:
     """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
     given = list(types)

@@ -24,7 +24,7 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import Simulation, simulation_of
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
-from spmd.usage import check_function, check_grid, check_module, kind_of
+from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
 
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
 
@@ -47,6 +47,7 @@ def run_parallel(
     timeout: float = 60.0,
     abort: bool = False,
     mode: str = "auto",
+    memory: int | None = None,
     **options: Unpack[CompileOptions],
 ) -> list[tuple[Any, ...]]:
     """Runs `function` of `module` as every process of `grid`.
@@ -59,10 +60,12 @@ def run_parallel(
     `mode` is how: "threads" makes each process a thread, which behaves as a rank does: one that waits longer than
     `timeout` seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as
     spmd.simulate does. "auto" stacks a grid of more than 16 processes that all run one program, unless it cannot be
-    stacked, which the logger "spmd" tells.
+    stacked, which the logger "spmd" tells. `memory` is the number of bytes that stacked arrays may take (see
+    spmd.simulate).
     """
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
+    check_memory(memory, "spmd.run_parallel")
     grid = grid or _grid_of(module)
     if mode not in ("auto", "stacked", "threads"):
         raise UsageError(f'mode is "auto", "stacked" or "threads", got {mode!r}')
@@ -83,7 +86,7 @@ def run_parallel(
         raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
     for rank, arrays in enumerate(given):
         _sequence(f"inputs[{rank}]", arrays)
-    simulation = _simulation(executables[0] if one_program else None, mode)
+    simulation = _simulation(executables[0] if one_program else None, mode, memory)
     if simulation is not None:
         return _stacked(simulation, given, infeed, outfeed)
     _check_size(grid)
@@ -109,7 +112,7 @@ def run_parallel(
                 stream.close()
 
 
-def _simulation(executable: Executable | None, mode: str) -> Simulation | None:
+def _simulation(executable: Executable | None, mode: str, memory: int | None) -> Simulation | None:
     """The stacked program of a grid of one program, where `mode` asks for it; None for threads."""
     if executable is None:
         if mode == "stacked":
@@ -118,7 +121,7 @@ def _simulation(executable: Executable | None, mode: str) -> Simulation | None:
     if mode == "threads" or (mode == "auto" and executable.grid.size <= _FEW_PROCESSES):
         return None
     try:
-        simulation = simulation_of(executable)
+        simulation = simulation_of(executable, memory)
         _log.info("all processes are computed at once; by turns: %s", ", ".join(simulation.serial) or "nothing")
         return simulation
     except (CompileError, CollectiveError) as error:

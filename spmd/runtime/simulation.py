@@ -10,6 +10,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
+from spmd.analysis.memory import free_memory
 from spmd.arrays import Array
 from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import Prepared, prepare
@@ -21,7 +22,7 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.process import Infeed, Outfeed, Process
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.types import TensorType, Type
-from spmd.usage import check_function, check_grid, check_module
+from spmd.usage import check_function, check_grid, check_memory, check_module
 
 
 class Simulation:
@@ -31,9 +32,10 @@ class Simulation:
     process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process.
     """
 
-    def __init__(self, prepared: Prepared, options: CompileOptions) -> None:
+    def __init__(self, prepared: Prepared, options: CompileOptions, memory: int | None = None) -> None:
         self._prepared = prepared
         self._options = options
+        self._memory = free_memory() // 2 if memory is None else memory
         self.grid: ProcessGrid = self._prepared.options.grid
         self.function = prepared.function.symbol
         self.in_types: tuple[Type, ...] = self._prepared.function.type.inputs
@@ -119,7 +121,7 @@ class Simulation:
         """The program for arguments that differ between processes (True) or not."""
         made = self._made.get(flags)
         if made is None:
-            made = self._made[flags] = _compile(self._prepared, flags, self._options)
+            made = self._made[flags] = _compile(self._prepared, flags, self._options, self._memory)
         return made
 
     def _infeed(self, sources: Sequence[InfeedSource | None]) -> Infeed:
@@ -145,32 +147,40 @@ class _Compiled:
 
 
 def simulate(
-    module: Module, grid: ProcessGrid | None = None, function: str = "main", **options: Unpack[CompileOptions]
+    module: Module,
+    grid: ProcessGrid | None = None,
+    function: str = "main",
+    *,
+    memory: int | None = None,
+    **options: Unpack[CompileOptions],
 ) -> Simulation:
     """Compiles `function` of `module` for all processes of `grid` at once.
 
     `grid` defaults to the module's own. A program with shardings is partitioned first. `options` are those of
-    spmd.compile. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
+    spmd.compile. Where the stacked arrays would take more than `memory` bytes (by default half of what is free),
+    processes are run in chunks between communications. Raises CompileError for what cannot be stacked,
+    CollectiveError for processes that would not meet.
     """
     check_module(module, "spmd.simulate")
     check_grid(grid, "spmd.simulate")
     check_function(function, "spmd.simulate")
-    return Simulation(prepare(module, grid, function, **options), options)
+    check_memory(memory, "spmd.simulate")
+    return Simulation(prepare(module, grid, function, **options), options, memory)
 
 
-def simulation_of(executable: Executable) -> Simulation:
+def simulation_of(executable: Executable, memory: int | None = None) -> Simulation:
     """The simulation of the program that `executable` runs as one process."""
     function = executable.module.function(executable.function)
     shardings = executable.in_shardings, executable.out_shardings
     chosen = executable.options
     options: Any = {entry.name: getattr(chosen, entry.name) for entry in fields(chosen) if entry.name != "grid"}
     options["donate"] = ()  # an argument may be that of several processes
-    return Simulation(Prepared(executable.module, function, chosen, *shardings), options)
+    return Simulation(Prepared(executable.module, function, chosen, *shardings), options, memory)
 
 
-def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOptions) -> _Compiled:
+def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOptions, memory: int) -> _Compiled:
     symbol = prepared.function.symbol
-    made = stack(prepared.module, prepared.options, symbol, flags)
+    made = stack(prepared.module, prepared.options, symbol, flags, memory)
     executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **options)
     return _Compiled(executable, made.results, tuple([f"{op.location}: {op.name}" for op in made.serial]))
 

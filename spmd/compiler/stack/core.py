@@ -112,11 +112,13 @@ class Stacker(OpBuilder):
     """Writes the stacked program: `trees` holds what each value of the program has become.
 
     `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
-    differ go through both branches of an `if`, and what a process computes that is not here is not looked at.
+    differ go through both branches of an `if`, and what a process computes that is not here is not looked at. `memory`
+    are the bytes that may be spent on values between communications (None: any number).
     """
 
-    def __init__(self, module: Module, options: Options) -> None:
+    def __init__(self, module: Module, options: Options, memory: int | None = None) -> None:
         super().__init__()
+        self.memory = memory
         self.module = module
         self.options = options
         self.grid: ProcessGrid = options.grid
@@ -199,8 +201,13 @@ class Stacker(OpBuilder):
     def run(self, block: Block, arguments: Sequence[Tree]) -> list[Tree]:
         """Writes `block`, whose arguments are `arguments`; what it returns."""
         self.trees.update(zip(block.arguments, arguments, strict=True))
-        for op in block.ops[:-1]:
-            self.apply(op)
+        if self.memory is not None and self.mask is None:
+            from spmd.compiler.stack.chunks import run_in_chunks
+
+            run_in_chunks(self, block)
+        else:
+            for op in block.ops[:-1]:
+                self.apply(op)
         return [self.trees[value] for value in block.terminator.operands]
 
     def apply(self, op: Op) -> None:

@@ -14,7 +14,7 @@ from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
-from spmd.types import FunctionType
+from spmd.types import FunctionType, TensorType
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,22 @@ class Stacked:
     serial: tuple[Op, ...]
 
 
-def stack(module: Module, options: Options, function: str = "main", stacked: Sequence[bool] | None = None) -> Stacked:
+def stack(
+    module: Module,
+    options: Options,
+    function: str = "main",
+    stacked: Sequence[bool] | None = None,
+    memory: int | None = None,
+) -> Stacked:
     """The program of all processes of the grid of `options`, from `function` of `module`, the program of one.
 
-    `stacked` tells for each argument whether it has the leading axis (all, unless given). Raises CompileError for what
-    cannot be stacked, CollectiveError for processes that would not meet.
+    `stacked` tells for each argument whether it has the leading axis (all, unless given). What lies between
+    communications runs in chunks of processes where all would take more than `memory` bytes, arguments and results
+    counted in. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
     """
     entry = module.function(function)
     flat = inline(module, entry, whole=True)
-    stacker = Stacker(module, options)
+    stacker = Stacker(module, options, None if memory is None else _left(memory, options.grid.size, flat))
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
     types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
     with stacker.block(types) as body:
@@ -57,6 +64,13 @@ def stack(module: Module, options: Options, function: str = "main", stacked: Seq
     remove_dead(body)
     made = _function(flat, body)
     return Stacked(_module(module, made), made, tuple(ups), tuple(stacker.serial))
+
+
+def _left(memory: int, size: int, flat: Function) -> int:
+    """What arguments and results leave of `memory`, but an eighth of it at least."""
+    types = (*flat.type.inputs, *flat.type.results)
+    held = size * sum(type.nbytes for type in types if isinstance(type, TensorType) and type.is_static)
+    return max(memory - held, memory // 8)
 
 
 def stack_region(module: Module, options: Options, op: Op, index: int, count: int) -> Function:

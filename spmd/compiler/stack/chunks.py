@@ -1,0 +1,163 @@
+"""Chunks: where the stacked values of all processes take more memory than there is, some processes at a time.
+
+Between communications processes know nothing of each other. What lies between is then a loop over chunks of
+processes: it reads their rows of what the processes have, computes with these alone, and writes their rows of what is
+needed afterwards, so that what is needed meanwhile exists for one chunk only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from spmd.analysis.collectives import COMMUNICATING
+from spmd.compiler.stack.core import StackedValue, Stacker
+from spmd.dialects.core import is_pure
+from spmd.ir import Block, Op, Region, Value, captured_values
+from spmd.types import TensorType
+
+#: Pure ops that tell processes apart.
+_POSITIONS = ("stablehlo.replica_id", "stablehlo.partition_id")
+#: What a sum over all processes takes in (spmd.compiler.stack.products): it is never stored for each of them.
+_SUMMED = ("stablehlo.dot_general", "stablehlo.transpose")
+
+
+def run_in_chunks(stacker: Stacker, block: Block) -> None:
+    """Writes the ops of `block`, those between communications in chunks of processes where they need it."""
+    ops = block.ops[:-1]
+    last = _last_uses(block)
+    number = {op: place for place, op in enumerate(ops)}
+    summed = set() if stacker.options.reproducible else _summed(block)
+    for is_local, run in groupby(ops, _is_local):
+        segment = list(run)
+        if not is_local:
+            for op in segment:
+                stacker.apply(op)
+            continue
+        differing = [op for op in segment if not _written_once(stacker, op)]
+        rest, after = [op for op in differing if op not in summed], [op for op in differing if op in summed]
+        end = number[segment[-1]]
+        needed = {value for op in after for value in op.operands}
+        outputs = [v for op in rest for v in op.results if v in needed or last.get(v, -1) > end]
+        size = _chunk(stacker, rest, outputs)
+        if size >= stacker.size:
+            after = differing
+        else:
+            _ChunkLoop(stacker, rest, outputs, size).write()
+        for op in after:
+            stacker.apply(op)
+
+
+def _summed(block: Block) -> set[Op]:
+    """Products, with their transposes, that all_reduces alone read."""
+    readers: dict[Value, list[Op]] = {}
+    for op in block.ops:
+        for value in (*op.operands, *(captured_values(op) if op.regions else ())):
+            readers.setdefault(value, []).append(op)
+    found: set[Op] = set()
+    for op in reversed(block.ops[:-1]):
+        users = [reader for value in op.results for reader in readers.get(value, ())]
+        if op.name in _SUMMED and users and all(u.name == "stablehlo.all_reduce" or u in found for u in users):
+            found.add(op)
+    return found
+
+
+def _is_local(op: Op) -> bool:
+    """Whether `op` has to do with tensors of its own process alone."""
+    if op.name in _POSITIONS or any(inner.name in COMMUNICATING or not is_pure(inner) for inner in op.walk()):
+        return False
+    types = [value.type for value in (*op.operands, *op.results, *(captured_values(op) if op.regions else ()))]
+    return all(isinstance(type, TensorType) and type.is_static for type in types)
+
+
+def _written_once(stacker: Stacker, op: Op) -> bool:
+    """Writes `op` where it is the same for all processes; whether it is. What it reads may be yet to be written."""
+    read = [*op.operands, *(captured_values(op) if op.regions else ())]
+    if any(value not in stacker.trees for value in read) or stacker.differs(op):
+        return False
+    if any(inner.name in _POSITIONS for inner in op.walk()):
+        return False
+    stacker.apply(op)
+    return True
+
+
+def _last_uses(block: Block) -> dict[Value, int]:
+    """The last op of a block, by number, that reads each value; one past the end for what it returns."""
+    last: dict[Value, int] = {}
+    for number, op in enumerate(block.ops[:-1]):
+        last |= dict.fromkeys([*op.operands, *(captured_values(op) if op.regions else ())], number)
+    return last | dict.fromkeys(block.terminator.operands, len(block.ops))
+
+
+def _chunk(stacker: Stacker, ops: Sequence[Op], outputs: Iterable[Value]) -> int:
+    """How many processes may run `ops` at the same time."""
+    budget = stacker.memory
+    peak = _peak(ops, set(outputs))
+    if budget is None or not peak:
+        return stacker.size
+    return max(1, min(stacker.size, budget // peak))
+
+
+def _peak(ops: Sequence[Op], kept: set[Value]) -> int:
+    """The most bytes that values between `ops` take of one process at any time; those in `kept` are not counted."""
+    last: dict[Value, int] = {}
+    for number, op in enumerate(ops):
+        last |= dict.fromkeys([*op.operands, *(captured_values(op) if op.regions else ())], number)
+    leaving: dict[int, int] = {}
+    live = most = 0
+    for number, op in enumerate(ops):
+        inside = max((_peak(inner.ops[:-1], set()) for region in op.regions for inner in region.blocks), default=0)
+        for value in op.results:
+            if value not in kept:
+                live += value.tensor.nbytes
+                end = max(number, last.get(value, number))
+                leaving[end] = leaving.get(end, 0) + value.tensor.nbytes
+        most = max(most, live + inside)
+        live -= leaving.pop(number, 0)
+    return most
+
+
+class _ChunkLoop:
+    """Ops of all processes as a loop over chunks of `size`; the last chunk begins early enough to be whole."""
+
+    def __init__(self, stacker: Stacker, ops: Sequence[Op], outputs: Sequence[Value], size: int) -> None:
+        self.stacker, self.ops, self.outputs, self.size = stacker, ops, outputs, size
+
+    def write(self) -> None:
+        stacker = self.stacker
+        totals = [stacker.splat(0, stacker.tensor_of(value.type)) for value in self.outputs]
+        init = [stacker.index(0), *totals]
+        types = [value.type for value in init]
+        with stacker.block(types) as condition:
+            end = stacker.index(-(-stacker.size // self.size))
+            stacker.finish([stacker.compare(condition.arguments[0], end, "LT")])
+        with stacker.block(types) as body:
+            turn, *rows = body.arguments
+            start = stacker.binary("multiply", turn, stacker.index(self.size))
+            made = self._turn(start)
+            new = [stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, made, strict=True)]
+            stacker.finish([stacker.binary("add", turn, stacker.index(1)), *new])
+        loop = stacker.op("stablehlo.while", init, types, regions=[Region([condition]), Region([body])])
+        for value, result in zip(self.outputs, loop.results[1:], strict=True):
+            stacker.trees[value] = StackedValue(result, True)
+
+    def _turn(self, start: Value) -> list[Value]:
+        """The ops on the rows from `start` on; the rows of the outputs."""
+        stacker, trees, everyone = self.stacker, dict(self.stacker.trees), self.stacker.size
+        try:
+            for value in self._inputs():
+                leaf = stacker.leaf(value)
+                if leaf.stacked:
+                    stacker.trees[value] = StackedValue(stacker.dynamic_slice(leaf.value, 0, start, self.size), True)
+            stacker.size = self.size
+            for op in self.ops:
+                stacker.apply(op)
+            return [stacker.stack(stacker.leaf(value)) for value in self.outputs]
+        finally:
+            stacker.trees, stacker.size = trees, everyone
+
+    def _inputs(self) -> Iterator[Value]:
+        """What the ops read that others make."""
+        made = {value for op in self.ops for value in op.results}
+        read = (v for op in self.ops for v in (*op.operands, *(captured_values(op) if op.regions else ())))
+        return iter(dict.fromkeys(value for value in read if value not in made))
