@@ -7,7 +7,7 @@ needed afterwards, so that what is needed meanwhile exists for one chunk only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from spmd.analysis.collectives import COMMUNICATING
@@ -22,8 +22,8 @@ _POSITIONS = ("stablehlo.replica_id", "stablehlo.partition_id")
 _SUMMED = ("stablehlo.dot_general", "stablehlo.transpose")
 
 
-def run_in_chunks(stacker: Stacker, block: Block) -> None:
-    """Writes the ops of `block`, those between communications in chunks of processes where they need it."""
+def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
+    """Writes the ops of `block`, those between communications in chunks of processes that fit into `memory` bytes."""
     ops = block.ops[:-1]
     last = _last_uses(block)
     number = {op: place for place, op in enumerate(ops)}
@@ -39,7 +39,7 @@ def run_in_chunks(stacker: Stacker, block: Block) -> None:
         end = number[segment[-1]]
         needed = {value for op in after for value in op.operands}
         outputs = [v for op in rest for v in op.results if v in needed or last.get(v, -1) > end]
-        size = _chunk(stacker, rest, outputs)
+        size = min(stacker.size, max(1, memory // max(1, _peak(rest, set(outputs)))))
         if size >= stacker.size:
             after = differing
         else:
@@ -87,15 +87,6 @@ def _last_uses(block: Block) -> dict[Value, int]:
     for number, op in enumerate(block.ops[:-1]):
         last |= dict.fromkeys([*op.operands, *(captured_values(op) if op.regions else ())], number)
     return last | dict.fromkeys(block.terminator.operands, len(block.ops))
-
-
-def _chunk(stacker: Stacker, ops: Sequence[Op], outputs: Iterable[Value]) -> int:
-    """How many processes may run `ops` at the same time."""
-    budget = stacker.memory
-    peak = _peak(ops, set(outputs))
-    if budget is None or not peak:
-        return stacker.size
-    return max(1, min(stacker.size, budget // peak))
 
 
 def _peak(ops: Sequence[Op], kept: set[Value]) -> int:

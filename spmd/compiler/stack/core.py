@@ -112,13 +112,13 @@ class Stacker(OpBuilder):
     """Writes the stacked program: `trees` holds what each value of the program has become.
 
     `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
-    differ go through both branches of an `if`, and what a process computes that is not here is not looked at. `memory`
-    are the bytes that may be spent on values between communications (None: any number).
+    differ go through both branches of an `if`, and what a process computes that is not here is not looked at.
+    `write_block` is how the ops of a block are written where all processes are here.
     """
 
-    def __init__(self, module: Module, options: Options, memory: int | None = None) -> None:
+    def __init__(self, module: Module, options: Options) -> None:
         super().__init__()
-        self.memory = memory
+        self.write_block: Callable[[Stacker, Block], None] = one_after_another
         self.module = module
         self.options = options
         self.grid: ProcessGrid = options.grid
@@ -201,13 +201,10 @@ class Stacker(OpBuilder):
     def run(self, block: Block, arguments: Sequence[Tree]) -> list[Tree]:
         """Writes `block`, whose arguments are `arguments`; what it returns."""
         self.trees.update(zip(block.arguments, arguments, strict=True))
-        if self.memory is not None and self.mask is None:
-            from spmd.compiler.stack.chunks import run_in_chunks
-
-            run_in_chunks(self, block)
+        if self.mask is None:
+            self.write_block(self, block)
         else:
-            for op in block.ops[:-1]:
-                self.apply(op)
+            one_after_another(self, block)
         return [self.trees[value] for value in block.terminator.operands]
 
     def apply(self, op: Op) -> None:
@@ -375,6 +372,12 @@ class Stacker(OpBuilder):
     def ranks(self, values: Any, dtype: Any = np.int32) -> Value:
         """A constant with one entry a process."""
         return self.constant(np.asarray(values, dtype))
+
+
+def one_after_another(stacker: Stacker, block: Block) -> None:
+    """Writes the ops of a block as they come."""
+    for op in block.ops[:-1]:
+        stacker.apply(op)
 
 
 def _read(op: Op) -> list[Value]:

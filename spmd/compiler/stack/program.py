@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from collectives.grid import ProcessGrid
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
+from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
 from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
@@ -45,7 +47,9 @@ def stack(
     """
     entry = module.function(function)
     flat = inline(module, entry, whole=True)
-    stacker = Stacker(module, options, None if memory is None else _left(memory, options.grid.size, flat))
+    stacker = Stacker(module, options)
+    if memory is not None:
+        stacker.write_block = partial(write_in_chunks, _left(memory, options.grid.size, flat))
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
     types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
     with stacker.block(types) as body:
