@@ -90,7 +90,9 @@ def too_large_to_inline(groups: str, where: str) -> str:
     last = "%0 = stablehlo.add %x, %x : tensor<2xf32>\nreturn %0 : tensor<2xf32>"
     call = {
         "call": "%0 = call @big(%x) : (tensor<2xf32>) -> tensor<2xf32>",
-        "branch": """%p = stablehlo.constant dense<true> : tensor<i1>
+        "branch": """%z = stablehlo.slice %x [0:1] : (tensor<2xf32>) -> tensor<1xf32>
+          %s = stablehlo.reshape %z : (tensor<1xf32>) -> tensor<f32>
+          %p = stablehlo.is_finite %s : (tensor<f32>) -> tensor<i1>
           %0 = "stablehlo.if"(%p) ({
             %1 = func.call @big(%x) : (tensor<2xf32>) -> tensor<2xf32>
             stablehlo.return %1 : tensor<2xf32>
