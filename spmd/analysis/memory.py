@@ -48,11 +48,20 @@ def free_memory() -> int:
 def too_large(types: Iterable[Type]) -> str | None:
     """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
     given = list(types)
-    size, most = sum(map(_bytes, given)), memory_here()
-    if size <= most:
+    size = sum(map(_bytes, given))
+    if size <= memory_here():
         return None
     largest = max(given, key=_bytes)
-    return f"{largest} takes {_shown(_bytes(largest))}, and there are {_shown(most)} of memory"
+    return over_memory(str(largest), _bytes(largest), size)
+
+
+def over_memory(what: str, size: int, total: int) -> str | None:
+    """What is wrong with `what` of `size` bytes, which makes it `total` that are held, when there is not so much."""
+    most = memory_here()
+    if total <= most:
+        return None
+    beside = "" if size >= total else f", with what is held at the same time {_shown(total)}"
+    return f"{what} takes {_shown(size)}{beside}, and there are {_shown(most)} of memory"
 
 
 def _bytes(type: Type) -> int:

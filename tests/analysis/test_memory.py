@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.analysis import memory
 from spmd.analysis.memory import memory_here, too_large
 from spmd.types import F32, I8, TensorType, TupleType
 
@@ -43,6 +44,40 @@ def test_what_does_not_fit_is_refused(lines: str, op: str, backends: tuple[str, 
         pytest.skip("native code never holds the whole")
     with pytest.raises(spmd.CompileError, match=rf"({op}).*takes 3.55 PiB"):
         spmd.compile(spmd.parse(text), backends=backends)
+
+
+PRODUCTS = """func.func @main(%a: tensor<30000000x1xf32>) -> tensor<1x1xf32> {
+  %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [1]
+      : (tensor<30000000x1xf32>, tensor<30000000x1xf32>) -> tensor<30000000x30000000xf32>
+  %1 = stablehlo.dot_general %0, %0, contracting_dims = [1] x [0]
+      : (tensor<30000000x30000000xf32>, tensor<30000000x30000000xf32>) -> tensor<30000000x30000000xf32>
+  %2 = stablehlo.slice %1 [0:1, 0:1] : (tensor<30000000x30000000xf32>) -> tensor<1x1xf32>
+  return %2 : tensor<1x1xf32>
+}"""
+
+
+@pytest.mark.parametrize("backends", [("numpy",), ("llvm", "numpy")])
+def test_what_stands_between_ops_and_does_not_fit_is_refused_before_it_runs(backends: tuple[str, ...]) -> None:
+    module = spmd.parse(PRODUCTS, "products.mlir")
+    with pytest.raises(spmd.CompileError, match=r"products\.mlir:2:8: stablehlo.dot_general: .*takes 3.2 PiB"):
+        spmd.compile(module, backends=backends)
+    with pytest.raises(spmd.CompileError, match=r"products\.mlir:2:8: stablehlo.dot_general: .*takes 12.8 PiB"):
+        spmd.simulate(module, spmd.ProcessGrid(4, 1), backends=backends)(np.ones((4, 30000000, 1), np.float32))
+
+
+def test_what_is_too_large_together_tells_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "memory_here", lambda: 1 << 20)
+    text = """func.func @main(%a: tensor<400x400xf32>) -> tensor<400x1xf32> {
+      %0 = stablehlo.dot_general %a, %a, contracting_dims = [1] x [0]
+          : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+      %1 = stablehlo.dot_general %0, %a, contracting_dims = [1] x [0]
+          : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+      %2 = stablehlo.dot_general %0, %1, contracting_dims = [1] x [1]
+          : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+      %3 = stablehlo.slice %2 [0:400, 0:1] : (tensor<400x400xf32>) -> tensor<400x1xf32>
+      return %3 : tensor<400x1xf32> }"""
+    with pytest.raises(spmd.CompileError, match=r"takes 625 KiB, .* at the same time 1\.22 MiB, and"):
+        spmd.compile(spmd.parse(text), backends=("llvm", "numpy"))
 
 
 @pytest.mark.parametrize("element", ["i8", "ui16", "bf16", "i4"])

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.analysis.memory import over_memory
 from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.blas import Routine, routine
@@ -29,6 +30,7 @@ from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
+from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value, captured_values
 from spmd.types import TokenType, Type
 
@@ -198,12 +200,15 @@ class FunctionWriter:
             self._stack += size
             buffer = Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size, owned=True)
         else:
-            buffer = self.in_arena(size)
+            op = value.defining_op or frame.units[frame.index].roots[0]
+            buffer = self._in_arena(size, str(value.type), op)
         frame.buffers.append(buffer)
         return self.assign(value, buffer)
 
-    def in_arena(self, size: int) -> Buffer:
+    def _in_arena(self, size: int, what: str, op: Op) -> Buffer:
         offset = self.arena.allocate(size)
+        if (fault := over_memory(what, size, self.arena.size)) is not None:
+            raise CompileError(Diagnostic(op.location, fault, op.name))
         name = self._offsets.get(offset)
         if name is None:
             name = self._offsets[offset] = f"%arena{offset}"
@@ -215,7 +220,7 @@ class FunctionWriter:
         if size <= _SLOT and self._stack + size <= _STACK:
             self._stack += size
             return Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size)
-        buffer = self.in_arena(size)
+        buffer = self._in_arena(size, "scratch memory", frame.units[frame.index].roots[0])
         frame.buffers.append(buffer)
         return buffer
 
