@@ -7,6 +7,8 @@ its status. The note is a file ``end-<rank>.txt`` in the folder of failure repor
 import contextlib
 import os
 import signal
+import socket
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +69,7 @@ def first_ending(folder: Path) -> Ending | None:
 
 def main(arguments: list[str]) -> None:
     os.environ[failure.KEPT_VARIABLE] = str(os.getpid())
+    _close_listeners()
     child = os.fork()
     if not child:
         failure.end_with_parent(signal.SIGKILL)
@@ -85,6 +88,19 @@ def main(arguments: list[str]) -> None:
     if rank is not None and (number or status or failure.left_without_ending(folder, rank)):
         _note(folder, Ending(rank, child, os.uname().nodename, number, status))
     os._exit(128 + number if number else status)
+
+
+def _close_listeners() -> None:
+    """Closes what the launcher listens on, which Hydra's ranks inherit: it is none of theirs."""
+    for entry in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
+        with contextlib.suppress(OSError):  # the folder's own descriptor is closed by now; others are no sockets
+            number = int(entry)
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as found:
+                listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            if listens:
+                os.close(number)
 
 
 def _note(folder: Path, ending: Ending) -> None:
