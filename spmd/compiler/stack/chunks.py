@@ -39,7 +39,8 @@ def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
         end = number[segment[-1]]
         needed = {value for op in after for value in op.operands}
         outputs = [v for op in rest for v in op.results if v in needed or last.get(v, -1) > end]
-        size = min(stacker.size, max(1, memory // max(1, _peak(rest, set(outputs)))))
+        peak = _peak(rest, set(outputs))
+        size = max(1, memory // peak) if peak else stacker.size
         if size >= stacker.size:
             after = differing
         else:
