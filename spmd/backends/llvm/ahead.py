@@ -55,7 +55,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)
     ]
-    writer.write_results(units, outputs, targets)
+    writer.write_results(units, outputs, targets, targets)
     text = [writer.finish(whole=True).replace("define void", "define internal void", 1)]
     text += _constants(name, writer.constants)
     text.append(_entry(name, len(inputs) + len(outputs) + 1, len(writer.constants)))
@@ -63,7 +63,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
         text.append(_POLL_TEXT)
     processor = host()
     image = compile_module("\n".join(text), processor).image
-    return ObjectFile(image, writer.arena.size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
+    return ObjectFile(image, writer.arena_size, tuple(writer.symbols), f"{processor.triple}, {processor.cpu}")
 
 
 def _refuse(op: Op) -> NoReturn:

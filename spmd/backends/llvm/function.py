@@ -7,9 +7,10 @@ registers; the others lie in the arena, a block of memory that the caller brings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.functions import function_text
+from spmd.backends.llvm.in_place import lent
 from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
@@ -44,14 +46,14 @@ _EMBEDDED = 1 << 12
 
 @dataclass(eq=False, slots=True)
 class Buffer:
-    """Memory: the name of its address, and where in the arena it lies (None: not there, so not ours to reuse).
+    """Memory: the name of its address, and its number in the arena (None: it lies elsewhere).
 
     `owned` buffers belong to the block being written: they may be overwritten when nobody reads them again.
     """
 
     pointer: str
     nbytes: int
-    offset: int | None = None
+    number: int | None = None
     owned: bool = False
     values: list[Value] = field(default_factory=list)
 
@@ -123,12 +125,14 @@ def can_call_back(op: Op) -> bool:
 class Frame:
     """A block while it is written: when each value is read last, and where results are to be put.
 
-    `buffers` are those that the block has made and that somebody may still read.
+    `lent`: by value, the place of a result that is made of it. `buffers` are those that the block has made and that
+    somebody may still read.
     """
 
     units: list[Unit]
     last_read: dict[Value, int]
     placed: dict[Value, Buffer]
+    lent: dict[Value, Buffer] = field(default_factory=dict)
     index: int = 0
     buffers: list[Buffer] = field(default_factory=list)
 
@@ -164,6 +168,8 @@ class FunctionWriter:
         self.callbacks: list[Callback] = []
         self.text = FunctionText()
         self.arena = Arena()
+        #: Bytes of the arena, known in the end.
+        self.arena_size = 0
         self.globals: dict[str, str] = {}
         #: Constants that the caller has to bring, after the inputs, the outputs and the arena.
         self.constants: list[Array] = []
@@ -173,7 +179,6 @@ class FunctionWriter:
         self.may_raise = False
         self._prologue: list[str] = []
         self._stack = 0
-        self._offsets: dict[int, str] = {}
         self._nests: dict[Unit, list[Nest]] = {}
         self.inputs, self.outputs = list(inputs), list(outputs)
         for place, value in enumerate(inputs):
@@ -192,7 +197,7 @@ class FunctionWriter:
 
     def allocate(self, frame: Frame, value: Value) -> Buffer:
         """A buffer for `value`: where it is to be put, or one of the block's own."""
-        placed = frame.placed.get(value)
+        placed = frame.placed.get(value) or frame.lent.get(value)
         if placed is not None:
             return self.assign(value, placed)
         size = nbytes(value)
@@ -206,14 +211,10 @@ class FunctionWriter:
         return self.assign(value, buffer)
 
     def _in_arena(self, size: int, what: str, op: Op) -> Buffer:
-        offset = self.arena.allocate(size)
-        if (fault := over_memory(what, size, self.arena.size)) is not None:
+        number = self.arena.allocate(size)
+        if (fault := over_memory(what, size, self.arena.needed)) is not None:
             raise CompileError(Diagnostic(op.location, fault, op.name))
-        name = self._offsets.get(offset)
-        if name is None:
-            name = self._offsets[offset] = f"%arena{offset}"
-            self._prologue.append(f"  {name} = getelementptr i8, ptr %arena, i64 {offset}")
-        return Buffer(name, size, offset, owned=True)
+        return Buffer(f"%arena{number}", size, number, owned=True)
 
     def scratch(self, frame: Frame, size: int) -> Buffer:
         """Memory without a value until the unit that is being written is done."""
@@ -262,18 +263,34 @@ class FunctionWriter:
 
     # --- blocks ---
 
-    def write_results(self, units: list[Unit], results: Sequence[Value], targets: Sequence[Buffer]) -> None:
-        """Writes units; each of `results` is in its target in the end, also where one value is several results."""
+    def write_results(
+        self, units: list[Unit], results: Sequence[Value], targets: Sequence[Buffer], free: Collection[Buffer] = ()
+    ) -> None:
+        """Writes units; each of `results` is in its target in the end, also where one value is several results.
+
+        Before that, targets in `free` may hold something else.
+        """
         placed: dict[Value, Buffer] = {}
         for result, target in zip(results, targets, strict=True):
             placed.setdefault(result, target)
-        self.write_units(units, results, placed)
+        self.write_units(units, results, placed, {v: buffer for v, buffer in placed.items() if buffer in free})
         for result, target in zip(results, targets, strict=True):
             self.copy(target.pointer, placed[result].pointer, target.nbytes)
 
-    def write_units(self, units: list[Unit], results: Sequence[Value], placed: Mapping[Value, Buffer]) -> None:
-        """Writes units in their order; each value in `placed` is in its place in the end."""
-        frame = Frame(units, self.last_reads(units, results), through_views(placed))
+    def write_units(
+        self,
+        units: list[Unit],
+        results: Sequence[Value],
+        placed: Mapping[Value, Buffer],
+        free: Mapping[Value, Buffer] = MappingProxyType({}),
+    ) -> None:
+        """Writes units in their order; each value in `placed` is in its place in the end.
+
+        Those in `free` may lend it before they are made.
+        """
+        last_reads = self.last_reads(units, results)
+        frame = Frame(units, last_reads, through_views(placed))
+        frame.lent = lent(self, units, last_reads, frame.placed, free)
         for group in row_groups(units):
             first = frame.index
             frame.index += len(group) - 1
@@ -391,8 +408,8 @@ class FunctionWriter:
         for buffer in frame.buffers:
             if not frame.is_last_read(buffer):
                 kept.append(buffer)
-            elif buffer.owned and buffer.offset is not None:
-                self.arena.release(buffer.offset, buffer.nbytes)
+            elif buffer.owned and buffer.number is not None:
+                self.arena.release(buffer.number)
         frame.buffers = kept
 
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
@@ -401,7 +418,7 @@ class FunctionWriter:
             self._place_update(nests[0], unit.roots[0], frame)
         for op in () if unit.is_update else unit.roots:
             for value in op.results:
-                if value in frame.placed or not self._over_operand(nests, value, frame):
+                if value in frame.placed or value in frame.lent or not self._over_operand(nests, value, frame):
                     self.allocate(frame, value)
         made = [value for op in unit.roots for value in op.results]
         for nest in nests:
@@ -451,15 +468,18 @@ class FunctionWriter:
     def finish(self, *, whole: bool = False) -> str:
         """The module's text. `whole` ones hold the functions of floats that they call."""
         arena = self.argument(len(self.inputs) + len(self.outputs))
-        prologue = [line.replace("%arena,", f"{arena},") for line in self._prologue]
-        arguments = [line for line in prologue if "getelementptr i8, ptr" not in line]
-        places = [line for line in prologue if "getelementptr i8, ptr" in line]
+        placement = self.arena.place()
+        self.arena_size = placement.size
+        places = [
+            f"  %arena{number} = getelementptr i8, ptr {arena}, i64 {offset}"
+            for number, offset in enumerate(placement.offsets)
+        ]
         self.text.line("ret void")
         return "\n".join(
             [
                 *(f"{name} = {text}" for text, name in self.globals.items()),
                 f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
-                self.text.body([*arguments, *places]),
+                self.text.body([*self._prologue, *places]),
                 "}",
                 *(define(name, body) for body, name in self.parts.items()),
                 *self.text.declarations,

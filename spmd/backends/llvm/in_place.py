@@ -9,7 +9,7 @@ from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.ir import Value, captured_values
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.function import FunctionWriter
+    from spmd.backends.llvm.function import Buffer, FunctionWriter
 
 
 WHILE = "stablehlo.while"
@@ -58,6 +58,50 @@ def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: 
     places = {(store.address, store.code.type) for store in nest.stores() if store.value is new}
     reads = [load for load in nest.loads() if load.value is old]
     return all((load.address, load.type) in places for load in reads)
+
+
+def lent(
+    writer: FunctionWriter,
+    units: Sequence[Unit],
+    last_read: Mapping[Value, int],
+    placed: Mapping[Value, Buffer],
+    free: Mapping[Value, Buffer],
+) -> dict[Value, Buffer]:
+    """Where values may lie that are read last where results are made of them: in the results' places, `free` before.
+
+    A gradient so lies where the parameter is to be, and takes no memory of its own.
+    """
+    if not free:
+        return {}
+    makers = {value: unit for unit in units for op in unit.roots for value in op.results}
+    found: dict[Value, Buffer] = {}
+    for index in range(len(units) - 1, -1, -1):
+        for new in (value for op in units[index].roots for value in op.results):
+            place = free.get(new) or found.get(new)
+            if place is None:
+                continue
+            for old in _read_by(writer, units[index], new):
+                maker = makers.get(old)
+                known = old in placed or old in found
+                if maker is None or known or last_read[old] != index or old.type != new.type:
+                    continue
+                if not _is_view(maker) and may_overwrite(writer, units, last_read, old, new):
+                    found[old] = place
+                    break
+    return found
+
+
+def _read_by(writer: FunctionWriter, unit: Unit, new: Value) -> list[Value]:
+    """The values that `unit` reads and `new` may be written over."""
+    op = unit.roots[0]
+    if not unit.fused or unit.is_update:
+        carries = unit.is_update or op.name == WHILE
+        return [op.operands[op.results.index(new)]] if carries else []
+    return list(dict.fromkeys(load.value for nest in writer.nests(unit) for load in nest.loads()))
+
+
+def _is_view(unit: Unit) -> bool:
+    return not unit.fused and unit.roots[0].name in VIEWS
 
 
 def overwritten(

@@ -66,9 +66,10 @@ def compile_stretch(
         for place, value in enumerate(outputs)
     ]
     over = overwritten(writer, units, donated, outputs)
+    free = [target for value, target in zip(outputs, targets, strict=True) if value not in over]
     targets = [writer.buffer_of[over[v]] if v in over else target for v, target in zip(outputs, targets, strict=True)]
     places = {place: inputs.index(over[value]) for place, value in enumerate(outputs) if value in over}
-    writer.write_results(units, outputs, targets)
+    writer.write_results(units, outputs, targets, free)
     text = writer.finish()
     constants = tuple(np.ascontiguousarray(array) for array in writer.constants)
     count = len(inputs) + len(outputs) + 1 + len(constants)
@@ -86,7 +87,7 @@ def compile_stretch(
         symbols |= callbacks.symbols()
     library = compile_ir(text, symbols, uses=linked.libraries)
     native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants, callbacks))
-    call = _call(native, outputs, writer.arena.size, constants, places)
+    call = _call(native, outputs, writer.arena_size, constants, places)
     if any(isinstance(value.type, TokenType) for value in (*inputs, *outputs)):
         call = _without_tokens(call, outputs)
     if callbacks is not None:

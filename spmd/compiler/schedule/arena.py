@@ -1,43 +1,72 @@
-"""Memory of values within one block of memory, planned when the program is compiled."""
+"""Memory of values within one block of memory, planned when the program is compiled.
+
+What is needed when is written down first; places are given when all is known, the largest values first, each the
+lowest place that is free for as long as it is needed. That comes close to the most that is needed at one time.
+"""
 
 from __future__ import annotations
 
-import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 ALIGNMENT = 64
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The offset of each buffer, by its number, and the bytes of the block that holds them."""
+
+    offsets: Sequence[int]
+    size: int
 
 
 class Arena:
-    """Offsets in one block of memory: what is released is used again. `size` is what the block has to hold."""
+    """Buffers of one block of memory, each with the time in which it is needed.
+
+    `needed`: bytes of those that are needed now, the least that the block has.
+    """
 
     def __init__(self) -> None:
-        self.size = 0
-        self._free: list[tuple[int, int]] = []  # (offset, bytes), by offset, no two adjacent
+        self.needed = 0
+        self._sizes: list[int] = []
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._now = 0
 
     def allocate(self, nbytes: int) -> int:
-        """The offset of `nbytes`, aligned: in the smallest gap that holds them, else at the end."""
-        wanted = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-        best = min((gap for gap in self._free if gap[1] >= wanted), key=lambda gap: gap[1], default=None)
-        if best is not None:
-            self._free.remove(best)
-            if best[1] > wanted:
-                bisect.insort(self._free, (best[0] + wanted, best[1] - wanted))
-            return best[0]
-        if self._free and sum(self._free[-1]) == self.size:  # the last gap grows
-            offset, _ = self._free.pop()
-        else:
-            offset = self.size
-        self.size = offset + wanted
-        return offset
+        """The number of a buffer of `nbytes`, needed from now on."""
+        self._now += 1
+        self._sizes.append(max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT))
+        self.needed += self._sizes[-1]
+        self._begins.append(self._now)
+        self._ends.append(_NEVER)
+        return len(self._sizes) - 1
 
-    def release(self, offset: int, nbytes: int) -> None:
-        """Gives back what `allocate` gave."""
-        size = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-        place = bisect.bisect(self._free, (offset, size))
-        if place < len(self._free) and offset + size == self._free[place][0]:
-            size += self._free.pop(place)[1]
-        if place and sum(self._free[place - 1]) == offset:
-            offset, before = self._free.pop(place - 1)
-            size += before
-            place -= 1
-        self._free.insert(place, (offset, size))
+    def release(self, number: int) -> None:
+        """Says that a buffer is not needed any more."""
+        self._now += 1
+        self.needed -= self._sizes[number]
+        self._ends[number] = self._now
+
+    def place(self) -> Placement:
+        """Where the buffers lie: those that are needed at one time apart from each other."""
+        sizes, begins, ends = (np.array(each, np.int64) for each in (self._sizes, self._begins, self._ends))
+        offsets = np.zeros(len(sizes), np.int64)
+        placed = np.zeros(len(sizes), bool)
+        for number in np.lexsort((begins, -sizes)):
+            beside = placed & (begins < ends[number]) & (begins[number] < ends)
+            offsets[number] = _lowest(offsets[beside], sizes[beside], int(sizes[number]))
+            placed[number] = True
+        return Placement(offsets.tolist(), int((offsets + sizes).max(initial=0)))
+
+
+def _lowest(taken: np.ndarray, sizes: np.ndarray, wanted: int) -> int:
+    """The lowest offset of `wanted` bytes beside those that are taken."""
+    order = np.argsort(taken, kind="stable")
+    begins = taken[order]
+    reach = np.concatenate(([0], np.maximum.accumulate((taken + sizes)[order])))
+    gaps = np.flatnonzero(begins - reach[:-1] >= wanted)
+    return int(reach[gaps[0]] if gaps.size else reach[-1])

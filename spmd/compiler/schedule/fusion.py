@@ -159,10 +159,10 @@ class _Fusion:
 
     def _may_repeat(self, op: Op, uses: dict[Unit, set[Path]]) -> bool:
         """Whether computing `op` wherever it is read costs no more than writing and reading it."""
-        if any(len(unit.taken) >= LARGEST for unit in uses):
-            return False
         times = sum(len(paths) for paths in uses.values())
         cost = cost_of(op)
+        if cost and any(len(unit.taken) >= LARGEST for unit in uses):
+            return False
         if times == 1:
             return cost <= CHEAP or not any(path in self._repeating for paths in uses.values() for path in paths)
         return cost * (times - 1) <= CHEAP and (times <= 8 or cost == 0)

@@ -1,7 +1,11 @@
 """What is computed together, and over which loops."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import spmd
 from spmd.compiler.lower import ModuleLowering
@@ -127,16 +131,37 @@ def test_a_softmax_runs_row_by_row() -> None:
     assert [len(group) for group in row_groups(units)] == [len(units)]
 
 
-def test_released_memory_is_used_again_and_neighbours_join() -> None:
+def test_buffers_that_are_needed_at_one_time_lie_apart_and_others_share() -> None:
     arena = Arena()
-    first, second, third = (arena.allocate(size) for size in (100, 200, 50))
-    assert len({first, second, third}) == 3 and all(place % ALIGNMENT == 0 for place in (first, second, third))
-    size = arena.size
-    arena.release(first, 100)
-    arena.release(second, 200)
-    assert arena.allocate(300) == first and arena.size == size
-    arena.release(third, 50)
-    assert arena.allocate(1000) == 320  # what the 300 bytes left, and the third's
+    first, second = arena.allocate(100), arena.allocate(200)
+    arena.release(first)
+    third = arena.allocate(60)
+    arena.release(second)
+    last = arena.allocate(320)
+    offsets, size = (placement := arena.place()).offsets, placement.size
+    assert all(offset % ALIGNMENT == 0 for offset in offsets) and size == 384  # the third and the last
+    rooms = {first: 128, second: 256, third: 64, last: 320}
+    for one, other in ((first, second), (second, third), (third, last)):
+        assert offsets[one] + rooms[one] <= offsets[other] or offsets[other] + rooms[other] <= offsets[one]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 6)), max_size=40))
+def test_the_arena_holds_what_is_needed_at_one_time(wanted: list[tuple[int, int]]) -> None:
+    """Each buffer is released after some more were allocated; none may overlap one that is needed meanwhile."""
+    arena = Arena()
+    alive: dict[int, int] = {}
+    together: list[set[int]] = []
+    for moment, (nbytes, stays) in enumerate(wanted):
+        for number in [number for number, end in alive.items() if end <= moment]:
+            arena.release(number)
+            del alive[number]
+        alive[arena.allocate(nbytes)] = moment + 1 + stays
+        together.append(set(alive))
+    placement = arena.place()
+    for numbers in together:
+        spans = sorted((placement.offsets[number], placement.offsets[number] + wanted[number][0]) for number in numbers)
+        assert all(first[1] <= second[0] for first, second in pairwise(spans))
+        assert all(end <= placement.size for _, end in spans)
 
 
 @pytest.mark.parametrize("name", ["inlining", "simplification", "all"])

@@ -1,0 +1,71 @@
+"""What a program takes beside its arguments: results, and what cannot lie in their places."""
+
+import tracemalloc
+
+import numpy as np
+
+import spmd
+
+STEP = """func.func @main(%w: tensor<256x256xf32>, %x: tensor<256x256xf32>) -> tensor<256x256xf32> {
+  %g = stablehlo.dot_general %x, %x, contracting_dims = [0] x [0]
+    : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+  %r = stablehlo.constant dense<0.5> : tensor<256x256xf32>
+  %s = stablehlo.multiply %g, %r : tensor<256x256xf32>
+  %n = stablehlo.subtract %w, %s : tensor<256x256xf32>
+  return %n : tensor<256x256xf32>
+}"""
+SCATTER = """func.func @main(%u: tensor<300xf32>, %i: tensor<300x1xi32>) -> tensor<100000xf32> {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %o = stablehlo.broadcast_in_dim %z, dims = [] : (tensor<f32>) -> tensor<100000xf32>
+  %r = "stablehlo.scatter"(%o, %i, %u) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %c : tensor<f32>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+      scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}
+    : (tensor<100000xf32>, tensor<300x1xi32>, tensor<300xf32>) -> tensor<100000xf32>
+  return %r : tensor<100000xf32>
+}"""
+CHAIN = """func.func @main(%x: tensor<400x400xf32>) -> tensor<f32> {
+  %a = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+    : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+  %b = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0]
+    : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+  %c = stablehlo.dot_general %b, %x, contracting_dims = [1] x [0]
+    : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+  %d = stablehlo.dot_general %c, %x, contracting_dims = [1] x [0]
+    : (tensor<400x400xf32>, tensor<400x400xf32>) -> tensor<400x400xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %s = stablehlo.reduce(%d init: %z) applies stablehlo.add across dimensions = [0, 1]
+    : (tensor<400x400xf32>, tensor<f32>) -> tensor<f32>
+  return %s : tensor<f32>
+}"""
+
+
+def peak(text: str, *arrays: np.ndarray) -> int:
+    """Bytes that are taken at most while the program runs."""
+    executable = spmd.compile(spmd.parse(text), backends=("llvm", "numpy"))
+    executable(*arrays)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        executable(*arrays)
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_gradient_lies_where_the_new_parameter_is_to_be() -> None:
+    x = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
+    assert 4 * x.size <= peak(STEP, x, x) < 5 * x.size
+    (made,) = spmd.compile(spmd.parse(STEP))(x, x)
+    np.testing.assert_allclose(made, x - x.T @ x / 2, atol=1e-3)
+
+
+def test_what_is_scattered_into_is_made_in_the_result() -> None:
+    places = np.arange(300, dtype=np.int32)[:, None]
+    assert peak(SCATTER, np.ones(300, np.float32), places) < 410_000
+
+
+def test_values_share_the_memory_of_those_that_are_not_needed_any_more() -> None:
+    assert peak(CHAIN, np.zeros((400, 400), np.float32)) < 2.2 * 400 * 400 * 4
