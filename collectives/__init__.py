@@ -14,7 +14,6 @@ from collectives.grid import (
     cross_replica_and_partition,
     flattened_ids,
     permute_pairs,
-    strategy,
 )
 from collectives.operations import (
     AllGather,
@@ -27,6 +26,7 @@ from collectives.operations import (
     Operation,
     ReduceScatter,
     describe,
+    strategy,
 )
 from collectives.reduction import ADD, AND, MAXIMUM, MINIMUM, MONOIDS, MULTIPLY, OR, XOR, Reduction
 

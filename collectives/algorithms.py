@@ -23,6 +23,7 @@ from collectives.operations import (
     CollectiveReduce,
     Operation,
     ReduceScatter,
+    ReducingOperation,
 )
 
 RING, TREE, HALVING = "ring", "tree", "recursive_halving"
@@ -50,7 +51,7 @@ Rounds: TypeAlias = tuple[Round, ...]
 def wire_bytes(operation: Operation) -> int:
     """Bytes of the operand of `operation` as it travels: widened for sums of narrow floats, packed below a byte."""
     count = prod(operation.shape)
-    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce):
+    if isinstance(operation, ReducingOperation):
         carried = operation.dtype if operation.is_exchanged else operation.arithmetic.accumulator
         return count * carried.itemsize
     if layout.is_packed(operation.dtype):

@@ -9,14 +9,13 @@ from collectives import layout
 from collectives.algorithms import wire_bytes
 from collectives.operations import (
     AllGather,
-    AllReduce,
     AllToAll,
-    CollectiveBroadcast,
     CollectivePermute,
-    CollectiveReduce,
     Operation,
     ReduceScatter,
+    ReducingOperation,
 )
+from collectives.reduction import Arithmetic
 
 
 @dataclass(frozen=True)
@@ -35,49 +34,36 @@ def cost(operation: Operation, size: int) -> CollectiveCost:
         return CollectiveCost(0, 0, "a copy: the process is alone")
     if not prod(operation.shape):
         return CollectiveCost(0, 0, "nothing to do: the operand is empty")
-    nbytes = wire_bytes(operation)
-    share = nbytes * (size - 1) // size
+    sent, received = operation.traffic(wire_bytes(operation), size)
+    return CollectiveCost(sent, received, ", ".join(_steps(operation, sent)))
+
+
+def _steps(operation: Operation, sent: int) -> list[str]:
+    """MPI's call, and what goes with it."""
     match operation:
-        case AllReduce() | ReduceScatter() | CollectiveReduce():
-            return _reducing(operation, size, nbytes, share)
+        case ReducingOperation() if operation.is_exchanged:
+            why = "reproducible" if vars(operation)["reproducible"] else "the region is no known reduction"
+            gathered = [] if isinstance(operation, ReduceScatter) else ["gathered"]
+            return [f"{why}: exchanged by parts (all-to-all)", "folded in group order", *gathered]
+        case ReducingOperation():
+            return [operation.mpi_call, *_computed(operation.arithmetic), *_scattered(operation)]
         case AllGather():
-            steps = ["MPI_Allgather", *_moved(operation, 0, operation.dim)]
-            return CollectiveCost(nbytes, nbytes * (size - 1), ", ".join(steps))
+            return [operation.mpi_call, *_moved(operation, 0, operation.dim)]
         case AllToAll():
-            steps = ["MPI_Alltoall", *_moved(operation, operation.split_dim, operation.concat_dim)]
-            return CollectiveCost(share, share, ", ".join(steps))
-        case CollectivePermute():
-            sends = any(source != target for source, target in operation.pairs)
-            nbytes = nbytes if sends else 0
-            return CollectiveCost(
-                nbytes, nbytes, "MPI_Sendrecv" if sends else "a copy: processes send to themselves alone"
-            )
-        case CollectiveBroadcast():
-            return CollectiveCost(nbytes, nbytes, "MPI_Bcast")
-    return CollectiveCost(0, 0, "MPI_Barrier")
+            return [operation.mpi_call, *_moved(operation, operation.split_dim, operation.concat_dim)]
+        case CollectivePermute() if not sent:
+            return ["a copy: processes send to themselves alone"]
+    return [operation.mpi_call]
 
 
-def _reducing(
-    operation: AllReduce | ReduceScatter | CollectiveReduce, size: int, nbytes: int, share: int
-) -> CollectiveCost:
-    rule = operation.arithmetic
-    name = {AllReduce: "MPI_Allreduce", ReduceScatter: "MPI_Reduce_scatter_block", CollectiveReduce: "MPI_Reduce"}
-    if operation.is_exchanged:
-        why = "reproducible" if operation.reproducible else "the region is no known reduction"
-        how = "exchanged by parts (all-to-all), folded in group order, gathered"
-        if isinstance(operation, ReduceScatter):
-            how = "exchanged by parts (all-to-all), folded in group order"
-        twice = 1 if isinstance(operation, ReduceScatter) else 2
-        return CollectiveCost(twice * share, twice * share, f"{why}: {how}")
-    steps = [name[type(operation)]]
+def _computed(rule: Arithmetic) -> list[str]:
     if rule.widened:
-        steps.append(f"computed in {rule.accumulator}")
-    elif not rule.native:
-        steps.append("an operation of our own")
-    if isinstance(operation, ReduceScatter):
-        steps += _moved(operation, operation.dim, 0)
-    sent = 2 * share if isinstance(operation, AllReduce) else share
-    return CollectiveCost(sent, sent, ", ".join(steps))
+        return [f"computed in {rule.accumulator}"]
+    return [] if rule.native else ["an operation of our own"]
+
+
+def _scattered(operation: ReducingOperation) -> list[str]:
+    return _moved(operation, operation.dim, 0) if isinstance(operation, ReduceScatter) else []
 
 
 def _moved(operation: Operation, split_dim: int, concat_dim: int) -> list[str]:

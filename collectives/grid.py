@@ -7,7 +7,7 @@ Source: StableHLO specification, "Parallel execution" and "Collective ops". A pr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, overload
@@ -182,33 +182,25 @@ def _affine(row: Sequence[int], scale: int, shift: int) -> Sequence[int]:
 
 Strategy = Callable[[ProcessGrid, IdGroups], Groups]
 
-# Which strategy serves (channel_id > 0, use_global_device_ids), a family of ops at a time.
-_REDUCING: dict[tuple[bool, bool], Strategy] = {
+#: Which strategy serves (channel_id > 0, use_global_device_ids), for a family of operations.
+Grouping = Mapping[tuple[bool, bool], Strategy]
+
+#: Of all_gather and what reduces. collective_reduce is declared with use_global_device_ids and groups as all_reduce
+#: does in the reference interpreter, which the prose of its section leaves out.
+REDUCING: Grouping = {
     (False, False): cross_replica,
     (True, False): cross_replica_and_partition,
     (True, True): flattened_ids,
 }
-_MOVING: dict[tuple[bool, bool], Strategy] = {(False, False): cross_replica, (True, False): cross_partition}
-
-# collective_reduce is declared with use_global_device_ids and groups as all_reduce does in the reference
-# interpreter, which the prose of its section leaves out.
-_STRATEGIES: dict[str, dict[tuple[bool, bool], Strategy]] = {
-    "all_gather": _REDUCING,
-    "all_reduce": _REDUCING,
-    "reduce_scatter": _REDUCING,
-    "collective_reduce": _REDUCING,
-    "all_to_all": _MOVING,
-    "collective_broadcast": _MOVING,
-    "collective_permute": _MOVING,
-}
+MOVING: Grouping = {(False, False): cross_replica, (True, False): cross_partition}
 
 
-def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
-    """The strategy by which ``op`` (its name without the dialect) groups processes.
+def strategy_of(grouping: Grouping, op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
+    """The strategy by which ``op`` groups processes, of those that its ``grouping`` has.
 
     Raises GroupError when ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops).
     """
-    chosen = _STRATEGIES[op].get((channel_id > 0, use_global_device_ids))
+    chosen = grouping.get((channel_id > 0, use_global_device_ids))
     if chosen is not None:
         return chosen
     if channel_id > 0:
@@ -241,7 +233,7 @@ def permute_pairs(grid: ProcessGrid, source_target_pairs: IdGroups, channel_id: 
     pairs = np.asarray(source_target_pairs, dtype=np.int64).reshape(-1, 2)
     if not len(pairs):
         return ()
-    across = strategy("collective_permute", channel_id)
+    across = strategy_of(MOVING, "collective_permute", channel_id)
     count = grid.num_partitions if across is cross_partition else grid.num_replicas
     kind = "partition" if across is cross_partition else "replica"
     for column, end in enumerate(("source", "target")):

@@ -26,6 +26,7 @@ from collectives.operations import (
     CollectiveReduce,
     Operation,
     ReduceScatter,
+    ReducingOperation,
     Shape,
 )
 
@@ -198,7 +199,7 @@ _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
 }
 
 
-def gathered_fold(comm: MPI.Intracomm, operation: AllReduce | ReduceScatter | CollectiveReduce) -> Transfer:
+def gathered_fold(comm: MPI.Intracomm, operation: ReducingOperation) -> Transfer:
     """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
     gathering = AllGather((1, *operation.shape), operation.dtype, 0)
     gather = transfer(comm, gathering)
@@ -257,7 +258,7 @@ def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving:
     )
 
 
-def _reduction(operation: AllReduce | ReduceScatter | CollectiveReduce) -> tuple[MPI.Op, Callable[[Array], Message]]:
+def _reduction(operation: ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
     found = mpi_reduction(operation.arithmetic)
     assert found is not None
     return found

@@ -23,6 +23,7 @@ from collectives.operations import (
     CollectiveReduce,
     Operation,
     ReduceScatter,
+    ReducingOperation,
 )
 
 HIERARCHICAL = "hierarchical"
@@ -193,7 +194,7 @@ class Network:
         return self.flat(operation, groups, RING)  # an all_to_all has nothing to gain from units
 
 
-def _scatter(part: int, size: int, operation: AllReduce | ReduceScatter | CollectiveReduce) -> ReduceScatter:
+def _scatter(part: int, size: int, operation: ReducingOperation) -> ReduceScatter:
     """Of `size` parts of so many elements each process gets one, reduced as `operation` does."""
     return ReduceScatter((part * size,), operation.dtype, operation.reduction, 0)
 

@@ -9,7 +9,7 @@ of many groups in one array, or in what stands for an array in a program.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -19,6 +19,7 @@ import numpy as np
 from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.errors import CollectiveError
+from collectives.grid import MOVING, REDUCING, Grouping, Strategy, strategy_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.stacked import ARRAYS, Stacks
 
@@ -36,6 +37,10 @@ class Operation(ABC):
     shape: Shape
     dtype: np.dtype[Any]
     name: ClassVar[str]
+    #: How ids are grouped into processes; None for an operation on all of them.
+    grouping: ClassVar[Grouping | None] = None
+    #: What MPI calls it.
+    mpi_call: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
@@ -59,6 +64,36 @@ class Operation(ABC):
     def _check_dim(self, dim: int, what: str) -> None:
         if not 0 <= dim < len(self.shape):
             raise CollectiveError(f"{what} {dim} is out of range for an operand of rank {len(self.shape)}")
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        """Bytes that the busiest process of a group of ``size`` sends and receives, by the best algorithms.
+
+        ``nbytes`` are those of its operand as it travels.
+        """
+        share = nbytes * (size - 1) // size
+        return share, share
+
+    @classmethod
+    def named(cls, name: str) -> type[Operation]:
+        """The operation of that name, such as ``all_gather``."""
+        return next(each for each in _kinds(cls) if each.name == name)
+
+
+def _kinds(base: type[Operation]) -> Iterator[type[Operation]]:
+    for each in base.__subclasses__():
+        if "name" in vars(each):
+            yield each
+        yield from _kinds(each)
+
+
+def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
+    """The strategy by which ``op`` (its name without the dialect) groups processes.
+
+    Raises GroupError when ``use_global_device_ids`` is set without a positive ``channel_id`` (C4-C6 of the ops).
+    """
+    grouping = Operation.named(op).grouping
+    assert grouping is not None, f"{op} is of all processes"
+    return strategy_of(grouping, op, channel_id, use_global_device_ids)
 
 
 def describe(operation: Operation) -> str:
@@ -84,8 +119,11 @@ def short_list(items: Sequence[object], most: int = 16) -> str:
 
 
 @dataclass(frozen=True)
-class _Reducing(Operation):
+class ReducingOperation(Operation):
+    """A collective that folds operands of several processes by a reduction."""
+
     reduction: Reduction
+    grouping = REDUCING
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,11 +142,16 @@ class _Reducing(Operation):
 
 
 @dataclass(frozen=True)
-class AllReduce(_Reducing):
+class AllReduce(ReducingOperation):
     """Every process gets the reduction of all operands."""
 
     reproducible: bool = False
     name = "all_reduce"
+    mpi_call = "MPI_Allreduce"
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        twice = 2 * (nbytes * (size - 1) // size)  # a reduce_scatter and an all_gather
+        return twice, twice
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [self.arithmetic.fold(arrays)] * len(arrays)
@@ -118,12 +161,13 @@ class AllReduce(_Reducing):
 
 
 @dataclass(frozen=True)
-class ReduceScatter(_Reducing):
+class ReduceScatter(ReducingOperation):
     """Every process gets its part, along ``dim``, of the reduction of all operands."""
 
     dim: int
     reproducible: bool = False
     name = "reduce_scatter"
+    mpi_call = "MPI_Reduce_scatter_block"
 
     def result_shape(self, size: int) -> Shape:
         self._check_dim(self.dim, "scatter_dimension")
@@ -147,10 +191,15 @@ class AllGather(Operation):
 
     dim: int
     name = "all_gather"
+    mpi_call = "MPI_Allgather"
+    grouping = REDUCING
 
     def result_shape(self, size: int) -> Shape:
         self._check_dim(self.dim, "all_gather_dim")
         return scale_shape(self.shape, self.dim, size)
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        return nbytes, nbytes * (size - 1)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [np.concatenate(arrays, self.dim)] * len(arrays)
@@ -170,6 +219,8 @@ class AllToAll(Operation):
     concat_dim: int
     split_count: int
     name = "all_to_all"
+    mpi_call = "MPI_Alltoall"
+    grouping = MOVING
 
     def result_shape(self, size: int) -> Shape:
         self._check_dim(self.split_dim, "split_dimension")
@@ -200,6 +251,8 @@ class CollectivePermute(Operation):
     pairs: tuple[tuple[int, int], ...]
     fill: int = 0
     name = "collective_permute"
+    mpi_call = "MPI_Sendrecv"
+    grouping = MOVING
 
     def source(self, position: int) -> int | None:
         """Who sends to ``position``."""
@@ -230,6 +283,10 @@ class CollectivePermute(Operation):
         ids = [end for pair in self.pairs for end in pair]
         return (min(ids), max(ids)) if ids else ()
 
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        sent = nbytes if any(source != target for source, target in self.pairs) else 0
+        return sent, sent
+
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         sources = self._sources
         return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
@@ -247,10 +304,15 @@ class CollectiveBroadcast(Operation):
 
     root: int = 0
     name = "collective_broadcast"
+    mpi_call = "MPI_Bcast"
+    grouping = MOVING
 
     def result_shape(self, size: int) -> Shape:
         check_root(self.root, size)
         return self.shape
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        return nbytes, nbytes
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [arrays[self.root]] * len(arrays)
@@ -260,17 +322,23 @@ class CollectiveBroadcast(Operation):
 
 
 @dataclass(frozen=True)
-class CollectiveReduce(_Reducing):
+class CollectiveReduce(ReducingOperation):
     """The process at position ``root`` gets the reduction of all operands, the others ``fill``."""
 
     root: int = 0
     reproducible: bool = False
     fill: int = 0
     name = "collective_reduce"
+    mpi_call = "MPI_Reduce"
 
     def result_shape(self, size: int) -> Shape:
         check_root(self.root, size)
         return self.shape
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        share, _ = super().traffic(nbytes, size)
+        times = 2 if self.is_exchanged else 1  # exchanged by parts, then gathered
+        return times * share, times * share
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         total = self.arithmetic.fold(arrays)
@@ -288,6 +356,7 @@ class Barrier(Operation):
     shape: Shape = (0,)
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.uint8))
     name = "barrier"
+    mpi_call = "MPI_Barrier"
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return arrays

@@ -186,7 +186,12 @@ class Op(Value):
     unknown dialect, whose attributes are then all in `discardable`.
 
     Programs have very many ops, so an op is small: what it is made of is tuples and mappings that equal ops share.
-    They are never changed, only put in place of others.
+    They are never changed, only put in place of others. How the slots are packed is known in this class alone:
+
+    _operands   the value of one operand itself, a tuple of any other number of them
+    _place      a Location; or, for an op that was read, the SourcePage that knows its places by numbers
+    _token      the number of the op's name on that page
+    _extras     None for most ops, which have one result and nothing else; what the others have besides
     """
 
     __slots__ = ("_extras", "_operands", "_place", "_token", "attributes", "definition")

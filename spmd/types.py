@@ -290,6 +290,10 @@ def _format_scale(scale: float) -> str:
     return text if "." in text or "e" not in text else text.replace("e", ".0e", 1)
 
 
+#: What the elements of an array are: most tensors have such, and other dialects' types besides.
+ScalarType = ElementType | QuantizedType
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorType(Type):
     """A ranked tensor. A dimension is an int, or None when dynamic (`?`).
@@ -299,7 +303,7 @@ class TensorType(Type):
     """
 
     shape: tuple[int | None, ...]
-    element_type: ElementType | QuantizedType | Type
+    element_type: Type
     bounds: tuple[int | None, ...] | None = None
     encoding: str | None = None
 
@@ -327,10 +331,15 @@ class TensorType(Type):
         return total
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def scalar_type(self) -> ScalarType:
+        """The element type, known to be one that arrays hold; TypeError otherwise."""
         if isinstance(self.element_type, (ElementType, QuantizedType)):
-            return self.element_type.dtype
+            return self.element_type
         raise TypeError(f"no array holds elements of type {self.element_type}")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.scalar_type.dtype
 
     @property
     def nbytes(self) -> int:
@@ -345,7 +354,7 @@ class TensorType(Type):
         """Same element type, another shape; no bounds."""
         return TensorType(shape, self.element_type)
 
-    def with_element_type(self, element_type: ElementType | QuantizedType | Type) -> TensorType:
+    def with_element_type(self, element_type: Type) -> TensorType:
         return TensorType(self.shape, element_type, self.bounds, self.encoding)
 
     def __str__(self) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from collectives.errors import GroupError
-from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs, strategy
+from collectives.grid import Groups, ProcessGrid, cross_replica, permute_pairs
+from collectives.operations import strategy
 from spmd.arrays import Array
 from spmd.attributes import SymbolRefAttr
 from spmd.dialects.sdy_attributes import Mesh as SdyMesh

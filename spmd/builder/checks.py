@@ -110,7 +110,7 @@ def same_dimensions(values: Sequence[Value], argument: str) -> None:
 
 def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
     """The element type's kind is one of `kinds`, which `text` says in words."""
-    if value.tensor.element_type.kind not in kinds:  # type: ignore[union-attr]
+    if value.tensor.scalar_type.kind not in kinds:
         raise ArgumentError(argument, f"must be {text}, got {Shape.of(value.type).brief}")
     return value
 

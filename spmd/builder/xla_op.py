@@ -65,7 +65,7 @@ class XlaOp:
         return _call("Not", self)
 
     def __rshift__(self, other: Any) -> XlaOp:
-        unsigned = self.value is not None and self.value.tensor.element_type.is_unsigned  # type: ignore[union-attr]
+        unsigned = self.value is not None and self.value.tensor.scalar_type.is_unsigned
         return _call("ShiftRightLogical" if unsigned else "ShiftRightArithmetic", self, other)
 
     def __getitem__(self, key: Any) -> XlaOp:

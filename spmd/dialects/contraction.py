@@ -164,8 +164,7 @@ def free_sizes(sizes: Sequence[T], *used: Sequence[int]) -> list[T]:
 
 def _zero_points(op: Op) -> str | None:
     element = op.operands[1].tensor.element_type
-    sound = not isinstance(element, QuantizedType) or not any(element.zero_points)
-    return None if sound else dims(element.zero_points)  # type: ignore[union-attr]
+    return dims(element.zero_points) if isinstance(element, QuantizedType) and any(element.zero_points) else None
 
 
 def _contracted_axis(op: Op) -> str | None:

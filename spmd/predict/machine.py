@@ -18,7 +18,7 @@ import numpy as np
 
 from collectives.algorithms import HALVING, wire_bytes
 from collectives.network import Level, Network
-from collectives.operations import AllReduce, CollectiveReduce, Operation, ReduceScatter
+from collectives.operations import Operation, ReducingOperation
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
 from spmd.predict.tables import Table, number_text, quoted
@@ -185,7 +185,7 @@ class Machine:
 
 def how(operation: Operation) -> str:
     """One of HOW."""
-    if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce):
+    if isinstance(operation, ReducingOperation):
         if operation.is_exchanged:
             return "exchanged"
         if operation.arithmetic.widened:

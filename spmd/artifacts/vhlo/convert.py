@@ -31,6 +31,7 @@ from spmd.attributes import (
     UnitAttr,
 )
 from spmd.dialects import structs
+from spmd.dialects.checks import element_of
 from spmd.errors import ConversionError, Diagnostic
 from spmd.ir import Op
 
@@ -238,7 +239,7 @@ _REDUCERS = ("all_reduce", "reduce", "reduce_scatter", "reduce_window", "scatter
 def _check_constraints(op: Op, base: str, version: Version) -> None:
     if base in _REDUCERS and version < (0, 17):
         pairs = zip(op.operand_types, op.result_types, strict=False)
-        if any(a.element_type is not b.element_type for a, b in pairs):  # type: ignore[attr-defined]
+        if any(element_of(a) is not element_of(b) for a, b in pairs):
             raise fault(op, "reductions to another element type came with version 0.17", version)
     if base == "composite" and op.regions and version < (1, 14):
         raise fault(op, "regions came with version 1.14", version)

@@ -168,7 +168,7 @@ def _compare(
     builder: XlaBuilder, direction: str, lhs: Any, rhs: Any, dimensions: Sequence[int], *, total: bool = False
 ) -> XlaOp:
     left, right = binary_operands(builder, lhs, rhs, dimensions)
-    kind = left.tensor.element_type.kind  # type: ignore[union-attr]
+    kind = left.tensor.scalar_type.kind
     if kind == "complex" and direction not in ("EQ", "NE"):
         raise ArgumentError("lhs", f"complex numbers have no order, got {Shape.of(left.type).brief}")
     compare_type = {"signed": "SIGNED", "i1": "UNSIGNED", "unsigned": "UNSIGNED"}.get(kind, "FLOAT")
@@ -320,7 +320,7 @@ def BitcastConvertType(builder: XlaBuilder, operand: XlaOp, new_element_type: El
     """
     value = checks.array(builder, operand, "operand")
     element = _element(new_element_type)
-    old, new, sizes = value.tensor.element_type.bits, element.bits, value.tensor.shape  # type: ignore[union-attr]
+    old, new, sizes = value.tensor.scalar_type.bits, element.bits, value.tensor.shape
     if old > new:
         sizes = (*sizes, old // new)
     elif new > old:

@@ -36,7 +36,7 @@ def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tu
 def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
     """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
     given = array_shape_argument(shape)
-    if not given.tensor.element_type.is_float:  # type: ignore[union-attr]
+    if not given.tensor.scalar_type.is_float:
         raise ArgumentError("shape", f"must be of a floating-point type, got {given.brief}")
     return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), given)
 
@@ -45,7 +45,7 @@ def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> Xla
 def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
     """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
     given = array_shape_argument(shape)
-    if given.tensor.element_type.is_complex:  # type: ignore[union-attr]
+    if given.tensor.scalar_type.is_complex:
         raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {given.brief}")
     return _rng(builder, "UNIFORM", ("a", a), ("b", b), given)
 

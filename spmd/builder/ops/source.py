@@ -126,7 +126,7 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
         shape, iota_dimension = Shape.array_shape(shape, [checks.integer(iota_dimension, "size", 0)]), 0
     given = array_shape_argument(shape)
     kind = given.tensor
-    if kind.element_type.kind == "i1":  # type: ignore[union-attr]
+    if kind.scalar_type.kind == "i1":
         raise ArgumentError("shape", f"must be of a number type, got {given.brief}")
     number = checks.dimension(iota_dimension, given.rank(), "iota_dimension")
     return builder.emit_one("stablehlo.iota", [], {"iota_dimension": number}, kind)

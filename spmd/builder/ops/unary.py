@@ -102,7 +102,7 @@ def _filled(builder: XlaBuilder, like: Value, number: float) -> Value:
 def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The real part of complex numbers; floats as they are."""
     value = _real_or_complex(builder, operand)
-    if value.tensor.element_type.is_float:  # type: ignore[union-attr]
+    if value.tensor.scalar_type.is_float:
         return XlaOp(builder, value)
     return builder.emit_one("stablehlo.real", [value])
 
@@ -111,7 +111,7 @@ def Real(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 def Imag(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
     """The imaginary part of complex numbers; 0 for floats."""
     value = _real_or_complex(builder, operand)
-    if value.tensor.element_type.is_float:  # type: ignore[union-attr]
+    if value.tensor.scalar_type.is_float:
         return XlaOp(builder, _filled(builder, value, 0))
     return builder.emit_one("stablehlo.imag", [value])
 
