@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from collectives.errors import GroupError
+from collectives.errors import GroupError, grid_error
 
 Group = tuple[int, ...]
 IdGroups = npt.ArrayLike | Sequence[Sequence[int]]
@@ -47,11 +47,11 @@ class ProcessGrid:
         for name in ("num_replicas", "num_partitions"):
             count = getattr(self, name)
             if isinstance(count, bool) or not isinstance(count, int | np.integer):
-                raise GroupError(f"{name} must be a whole number, got {count!r}")
+                raise grid_error(f"{name} must be a whole number, got {count!r}")
             if count < 1:
-                raise GroupError(f"{name} must be at least 1, got {count}")
+                raise grid_error(f"{name} must be at least 1, got {count}")
         if self.size > MOST_PROCESSES:
-            raise GroupError(
+            raise grid_error(
                 f"a {self} process grid has {self.size:,} processes; at most {MOST_PROCESSES:,} are supported"
             )
 
@@ -70,7 +70,7 @@ class ProcessGrid:
     def process_id(self, rank: int) -> ProcessId:
         """The position of the process of rank ``rank``."""
         if not 0 <= rank < self.size:
-            raise GroupError(f"rank {rank} is outside the {self} process grid of {self.size} processes")
+            raise grid_error(f"rank {rank} is outside the {self} process grid of {self.size} processes")
         return ProcessId(*divmod(rank, self.num_partitions))
 
 

@@ -17,7 +17,6 @@ from spmd.runtime import failure as _failure
 from spmd.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from collectives.grid import ProcessGrid as ProcessGrid
     from collectives.grid import ProcessId as ProcessId
     from spmd import checkpoint as checkpoint
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
@@ -41,9 +40,10 @@ if TYPE_CHECKING:
     from spmd.runtime.simulation import simulate as simulate
     from spmd.saving import save as save
     from spmd.saving import serialize as serialize
+    from spmd.usage import ProcessGrid as ProcessGrid
 
 _HOMES = {
-    "ProcessGrid": "collectives.grid",
+    "ProcessGrid": "spmd.usage",
     "ProcessId": "collectives.grid",
     "compile": "spmd.compiling",
     "verify": "spmd.compiler.verify",

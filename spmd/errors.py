@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from collectives.errors import CollectiveError as _TransportError
+from collectives.errors import GroupError, refuse_grids_with
 
 _QUOTED_WIDTH = 160
 _MOST_SHOWN = 20
@@ -247,6 +248,13 @@ class ArrayFileError(ExecutionError, UsageError):
 
 class CollectiveError(SpmdError, _TransportError):
     """Processes disagree at a collective, or one waits in vain."""
+
+
+class GridError(SpmdError, GroupError):
+    """A process grid that cannot be: numbers that are none, or too many processes."""
+
+
+refuse_grids_with(GridError)
 
 
 class CheckpointError(SpmdError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike, fspath
 from typing import Any
 
-from collectives.grid import ProcessGrid
+from collectives.grid import ProcessGrid as ProcessGrid
 from spmd.errors import UsageError
 from spmd.ir import Module
 

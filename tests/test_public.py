@@ -114,6 +114,18 @@ def test_a_copied_executable_computes_the_same(copied: Callable[[Any], Any]) -> 
     assert repr(again) == repr(executable())
 
 
+@pytest.mark.parametrize("counts", [(0, 1), (1, -1), (1.5, 1), ("4", 1), (1 << 20, 2)])
+def test_a_grid_that_cannot_be_is_refused_with_an_error_of_ours_that_is_a_value_error(counts: tuple[Any, Any]) -> None:
+    with pytest.raises(spmd.SpmdError, match=r"num_|processes") as caught:
+        spmd.ProcessGrid(*counts)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_rank_outside_its_grid_is_refused_alike() -> None:
+    with pytest.raises(spmd.SpmdError, match="rank 2 is outside"):
+        spmd.ProcessGrid(2, 1).process_id(2)
+
+
 def test_a_chain_longer_than_the_stack_is_copied() -> None:
     ops = "\n".join(f"%{i + 1} = stablehlo.negate %{i} : tensor<f32>" for i in range(5000))
     first = spmd.parse(f"func.func @main(%0: tensor<f32>) -> tensor<f32> {{ {ops}\n return %5000 : tensor<f32> }}")
@@ -122,7 +134,12 @@ def test_a_chain_longer_than_the_stack_is_copied() -> None:
 
 @pytest.mark.parametrize(
     "fail",
-    [lambda: spmd.parse("func.func @main( {"), lambda: spmd.load("absent.mlir"), lambda: spmd.compile(3)],  # type: ignore[arg-type]
+    [
+        lambda: spmd.parse("func.func @main( {"),
+        lambda: spmd.load("absent.mlir"),
+        lambda: spmd.compile(3),  # type: ignore[arg-type]
+        lambda: spmd.ProcessGrid(0, 1),
+    ],
 )
 def test_an_error_is_the_same_after_pickling(fail: Callable[[], Any]) -> None:
     with pytest.raises(spmd.SpmdError) as caught:

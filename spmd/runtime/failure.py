@@ -2,7 +2,8 @@
 
 Under MPI an uncaught exception on one rank would leave that rank waiting in ``MPI_Finalize`` and the others in their
 collectives, for ever. :func:`install` makes it end the job instead: the traceback is told once, then ``MPI_Abort``.
-``sys.exit`` with a non-zero status counts as a failure too.
+So does one in another thread than the main one, which the interpreter itself would only print. ``sys.exit`` with a
+non-zero status counts as a failure too.
 
 A launcher that wants the message to be the last thing on the screen names a folder in the environment variable
 ``SPMD_FAILURE_REPORTS``: a failing rank that can see the folder leaves its message there, as ``rank-<rank>.txt``,
@@ -63,7 +64,21 @@ def install() -> None:
             previous_exit(status)
         raise _ProgramExit(status)
 
+    previous_thread_hook = threading.excepthook
+
+    def thread_hook(given: threading.ExceptHookArgs, /) -> None:
+        # The others would wait for what this thread was to do.
+        if _world() is None or given.exc_type is SystemExit:
+            previous_thread_hook(given)
+        else:
+            import traceback
+
+            told = traceback.format_exception(given.exc_type, given.exc_value, given.exc_traceback)
+            name = "a thread" if given.thread is None else f"thread {given.thread.name}"
+            fail(f"In {name}:\n{''.join(told)}")
+
     sys.excepthook = hook
+    threading.excepthook = thread_hook
     sys.exit = exit_program
     atexit.register(_end_job_that_exited_early)
 

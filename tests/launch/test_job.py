@@ -141,6 +141,22 @@ def test_a_failure_before_mpi_starts_is_told_once(start: Start) -> None:
     assert err.rstrip().endswith("ValueError: no cheese")
 
 
+def test_an_exception_in_a_thread_ends_the_job(start: Start) -> None:
+    """The rank's main thread waits, and so do the others, for ever."""
+    program = """
+import threading
+def fetch():
+    if world.rank == 1: raise ValueError("no data")
+threading.Thread(target=fetch, name="loader").start()
+if world.rank == 1: time.sleep(60)
+world.Barrier()
+"""
+    status, _, err = finish(start(program))
+    assert status == 1
+    assert "rank 1 of 3" in err and "In thread loader:" in err
+    assert err.rstrip().endswith("ValueError: no data") and err.count("ValueError: no data") == 1
+
+
 def test_an_exit_of_a_thread_ends_the_thread_alone(start: Start) -> None:
     program = "import threading\nthread = threading.Thread(target=sys.exit, args=(3,))\nthread.start()\nthread.join()"
     assert finish(start(f"{program}\nworld.Barrier()")) == (0, "", "")
