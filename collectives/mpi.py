@@ -71,11 +71,26 @@ class MpiCommunicator(Communicator):
         if found is None:
             settings = WatchSettings.from_environment(os.environ)
             keep_freed_memory()
-            found = _worlds[comm.handle] = cls(comm.Dup(), range(comm.size))
+            found = cls(comm.Dup(), range(comm.size))
             found._checked = CheckedCommunicator(found, found.members, comm.Dup())
             if found.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
                 found.watcher = Watcher(comm.Dup(), found.activity, settings)
+            _worlds[comm.handle] = found
         return found
+
+    @staticmethod
+    def retire(comm: MPI.Intracomm) -> None:
+        """Ends what :meth:`world` made of ``comm``, of whose ranks some are lost: whoever waits there gets an error.
+
+        Not collective. Needs an MPI with fault tolerance where there are others.
+        """
+        found = _worlds.pop(comm.handle, None)
+        if found is not None:
+            if found.watcher is not None:
+                found.watcher.stop()
+            assert found._checked is not None
+            for used in (found.comm, found._checked.comm, *(group.comm for group in found._groups.values())):
+                used.Revoke()
 
     def checked(self) -> Communicator:
         root = self._root

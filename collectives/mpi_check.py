@@ -64,7 +64,7 @@ class CheckedCommunicator(Communicator):
 
     def __init__(self, world: PlainCommunicator, members: tuple[int, ...], comm: MPI.Intracomm) -> None:
         self._world = world
-        self._comm = comm
+        self.comm = comm
         self._groups: dict[tuple[int, ...], CheckedCommunicator] = {}
         self._led: list[_Lead] = []
         self._counts: Counter[int] = Counter()
@@ -81,7 +81,7 @@ class CheckedCommunicator(Communicator):
         if found is None:
             if self._world.rank not in members:
                 raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
-            found = self._groups[members] = CheckedCommunicator(self._world, members, self._comm)
+            found = self._groups[members] = CheckedCommunicator(self._world, members, self.comm)
             found._groups, found._led, found._counts = self._groups, self._led, self._counts
         return found
 
@@ -156,10 +156,10 @@ class CheckedCommunicator(Communicator):
         message = _message(f"{operation!r} {members}", label)
         waiting = Waiting(label, tuple(r for r in members if r != own))
         if own != members[0]:
-            return lambda: _Follow(self, self._comm, members[0], message, waiting)
+            return lambda: _Follow(self, self.comm, members[0], message, waiting)
 
         def lead() -> _Check:
-            made = _Lead(self, self._comm, members, message, waiting)
+            made = _Lead(self, self.comm, members, message, waiting)
             self._led.append(made)
             return made
 

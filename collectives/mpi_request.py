@@ -51,9 +51,11 @@ class MpiRequest:
             activity = self._activity
             activity.what = self._label
             activity.count += 1
-            _progress.remove(self._requests)
-            MPI.Request.Waitall(self._requests)
-            activity.what = None
+            try:
+                _progress.remove(self._requests)
+                MPI.Request.Waitall(self._requests)
+            finally:
+                activity.what = None
             self._requests = []
         if self._decode is not None:
             self._decode(self._out)
@@ -69,6 +71,7 @@ class _Progress:
         self._lock = threading.Lock()
         self._pending: dict[int, MPI.Request] = {}
         self._detached: dict[int, tuple[Array, str]] = {}
+        self._failed: dict[int, MPI.Exception] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -92,9 +95,14 @@ class _Progress:
         self.add([request])
 
     def remove(self, requests: Sequence[MPI.Request]) -> None:
+        """Leaves them to the caller; raises what one of them has failed with."""
         with self._lock:
+            errors = [self._failed.pop(id(request), None) for request in requests]
             for request in requests:
                 self._pending.pop(id(request), None)
+        for error in errors:
+            if error is not None:
+                raise error
 
     def stop(self) -> None:
         """No call into MPI after this."""
@@ -121,9 +129,14 @@ class _Progress:
 
     def _look(self) -> None:
         for key, request in list(self._pending.items()):
-            if request.Test():
-                del self._pending[key]
-                self._detached.pop(key, None)
+            try:
+                if not request.Test():
+                    continue
+            except MPI.Exception as error:  # it is over; whoever waits for it is told
+                if key not in self._detached:
+                    self._failed[key] = error
+            del self._pending[key]
+            self._detached.pop(key, None)
 
 
 _progress = _Progress()

@@ -19,6 +19,7 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
+from collectives.mpi_losses import is_loss
 from collectives.mpi_request import stop_progress, unfinished
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
@@ -90,9 +91,20 @@ class Watcher:
             self._count, self._since, self._reported = count, time.monotonic(), 0.0
         return State(waiting, count, time.monotonic() - self._since, self._ended)
 
+    def stop(self) -> None:
+        """Watches no longer, and waits for nobody in the end: ranks are lost, and others watch what goes on."""
+        atexit.unregister(self._farewell)
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
     def _run(self) -> None:
-        while not self._stop.wait(_LOOK):
-            self._look()
+        try:
+            while not self._stop.wait(_LOOK):
+                self._look()
+        except MPI.Exception:
+            if not is_loss(self._comm):
+                raise
 
     def _look(self) -> None:
         with self._lock:
@@ -199,6 +211,14 @@ class Watcher:
         self._stop.set()
         self._thread.join()
         self._ended = True
+        try:
+            self._outlast_others()
+        except MPI.Exception:
+            if not is_loss(self._comm):
+                raise
+        stop_progress()
+
+    def _outlast_others(self) -> None:
         everyone = self._comm.Ibarrier()
         since, told = time.monotonic(), 0.0
         while not everyone.Test():
@@ -214,7 +234,6 @@ class Watcher:
             time.sleep(0.001)
         if lost := unfinished():
             self.end_job("\n".join(lost))
-        stop_progress()
 
 
 def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:

@@ -19,6 +19,7 @@ from spmd.version import __version__ as __version__
 if TYPE_CHECKING:
     from collectives.grid import ProcessId as ProcessId
     from spmd import checkpoint as checkpoint
+    from spmd import elastic as elastic
     from spmd.backends.numpy.custom_call import register_custom_call as register_custom_call
     from spmd.compiler.verify import verify as verify
     from spmd.compiling import compile as compile
@@ -69,7 +70,7 @@ _HOMES = {
 }
 
 #: Packages that are loaded when first used, too.
-_PACKAGES = ("checkpoint", "jax")
+_PACKAGES = ("checkpoint", "elastic", "jax")
 
 __all__ = [*_HOMES, *_PACKAGES]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from spmd.errors import CheckpointError
-from spmd.runtime.world import under_mpi
+from spmd.runtime import world
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -19,7 +18,7 @@ class Ranks:
     """`size` processes of which this one is number `rank`; alone without a communicator."""
 
     def __init__(self, communicator: MPI.Comm | None) -> None:
-        if communicator is None and under_mpi():
+        if communicator is None and world.under_mpi():
             communicator = _world()
         self._communicator = communicator if communicator is not None and communicator.size > 1 else None
         self.rank = 0 if self._communicator is None else self._communicator.rank
@@ -52,9 +51,19 @@ class Ranks:
         return self.agree(lambda: act() if self.rank == 0 else None)
 
 
-@cache
-def _world() -> MPI.Comm:
-    """All ranks; messages of checkpoints do not meet those of others."""
-    from mpi4py import MPI
+#: All ranks, on a communicator of our own: messages of checkpoints do not meet those of others. By generation.
+_worlds: dict[int, MPI.Comm] = {}
 
-    return MPI.COMM_WORLD.Dup()
+
+def _world() -> MPI.Comm:
+    found = _worlds.get(world.generation)
+    if found is None:
+        found = _worlds[world.generation] = world.base().Dup()
+    return found
+
+
+def retire() -> None:
+    """Ends what this process does for checkpoints with other ranks, of which some are lost. Not collective."""
+    found = _worlds.pop(world.generation, None)
+    if found is not None:
+        found.Revoke()

@@ -8,9 +8,8 @@ import os
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,9 @@ _POLL_SECONDS = 0.005
 class Pending:
     """A checkpoint that is being written while its caller goes on (`save(..., wait=False)`)."""
 
-    def __init__(self, path: Path, write: Callable[[], object]) -> None:
+    def __init__(self, path: Path, write: Callable[[], object], abandoned: threading.Event) -> None:
         self.path = path
+        self._abandoned = abandoned
         self._error: BaseException | None = None
         # No daemon: the end of the program waits for what it began to save.
         self._thread = threading.Thread(target=self._run, args=(write,), name=f"checkpoint {path.name}")
@@ -58,9 +58,14 @@ class Pending:
             raise error
         return self.path
 
+    def abandon(self) -> None:
+        """Gives it up, unless it is as good as committed: a process that writes some of it is lost."""
+        self._abandoned.set()
+        self._thread.join()
+
     def tell(self) -> None:
         """Prints a failure that nobody has asked for."""
-        if self._error is not None:
+        if self._error is not None and not self._abandoned.is_set():
             print(f"{self.path}: the checkpoint was not written: {self._error}", file=sys.stderr)
 
 
@@ -73,6 +78,13 @@ def settle(folder: Path) -> None:
     pending = _pending.pop(folder, None)
     if pending is not None:
         pending.wait()
+
+
+def abandon() -> None:
+    """Gives up what this process is writing with others, of which some are lost. Not collective."""
+    while _pending:
+        _, pending = _pending.popitem()
+        pending.abandon()
 
 
 @atexit.register
@@ -94,6 +106,7 @@ class Writing:
     blocks: Sequence[tuple[int, Box, Array]]
     data: Path
     lock: store.Lock | None
+    abandoned: threading.Event = field(default_factory=threading.Event)
 
     @classmethod
     def begin(
@@ -107,8 +120,20 @@ class Writing:
         blocks: Sequence[tuple[int, Box, Array]],
     ) -> Writing:
         """Process 0 takes the lock, clears away what dead writers left, and makes the folder that all write into."""
-        lock, mine = processes.on_first(lambda: store.begin(folder, step)) or (None, None)
-        data = processes.all_gather(mine)[0]
+        taken: list[store.Lock] = []
+
+        def take() -> tuple[store.Lock, Path]:
+            lock, data = store.begin(folder, step)
+            taken.append(lock)
+            return lock, data
+
+        try:
+            lock, mine = processes.on_first(take) or (None, None)
+            data = processes.all_gather(mine)[0]
+        except BaseException:
+            for lock in taken:
+                lock.release()
+            raise
         assert data is not None
         return cls(processes, folder, step, keep, structure, leaves, blocks, data, lock)
 
@@ -128,7 +153,8 @@ class Writing:
     def apart(self) -> Pending:
         """Writes in a thread of its own. Ranks hear of each other through files, so that no message is sent."""
         write = self._write_as_first if self.processes.rank == 0 else self._write_as_other
-        pending = _pending[self.folder] = Pending(store.manifest_path(self.folder, self.step), write)
+        pending = Pending(store.manifest_path(self.folder, self.step), write, self.abandoned)
+        _pending[self.folder] = pending
         return pending
 
     def _write_part(self, *, aside: bool = False) -> Part | None:
@@ -172,7 +198,7 @@ class Writing:
             parts = [self._write_part()]
             for rank in range(1, self.processes.size):
                 while not self._receipt(rank).exists():
-                    time.sleep(_POLL_SECONDS)
+                    self._pause()
                 part, error = json.loads(self._receipt(rank).read_bytes())
                 if error is not None:
                     raise CheckpointError(f"process {rank}: {error}")
@@ -195,7 +221,11 @@ class Writing:
         while not self._is_committed():
             if not self.data.exists():
                 raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} failed on another process")
-            time.sleep(_POLL_SECONDS)
+            self._pause()
+
+    def _pause(self) -> None:
+        if self.abandoned.wait(_POLL_SECONDS):
+            raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} lost a process that wrote it")
 
     def _hand_in(self, receipt: Any) -> None:
         path = self._receipt(self.processes.rank)

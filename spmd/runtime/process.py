@@ -7,9 +7,10 @@ collectives, channels and streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from collectives.communicator import Communicator
+from collectives.errors import CollectiveError
 from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
 
@@ -24,6 +25,16 @@ class Outfeed(Protocol):
     """Where outfeed writes to: takes the arrays of one outfeed op."""
 
     def __call__(self, arrays: tuple[Any, ...]) -> None: ...
+
+
+class _Nobody:
+    """The communicator of a process that has none."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise CollectiveError(self._reason)
 
 
 class Process:
@@ -57,6 +68,18 @@ class Process:
         if found is None:
             found = self.bound[key] = make(self)
         return found
+
+    def join(self, communicator: Communicator) -> None:
+        """Goes on as a process of other ranks: what was found out about those of before is forgotten."""
+        self.communicator = communicator
+        self.rank = communicator.rank
+        self.id = self.grid.process_id(communicator.rank)
+        self.bound.clear()
+
+    def leave(self, reason: str) -> None:
+        """Takes part in no communication any more: whatever would is a CollectiveError with the ``reason``."""
+        self.communicator = cast(Communicator, _Nobody(reason))
+        self.bound.clear()
 
     def __repr__(self) -> str:
         return f"<process {self.rank} {self.id} of {self.grid}>"

@@ -1,4 +1,7 @@
-"""The process of the grid that this Python process is: a rank of MPI, or the only one there is."""
+"""The process of the grid that this Python process is: a rank of MPI, or the only one there is.
+
+The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they are from then on.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,17 @@ from spmd.runtime import failure, thread_share
 from spmd.runtime.process import Process
 
 if TYPE_CHECKING:
+    from mpi4py import MPI
+
     from collectives.mpi import MpiCommunicator
 
 _processes: dict[ProcessGrid, Process] = {}
 #: The world whose ranks have shared out the machine's processors, once they have.
 _shared: list[MpiCommunicator] = []
+#: MPI's communicator of the ranks, once it is another than MPI.COMM_WORLD.
+_base: MPI.Intracomm | None = None
+#: How many times the ranks have been renewed: what was made for those of before is no longer good.
+generation = 0
 
 
 def under_mpi() -> bool:
@@ -31,15 +40,40 @@ def ranks() -> MpiCommunicator:
     from collectives.mpi import MpiCommunicator  # loaded late: loading it starts MPI
 
     try:
-        communicator = MpiCommunicator.world()
+        communicator = MpiCommunicator.world(base())
     except SettingError as error:
         raise CollectiveError(str(error)) from None
-    if communicator.size > 1 and communicator not in _shared:
+    if communicator.size > 1 and not _shared:
         _shared.append(communicator)
         thread_share.take(communicator.comm)
     if communicator.watcher is not None:
         communicator.watcher.end_job = failure.fail
         failure.come_first()
+    return communicator
+
+
+def base() -> MPI.Intracomm:
+    """MPI's communicator of all ranks: for what only its holder sends."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD if _base is None else _base
+
+
+def renew(comm: MPI.Intracomm) -> MpiCommunicator:
+    """Makes the ranks of ``comm`` all ranks: some are lost, or have joined. Collective among them.
+
+    Executables for a grid that fits the ranks can be called; those for other grids raise CollectiveError until one of
+    their size is there again.
+    """
+    global _base, generation
+    _base = comm
+    generation += 1
+    communicator = ranks()
+    for grid, process in _processes.items():
+        if grid.size == comm.size:
+            process.join(communicator)
+        else:
+            process.leave(_misfit(grid, comm.size))
     return communicator
 
 
@@ -66,7 +100,11 @@ def _start(grid: ProcessGrid) -> Process:
         ) from error
     if communicator.size != grid.size:
         raise CompileError(
-            f"a {grid} process grid has {grid.size} processes, and there are {communicator.size} ranks; "
+            f"{_misfit(grid, communicator.size)}; "
             f"start it with `spmd launch -n {grid.size}` or run it in one process with spmd.run_parallel"
         )
     return Process(grid, communicator, threads=OneThread() if grid.size > 1 else None)
+
+
+def _misfit(grid: ProcessGrid, ranks: int) -> str:
+    return f"a {grid} process grid has {grid.size} processes, and there are {ranks} ranks"

@@ -1,0 +1,28 @@
+"""A job of one process, without MPI: what `Session` is for ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spmd.elastic.members import Member
+
+
+class Alone:
+    """The one process that there is. Nobody can be lost."""
+
+    is_elastic = False
+    rank = 0
+    ranks = 1
+
+    def start(self, hand_over: Callable[[Any], None]) -> None:
+        """There is nobody to hand anything over to."""
+
+    def tells_of_loss(self, error: BaseException) -> bool:
+        return False
+
+    def recover(self, hand_over: Callable[[Any], None], *, agreed: bool = False) -> tuple[Member, ...]:
+        return ()
+
+    def agree(self, whether: bool) -> bool:
+        return whether

@@ -1,0 +1,96 @@
+"""Ranks that hang: nothing is heard of them, though they are not dead.
+
+A thread of each rank sends a beat to the next living one, and listens to the one before. Of which nothing is heard for
+the time given, that one is declared dead, and ended by a rank of its own host: then MPI finds that it is lost. A rank
+that has been stopped does not judge others by the time it has not been there itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from mpi4py import MPI
+
+from spmd.elastic.members import Member
+from spmd.runtime import failure
+
+_BEATS = 8  # in the time after which a rank is declared dead
+_BEAT, _END = 0, 1  # tags
+_GRACE = 3  # times the patience, after which a host whose every rank is silent ends the job
+
+
+class Heart:
+    """The thread, on a communicator of its own, whose ranks are `members`."""
+
+    def __init__(self, comm: MPI.Intracomm, members: Sequence[Member], patience: float) -> None:
+        self._comm, self._members, self._patience = comm, members, patience
+        self._pause = patience / _BEATS
+        self._sends: list[MPI.Request] = []
+        self._buffer = np.empty(1, np.int64)
+        self._stop = threading.Event()
+        self._watched = -1
+        self._heard = self._looked = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="elastic-heart", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Sends no more beats. Not collective."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            try:
+                self._look()
+            except MPI.Exception:
+                self._sends.clear()  # to a rank that is lost
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked > self._patience / 2:
+            self._heard = now  # this process has not been running
+        self._looked = now
+        before, behind = self._neighbours()
+        if before == self._comm.rank:
+            return
+        if before != self._watched:
+            self._watched, self._heard = before, now
+        self._send(behind, _BEAT, 0)
+        self._listen(now)
+        if now - self._heard > self._patience:
+            self._declare_dead(before, now - self._heard)
+
+    def _neighbours(self) -> tuple[int, int]:
+        """The nearest living ranks before and behind this one."""
+        lost = self._comm.Get_failed()
+        ranks = lost.Translate_ranks(range(lost.size), self._comm.Get_group()) if lost.size else []
+        living = [rank for rank in range(self._comm.size) if rank not in set(ranks)]
+        place = living.index(self._comm.rank)
+        return living[place - 1], living[(place + 1) % len(living)]
+
+    def _listen(self, now: float) -> None:
+        status = MPI.Status()
+        while self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            self._comm.Recv(self._buffer, status.Get_source(), status.Get_tag())
+            if status.Get_tag() == _END:
+                self._members[int(self._buffer[0])].end()
+            elif status.Get_source() == self._watched:
+                self._heard = now
+
+    def _declare_dead(self, rank: int, silent: float) -> None:
+        member = self._members[rank]
+        if member.is_here:
+            member.end()
+            return
+        for other, its in enumerate(self._members):
+            if its.host == member.host and other != rank:
+                self._send(other, _END, rank)
+        if silent > _GRACE * self._patience:
+            failure.fail(f"nothing has been heard of {member} for {silent:.0f} s, nor of any other rank of that host")
+
+    def _send(self, rank: int, tag: int, content: int) -> None:
+        self._sends = [request for request in self._sends if not request.Test()]
+        self._sends.append(self._comm.Isend(np.array([content], np.int64), rank, tag))
