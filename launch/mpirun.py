@@ -58,6 +58,7 @@ class Job:
     bind: bool | None = None
     extra: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    elastic: bool = False
 
 
 def find() -> Launcher | None:
@@ -128,6 +129,9 @@ def _program(command: Sequence[str]) -> list[str]:
 
 def _openmpi_options(job: Job) -> list[str]:
     options = ["-n", str(job.ranks)]
+    if job.elastic:
+        # By default Open MPI begins to end such a job when a rank exits with a status, and never comes to an end.
+        options += ["--with-ft", "ulfm", "--rtos", "error-nonzero-status=0"]
     if machine.is_root():
         options.append("--allow-run-as-root")
     for name in environment(job):

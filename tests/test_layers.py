@@ -52,6 +52,7 @@ ALLOWED = {
     | {"spmd.analysis", "spmd.syntax", "spmd.backends.llvm", "spmd.compiler", "spmd.runtime"}
     | {"partitioner", "collectives"},
     "spmd.checkpoint": BASE | {"partitioner", "spmd.runtime.world"},
+    "spmd.elastic": BASE | {"collectives", "spmd.checkpoint", "spmd.runtime"},
     "spmd.runtime": BASE
     | {"spmd.dialects", "spmd.analysis", "spmd.backends.numpy", "spmd.compiler", "partitioner", "collectives"}
     | {"spmd.usage"},

@@ -24,8 +24,8 @@ from spmd.builder import F32, LiteralUtil, Shape, XlaBuilder, XlaOp, ops
 
 EXAMPLES = Path(__file__).parents[1]
 sys.path[:0] = [str(EXAMPLES / "builder"), str(EXAMPLES / "digits")]
-from digits import ADD, MAX, MOMENTUM, backward, forward, total
-from train import HELD_OUT, LAYERS, TRAIN_BATCH, initial_state
+from digits import ADD, MAX, MOMENTUM, backward, forward, total  # noqa: E402
+from train import HELD_OUT, LAYERS, TRAIN_BATCH, initial_state  # noqa: E402
 
 SHAPES = [shape for inputs, outputs in itertools.pairwise(LAYERS) for shape in ((inputs, outputs), (outputs,))]
 
@@ -116,13 +116,13 @@ class Bar:
     """The progress of the whole job: shown by rank 0, and by another when that is lost."""
 
     def __init__(self, epochs: int) -> None:
-        self._epochs, self._epoch = epochs, -1
+        self._epochs, self._epoch = epochs, 0
         self._bar: tqdm | None = None
 
     def show(self, step: elastic.Step, loss: float) -> None:
         if step.rank:
             return
-        if self._epoch != step.epoch:
+        if self._bar is None or self._epoch != step.epoch:
             self.close()
             self._epoch = step.epoch
             steps = step.schedule.steps_per_epoch
@@ -148,11 +148,12 @@ def train(options: argparse.Namespace) -> float:
     rate, start, state, accuracy = np.float32(options.rate), 0, initial_state(options.seed), 0.0
     newest = checkpoint.newest(options.checkpoints)
     if newest is not None:
-        start, state = newest, checkpoint.restore(options.checkpoints, newest)["state"]
+        tree = checkpoint.restore(options.checkpoints, newest)
+        start, state, accuracy = newest, tree["state"], float(tree["accuracy"])
     bar = Bar(options.epochs)
     training = elastic.Training(
-        state, examples=len(labels) - HELD_OUT, batch=TRAIN_BATCH, epochs=options.epochs, seed=options.seed, start=start,
-        build=build, on_change=lambda change: bar.tell(change) if training.rank == 0 else None,
+        state, examples=len(labels) - HELD_OUT, batch=TRAIN_BATCH, epochs=options.epochs, seed=options.seed,
+        start=start, build=build, on_change=lambda change: bar.tell(change) if training.rank == 0 else None,
     )  # fmt: skip
     for step in training:
         with step:
@@ -164,7 +165,8 @@ def train(options: argparse.Namespace) -> float:
                 found = step.program.evaluate(*state[: len(SHAPES)], images[part.rows], labels[part.rows], part.weights)
                 accuracy = float(found[0]) / HELD_OUT
                 bar.close(ranks=str(step.ranks), loss=f"{loss:.4f}", accuracy=f"{accuracy:.1%}")
-                checkpoint.save(options.checkpoints, step.number + 1, {"state": state}, wait=False)
+                tree = {"state": state, "accuracy": np.float32(accuracy)}
+                checkpoint.save(options.checkpoints, step.number + 1, tree, wait=False)
             step.commit(state)
     if training.rank == 0:
         print(f"test accuracy {accuracy:.2%}", flush=True)

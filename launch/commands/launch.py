@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 
-from launch import job, mpirun, parallel, values
+from launch import elastic, job, mpirun, parallel, values
 from spmd import machine
 from spmd.runtime import thread_share
 
@@ -24,6 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="give each rank cores of its own (default: when the job fills the machine)",
     )
+    parser.add_argument(
+        "--elastic", action="store_true", help="go on when ranks are lost (see spmd.elastic); Open MPI alone can"
+    )
+    parser.add_argument("--min-ranks", type=values.positive, metavar="M", help="with --elastic: end below M ranks")
+    parser.add_argument(
+        "--patience",
+        type=values.seconds,
+        metavar="SECONDS",
+        help="with --elastic: a rank that is silent this long is declared dead (default: 10; 0: never)",
+    )
     parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
@@ -38,15 +48,40 @@ def run(args: argparse.Namespace) -> int:
     if not (shutil.which(command[0]) or os.path.exists(command[0]) or mpirun.in_allocation()):
         print(f"spmd launch: there is no command {command[0]!r}", file=sys.stderr)
         return 2
+    if (fault := _misuse(args)) is not None:
+        print(f"spmd launch: {fault}", file=sys.stderr)
+        return 2
     launcher = mpirun.find()
     if launcher is None:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
         return 127
+    if args.elastic and (reason := elastic.refusal(launcher)) is not None:
+        print(f"spmd launch: {reason}", file=sys.stderr)
+        return 2
     threads = args.threads or (None if thread_share.said_by_user() else 1)
-    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args, parallel.timeout_settings(args))
+    settings = parallel.timeout_settings(args) | (_elastic_settings(args) if args.elastic else {})
+    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args, settings, args.elastic)
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
     if args.dry_run:
-        settings = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
-        print(shlex.join([*settings, *line]))
+        variables = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
+        print(shlex.join([*variables, *line]))
         return 0
     return job.run(line, added, launcher.kind, one_machine=mpirun.on_one_machine(plan))
+
+
+def _misuse(args: argparse.Namespace) -> str | None:
+    """What is wrong with options that go together."""
+    if not args.elastic and (args.min_ranks is not None or args.patience is not None):
+        return "--min-ranks and --patience are for jobs that go on when ranks are lost: add --elastic"
+    if args.min_ranks is not None and args.min_ranks > args.ranks:
+        return f"--min-ranks {args.min_ranks} are more than the {args.ranks} ranks that are started"
+    return None
+
+
+def _elastic_settings(args: argparse.Namespace) -> dict[str, str]:
+    """What the ranks' spmd.elastic reads."""
+    from spmd.elastic.settings import Settings
+
+    chosen = Settings.from_environment()
+    minimum = chosen.minimum if args.min_ranks is None else args.min_ranks
+    return Settings(minimum, chosen.patience if args.patience is None else args.patience).variables()

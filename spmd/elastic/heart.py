@@ -19,7 +19,7 @@ from spmd.runtime import failure
 
 _BEATS = 8  # in the time after which a rank is declared dead
 _BEAT, _END = 0, 1  # tags
-_GRACE = 3  # times the patience, after which a host whose every rank is silent ends the job
+_GRACE = 3  # times the patience, after which a rank that nobody can end, and that is not found lost, ends the job
 
 
 class Heart:
@@ -82,14 +82,13 @@ class Heart:
 
     def _declare_dead(self, rank: int, silent: float) -> None:
         member = self._members[rank]
-        if member.is_here:
-            member.end()
+        if member.end():
             return
         for other, its in enumerate(self._members):
             if its.host == member.host and other != rank:
                 self._send(other, _END, rank)
         if silent > _GRACE * self._patience:
-            failure.fail(f"nothing has been heard of {member} for {silent:.0f} s, nor of any other rank of that host")
+            failure.fail(f"nothing has been heard of {member} for {silent:.0f} s, and MPI does not find it lost")
 
     def _send(self, rank: int, tag: int, content: int) -> None:
         self._sends = [request for request in self._sends if not request.Test()]

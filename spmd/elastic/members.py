@@ -26,10 +26,12 @@ class Member:
     def is_here(self) -> bool:
         return self.host == os.uname().nodename
 
-    def end(self) -> None:
-        """Ends the process, which may be stopped; of this host alone, and only if it is still the same one."""
-        if self.is_here and self.started and _started(self.process) == self.started:
-            os.kill(self.process, signal.SIGKILL)
+    def end(self) -> bool:
+        """Ends the process, which may be stopped; of this host alone. Whether there was one: an id may serve again."""
+        if not self.is_here or not self.started or _started(self.process) != self.started:
+            return False
+        os.kill(self.process, signal.SIGKILL)
+        return True
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
 from spmd.elastic.members import Change
+from spmd.elastic.programs import Programs
 from spmd.elastic.sampling import Cut, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
@@ -30,10 +31,10 @@ def print_change(change: Change) -> None:
 class Step:
     """One step of the loop, until its block of `with` ends.
 
-    `number` counts the steps of the `schedule` from 0, `epoch` and `index` say which of which epoch it is. `state` is what the step before
-    has committed. This rank's part of the global batch is `rows`, i64[n], and `weights`, f32[n] (see `Cut`); `batch`,
-    i64[m], is all of it. `rank` and `ranks` are as they are in this step, and `program` is what `build` made for so many
-    ranks.
+    `number` counts the steps of the `schedule` from 0, `epoch` and `index` say which of which epoch it is. `state` is
+    what the step before has committed. This rank's part of the global batch is `rows`, i64[n], and `weights`, f32[n]
+    (see `Cut`); `batch`, i64[m], is all of it. `rank` and `ranks` are as they are in this step, and `program` is what
+    `build` made for so many ranks.
     """
 
     def __init__(self, training: Training, number: int) -> None:
@@ -93,10 +94,10 @@ class Step:
 class Training:
     """Iterates over the steps of a training, each to be taken in a block of `with`.
 
-    When ranks are lost, the block ends early on every rank that lives. They agree on the last step that all of them have
-    finished, whoever is further takes the state from one that is not, and the loop goes on behind it: what a block does
-    is done again on the ranks that had done it already. Where the ranks are no elastic job's, a failure is what it
-    always is.
+    When ranks are lost, the block ends early on every rank that lives. They agree on the last step that all of them
+    have finished, whoever is further takes the state from one that is not, and the loop goes on behind it: what a block
+    does is done again on the ranks that had done it already. Where the ranks are no elastic job's, a failure is what
+    it always is.
 
     :param state: a tree of arrays (lists, tuples, dictionaries, ...), the same on every rank; any object that can be
         pickled. It must hold all that the steps carry on.
@@ -107,7 +108,8 @@ class Training:
     :param shuffle: False leaves them in their order.
     :param start: the step to begin with, as from a checkpoint that holds the state behind that many steps.
     :param build: `build(ranks)` makes what computes a step on so many ranks, `step.program`. It is kept by the number
-        of ranks. That for one rank fewer is made ahead, so that nobody waits for it when a rank is lost.
+        of ranks. That for one rank fewer is made ahead, in a thread, so that nobody waits for it when a rank is lost:
+        `build` must not communicate.
     :param on_change: called on every rank when ranks were lost; by default rank 0 prints it to stderr.
     :param settings: fewest ranks to go on with, and patience; by default as `spmd launch --elastic` was told.
     :raises UsageError: for counts that are none.
@@ -133,8 +135,7 @@ class Training:
         self.state = state
         self.finished = start
         self.changes: list[Change] = []
-        self._build = build
-        self._programs: dict[int, Any] = {}
+        self._programs = None if build is None else Programs(build)
         self._on_change = on_change
         self._session = _session(settings or Settings.from_environment())
         self._session.start(self._hand_over)
@@ -156,14 +157,12 @@ class Training:
 
     def program(self, ranks: int) -> Any:
         """What `build` makes for `ranks` ranks, made once."""
-        if self._build is None:
+        if self._programs is None:
             raise UsageError("step.program is what build makes, and Training was given no build")
-        if ranks not in self._programs:
-            self._programs[ranks] = self._build(ranks)
         return self._programs[ranks]
 
     def __iter__(self) -> Iterator[Step]:
-        self._prepare()
+        self._make_ahead()
         while True:
             while self.finished < self.schedule.steps:
                 step = Step(self, self.finished)
@@ -187,19 +186,20 @@ class Training:
     def _recover(self, *, agreed: bool = False) -> None:
         began = time.perf_counter()
         lost = self._session.recover(self._hand_over, agreed=agreed)
-        self._prepare()
+        if self._programs is not None:
+            self.program(self.ranks)
         change = Change(lost, self.ranks, self.finished, time.perf_counter() - began)
         self.changes.append(change)
         if self._on_change is not None:
             self._on_change(change)
         elif self.rank == 0:
             print_change(change)
+        self._make_ahead()
 
-    def _prepare(self) -> None:
-        """Makes the programs for the ranks that there are, and for one fewer."""
-        if self._build is not None:
-            for ranks in {self.ranks, max(1, self.ranks - 1)} if self._session.is_elastic else {self.ranks}:
-                self.program(ranks)
+    def _make_ahead(self) -> None:
+        """Has what one rank fewer would run made, so that nobody has to wait for it."""
+        if self._programs is not None and self._session.is_elastic and self.ranks > 1:
+            self._programs.make_ahead(self.ranks - 1)
 
     def _hand_over(self, comm: MPI.Intracomm) -> None:
         """Brings all ranks to the last step that all of them have finished."""

@@ -111,7 +111,7 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
         environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT)}
         if self.fault == "hang":
             environment |= {"COLLECTIVE_TIMEOUT": "1", "COLLECTIVE_ABORT": "1"}
-        before = _unused_shared_files()
+        before = unused_shared_files()
         job = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -133,17 +133,17 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
             if word not in last:
                 found.append(f"the screen does not end with {word!r} after {seconds:.1f} s:\n{screen}")
                 break
-        if left := _left(marker):
+        if left := processes_left(marker):
             found.append(f"processes stay behind: {left}")
         deadline = time.monotonic() + 10
-        while (files := _unused_shared_files() - before) and time.monotonic() < deadline:
+        while (files := unused_shared_files() - before) and time.monotonic() < deadline:
             time.sleep(0.2)  # other jobs of this machine may be about to end
         if files:
             found.append(f"shared memory stays behind: {sorted(map(str, files))}")
         return found
 
 
-def _unused_shared_files() -> set[Path]:
+def unused_shared_files() -> set[Path]:
     """Jobs' files in shared memory that no process has mapped; those of jobs that run meanwhile are mapped."""
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
@@ -154,7 +154,7 @@ def _unused_shared_files() -> set[Path]:
     return {path for path in SHARED.glob("spmd-launch-*/*") if path.is_file() and str(path) not in mapped}
 
 
-def _left(marker: str) -> list[str]:
+def processes_left(marker: str) -> list[str]:
     """Processes of the job that still run after a moment's grace."""
     deadline = time.monotonic() + 5
     while True:

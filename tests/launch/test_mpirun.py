@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import mpirun, rank
+from launch import elastic, mpirun, rank
 from launch.mpirun import Job, Launcher
 from spmd import machine
 from spmd.runtime import thread_share
@@ -117,3 +117,20 @@ def test_srun_serves_where_there_is_no_mpirun(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(srun.parent))
     assert mpirun.find() == Launcher(str(srun), "srun")
+
+
+def test_an_elastic_job_asks_open_mpi_for_its_tolerance_of_faults() -> None:
+    line = " ".join(mpirun.command_line(OPENMPI, Job(["prog"], 2, elastic=True)))
+    assert "--with-ft ulfm --rtos error-nonzero-status=0" in line and "--with-ft" not in options(2)
+
+
+def test_an_mpi_that_cannot_go_on_is_refused_with_what_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Open MPI 5" in (elastic.refusal(Launcher("mpiexec", "hydra")) or "")
+    assert "srun ends a step" in (elastic.refusal(Launcher("srun", "srun")) or "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    own = Launcher(str(tmp_path / "mpirun"), "openmpi")
+    assert "without fault tolerance" in (elastic.refusal(own) or "")
+    executable(tmp_path / "ompi_info", "options:ft_mpi_support:no")
+    assert "without fault tolerance" in (elastic.refusal(own) or "")
+    executable(tmp_path / "ompi_info", "options:ft_mpi_support:yes")
+    assert elastic.refusal(own) is None

@@ -1,0 +1,87 @@
+"""Starting elastic jobs in tests: what they find, and that nothing of them stays."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.launch.failures import processes_left, unused_shared_files
+
+ROOT = Path(__file__).parents[2]
+WORKER = ROOT / "tests" / "elastic" / "worker.py"
+MOST_SECONDS = 90.0
+
+
+class Job:
+    """`spmd launch --elastic` of a script, with a place for temporary files of its own."""
+
+    def __init__(
+        self, ranks: int, arguments: Sequence[str], options: Sequence[str] = (), script: Path = WORKER, **variables: str
+    ) -> None:
+        self.marker = uuid.uuid4().hex
+        self._folder = tempfile.TemporaryDirectory(prefix="el-", dir="/tmp")
+        self._shared = unused_shared_files()
+        command = [sys.executable, "-m", "launch", "launch", "--elastic", "-n", str(ranks), *options]
+        environment = {**os.environ, "MARKER": self.marker, "PYTHONPATH": str(ROOT), "TMPDIR": self._folder.name}
+        environment["PYTHONFAULTHANDLER"] = "1"
+        self.process = subprocess.Popen(
+            [*command, "--", sys.executable, str(script), *arguments],
+            cwd=ROOT,
+            env=environment | variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def processes(self) -> dict[int, int]:
+        """The ranks that run, as the job began, and their processes."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"MARKER={self.marker}".encode() in variables:
+                ranks = [word for word in variables if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+                found |= {int(word.partition(b"=")[2]): int(folder.name) for word in ranks}
+        return found
+
+    def finish(self) -> "Ended":
+        """Waits for the end, and for all that the job may leave behind to go."""
+        try:
+            said, screen = self.process.communicate(timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            left = self.processes()
+            for process in left.values():
+                os.kill(process, signal.SIGABRT)  # Python tells where it was
+            time.sleep(1)
+            self.process.kill()
+            said, screen = self.process.communicate()
+            return Ended(-1, said, screen, [f"did not end: ranks {sorted(left)} went on"])
+        faults = [f"processes stay behind: {left}"] if (left := processes_left(self.marker)) else []
+        if shared := unused_shared_files() - self._shared:
+            faults.append(f"shared memory stays behind: {shared}")
+        if files := [str(path) for path in Path(self._folder.name).rglob("*") if path.is_file()]:
+            faults.append(f"files stay behind: {files}")
+        self._folder.cleanup()
+        return Ended(self.process.returncode, said, screen, faults)
+
+
+class Ended:
+    """How a job has ended: its status, what it wrote, and what should not be."""
+
+    def __init__(self, status: int, said: str, screen: str, faults: list[str]) -> None:
+        self.status, self.said, self.screen, self.faults = status, said, screen, faults
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What the last rank 0 has found; empty where it has found nothing."""
+        lines = [line for line in self.said.splitlines() if line.startswith("{")]
+        return dict(json.loads(lines[-1])) if lines else {}

@@ -1,0 +1,75 @@
+"""Elastic jobs whose ranks are killed at random moments.
+
+``python -m tests.elastic.kills --runs 200`` draws numbers of ranks, victims and moments at random. A run is as it
+should be when the job ends with status 0, every example of every epoch was counted once, the accuracy is that of a run
+without losses within a percent, and neither processes nor files stay behind. The last lines tell the pauses: from the
+last step that was finished before ranks were lost to the first one after.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+
+from tests.elastic.jobs import Job
+
+EPOCHS = 4
+PACE = 0.02  # seconds a step, so that there is time to be killed in
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    arguments = ["--epochs", str(EPOCHS), "--pace", str(PACE)]
+    undisturbed = Job(4, arguments).finish().found["accuracy"]
+    print(f"without losses: accuracy {undisturbed:.2%}", flush=True)
+    bad, pauses = 0, []
+    for number in range(options.runs):
+        ranks = rng.randint(4, 6)
+        victims = [0] * (rng.random() < 0.4)
+        victims += rng.sample(range(1, ranks), rng.randint(1, 3) - len(victims))
+        moments = sorted(rng.uniform(0, 2.0) for _ in victims)
+        if rng.random() < 0.3:
+            moments = [moments[0] + rng.uniform(0, 0.02) for _ in victims]  # all at once, or during recovery
+        rng.shuffle(victims)
+        ended, killed = _run(ranks, victims, sorted(moments), arguments)
+        faults = ended.faults + ([] if ended.status == 0 else [f"status {ended.status}: {ended.screen[-2000:]}"])
+        if ended.found:
+            pauses += ended.found["pauses"]
+            faults += [] if ended.found["counted"] else ["examples were lost or counted twice"]
+            if abs(ended.found["accuracy"] - undisturbed) > 0.01:
+                faults.append(f"accuracy {ended.found['accuracy']:.2%}")
+        bad += bool(faults)
+        took = " ".join(f"{pause:.3f}" for pause in ended.found.get("pauses", []))
+        told = "; ".join(faults) or "well"
+        print(f"{number + 1:4d}  {ranks} ranks, killed {killed}: pauses {took}  {told}", flush=True)
+    if pauses:
+        print(f"pauses: median {statistics.median(pauses):.3f} s, worst {max(pauses):.3f} s, {len(pauses)} in all")
+    print(f"{options.runs - bad} of {options.runs} runs went well")
+    return int(bad > 0)
+
+
+def _run(ranks, victims, moments, arguments):  # type: ignore[no-untyped-def]
+    """Kills the victims at moments after the start; how the job ended, and who was killed before it did."""
+    job, killed = Job(ranks, arguments), []
+    assert job.process.stdout is not None
+    job.process.stdout.readline()  # "started"
+    began, processes = time.monotonic(), job.processes()
+    for victim, moment in zip(victims, moments, strict=True):
+        time.sleep(max(0.0, began + moment - time.monotonic()))
+        try:
+            os.kill(processes[victim], signal.SIGKILL)
+            killed.append(victim)
+        except ProcessLookupError:
+            break
+    return job.finish(), killed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

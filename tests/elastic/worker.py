@@ -1,0 +1,125 @@
+"""A rank of the elastic example that counts, and that goes wrong when it is told to.
+
+    spmd launch --elastic -n 4 -- python tests/elastic/worker.py --faults 1:kill@step:5,0:stop@build:3
+
+A fault is ``rank:what@moment:number``: the rank as the job began; ``kill``, ``stop`` (SIGSTOP), ``leave`` (exit with
+status 0) or ``raise``; before the collective of a step, inside of it (``during``: a moment after the others have
+begun), before its commit, while a checkpoint is being written, when programs for so many ranks are built, or when
+ranks meet for the so-manieth time (first when the job begins). The last rank 0 prints what it has found, as JSON.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+from spmd import checkpoint, elastic
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "elastic" / "train.py"
+_found = importlib.util.spec_from_file_location("example", SCRIPT)
+example = sys.modules["example"] = importlib.util.module_from_spec(_found)
+_found.loader.exec_module(example)
+
+EXAMPLES = 1797 - example.HELD_OUT
+OWN = MPI.COMM_WORLD.rank
+
+
+class Faults:
+    def __init__(self, text: str) -> None:
+        self._left = {}
+        for fault in filter(None, text.split(",")):
+            who, _, moment = fault.partition("@")
+            rank, what = who.split(":")
+            if int(rank) == OWN:
+                self._left[moment] = what
+
+    def __call__(self, moment: str, number: int) -> None:
+        what = self._left.pop(f"{moment}:{number}", None)
+        if what == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif what == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif what == "leave":
+            os._exit(0)
+        elif what == "raise":
+            raise ValueError("out of cheese")
+
+    def soon(self, moment: str, number: int) -> None:
+        """From another thread, while this one goes on."""
+        if f"{moment}:{number}" in self._left:
+            threading.Timer(0.002, self, (moment, number)).start()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--faults", default="")
+    parser.add_argument("--checkpoints", type=Path)
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds that a step takes at least")
+    options = parser.parse_args()
+    fault = Faults(options.faults)
+    images, labels = example.load_data()
+    handed = [0]
+
+    def build(ranks):  # type: ignore[no-untyped-def]
+        fault("build", ranks)
+        return example.build(ranks)
+
+    class Training(elastic.Training):
+        def _hand_over(self, comm):  # type: ignore[no-untyped-def]
+            handed[0] += 1
+            fault("hand", handed[0])
+            super()._hand_over(comm)
+
+    state = [*example.initial_state(0), np.zeros(EXAMPLES, np.int64)]
+    training = Training(state, examples=EXAMPLES, batch=example.TRAIN_BATCH, epochs=options.epochs, build=build)
+    if training.rank == 0:
+        print("started", flush=True)
+    finished, pauses = time.perf_counter(), []
+    for step in training:
+        with step:
+            fault("step", step.number)
+            fault.soon("during", step.number)
+            rows, size = example.HELD_OUT + step.rows, np.float32(len(step.batch))
+            rate, (*held, seen) = np.float32(0.05), step.state
+            _, *held = step.program.step(*held, rate, size, images[rows], labels[rows], step.weights)
+            counted = np.bincount(step.rows, step.weights, EXAMPLES).astype(np.int64)
+            total = np.empty_like(counted)
+            training.comm.Allreduce(counted, total)
+            if options.checkpoints is not None and step.is_last_of_epoch:
+                checkpoint.save(options.checkpoints, step.number + 1, {"state": held}, wait=False)
+                fault("save", step.number)
+            fault("commit", step.number)
+            step.commit([*held, seen + total])
+            time.sleep(options.pace)
+        if len(training.changes) > len(pauses):
+            pauses += [time.perf_counter() - finished] * (len(training.changes) - len(pauses))
+        else:
+            finished = time.perf_counter()
+    if training.rank == 0:
+        *held, seen = training.state
+        part = elastic.Schedule(example.HELD_OUT, example.HELD_OUT, 1, shuffle=False).cut(0, 0, 1)
+        inputs = images[part.rows]
+        for weights, biases in zip(held[0:4:2], held[1:4:2], strict=True):
+            inputs = np.maximum(inputs @ weights + biases, 0)
+        right = np.argmax(inputs @ held[4] + held[5], 1) == labels[part.rows]
+        found = {
+            "accuracy": float(right.mean()),
+            "counted": bool((seen == options.epochs).all()),
+            "ranks": training.ranks,
+            "lost": [str(member) for change in training.changes for member in change.lost],
+            "pauses": pauses,
+        }
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
