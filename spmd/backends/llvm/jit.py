@@ -116,5 +116,9 @@ def _machine(processor: Processor) -> llvm.TargetMachine:
 
 @cache
 def _session() -> llvm.LLJIT:
-    """Where all libraries are loaded."""
-    return llvm.create_lljit_compiler(target_machine(host()))
+    """Where all libraries are loaded.
+
+    JITLink lays the sections of an object side by side. The older linker lets each lie where there is room, and ends
+    the process when they come to lie more than 2 GiB apart, as happens in processes with many mappings.
+    """
+    return llvm.create_lljit_compiler(target_machine(host()), use_jit_link=True)
