@@ -401,6 +401,9 @@ def test_manual_computations_of_shardy() -> None:
         equal(result[0], total[:, 3 * (rank % 2) : 3 * (rank % 2) + 3])
     partial = MANUAL.replace('manual_axes{\\"a\\", \\"b\\"}', 'manual_axes{\\"a\\"}')
     assert "last_tile_dims={manual}" in str(spmd.parse(partial))  # over "a"; along "b" the compiler cuts
+    other = MANUAL.replace('manual_axes{\\"a\\", \\"b\\"}', 'manual_axes{\\"a\\", \\"c\\"}')
+    with pytest.raises(ParseError, match="has not the axes a, c"):
+        spmd.parse(other)
 
 
 def test_ops_that_hlo_text_has_not_are_refused() -> None:
