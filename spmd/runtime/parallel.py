@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
-
-import numpy as np
 
 from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
@@ -18,11 +16,11 @@ from spmd.compiler.options import CompileOptions
 from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
-from spmd.runtime.arguments import argument_check
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
-from spmd.runtime.simulation import Simulation, simulation_of
+from spmd.runtime.several import ProgramsSimulation
+from spmd.runtime.simulation import Simulation, of_process, simulation_of, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
 from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
 
@@ -59,9 +57,9 @@ def run_parallel(
 
     `mode` is how: "threads" makes each process a thread, which behaves as a rank does: one that waits longer than
     `timeout` seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as
-    spmd.simulate does. "auto" stacks a grid of more than 16 processes that all run one program, unless it cannot be
-    stacked, which the logger "spmd" tells. `memory` is the number of bytes that stacked arrays may take (see
-    spmd.simulate).
+    spmd.simulate does; different programs are stacked program by program, where they meet in the same collectives.
+    "auto" stacks a grid of more than 16 processes, unless it cannot be stacked, which the logger "spmd" tells. `memory`
+    is the number of bytes that the stacked arrays of one program may take (see spmd.simulate).
     """
     check_grid(grid, "spmd.run_parallel")
     check_function(function, "spmd.run_parallel")
@@ -86,9 +84,12 @@ def run_parallel(
         raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
     for rank, arrays in enumerate(given):
         _sequence(f"inputs[{rank}]", arrays)
-    simulation = _simulation(executables[0] if one_program else None, mode, memory)
-    if simulation is not None:
-        return _stacked(simulation, given, infeed, outfeed)
+    if mode == "stacked" or (mode == "auto" and grid.size > _FEW_PROCESSES):
+        simulation = _simulation(executables, mode, memory)
+        if isinstance(simulation, Simulation):
+            return _stacked(simulation, given, infeed, outfeed)
+        if simulation is not None:
+            return simulation(given)
     _check_size(grid)
     infeeds = [infeed_from(source) for source in infeed or [None] * grid.size]
     outfeeds = [outfeed_to(target) for target in outfeed or [None] * grid.size]
@@ -112,23 +113,23 @@ def run_parallel(
                 stream.close()
 
 
-def _simulation(executable: Executable | None, mode: str, memory: int | None) -> Simulation | None:
-    """The stacked program of a grid of one program, where `mode` asks for it; None for threads."""
-    if executable is None:
-        if mode == "stacked":
-            raise CompileError('different programs a process are not stacked: run them with mode="threads"')
-        return None
-    if mode == "threads" or (mode == "auto" and executable.grid.size <= _FEW_PROCESSES):
-        return None
+def _simulation(
+    executables: Sequence[Executable], mode: str, memory: int | None
+) -> Simulation | ProgramsSimulation | None:
+    """The stacked program of all processes; None where it cannot be and need not, and threads run them."""
+    made: Simulation | ProgramsSimulation
     try:
-        simulation = simulation_of(executable, memory)
-        _log.info("all processes are computed at once; by turns: %s", ", ".join(simulation.serial) or "nothing")
-        return simulation
+        if len({id(executable) for executable in executables}) == 1:
+            made = simulation_of(executables[0], memory)
+        else:
+            made = ProgramsSimulation(executables)
     except (CompileError, CollectiveError) as error:
         if mode == "stacked":
             raise
         _log.info("the processes run as threads: %s", error)
         return None
+    _log.info("all processes are computed at once; by turns: %s", ", ".join(made.serial) or "nothing")
+    return made
 
 
 def _stacked(
@@ -138,35 +139,9 @@ def _stacked(
     outfeed: Sequence[OutfeedTarget | None] | None,
 ) -> list[tuple[Any, ...]]:
     """The results of each process, in arrays of its own."""
-    for rank, arrays in enumerate(inputs):
-        if len(arrays) != len(simulation.in_types):
-            counts = f"takes {len(simulation.in_types)} arguments, got {len(arrays)}"
-            raise ExecutionError(f"@{simulation.function} {counts} for process {rank}")
-    checks = [argument_check(type, f"argument {index}") for index, type in enumerate(simulation.in_types)]
-    columns = [_column(check, [arrays[index] for arrays in inputs]) for index, check in enumerate(checks)]
+    columns = stacked_columns(simulation.function, simulation.in_types, inputs, range(simulation.grid.size))
     results = simulation(*columns, infeed=infeed, outfeed=outfeed)
-    return [tuple([_of_process(value, rank) for value in results]) for rank in range(simulation.grid.size)]
-
-
-def _column(check: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """One argument of all processes, stacked: once where it is one object."""
-    if all(value is values[0] for value in values):
-        array = check(values[0])
-        return array[None] if isinstance(array, np.ndarray) else array
-    arrays = []
-    for rank, value in enumerate(values):
-        try:
-            arrays.append(check(value))
-        except ExecutionError as error:
-            error.add_note(f"in process {rank}")
-            raise
-    return np.stack(arrays)
-
-
-def _of_process(value: Any, rank: int) -> Any:
-    if isinstance(value, tuple):
-        return tuple([_of_process(part, rank) for part in value])
-    return None if value is None else np.array(value[rank])
+    return [tuple([of_process(value, rank) for value in results]) for rank in range(simulation.grid.size)]
 
 
 def _sequence(name: str, value: Any) -> Any:

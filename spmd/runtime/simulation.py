@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -17,6 +17,7 @@ from spmd.compiler.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
+from spmd.runtime.arguments import argument_check
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Infeed, Outfeed, Process
@@ -183,6 +184,42 @@ def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOption
     made = stack(prepared.module, prepared.options, symbol, flags, memory)
     executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **options)
     return _Compiled(executable, made.results, tuple([f"{op.location}: {op.name}" for op in made.serial]))
+
+
+def stacked_columns(
+    function: str, types: Sequence[Type], inputs: Sequence[Sequence[Any]], ranks: Sequence[int]
+) -> list[Any]:
+    """The arguments of the processes `ranks`, whose inputs are given in this order, stacked: an array an argument.
+
+    ExecutionError names the process and the argument that something is wrong with.
+    """
+    for rank, arrays in zip(ranks, inputs, strict=True):
+        if len(arrays) != len(types):
+            raise ExecutionError(f"@{function} takes {len(types)} arguments, got {len(arrays)} for process {rank}")
+    checks = [argument_check(type, f"argument {index}") for index, type in enumerate(types)]
+    return [_column(check, [arrays[index] for arrays in inputs], ranks) for index, check in enumerate(checks)]
+
+
+def _column(check: Callable[[Any], Any], values: Sequence[Any], ranks: Sequence[int]) -> Any:
+    """One argument of all processes, stacked: once where it is one object."""
+    if all(value is values[0] for value in values):
+        array = check(values[0])
+        return array[None] if isinstance(array, np.ndarray) else array
+    arrays = []
+    for rank, value in zip(ranks, values, strict=True):
+        try:
+            arrays.append(check(value))
+        except ExecutionError as error:
+            error.add_note(f"in process {rank}")
+            raise
+    return np.stack(arrays)
+
+
+def of_process(value: Any, row: int) -> Any:
+    """A stacked result's row, in an array of its own."""
+    if isinstance(value, tuple):
+        return tuple([of_process(part, row) for part in value])
+    return None if value is None else np.array(value[row])
 
 
 def _entries(name: str, entries: Sequence[Any] | None, grid: ProcessGrid) -> Sequence[Any]:

@@ -55,12 +55,11 @@ def test_many_processes_are_stacked_unless_they_cannot_be(caplog: pytest.LogCapt
         spmd.run_parallel(spmd.parse(text), grid, inputs, mode="stacked")
 
 
-def test_different_programs_are_not_stacked() -> None:
+def test_different_programs_are_stacked_program_by_program() -> None:
     modules = [[spmd.parse(SUM)], [spmd.parse(SUM)]]
     inputs = [[np.ones(2, np.float32)]] * 2
-    assert spmd.run_parallel(modules, inputs=inputs)[0][0].tolist() == [2, 2]
-    with pytest.raises(spmd.CompileError, match="different programs a process are not stacked"):
-        spmd.run_parallel(modules, inputs=inputs, mode="stacked")
+    for mode in ("threads", "stacked"):
+        assert spmd.run_parallel(modules, inputs=inputs, mode=mode)[0][0].tolist() == [2, 2]
 
 
 def test_a_process_with_wrong_arguments_is_named() -> None:

@@ -10,5 +10,6 @@ Rules stand by family, as the declarations do. What no rule serves is run proces
 from __future__ import annotations
 
 from spmd.compiler.stack.program import Stacked, stack, stack_region
+from spmd.compiler.stack.several import StackedPrograms, stack_several
 
-__all__ = ["Stacked", "stack", "stack_region"]
+__all__ = ["Stacked", "StackedPrograms", "stack", "stack_region", "stack_several"]

@@ -28,7 +28,7 @@ from spmd.compiler.stack.products import summed_product
 from spmd.dialects.make import make_reducer
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op, Region, Value
-from spmd.types import I1, I64, UI32, ElementType, TensorType
+from spmd.types import I1, I64, ElementType, TensorType
 
 Extent = tuple[int, int, int]
 Table = NDArray[np.int64]
@@ -40,21 +40,12 @@ AGREE = "spmd.expect_agreement"
 
 @rule("stablehlo.replica_id", always=True)
 def replica_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    return [_position(stacker, 0)]
+    return [stacker.position(0)]
 
 
 @rule("stablehlo.partition_id", always=True)
 def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    return [_position(stacker, 1)]
-
-
-def _position(stacker: Stacker, dimension: int) -> StackedValue:
-    """The position of each process along a dimension of the grid."""
-    shape = (stacker.grid.num_replicas, stacker.grid.num_partitions)
-    if shape[dimension] == 1:
-        return StackedValue(stacker.splat(0, TensorType((), UI32)))
-    made = stacker.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
-    return StackedValue(stacker.reshape(made, (stacker.size,)), True)
+    return [stacker.position(1)]
 
 
 @rule(

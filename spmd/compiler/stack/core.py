@@ -21,7 +21,7 @@ from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Module, Op, Region, Value, captured_values, copy_block, copy_op
-from spmd.types import TOKEN, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
+from spmd.types import TOKEN, UI32, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +254,14 @@ class Stacker(OpBuilder):
             return StackedValue(value, stacked and isinstance(value.type, TensorType))
         parts = [self.one("get_tuple_element", [value], type, index=i) for i, type in enumerate(value.type.types)]
         return tuple([self.unpacked(part, stacked=stacked) for part in parts])
+
+    def position(self, dimension: int) -> StackedValue:
+        """The position of each process along a dimension of the grid, ui32."""
+        shape = (self.grid.num_replicas, self.grid.num_partitions)
+        if shape[dimension] == 1:
+            return StackedValue(self.splat(0, TensorType((), UI32)))
+        made = self.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
+        return StackedValue(self.reshape(made, (self.size,)), True)
 
     # --- regions of the stacked program
 

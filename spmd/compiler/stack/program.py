@@ -66,8 +66,8 @@ def stack(
         for op, _ in queue:
             raise CompileError(Diagnostic(op.location, f"nobody receives what is sent on channel {channel}", op.name))
     remove_dead(body)
-    made = _function(flat, body)
-    return Stacked(_module(module, made), made, tuple(ups), tuple(stacker.serial))
+    made = function_of(flat, body)
+    return Stacked(module_of(module, made), made, tuple(ups), tuple(stacker.serial))
 
 
 def _left(memory: int, size: int, flat: Function) -> int:
@@ -100,20 +100,21 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
     return made
 
 
-def _function(flat: Function, body: Block) -> Function:
+def function_of(flat: Function, body: Block) -> Function:
+    """`flat` with another body, whose arguments and results are its own."""
     inputs = tuple(value.type for value in body.arguments)
     results = tuple(value.type for value in body.terminator.operands)
     attributes = {name: value for name, value in flat.attributes.items() if name not in ("arg_attrs", "res_attrs")} | {
         "function_type": FunctionType(inputs, results)
     }
-    for old, new in zip(flat.arguments, body.arguments, strict=True):
+    for old, new in zip(flat.arguments, body.arguments, strict=False):
         new.name_hint = old.name_hint
     made = new_op(flat.name, (), (), attributes, [Region([body])], definition=flat.definition, location=flat.location)
     assert isinstance(made, Function)
     return made
 
 
-def _module(module: Module, function: Function) -> Module:
+def module_of(module: Module, function: Function) -> Module:
     """The stacked function, and what it still names: functions that custom calls are given."""
     named = _named(module, function)
     block = Block()

@@ -1,0 +1,54 @@
+"""Different programs of the processes of a grid, computed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from collectives.grid import ProcessGrid
+from collectives.threads import single_process
+from spmd.compiler.stack import stack_several
+from spmd.runtime.compile import compile
+from spmd.runtime.executable import Executable
+from spmd.runtime.process import Process
+from spmd.runtime.simulation import of_process, stacked_columns
+
+
+class ProgramsSimulation:
+    """The stacked program of processes that run different programs, one executable a process in rank order.
+
+    Raises CompileError for what cannot be stacked, CollectiveError for programs that do not meet.
+    """
+
+    def __init__(self, executables: Sequence[Executable]) -> None:
+        self._programs = list({id(executable): executable for executable in executables}.values())
+        places = {id(executable): place for place, executable in enumerate(self._programs)}
+        options = executables[0].options
+        program_of = [places[id(executable)] for executable in executables]
+        self._made = stack_several([(each.module, each.function) for each in self._programs], program_of, options)
+        chosen: Any = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name != "grid"}
+        chosen["donate"] = ()  # an argument may be that of several processes
+        symbol = self._made.function.symbol
+        self._executable = compile(self._made.module, ProcessGrid(1, 1), symbol, partition=False, **chosen)
+        self.grid = options.grid
+        self.serial = tuple([f"{op.location}: {op.name}" for op in self._made.serial])
+
+    def __call__(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        """The results of each process; `inputs` are its arguments, in rank order."""
+        arrays = []
+        for program, ranks in zip(self._programs, self._made.ranks, strict=True):
+            given = [inputs[rank] for rank in ranks]
+            columns = stacked_columns(program.function, program.in_types, given, ranks)
+            arrays += [np.broadcast_to(column, (len(ranks), *column.shape[1:])) for column in columns]
+        process = Process(ProcessGrid(1, 1), single_process())
+        values = iter(self._executable.run(process, arrays))
+        found: list[tuple[Any, ...]] = [()] * self.grid.size
+        for ranks, stacked in zip(self._made.ranks, self._made.results, strict=True):
+            results = [next(values) for _ in stacked]
+            for row, rank in enumerate(ranks):
+                pairs = zip(results, stacked, strict=True)
+                found[rank] = tuple([of_process(value, row) if up else np.array(value) for value, up in pairs])
+        return found
