@@ -8,6 +8,7 @@ features lie side by side, and so do those of its result. Convolutions with grou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,15 +90,11 @@ def _plain_convolution(op: Op, builder: OpBuilder, elements: Sequence[ElementTyp
         return None
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     spatial = len(numbers.input_spatial_dimensions)
-    strides, reach = op["window_strides"] or (1,) * spatial, op["rhs_dilation"] or (1,) * spatial
-    lhs = _padded(op, builder, _converted(builder, op.operands[0], wide), numbers)
-    rhs = _converted(builder, op.operands[1], wide)
+    ones = (1,) * spatial
+    padding = np.zeros((spatial, 2), np.int64) if op["padding"] is None else np.asarray(op["padding"])
+    lhs, rhs = (_converted(builder, value, wide) for value in op.operands)
     reversal = op["window_reversal"] or (False,) * spatial
-    turned = tuple(
-        axis
-        for axis, flag in zip(numbers.kernel_spatial_dimensions, reversal, strict=True)
-        if flag and rhs.tensor.static_shape[axis] > 1
-    )
+    turned = tuple(axis for axis, flag in zip(numbers.kernel_spatial_dimensions, reversal, strict=True) if flag)
     if turned:
         rhs = builder.one("reverse", [rhs], rhs.tensor, dimensions=turned)
     kernel = (
@@ -105,72 +102,164 @@ def _plain_convolution(op: Op, builder: OpBuilder, elements: Sequence[ElementTyp
         numbers.kernel_input_feature_dimension,
         numbers.kernel_output_feature_dimension,
     )
-    rhs = _transposed(builder, rhs, kernel)
+    windows = [
+        _Window(*window)
+        for window in zip(
+            (op.result.tensor.static_shape[axis] for axis in numbers.output_spatial_dimensions),
+            op["window_strides"] or ones,
+            (int(size) for size in padding.reshape(-1, 2)[:, 0]),
+            op["lhs_dilation"] or ones,
+            op["rhs_dilation"] or ones,
+            strict=True,
+        )
+    ]
+    made = _Windows(builder, numbers).convolved(lhs, _transposed(builder, rhs, kernel), windows)
     order = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
-    result = TensorType(tuple(op.result.tensor.static_shape[axis] for axis in order), wide)
-    made = _as_product(builder, lhs, rhs, numbers, strides, result)
-    if made is None:
-        inner = range(1, spatial + 1)
+    made = _transposed(builder, made, tuple(order.index(axis) for axis in range(spatial + 2)))
+    return builder.convert(made, op.result.tensor)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A spatial dimension: places of the result, strides, padding before the image, dilation of image and window.
+
+    What lies behind the image follows from the number of places.
+    """
+
+    places: int
+    stride: int
+    low: int
+    spread: int
+    reach: int
+
+    @property
+    def is_split(self) -> bool:
+        """Whether most of what windows meet are zeros between the image's elements, at places that repeat."""
+        return self.spread > 1 and self.stride == self.reach == 1
+
+    def phase(self, number: int, kernel: int) -> tuple[_Window, int, int]:
+        """Every `spread`-th place from `number` on: a window of the image as it is, with some of the `kernel` places.
+
+        Also the first of these, and how many there are: others meet zeros alone.
+        """
+        first = (self.low - number) % self.spread
+        count = max(0, -(-(kernel - first) // self.spread))
+        low = -((number + first - self.low) // self.spread)
+        return _Window(-(-self.places // self.spread), 1, low, 1, 1), first, count
+
+
+class _Windows:
+    """Writes the convolutions of an image whose dimensions are `numbers`; kernels are [spatial, i, o] and results
+    [b, spatial, f]."""
+
+    def __init__(self, builder: OpBuilder, numbers: ConvDimensionNumbersAttr) -> None:
+        self.builder = builder
+        self.numbers = numbers
+
+    def convolved(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
+        split = next((place for place, window in enumerate(windows) if window.is_split), None)
+        if split is not None:
+            return self._in_phases(lhs, rhs, windows, split)
+        lhs = self._padded(lhs, rhs, windows)
+        batch = lhs.tensor.static_shape[self.numbers.input_batch_dimension]
+        shape = (batch, *(window.places for window in windows), rhs.tensor.static_shape[-1])
+        result = TensorType(shape, lhs.tensor.element_type)
+        strides = tuple(window.stride for window in windows)
+        if self._is_product(rhs, strides):
+            return self._product(lhs, rhs, result)
+        spatial = len(windows)
         plain = ConvDimensionNumbersAttr(
-            numbers.input_batch_dimension,
-            numbers.input_feature_dimension,
-            numbers.input_spatial_dimensions,
+            self.numbers.input_batch_dimension,
+            self.numbers.input_feature_dimension,
+            self.numbers.input_spatial_dimensions,
             spatial,
             spatial + 1,
             tuple(range(spatial)),
             0,
             spatial + 1,
-            tuple(inner),
+            tuple(range(1, spatial + 1)),
         )
         attributes: dict[str, Any] = {
-            "window_strides": tuple(strides),
-            "rhs_dilation": tuple(reach),
+            "window_strides": strides,
+            "rhs_dilation": tuple(window.reach for window in windows),
             "dimension_numbers": plain,
             "feature_group_count": 1,
             "batch_group_count": 1,
         }
-        made = builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
-    made = _transposed(builder, made, tuple(order.index(axis) for axis in range(spatial + 2)))
-    return builder.convert(made, op.result.tensor)
+        return self.builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
 
+    def _in_phases(self, lhs: Value, rhs: Value, windows: Sequence[_Window], split: int) -> Value:
+        """Convolutions of the image as it is, whose places take turns along dimension `split`."""
+        builder, window = self.builder, windows[split]
+        axis = split + 1
+        parts = []
+        for number in range(window.spread):
+            phase, first, count = window.phase(number, rhs.tensor.static_shape[split])
+            others = [*windows[:split], phase, *windows[split + 1 :]]
+            if count:
+                part = self.convolved(lhs, self._every(rhs, split, first, window.spread, count), others)
+            else:
+                batch = lhs.tensor.static_shape[self.numbers.input_batch_dimension]
+                shape = (batch, *(other.places for other in others), rhs.tensor.static_shape[-1])
+                part = builder.splat(0, TensorType(shape, lhs.tensor.element_type))
+            shape = part.tensor.static_shape
+            parts.append(
+                builder.one("reshape", [part], part.tensor.with_shape((*shape[: axis + 1], 1, *shape[axis + 1 :])))
+            )
+        stacked = (*shape[: axis + 1], window.spread, *shape[axis + 1 :])
+        type = TensorType(stacked, lhs.tensor.element_type)
+        made = builder.one("concatenate", parts, type, dimension=axis + 1)
+        merged = (*shape[:axis], shape[axis] * window.spread, *shape[axis + 1 :])
+        made = builder.one("reshape", [made], type.with_shape(merged))
+        limits = (*shape[:axis], window.places, *shape[axis + 1 :])
+        if limits == merged:
+            return made
+        ones = (1,) * len(shape)
+        starts = (0,) * len(shape)
+        return builder.one(
+            "slice", [made], type.with_shape(limits), start_indices=starts, limit_indices=limits, strides=ones
+        )
 
-def _as_product(
-    builder: OpBuilder,
-    lhs: Value,
-    rhs: Value,
-    numbers: ConvDimensionNumbersAttr,
-    strides: Sequence[int],
-    result: TensorType,
-) -> Value | None:
-    """A convolution whose windows are single elements, all of them, as a product; None of any other."""
-    spatial = len(strides)
-    window = rhs.tensor.static_shape[:spatial]
-    order = (numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension)
-    if any(size != 1 for size in (*window, *strides)) or order != tuple(range(spatial + 2)):
-        return None
-    matrix = builder.one("reshape", [rhs], TensorType(rhs.tensor.static_shape[spatial:], result.element_type))
-    attributes = {"dot_dimension_numbers": DotDimensionNumbersAttr((), (), (spatial + 1,), (0,))}
-    return builder.op("stablehlo.dot_general", [lhs, matrix], [result], attributes).results[0]
+    def _every(self, rhs: Value, axis: int, first: int, step: int, count: int) -> Value:
+        """The kernel's `count` places `step` apart along `axis`."""
+        shape = rhs.tensor.static_shape
+        starts = tuple(first if d == axis else 0 for d in range(len(shape)))
+        limits = tuple(first + (count - 1) * step + 1 if d == axis else size for d, size in enumerate(shape))
+        strides = tuple(step if d == axis else 1 for d in range(len(shape)))
+        type = rhs.tensor.with_shape(tuple(count if d == axis else size for d, size in enumerate(shape)))
+        return self.builder.one("slice", [rhs], type, start_indices=starts, limit_indices=limits, strides=strides)
 
+    def _is_product(self, rhs: Value, strides: Sequence[int]) -> bool:
+        """Whether windows are single elements, all of them, with the features last."""
+        numbers, spatial = self.numbers, len(strides)
+        order = (numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension)
+        window = rhs.tensor.static_shape[:spatial]
+        return all(size == 1 for size in (*window, *strides)) and order == tuple(range(spatial + 2))
 
-def _padded(op: Op, builder: OpBuilder, lhs: Value, numbers: ConvDimensionNumbersAttr) -> Value:
-    """The operand with its padding around and its dilation between its elements, as zeros."""
-    spatial = numbers.input_spatial_dimensions
-    rank = lhs.tensor.rank
-    padding = np.zeros((len(spatial), 2), np.int64) if op["padding"] is None else np.asarray(op["padding"])
-    low, high, interior = [0] * rank, [0] * rank, [0] * rank
-    for place, axis in enumerate(spatial):
-        low[axis], high[axis] = (int(size) for size in padding.reshape(-1, 2)[place])
-        interior[axis] = (op["lhs_dilation"][place] if op["lhs_dilation"] else 1) - 1
-    if not any((*low, *high, *interior)):
-        return lhs
-    zero = builder.splat(0, TensorType((), lhs.tensor.element_type))
-    attributes = {
-        "edge_padding_low": tuple(low),
-        "edge_padding_high": tuple(high),
-        "interior_padding": tuple(interior),
-    }
-    return builder.op("stablehlo.pad", [lhs, zero], None, attributes).results[0]
+    def _product(self, lhs: Value, rhs: Value, result: TensorType) -> Value:
+        last = result.rank - 1
+        matrix = self.builder.one("reshape", [rhs], result.with_shape(rhs.tensor.static_shape[-2:]))
+        attributes = {"dot_dimension_numbers": DotDimensionNumbersAttr((), (), (last,), (0,))}
+        return self.builder.op("stablehlo.dot_general", [lhs, matrix], [result], attributes).results[0]
+
+    def _padded(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
+        """The image with zeros around and between its elements: all that windows meet, and no more."""
+        rank = lhs.tensor.rank
+        low, high, interior = [0] * rank, [0] * rank, [0] * rank
+        for place, (axis, window) in enumerate(zip(self.numbers.input_spatial_dimensions, windows, strict=True)):
+            size = (lhs.tensor.static_shape[axis] - 1) * window.spread + 1
+            met = (window.places - 1) * window.stride + (rhs.tensor.static_shape[place] - 1) * window.reach + 1
+            low[axis], interior[axis] = window.low, window.spread - 1
+            high[axis] = met - size - window.low
+        if not any((*low, *high, *interior)):
+            return lhs
+        zero = self.builder.splat(0, TensorType((), lhs.tensor.element_type))
+        attributes = {
+            "edge_padding_low": tuple(low),
+            "edge_padding_high": tuple(high),
+            "interior_padding": tuple(interior),
+        }
+        return self.builder.op("stablehlo.pad", [lhs, zero], None, attributes).results[0]
 
 
 def _transposed(builder: OpBuilder, value: Value, permutation: tuple[int, ...]) -> Value:
