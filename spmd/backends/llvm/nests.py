@@ -12,6 +12,7 @@ from math import prod
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.folds import Blocks, FoldWriter
 from spmd.backends.llvm.loops import LoopWriter, Range
+from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.text import FunctionText
@@ -86,8 +87,9 @@ class NestWriter:
                 FoldWriter(self.loops).write(stage, written_out)
             else:
                 store_all(self.point, stage.stores, {})
+                in_order = self.point.lane is not None and self.point.lane not in stage.side_by_side
                 for update in stage.updates:
-                    write_update(self.point, update)
+                    (write_in_order if in_order else write_update)(self.point, update)
 
         with self.point.text.part():
             self.loops.nested([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
@@ -103,7 +105,7 @@ class NestWriter:
         if stage.reductions and (_length(nest, stage) <= FEW or any(r.neutral is None for r in stage.reductions)):
             among = kept  # elements are folded in their order
         if stage.updates:
-            among = tuple(variable for variable in stage.loops[-1:] if variable in stage.side_by_side)
+            among = stage.loops[-1:]
         if not set(among) - set(nest.outer):
             return None, 1
         lane = max(among)
