@@ -11,20 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from collectives import layout
+from collectives import layout, operations
 from collectives.errors import CollectiveError
-from collectives.operations import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Barrier,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectiveReduce,
-    Operation,
-    ReduceScatter,
-    ReducingOperation,
-)
 
 RING, TREE, HALVING = "ring", "tree", "recursive_halving"
 #: The algorithms of one level of a network.
@@ -48,10 +36,10 @@ class Round:
 Rounds: TypeAlias = tuple[Round, ...]
 
 
-def wire_bytes(operation: Operation) -> int:
+def wire_bytes(operation: operations.Operation) -> int:
     """Bytes of the operand of `operation` as it travels: widened for sums of narrow floats, packed below a byte."""
     count = prod(operation.shape)
-    if isinstance(operation, ReducingOperation):
+    if isinstance(operation, operations.ReducingOperation):
         carried = operation.dtype if operation.is_exchanged else operation.arithmetic.accumulator
         return count * carried.itemsize
     if layout.is_packed(operation.dtype):
@@ -59,7 +47,7 @@ def wire_bytes(operation: Operation) -> int:
     return count * operation.dtype.itemsize
 
 
-def rounds(operation: Operation, size: int, algorithm: str) -> Rounds:
+def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds:
     """What `operation` does on a group of `size` processes by `algorithm`, one of ALGORITHMS.
 
     A `collective_permute` is one round whatever the algorithm; who sends to whom its pairs say, not `distance`.
@@ -67,33 +55,33 @@ def rounds(operation: Operation, size: int, algorithm: str) -> Rounds:
     """
     if algorithm not in ALGORITHMS:
         raise CollectiveError(f"algorithm is one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
-    if size == 1 or (not prod(operation.shape) and not isinstance(operation, Barrier)):
+    if size == 1 or (not prod(operation.shape) and not isinstance(operation, operations.Barrier)):
         return ()
     n = float(wire_bytes(operation))
     match operation:
-        case AllReduce():
+        case operations.AllReduce():
             if algorithm == TREE:
                 return (*_up(size, n, n), *_down(size, n))
             return (*_scattering(size, n, algorithm, n), *_gathering(size, n / size, algorithm))
-        case ReduceScatter():
+        case operations.ReduceScatter():
             if algorithm == TREE:
                 return (*_up(size, n, n), *_halves(size, n, 0.0))
             return _scattering(size, n, algorithm, n)
-        case AllGather():
+        case operations.AllGather():
             if algorithm == TREE:
                 return (*_doubles(size, n), *_down(size, n * size))
             return _gathering(size, n, algorithm)
-        case AllToAll():
+        case operations.AllToAll():
             if algorithm == RING:
                 return (Round(size - 1, 0, n / size),)
             return tuple([Round(1, distance, n / 2) for distance in _distances(size)])
-        case CollectivePermute():
+        case operations.CollectivePermute():
             return (Round(1, 1, n),)
-        case CollectiveBroadcast():
+        case operations.CollectiveBroadcast():
             if algorithm == TREE:
                 return _down(size, n)
             return (*_halves(size, n, 0.0), *_gathering(size, n / size, algorithm))
-        case CollectiveReduce():
+        case operations.CollectiveReduce():
             if algorithm == TREE:
                 return _up(size, n, n)
             return (*_scattering(size, n, algorithm, n), *_doubles(size, n / size))

@@ -14,7 +14,7 @@ from partitioner.core import called_functions
 from partitioner.partition import partition
 from partitioner.reading import speaks_of_shardings
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, new_op
+from spmd.ir import Function, Module, Op
 
 _STARTING = "interpreter.run_parallel"
 
@@ -44,18 +44,7 @@ def with_parts(module: Module, function: str) -> Module:
         parts = partition(module, grid, symbol, whole_boundary=True)
         made.update((found.symbol, found) for found in parts.module.functions)
     ops = [made.get(op.symbol, op) if isinstance(op, Function) else op for op in module.body.ops]
-    found = new_op(
-        module.name,
-        (),
-        (),
-        dict(module.attributes),
-        [Region([Block((), ops)])],
-        definition=module.definition,
-        discardable=dict(module.discardable),
-        location=module.location,
-    )
-    assert isinstance(found, Module)
-    return found
+    return module.with_ops(ops)
 
 
 def _started(function: Function) -> Iterator[tuple[Op, str, ProcessGrid]]:

@@ -20,7 +20,7 @@ from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import RULE_NAME, SHARDING_NAME
-from spmd.ir import Block, Function, Module, Op, Region, Value, copy_op, new_op
+from spmd.ir import Block, Function, Module, Op, Value, copy_op
 from spmd.types import TensorType
 
 
@@ -50,18 +50,7 @@ def with_propagated(module: Module, function: str = "main", axis_priority: Seque
     writer = _Writer(program, reader, propagate(program, reader, axis_priority))
     meshes = [op for op in module.body.ops if op.name == "sdy.mesh"] or [writer.mesh_op()]
     ops = [*(copy_op(op, {}) for op in meshes), writer.function()]
-    made = new_op(
-        module.name,
-        (),
-        (),
-        dict(module.attributes),
-        [Region([Block((), ops)])],
-        definition=module.definition,
-        discardable=dict(module.discardable),
-        location=module.location,
-    )
-    assert isinstance(made, Module)
-    return made
+    return module.with_ops(ops)
 
 
 class _Writer:

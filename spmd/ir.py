@@ -540,6 +540,12 @@ class Module(Op):
         """Ops of this module that have a symbol, by it."""
         return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
 
+    def with_ops(self, ops: Iterable[Op]) -> Module:
+        """A module of the same name, attributes and place that has `ops`."""
+        made = self.clone((), (), [Region([Block((), ops)])])
+        assert isinstance(made, Module)
+        return made
+
     def __repr__(self) -> str:
         name = f" @{self.symbol}" if self.symbol else ""
         functions = self.functions

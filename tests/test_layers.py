@@ -16,6 +16,7 @@ BASE = {
     "spmd.collecting",
     "spmd.depth",
     "spmd.errors",
+    "spmd.registry",
     "spmd.types",
     "spmd.attributes",
     "spmd.ir",

@@ -20,6 +20,7 @@ from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, constant
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
+from spmd.registry import filed
 from spmd.types import I64 as SI64
 from spmd.types import ElementType, TensorType
 
@@ -58,12 +59,7 @@ INDEX_MAPS: dict[str, Rule] = {}
 
 def index_map(*names: str) -> Callable[[Rule], Rule]:
     """Decorator: files a rule under the names of the ops that it serves."""
-
-    def add(rule: Rule) -> Rule:
-        INDEX_MAPS.update(dict.fromkeys(names, rule))
-        return rule
-
-    return add
+    return filed(INDEX_MAPS, names, "index map")
 
 
 @index_map("stablehlo.broadcast_in_dim")

@@ -16,7 +16,7 @@ from spmd.compiler.product_legalization import legalize_products
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.transpose_folding import fold_transposes
 from spmd.compiler.unroll import unroll
-from spmd.ir import Block, Function, Module, Region
+from spmd.ir import Block, Function, Module
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,4 @@ def with_function(module: Module, function: Function) -> Module:
     ops = [function if isinstance(op, Function) and op.symbol == function.symbol else op for op in module.body.ops]
     called = {inner.attributes.get("callee") for inner in function.walk()}
     kept = [op for op in ops if op is function or not isinstance(op, Function) or op.symbol in called or op.is_public]
-    body = Block((), kept)
-    made = module.clone((), (), [Region([body])])
-    assert isinstance(made, Module)
-    return made
+    return module.with_ops(kept)

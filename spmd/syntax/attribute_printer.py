@@ -9,28 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from spmd import attributes as attrs
 from spmd import types as t
 from spmd.arrays import Array
-from spmd.attributes import (
-    AffineMapAttr,
-    ArrayAttr,
-    Attribute,
-    BoolAttr,
-    DenseArrayAttr,
-    DenseAttr,
-    DenseResourceAttr,
-    DictAttr,
-    EnumAttr,
-    FloatAttr,
-    IntegerAttr,
-    LocationAttr,
-    OpaqueAttr,
-    StringAttr,
-    SymbolRefAttr,
-    TypeAttr,
-    UnitAttr,
-    is_splat,
-)
 from spmd.dialects.structs import StructAttribute
 from spmd.syntax.literals import bit_dtype, float_bits, mask
 
@@ -124,18 +105,18 @@ def format_elements(array: Array, element: t.ElementType) -> list[str]:
 # --- constants -------------------------------------------------------------------------------------------------------
 
 
-def format_dense(attribute: DenseAttr) -> str:
+def format_dense(attribute: attrs.DenseAttr) -> str:
     return f"dense<{_dense_body(attribute)}> : {attribute.type}"
 
 
-def _dense_body(attribute: DenseAttr) -> str:
+def _dense_body(attribute: attrs.DenseAttr) -> str:
     array, element = attribute.array, attribute.type.element_type
     if isinstance(element, t.QuantizedType):
         element = element.storage
     assert isinstance(element, t.ElementType)
     if array.size == 0:
         return ""
-    if is_splat(array):
+    if attrs.is_splat(array):
         return format_elements(_first(array), element)[0]
     if array.size > HEX_FROM:
         return f'"0x{_raw(array, element).hex().upper()}"'
@@ -163,43 +144,43 @@ def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
 # --- attributes ------------------------------------------------------------------------------------------------------
 
 
-def format_attribute(attribute: Attribute, *, typed: bool = True, nested: bool = False) -> str:
+def format_attribute(attribute: attrs.Attribute, *, typed: bool = True, nested: bool = False) -> str:
     """An attribute's text. `typed` adds a number's type; `nested` leaves that of 64-bit integers out."""
     printer = _PRINTERS.get(type(attribute))
     if printer is not None:
         return printer(attribute)
-    if isinstance(attribute, IntegerAttr):
+    if isinstance(attribute, attrs.IntegerAttr):
         plain = not typed or (nested and attribute.type is t.I64)
         return str(attribute.value) if plain else f"{attribute.value} : {attribute.type}"
-    if isinstance(attribute, FloatAttr):
+    if isinstance(attribute, attrs.FloatAttr):
         text = format_float(attribute.value, attribute.bits, attribute.type)
         return f"{text} : {attribute.type}" if typed else text
-    if isinstance(attribute, StringAttr):
+    if isinstance(attribute, attrs.StringAttr):
         suffix = f" : {attribute.type}" if attribute.type is not None else ""
         return quoted(attribute.data) + suffix
     return _format_struct(attribute)
 
 
-def format_stripped(attribute: Attribute, *, typed: bool = True) -> str:
+def format_stripped(attribute: attrs.Attribute, *, typed: bool = True) -> str:
     """The shortest text, for where the form's declaration tells the rest."""
-    if isinstance(attribute, EnumAttr):
+    if isinstance(attribute, attrs.EnumAttr):
         return attribute.value
-    if isinstance(attribute, DenseArrayAttr):
+    if isinstance(attribute, attrs.DenseArrayAttr):
         return "[" + ", ".join(_array_elements(attribute)) + "]"
     if isinstance(attribute, StructAttribute):
         return struct_body(attribute)
     return format_attribute(attribute, typed=typed)
 
 
-def format_entries(entries: Mapping[str, Attribute]) -> str:
+def format_entries(entries: Mapping[str, attrs.Attribute]) -> str:
     """`name = value, unit`, in the order of the names, as MLIR keeps them."""
     return ", ".join(
-        format_key(name) if isinstance(value, UnitAttr) else f"{format_key(name)} = {format_attribute(value)}"
+        format_key(name) if isinstance(value, attrs.UnitAttr) else f"{format_key(name)} = {format_attribute(value)}"
         for name, value in sorted(entries.items())
     )
 
 
-def _format_struct(attribute: Attribute) -> str:
+def _format_struct(attribute: attrs.Attribute) -> str:
     assert isinstance(attribute, StructAttribute), f"no text for {type(attribute).__name__}"
     body = struct_body(attribute)
     if body.startswith("<"):
@@ -239,37 +220,37 @@ def _format_field(value: Any) -> str:
     return format_attribute(value)
 
 
-def _array_elements(attribute: DenseArrayAttr) -> list[str]:
+def _array_elements(attribute: attrs.DenseArrayAttr) -> list[str]:
     element = attribute.element_type
     return format_elements(np.array(attribute.values, dtype=element.dtype), element)
 
 
-def _format_dense_array(attribute: DenseArrayAttr) -> str:
+def _format_dense_array(attribute: attrs.DenseArrayAttr) -> str:
     if not attribute.values:
         return f"array<{attribute.element_type}>"
     return f"array<{attribute.element_type}: {', '.join(_array_elements(attribute))}>"
 
 
-def _format_array(attribute: ArrayAttr) -> str:
+def _format_array(attribute: attrs.ArrayAttr) -> str:
     return "[" + ", ".join(format_attribute(element, nested=True) for element in attribute.elements) + "]"
 
 
-def _format_resource(attribute: DenseResourceAttr) -> str:
+def _format_resource(attribute: attrs.DenseResourceAttr) -> str:
     return f"dense_resource<{format_key(attribute.key)}> : {attribute.type}"
 
 
 _PRINTERS: dict[type, Callable[[Any], str]] = {
-    UnitAttr: lambda attribute: "unit",
-    BoolAttr: lambda attribute: _TRUE_OR_FALSE[attribute.value],
-    SymbolRefAttr: lambda attribute: "::".join(map(format_symbol, attribute.path)),
-    TypeAttr: lambda attribute: str(attribute.type),
-    ArrayAttr: _format_array,
-    DictAttr: lambda attribute: "{" + format_entries(attribute.entries) + "}",
-    DenseArrayAttr: _format_dense_array,
-    DenseAttr: format_dense,
-    DenseResourceAttr: _format_resource,
-    EnumAttr: lambda attribute: f"#{attribute.dialect}<{attribute.mnemonic} {attribute.value}>",
-    OpaqueAttr: lambda attribute: attribute.text,
-    LocationAttr: lambda attribute: attribute.text,
-    AffineMapAttr: lambda attribute: attribute.text,
+    attrs.UnitAttr: lambda attribute: "unit",
+    attrs.BoolAttr: lambda attribute: _TRUE_OR_FALSE[attribute.value],
+    attrs.SymbolRefAttr: lambda attribute: "::".join(map(format_symbol, attribute.path)),
+    attrs.TypeAttr: lambda attribute: str(attribute.type),
+    attrs.ArrayAttr: _format_array,
+    attrs.DictAttr: lambda attribute: "{" + format_entries(attribute.entries) + "}",
+    attrs.DenseArrayAttr: _format_dense_array,
+    attrs.DenseAttr: format_dense,
+    attrs.DenseResourceAttr: _format_resource,
+    attrs.EnumAttr: lambda attribute: f"#{attribute.dialect}<{attribute.mnemonic} {attribute.value}>",
+    attrs.OpaqueAttr: lambda attribute: attribute.text,
+    attrs.LocationAttr: lambda attribute: attribute.text,
+    attrs.AffineMapAttr: lambda attribute: attribute.text,
 }

@@ -7,17 +7,8 @@ import spmd
 from spmd.arrays import Array
 from tests.backends.collective_programs import PROGRAMS
 from tests.backends.modules import reference
+from tests.compiler.stacking import same_bits
 from tests.jax_programs import NAMES, Exported, close, export
-
-
-def same_bits(left: Array, right: Array) -> bool:
-    """Equal bits, or both NaN."""
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return False
-    nan = (left != left) & (right != right)
-    raw = np.dtype(f"V{left.dtype.itemsize}")
-    bits = np.ascontiguousarray(left).view(raw) == np.ascontiguousarray(right).view(raw)
-    return bool((bits | nan).all())
 
 
 def stacked_inputs(inputs: list[tuple[Array, ...]]) -> list[Array]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmd import types as t
+from spmd.analysis.float_formats import FLOAT_FORMATS
 from spmd.analysis.scalar.build import (
     add,
     and_,
@@ -123,17 +124,6 @@ def _as_type(value: Expression, type: MachineType) -> Expression:
 
 # --- reduce_precision ------------------------------------------------------------------------------------------------
 
-#: (exponent bits, mantissa bits) of the floats whose own bits are rounded; others are by way of f32.
-_FORMATS = {
-    "bf16": (8, 7),
-    "f16": (5, 10),
-    "f32": (8, 23),
-    "f64": (11, 52),
-    "f8E5M2": (5, 2),
-    "f8E4M3": (4, 3),
-    "f8E3M4": (3, 4),
-}
-
 
 @rule("stablehlo.reduce_precision")
 def reduce_precision(op: Op, operands: Sequence[Element]) -> list[Element] | None:
@@ -143,9 +133,9 @@ def reduce_precision(op: Op, operands: Sequence[Element]) -> list[Element] | Non
 
 def precision_reduced(element: Element, element_type: ElementType, exponent_bits: int, mantissa_bits: int) -> Element:
     """An element of `element_type` in the precision of a float of so many bits."""
-    if element_type.name not in _FORMATS:
+    if element_type.name not in FLOAT_FORMATS:
         return round_to(precision_reduced(element, t.F32, exponent_bits, mantissa_bits), element_type)
-    own_exponent, own_mantissa = _FORMATS[element_type.name]
+    own_exponent, own_mantissa = FLOAT_FORMATS[element_type.name]
     if own_mantissa <= mantissa_bits and exponent_bits >= own_exponent:
         return element
     code = encode(element, element_type)[0]

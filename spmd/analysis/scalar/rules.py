@@ -11,6 +11,7 @@ from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions import DEFINITIONS
 from spmd.analysis.scalar.narrow import has_mantissa
 from spmd.ir import Op
+from spmd.registry import filed
 from spmd.types import ElementType
 
 #: What an op gives for one point, from its operands' elements there; None where its types have no scalar form.
@@ -23,12 +24,7 @@ RULES: dict[str, Rule] = {}
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Registers the rule of the ops `names`."""
-
-    def register(made: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, made))
-        return made
-
-    return register
+    return filed(RULES, names, "scalar rule")
 
 
 def element_of(op: Op, index: int = 0) -> ElementType:

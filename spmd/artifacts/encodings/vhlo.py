@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd import attributes as attrs
 from spmd import types as t
 from spmd.artifacts.encodings.builtin import (
     Bounds,
@@ -48,21 +49,6 @@ from spmd.artifacts.encodings.stablehlo import (
     checked_mesh,
     enum_encoding,
 )
-from spmd.attributes import (
-    FALSE,
-    TRUE,
-    ArrayAttr,
-    Attribute,
-    BoolAttr,
-    DenseArrayAttr,
-    DenseAttr,
-    DictAttr,
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-    SymbolRefAttr,
-    TypeAttr,
-)
 from spmd.dialects import structs
 
 VHLO = DialectEncodings()
@@ -72,31 +58,31 @@ _attributes, _types = VHLO.attributes, VHLO.types
 # --- attributes ------------------------------------------------------------------------------------------------------
 
 
-def _read_truth(reader: EntryReader) -> Attribute:
+def _read_truth(reader: EntryReader) -> attrs.Attribute:
     value = reader.varint()
     if value > 1:
         reader.fail(f"expected 0 or 1, got {value}")
-    return TRUE if value else FALSE
+    return attrs.TRUE if value else attrs.FALSE
 
 
-def _read_entries(reader: EntryReader) -> DictAttr:
+def _read_entries(reader: EntryReader) -> attrs.DictAttr:
     count = reader.count("entries")
-    return DictAttr({entry_name(ATTRIBUTE.read(reader)): ATTRIBUTE.read(reader) for _ in range(count)})
+    return attrs.DictAttr({entry_name(ATTRIBUTE.read(reader)): ATTRIBUTE.read(reader) for _ in range(count)})
 
 
-def _write_entries(writer: EntryWriter, value: DictAttr) -> None:
+def _write_entries(writer: EntryWriter, value: attrs.DictAttr) -> None:
     writer.varint(len(value.entries))
     for name, entry in sorted(value.entries.items()):
         ATTRIBUTE.write(writer, name_attribute(name))
         ATTRIBUTE.write(writer, entry)
 
 
-def _dense_of_array(value: DenseArrayAttr) -> tuple[Any, ...] | None:
+def _dense_of_array(value: attrs.DenseArrayAttr) -> tuple[Any, ...] | None:
     """VHLO keeps arrays of 64-bit integers and of booleans as tensors."""
     if value.element_type not in (t.I64, t.I1):
         return None
     array = np.array(value.values, value.element_type.dtype)
-    return (DenseAttr(array, t.TensorType(array.shape, value.element_type)),)
+    return (attrs.DenseAttr(array, t.TensorType(array.shape, value.element_type)),)
 
 
 def _same(value: Any) -> tuple[Any]:
@@ -122,19 +108,19 @@ class ApiVersion(structs.StructAttribute):
         return f"<{self.number}>"
 
 
-def _mesh_axes(mesh: Attribute, axes: ArrayAttr) -> structs.ReplicaGroupMeshAxesAttr:
-    if isinstance(mesh, StringAttr):
-        mesh = SymbolRefAttr((mesh.value,))
+def _mesh_axes(mesh: attrs.Attribute, axes: attrs.ArrayAttr) -> structs.ReplicaGroupMeshAxesAttr:
+    if isinstance(mesh, attrs.StringAttr):
+        mesh = attrs.SymbolRefAttr((mesh.value,))
     return structs.ReplicaGroupMeshAxesAttr(mesh, axes)
 
 
-def _mesh_of(value: structs.ReplicaGroupMeshAxesAttr) -> Attribute:
-    return name_attribute(value.mesh.root) if isinstance(value.mesh, SymbolRefAttr) else value.mesh
+def _mesh_of(value: structs.ReplicaGroupMeshAxesAttr) -> attrs.Attribute:
+    return name_attribute(value.mesh.root) if isinstance(value.mesh, attrs.SymbolRefAttr) else value.mesh
 
 
-_attributes.encoding(1, ArrayAttr, ATTRIBUTES)
+_attributes.encoding(1, attrs.ArrayAttr, ATTRIBUTES)
 _attributes.encoding(
-    2, BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))),
+    2, attrs.BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))),
     make=lambda made: made, take=_same,
 )  # fmt: skip
 for _code, _mnemonic in (
@@ -144,28 +130,28 @@ for _code, _mnemonic in (
     enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
 enum_encoding(_attributes, 13, "stablehlo", "rng_distribution", first=1)
 _attributes.encoding(5, ApiVersion, VARINT, take=lambda value: (value.number,))
-_attributes.encoding(6, DictAttr, Simple(_read_entries, _write_entries), make=lambda made: made, take=_same)
-_attributes.encoding(8, FloatAttr, FLOAT, make=lambda made: made, take=_same)
-_attributes.encoding(9, IntegerAttr, INTEGER, make=lambda made: made, take=_same)
+_attributes.encoding(6, attrs.DictAttr, Simple(_read_entries, _write_entries), make=lambda made: made, take=_same)
+_attributes.encoding(8, attrs.FloatAttr, FLOAT, make=lambda made: made, take=_same)
+_attributes.encoding(9, attrs.IntegerAttr, INTEGER, make=lambda made: made, take=_same)
 _attributes.encoding(10, structs.OutputOperandAliasAttr, *STRUCT_FIELDS[structs.OutputOperandAliasAttr])
-_attributes.encoding(14, StringAttr, BYTES, take=lambda value: (value.data,) if value.type is None else None)
+_attributes.encoding(14, attrs.StringAttr, BYTES, take=lambda value: (value.data,) if value.type is None else None)
 _attributes.encoding(
-    14, SymbolRefAttr, BYTES, make=StringAttr,
+    14, attrs.SymbolRefAttr, BYTES, make=attrs.StringAttr,
     take=lambda value: (name_attribute(value.root).data,) if len(value.path) == 1 else None,
 )  # fmt: skip
-_attributes.encoding(15, DenseArrayAttr, DENSE, make=lambda made: made, take=_dense_of_array)
-_attributes.encoding(15, DenseAttr, DENSE, make=lambda made: made, take=_same)
-_attributes.encoding(17, TypeAttr, TYPE)
+_attributes.encoding(15, attrs.DenseArrayAttr, DENSE, make=lambda made: made, take=_dense_of_array)
+_attributes.encoding(15, attrs.DenseAttr, DENSE, make=lambda made: made, take=_same)
+_attributes.encoding(17, attrs.TypeAttr, TYPE)
 _attributes.encoding(18, Bounds, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 19, 20, since=(1, 9))
 _attributes.encoding(21, structs.SubAxisInfoAttr, SVARINT, SVARINT, since=(1, 16))
 
 
-def _read_flagged(reader: EntryReader) -> Attribute | None:
+def _read_flagged(reader: EntryReader) -> attrs.Attribute | None:
     return ATTRIBUTE.read(reader) if reader.varint() else None
 
 
-def _write_flagged(writer: EntryWriter, value: Attribute | None) -> None:
+def _write_flagged(writer: EntryWriter, value: attrs.Attribute | None) -> None:
     writer.varint(value is not None)
     if value is not None:
         ATTRIBUTE.write(writer, value)
@@ -177,7 +163,7 @@ _attributes.encoding(
     take=lambda value: (name_attribute(value.name), value.sub_axis_info), since=(1, 16),
 )  # fmt: skip
 _attributes.encoding(
-    23, structs.ReplicaGroupMeshAxesAttr, ATTRIBUTE, attribute_of(ArrayAttr),
+    23, structs.ReplicaGroupMeshAxesAttr, ATTRIBUTE, attribute_of(attrs.ArrayAttr),
     make=_mesh_axes, take=lambda value: (_mesh_of(value), value.axes), since=(1, 16),
 )  # fmt: skip
 _attributes.encoding(
@@ -187,7 +173,7 @@ _attributes.encoding(
 )  # fmt: skip
 _attributes.encoding(
     25, structs.MeshAttr, ATTRIBUTE, OPTIONAL_ATTRIBUTE, make=checked_mesh,
-    take=lambda value: (ArrayAttr(value.axes), value.device_ids), since=(1, 16),
+    take=lambda value: (attrs.ArrayAttr(value.axes), value.device_ids), since=(1, 16),
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
+from spmd.analysis.float_formats import FLOAT_FORMATS
 from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
@@ -141,17 +142,6 @@ def _bit_joiner(dtype: np.dtype[Any], bits: int) -> Any:
 
 # --- reduce_precision ------------------------------------------------------------------------------------------------
 
-#: (exponent bits, mantissa bits) of the floats whose bits reduce_precision works on.
-_FORMATS = {
-    "bf16": (8, 7),
-    "f16": (5, 10),
-    "f32": (8, 23),
-    "f64": (11, 52),
-    "f8E5M2": (5, 2),
-    "f8E4M3": (4, 3),
-    "f8E3M4": (3, 4),
-}
-
 
 @kernel("stablehlo.reduce_precision")
 def reduce_precision(op: Op, context: Context) -> Kernel:
@@ -165,9 +155,9 @@ def reduce_precision(op: Op, context: Context) -> Kernel:
 
 def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bits: int) -> Call | None:
     """`call(x, out=None)`; None when every value of `element` already fits."""
-    if element.name not in _FORMATS:
+    if element.name not in FLOAT_FORMATS:
         return _through_f32(element, exponent_bits, mantissa_bits)
-    own_exponent, own_mantissa = _FORMATS[element.name]
+    own_exponent, own_mantissa = FLOAT_FORMATS[element.name]
     spare = own_mantissa - mantissa_bits
     if spare <= 0 and exponent_bits >= own_exponent:
         return None

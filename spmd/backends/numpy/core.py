@@ -27,6 +27,7 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.memory import too_large
 from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
+from spmd.registry import filed
 
 #: A compiled region or function: `program(process, *values) -> tuple of results`.
 Program = Callable[..., tuple[Any, ...]]
@@ -113,15 +114,7 @@ WRAPPERS: list[Callable[[Op, Context], Kernel | None]] = []
 
 def kernel(*names: str) -> Callable[[Maker], Maker]:
     """Decorator: files a maker under the names of the ops it serves."""
-
-    def add(maker: Maker) -> Maker:
-        for name in names:
-            if name in KERNELS:
-                raise ValueError(f"{name} has two kernels")
-            KERNELS[name] = maker
-        return maker
-
-    return add
+    return filed(KERNELS, names, "kernel")
 
 
 def make_kernel(op: Op, context: Context) -> Kernel:

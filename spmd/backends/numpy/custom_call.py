@@ -18,6 +18,7 @@ from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.registry import filed
 from spmd.types import TensorType
 
 #: Makers by target name.
@@ -26,12 +27,7 @@ TARGETS: dict[str, Maker] = {}
 
 def target(*names: str) -> Callable[[Maker], Maker]:
     """Decorator: files the maker of a built-in target under its names."""
-
-    def add(maker: Maker) -> Maker:
-        TARGETS.update(dict.fromkeys(names, maker))
-        return maker
-
-    return add
+    return filed(TARGETS, names, "maker")
 
 
 def register_custom_call(name: str, function: Callable[..., Any], *, takes_batch: bool = False) -> None:

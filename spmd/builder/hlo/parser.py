@@ -22,6 +22,7 @@ from spmd.builder.hlo.reader import (
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.errors import ParseError
+from spmd.registry import filed
 
 if TYPE_CHECKING:
     from spmd.ir import Function, Module
@@ -309,12 +310,7 @@ INSTRUCTIONS: dict[str, Make] = {}
 
 def instruction(*opcodes: str) -> Callable[[Make], Make]:
     """Decorator: files a function under the opcodes that it makes."""
-
-    def add(make: Make) -> Make:
-        INSTRUCTIONS.update(dict.fromkeys(opcodes, make))
-        return make
-
-    return add
+    return filed(INSTRUCTIONS, opcodes, "reader")
 
 
 def flat(values: Sequence[XlaOp]) -> XlaOp | list[XlaOp]:

@@ -16,6 +16,7 @@ from spmd.builder.literal import literal_text
 from spmd.builder.shape import PrimitiveType, Shape
 from spmd.errors import Diagnostic, VerificationError
 from spmd.ir import Block, Function, Module, Op, Region, Value
+from spmd.registry import filed
 
 #: Writes the instructions of one op into a body, and names the op's results there.
 Convert = Callable[["Body", Op], None]
@@ -26,12 +27,7 @@ CONVERTERS: dict[str, Convert] = {}
 
 def converts(*names: str) -> Callable[[Convert], Convert]:
     """Decorator: files a converter under the names of the ops it serves."""
-
-    def add(convert: Convert) -> Convert:
-        CONVERTERS.update(dict.fromkeys(names, convert))
-        return convert
-
-    return add
+    return filed(CONVERTERS, names, "converter")
 
 
 def print_hlo(module: Module, name: str | None = None) -> str:
