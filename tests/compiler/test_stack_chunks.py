@@ -121,3 +121,28 @@ def test_run_parallel_takes_memory() -> None:
     threads = spmd.run_parallel(module, GRID, inputs, mode="threads")
     for left, right in zip(stacked, threads, strict=True):
         assert all(same_bits(a, b) for a, b in zip(left, right, strict=True))
+
+
+def test_what_differs_from_the_second_turn_of_a_loop_on() -> None:
+    """A loop's body is written anew when a value that it carries is found to differ: nothing of before is taken."""
+    text = """func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %many = stablehlo.constant dense<40> : tensor<i32>
+      %same = stablehlo.constant dense<1.0> : tensor<3xf32>
+      %r:2 = stablehlo.while(%i = %zero, %v = %same) : tensor<i32>, tensor<3xf32> cond {
+        %p = stablehlo.compare LT, %i, %many, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      } do {
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %a = stablehlo.sine %v : tensor<3xf32>
+        %b = stablehlo.cosine %a : tensor<3xf32>
+        %w = stablehlo.add %b, %x : tensor<3xf32>
+        stablehlo.return %j, %w : tensor<i32>, tensor<3xf32>
+      }
+      return %r#1 : tensor<3xf32>
+    }"""
+    module = spmd.parse(text)
+    xs = np.float32(np.random.default_rng(0).normal(size=(7, 3)))
+    wanted = [result for (result,) in spmd.run_parallel(module, GRID, [[x] for x in xs], mode="threads")]
+    assert same_bits(spmd.simulate(module, GRID)(xs)[0], np.stack(wanted))

@@ -25,6 +25,9 @@ _SUMMED = ("stablehlo.dot_general", "stablehlo.transpose")
 def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
     """Writes the ops of `block`, those between communications in chunks of processes that fit into `memory` bytes."""
     ops = block.ops[:-1]
+    for op in ops:  # a loop's body is written more than once: what was found of it before is no more
+        for value in op.results:
+            stacker.trees.pop(value, None)
     last = _last_uses(block)
     number = {op: place for place, op in enumerate(ops)}
     summed = set() if stacker.options.reproducible else _summed(block)
