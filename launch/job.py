@@ -145,7 +145,7 @@ class _Job:
             print(message, file=sys.stderr, flush=True)
         if self._ended_by is not None:
             return 128 + self._ended_by
-        if ending is not None and status:
+        if ending is not None and (status or rank.were_ended(self._reports)):
             return ending.job_status
         return status if status >= 0 else 128 - status
 

@@ -61,9 +61,18 @@ def signal_name(number: int) -> str:
 def first_ending(folder: Path) -> Ending | None:
     """What the first rank that ended badly has left in ``folder``."""
     notes = sorted(folder.glob("end-*.txt"), key=lambda path: path.stat().st_mtime_ns)
-    if not notes:
-        return None
-    rank, process, node, number, status = notes[0].read_text().split()
+    return _read(notes[0]) if notes else None
+
+
+def were_ended(folder: Path) -> bool:
+    """Whether ranks were ended that had not come to their own end, whatever status the launcher then gave the job."""
+    notes = list(map(_read, folder.glob("end-*.txt")))
+    left = failure.ranks_without_ending(folder) - {note.rank for note in notes}
+    return bool(left) or any(note.signal or note.status for note in notes)
+
+
+def _read(note: Path) -> Ending:
+    rank, process, node, number, status = note.read_text().split()
     return Ending(int(rank), int(process), node, int(number), int(status))
 
 
@@ -85,7 +94,7 @@ def main(arguments: list[str]) -> None:
     status = 0 if number else os.WEXITSTATUS(state)
     rank = failure.launched_rank()
     folder = Path(os.environ.get(failure.REPORTS_VARIABLE, ""))
-    if rank is not None and (number or status or failure.left_without_ending(folder, rank)):
+    if rank is not None and (number or status or rank in failure.ranks_without_ending(folder)):
         _note(folder, Ending(rank, child, os.uname().nodename, number, status))
     os._exit(128 + number if number else status)
 

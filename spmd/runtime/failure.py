@@ -130,9 +130,9 @@ def _mark_running() -> None:
         atexit.register(file.unlink, missing_ok=True)
 
 
-def left_without_ending(folder: Path, rank: int) -> bool:
-    """Whether rank ``rank`` has ended without its interpreter's ending, MPI's included."""
-    return (folder / f".running-{rank}").exists()
+def ranks_without_ending(folder: Path) -> set[int]:
+    """The ranks whose interpreter has not ended, which ends MPI, though they may have gone."""
+    return {int(path.name.removeprefix(".running-")) for path in folder.glob(".running-*")}
 
 
 def _reported_before_mpi() -> bool:
