@@ -23,6 +23,7 @@ from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.functions import function_text
 from spmd.backends.llvm.in_place import lent
 from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
@@ -488,7 +489,7 @@ class FunctionWriter:
                     for callee in self.text.callees.values()
                 ),
                 "!0 = !{}",
-                'attributes #0 = { nounwind "prefer-vector-width"="512" }',
+                f"attributes #0 = {{ nounwind {CODE_ATTRIBUTES} }}",
             ]
         )
 

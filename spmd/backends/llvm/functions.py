@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import Renderer
 from spmd.backends.llvm.writer import Callee, Writer, constant_text, llvm_type, suffix
 
@@ -56,7 +57,7 @@ def function_text(callee: Callee, *, linkage: str = "") -> str:
 
 
 #: The tables that a function reads are memory that nobody else sees.
-_ATTRIBUTES = "memory(none) nounwind willreturn"
+_ATTRIBUTES = f"memory(none) nounwind willreturn {CODE_ATTRIBUTES}"
 
 
 class _BodyRenderer(Renderer):

@@ -3,14 +3,18 @@
 import ctypes
 import gc
 import math
+import re
 import subprocess
 import sys
+from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
+import spmd
 from spmd.backends.llvm.jit import compile_ir, compile_object
-from spmd.backends.llvm.processor import host
+from spmd.backends.llvm.processor import host, target_machine
 
 SQUARE = """
 define <16 x float> @square(<16 x float> %x) {
@@ -84,3 +88,25 @@ def test_vectors_are_as_wide_as_registers() -> None:
 def test_a_process_that_compiled_ends_well() -> None:
     program = f"from spmd.backends.llvm.jit import compile_ir; kept = compile_ir({SQUARE!r}, {{}})"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+
+
+def test_registers_that_are_put_aside_lie_on_their_own_cache_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that live across calls are kept on the stack, which the caller aligns to 16 bytes alone."""
+    texts = []
+
+    def kept(text: str, *args: Any, **kwargs: Any) -> Any:
+        texts.append(text)
+        return compile_ir(text, *args, **kwargs)
+
+    monkeypatch.setattr("spmd.backends.llvm.stretch.compile_ir", kept)
+    lines = ["%0 = stablehlo.exponential %x", "%1 = stablehlo.tanh %x", "%2 = stablehlo.multiply %0, %1"]
+    lines += ["%3 = stablehlo.log %x", "%4 = stablehlo.add %2, %3"]
+    body = "\n".join(f"{line} : tensor<4096xf32>" for line in lines)
+    head = "func.func @main(%x: tensor<4096xf32>) -> tensor<4096xf32>"
+    spmd.compile(spmd.parse(f"{head} {{\n{body}\nreturn %4 : tensor<4096xf32> }}"))
+    module = llvm.parse_assembly(texts[0])
+    assembly = target_machine(host()).emit_assembly(module)
+    stack = [line for line in assembly.splitlines() if re.search(r"vmov\w+\s.*\(%rsp\)|mov[au]ps\s.*\(%rsp\)", line)]
+    assert not [line for line in stack if re.search(r"vmovu\w+\s.*[yz]mm", line)]
+    if host().vector_bits == 512:
+        assert [line for line in stack if "vmovaps" in line and "zmm" in line]
