@@ -4,17 +4,25 @@ rounds      ten rounds of tanh, all_reduce and collective_permute on 64 floats a
             beside stacked NumPy written by hand and, where JAX is installed, ``jax.vmap`` with an axis name
 mlp         one data-parallel step of a perceptron 784-512-512-10, 32 rows a process; beside the same arithmetic as
             one batch on one process
+transformer one training step of examples/sharded over data and model axes, on a 64 x 64 grid and on a 2 x 2 one, which
+            give the same loss; where JAX is installed
 compiling   the seconds that ``spmd.simulate`` takes for --processes processes, and for 8
 """
 
 import argparse
+import importlib.util
+import runpy
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import partitioner
 import spmd
 from benchmarks.harness import in_turns
 from spmd.arrays import Array
@@ -203,11 +211,77 @@ def run(argv: list[str]) -> int:
     contestants = {"spmd": lambda: step(*inputs), "one batch": lambda: batch(*flat)}
     _print(f"mlp, {replicas} processes", in_turns(contestants, arguments.budget))
 
+    for axis in (2, 64):
+        _transformer(axis)
     few, grid_of_few = rounds_program(8), spmd.ProcessGrid(8, 1)
     for count, program, where in ((8, few, grid_of_few), (processes, module, grid)):
         best = min(_seconds(lambda: spmd.simulate(program, where)) for _ in range(3))  # noqa: B023
         print(f"compiling for {count} processes: {best * 1e3:.1f} ms")
     return 0
+
+
+def transformer_program(sizes: Any, axis: int) -> spmd.Module | None:
+    """A training step over `axis` x `axis` processes, along data and model; None where there is no JAX to write it."""
+    if not importlib.util.find_spec("jax"):
+        return None
+    folder = Path(__file__).parents[1] / "examples" / "sharded"
+    sys.path.insert(0, str(folder))
+    try:
+        export, layouts = (runpy.run_path(str(folder / f"{name}.py")) for name in ("export", "layouts"))
+    finally:
+        sys.path.remove(str(folder))
+    specs = [layouts["by_heads"](name, shape, "model") for name, shape in sizes.parameters().items()]
+    mesh = {"data": axis, "model": axis}
+    return partitioner.with_shardings(
+        spmd.parse(export["program"](sizes)), mesh, [*specs * 3, *[("data", None)] * 2], [(), *specs * 3]
+    )
+
+
+def transformer_arguments(sizes: Any) -> list[Array]:
+    """Parameters, moments of zeros, and words, for the whole mesh."""
+    rng = np.random.default_rng(0)
+    shapes = list(sizes.parameters().values())
+    parameters = [
+        np.ones(shape, np.float32) if len(shape) == 1 else (0.05 * rng.standard_normal(shape)).astype(np.float32)
+        for shape in shapes
+    ]
+    words = [rng.integers(0, sizes.vocabulary, (sizes.batch, sizes.sequence)).astype(np.int32) for _ in range(2)]
+    return [*parameters, *[np.zeros(shape, np.float32) for shape in shapes] * 2, *words]
+
+
+@dataclass(frozen=True)
+class TransformerSizes:
+    """Sizes that 64 processes can share along either axis."""
+
+    vocabulary: int = 512
+    width: int = 128
+    heads: int = 64
+    hidden: int = 256
+    sequence: int = 16
+    batch: int = 64
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Shapes by name, as the example has them."""
+        folder = Path(__file__).parents[1] / "examples" / "sharded"
+        made = runpy.run_path(str(folder / "layouts.py"))["Sizes"](**vars(self))
+        parameters: dict[str, tuple[int, ...]] = made.parameters()
+        return parameters
+
+
+def _transformer(axis: int) -> None:
+    module = transformer_program(TransformerSizes(), axis)
+    if module is None:
+        return
+    began = time.perf_counter()
+    simulation = spmd.simulate(module, spmd.ProcessGrid(1, axis * axis))
+    compiled = time.perf_counter() - began
+    arrays = simulation.shard(*transformer_arguments(TransformerSizes()))
+    simulation(*arrays)
+    seconds = _seconds(lambda: simulation(*arrays))
+    loss = simulation.unshard(*simulation(*arrays))[0]
+    print(
+        f"transformer, {axis} x {axis} processes: compiled in {compiled:.2f} s, a step in {seconds:.2f} s, loss {loss}"
+    )
 
 
 def _print(title: str, timings: Any) -> None:

@@ -9,9 +9,9 @@ of many groups in one array, or in what stands for an array in a program.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -263,25 +263,20 @@ class CollectivePermute(Operation):
         return self._targets.get(position)
 
     @cached_property
-    def _sources(self) -> dict[int, int]:
-        return {target: source for source, target in self.pairs}
+    def _sources(self) -> Mapping[int, int]:
+        return _ends_of(self.pairs)[0]
 
     @cached_property
-    def _targets(self) -> dict[int, int]:
-        return dict(self.pairs)
+    def _targets(self) -> Mapping[int, int]:
+        return _ends_of(self.pairs)[1]
 
     def result_shape(self, size: int) -> Shape:
-        if self._ends and (min(self._ends) < 0 or max(self._ends) >= size):
+        ids = (*self._sources, *self._targets)
+        if ids and (min(ids) < 0 or max(ids) >= size):
             raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: an id is outside 0 to {size - 1}")
         if len(self._sources) < len(self.pairs) or len(self._targets) < len(self.pairs):
             raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: a source or target appears twice")
         return self.shape
-
-    @cached_property
-    def _ends(self) -> tuple[int, ...]:
-        """The lowest and the highest id, if there are pairs."""
-        ids = [end for pair in self.pairs for end in pair]
-        return (min(ids), max(ids)) if ids else ()
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         sent = nbytes if any(source != target for source, target in self.pairs) else 0
@@ -293,9 +288,14 @@ class CollectivePermute(Operation):
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
         order = np.full(extent[1], -1)
-        ends = np.array(self.pairs, np.int64).reshape(-1, 2)
-        order[ends[:, 1]] = ends[:, 0]
+        order[list(self._sources)] = list(self._sources.values())
         return on.take(x, order, self.fill)
+
+
+@lru_cache(maxsize=64)
+def _ends_of(pairs: tuple[tuple[int, int], ...]) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """The source of each target, and the target of each source: programs have the same pairs again and again."""
+    return {target: source for source, target in pairs}, dict(pairs)
 
 
 @dataclass(frozen=True)
