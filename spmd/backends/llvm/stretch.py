@@ -12,6 +12,7 @@ import numpy as np
 from spmd.backends.llvm import control as _control
 from spmd.backends.llvm import convolutions as _convolutions
 from spmd.backends.llvm import products as _products
+from spmd.backends.llvm import top_k as _top_k
 from spmd.backends.llvm import workers
 from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
@@ -24,7 +25,7 @@ from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
 from spmd.types import TokenType
 
-assert _control and _convolutions and _products  # they file their ops in function.NATIVE
+assert _control and _convolutions and _products and _top_k  # they file their ops in function.NATIVE
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)

@@ -1,0 +1,190 @@
+"""The largest elements of each row, natively: chlo.top_k.
+
+The largest so far are kept in order, in registers: an element and its place as one number, the earlier of equal
+elements being the larger number. A row is read many elements at a time; where none of them is larger than the smallest
+that is kept, that is all.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
+from spmd.backends.llvm.strides import first_lanes
+from spmd.backends.llvm.text import FunctionText
+from spmd.compiler.schedule.forms import is_plain
+from spmd.ir import Op
+from spmd.types import I32, ElementType
+
+_LANES = 16
+#: More than so many are left to a sort.
+_MOST = 64
+#: Kept numbers come in vectors of so many.
+_REGISTER = 8
+#: Elements of a nanosecond, roughly.
+_SPEED = 8
+
+
+def _is_short(op: Op) -> bool:
+    operand, indices = op.operands[0].tensor, op.results[1].tensor
+    element = operand.element_type
+    if not (is_plain(operand) and is_plain(indices) and isinstance(element, ElementType) and operand.rank):
+        return False
+    if element.is_complex or element.bits not in (8, 16, 32) or (element.is_float and element.bits == 8):
+        return False
+    return indices.element_type is I32 and 0 < op["k"] <= _MOST and op["k"] <= operand.static_shape[-1]
+
+
+@native("chlo.top_k", _is_short)
+def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    pointers = [writer.pointer(op.operands[0])]
+    pointers += [writer.allocate(frame, result).pointer for result in op.results]
+    *outer, size = op.operands[0].tensor.static_shape
+    rows = prod(outer)
+    if not rows:
+        return
+    parts = min(rows, parts_of_time(rows * size // _SPEED, writer.threads))
+    if parts == 1:
+        row, _ = writer.text.open_loop()
+        _RowWriter(writer.text, op, pointers, row).write()
+        writer.text.close_loop(rows)
+        return
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {rows}")
+        after = text.value(f"add i64 {done}, {rows}")
+        first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, after))
+        inner = [part.pointer(pointer) for pointer in pointers]
+        row, _ = text.open_loop()
+        _RowWriter(text, op, inner, row).write()
+        text.close_loop(stop, 1, first)
+
+    call_in_parts(writer, parts, write)
+
+
+class _RowWriter:
+    """Writes what finds the largest of one row."""
+
+    def __init__(self, text: FunctionText, op: Op, pointers: list[str], row: str) -> None:
+        self.text = text
+        self.count = op["k"]
+        self.size = op.operands[0].tensor.static_shape[-1]
+        element = op.operands[0].tensor.element_type
+        assert isinstance(element, ElementType)
+        self.element = element
+        self.bits = element.bits
+        self.kept = -(-self.count // _REGISTER) * _REGISTER
+        operand, values, indices = pointers
+        self.operand = self._at(operand, row, self.size, self.bits)
+        self.values = self._at(values, row, self.count, self.bits)
+        self.indices = self._at(indices, row, self.count, 32)
+        self.slot = text.allocate(f"<{self.kept} x i64>")
+        self.keys = text.allocate(f"<{_LANES} x i32>")
+
+    def _at(self, pointer: str, row: str, size: int, bits: int) -> str:
+        start = self.text.value(f"mul i64 {row}, {size}")
+        return self.text.value(f"getelementptr i{bits}, ptr {pointer}, i64 {start}")
+
+    def write(self) -> None:
+        text = self.text
+        least = ", ".join([f"i64 {-(2**63)}"] * self.kept)
+        text.line(f"store <{self.kept} x i64> <{least}>, ptr {self.slot}")
+        first, _ = text.open_loop()
+        address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {first}")
+        self._insert(self._key(text.value(f"load i{self.bits}, ptr {address}"), 1), first)
+        text.close_loop(self.count)
+        rest = self.size - self.count
+        whole = rest - rest % _LANES
+        if whole:
+            start, _ = text.open_loop()
+            self._look(text.value(f"add i64 {start}, {self.count}"), _LANES)
+            text.close_loop(whole, _LANES)
+        if rest - whole:
+            self._look(str(self.count + whole), rest - whole)
+        self._put_out()
+
+    def _look(self, start: str, lanes: int) -> None:
+        """Takes in `lanes` elements from `start` on, if any of them is among the largest."""
+        text = self.text
+        address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {start}")
+        vector = f"<{_LANES} x i{self.bits}>"
+        if lanes == _LANES:
+            given = text.value(f"load {vector}, ptr {address}, align {self.bits // 8}")
+        else:
+            given = text.value(
+                f"call {vector} @llvm.masked.load.v{_LANES}i{self.bits}.p0(ptr align {self.bits // 8} {address}, "
+                f"<{_LANES} x i1> {first_lanes(_LANES, lanes)}, {vector} zeroinitializer)"
+            )
+        keys = self._key(given, _LANES)
+        last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
+        smallest = text.value(f"load i64, ptr {last}")
+        smallest = text.value(f"trunc i64 {text.value(f'ashr i64 {smallest}, 32')} to i32")
+        one = text.value(f"insertelement <{_LANES} x i32> poison, i32 {smallest}, i64 0")
+        limit = text.value(
+            f"shufflevector <{_LANES} x i32> {one}, <{_LANES} x i32> poison, <{_LANES} x i32> zeroinitializer"
+        )
+        larger = text.value(f"icmp sgt <{_LANES} x i32> {keys}, {limit}")
+        if lanes != _LANES:
+            larger = text.value(f"and <{_LANES} x i1> {larger}, {first_lanes(_LANES, lanes)}")
+        any_larger = text.value(f"call i1 @llvm.vector.reduce.or.v{_LANES}i1(<{_LANES} x i1> {larger})")
+        with text.where(any_larger):
+            text.line(f"store <{_LANES} x i32> {keys}, ptr {self.keys}")
+            lane, _ = text.open_loop()
+            at = text.value(f"getelementptr i32, ptr {self.keys}, i64 {lane}")
+            self._insert(text.value(f"load i32, ptr {at}"), text.value(f"add i64 {start}, {lane}"))
+            text.close_loop(lanes)
+
+    def _key(self, given: str, width: int) -> str:
+        """Numbers that are ordered as elements are: of floats in total order."""
+        text = self.text
+        type = f"i{self.bits}" if width == 1 else f"<{width} x i{self.bits}>"
+        wide = "i32" if width == 1 else f"<{width} x i32>"
+
+        def splat(value: int, kind: str) -> str:
+            return str(value) if width == 1 else "<" + ", ".join([f"{kind} {value}"] * width) + ">"
+
+        if self.element.is_float:
+            sign = text.value(f"ashr {type} {given}, {splat(self.bits - 1, f'i{self.bits}')}")
+            others = splat((1 << (self.bits - 1)) - 1, f"i{self.bits}")
+            given = text.value(f"xor {type} {given}, {text.value(f'and {type} {sign}, {others}')}")
+        if self.bits == 32:
+            if self.element.is_unsigned:
+                given = text.value(f"xor {type} {given}, {splat(-(2**31), 'i32')}")
+            return given
+        way = "zext" if self.element.is_unsigned else "sext"
+        return text.value(f"{way} {type} {given} to {wide}")
+
+    def _insert(self, key: str, place: str) -> None:
+        """Puts an element among those that are kept: what is smaller moves on by one."""
+        text, type = self.text, f"<{self.kept} x i64>"
+        high = text.value(f"shl i64 {text.value(f'sext i32 {key} to i64')}, 32")
+        number = text.value(f"or i64 {high}, {text.value(f'sub i64 {2**32 - 1}, {place}')}")
+        one = text.value(f"insertelement {type} poison, i64 {number}, i64 0")
+        new = text.value(f"shufflevector {type} {one}, {type} poison, <{self.kept} x i32> zeroinitializer")
+        kept = text.value(f"load {type}, ptr {self.slot}")
+        above = ", ".join(f"i64 {2**63 - 1 if lane == 0 else 0}" for lane in range(self.kept))
+        lanes = ", ".join(f"i32 {self.kept if lane == 0 else lane - 1}" for lane in range(self.kept))
+        before = text.value(f"shufflevector {type} {kept}, {type} <{above}>, <{self.kept} x i32> <{lanes}>")
+        stays = text.value(f"icmp sgt {type} {kept}, {new}")
+        here = text.value(f"icmp sgt {type} {before}, {new}")
+        condition = f"<{self.kept} x i1>"
+        moved = text.value(f"select {condition} {here}, {type} {new}, {type} {before}")
+        text.line(
+            f"store {type} {text.value(f'select {condition} {stays}, {type} {kept}, {type} {moved}')}, ptr {self.slot}"
+        )
+
+    def _put_out(self) -> None:
+        text = self.text
+        number, _ = text.open_loop()
+        kept = text.value(f"load i64, ptr {text.value(f'getelementptr i64, ptr {self.slot}, i64 {number}')}")
+        low = text.value(f"and i64 {kept}, {2**32 - 1}")
+        place = text.value(f"sub i64 {2**32 - 1}, {low}")
+        at = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {place}")
+        value = text.value(f"load i{self.bits}, ptr {at}")
+        target = text.value(f"getelementptr i{self.bits}, ptr {self.values}, i64 {number}")
+        text.line(f"store i{self.bits} {value}, ptr {target}")
+        target = text.value(f"getelementptr i32, ptr {self.indices}, i64 {number}")
+        text.line(f"store i32 {text.value(f'trunc i64 {place} to i32')}, ptr {target}")
+        text.close_loop(self.count)

@@ -1,0 +1,64 @@
+"""chlo.top_k in native code gives what the NumPy back end gives, to the bit: ties, NaN and zeros of both signs."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.backends.llvm.stretch import is_native
+from spmd.compiler.schedule.fusion import Unit
+
+TEXT = """func.func @main(%x: tensor<{rows}x{size}x{element}>)
+    -> (tensor<{rows}x{k}x{element}>, tensor<{rows}x{k}xi32>) {{
+  %v, %i = chlo.top_k(%x, k = {k}) : tensor<{rows}x{size}x{element}>
+    -> (tensor<{rows}x{k}x{element}>, tensor<{rows}x{k}xi32>)
+  return %v, %i : tensor<{rows}x{k}x{element}>, tensor<{rows}x{k}xi32>
+}}"""
+HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1, 1, -1, 2, 1e-42, -1e-42, 127, -128]
+
+
+def native_form(module: spmd.Module) -> bool:
+    return is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]]))
+
+
+def elements(dtype: np.dtype, shape: tuple[int, int]) -> np.ndarray:
+    rng = np.random.default_rng(sum(shape))
+    if dtype.kind in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        x = rng.integers(low, high, shape, dtype, endpoint=True)
+        x[rng.random(shape) < 0.3] = rng.choice([low, high])
+        return x
+    x = rng.standard_normal(shape).astype(dtype)
+    hard = rng.random(shape) < 0.5
+    with np.errstate(all="ignore"):
+        x[hard] = rng.choice(np.array(HARD), hard.sum()).astype(dtype)
+    return x
+
+
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16", "i32", "ui32", "i16", "ui16", "i8", "ui8"])
+@pytest.mark.parametrize(("size", "k"), [(1, 1), (5, 5), (16, 3), (33, 8), (100, 17), (257, 64)])
+def test_top_k_is_that_of_numpy(element: str, size: int, k: int) -> None:
+    module = spmd.parse(TEXT.format(rows=9, size=size, k=k, element=element))
+    assert native_form(module)
+    x = elements(module.functions[0].arguments[0].tensor.dtype, (9, size))
+    native, plain = spmd.compile(module), spmd.compile(module, backends=("numpy",))
+    for given in (x, np.sort(x, axis=-1)):
+        for mine, other in zip(native(given), plain(given), strict=True):
+            np.testing.assert_array_equal(mine.view(np.uint8), other.view(np.uint8))
+
+
+def test_rows_are_cut_for_threads() -> None:
+    module = spmd.parse(TEXT.format(rows=101, size=4000, k=20, element="f32"))
+    x = elements(np.dtype(np.float32), (101, 4000))
+    plain = spmd.compile(module, backends=("numpy",))(x)
+    for threads in (1, 2, 5):
+        for mine, other in zip(spmd.compile(module, threads=threads)(x), plain, strict=True):
+            np.testing.assert_array_equal(mine.view(np.uint8), other.view(np.uint8))
+
+
+@pytest.mark.parametrize(("element", "k"), [("f32", 65), ("f64", 3), ("i64", 3)])
+def test_what_has_no_native_form_is_left_to_numpy(element: str, k: int) -> None:
+    module = spmd.parse(TEXT.format(rows=2, size=80, k=k, element=element))
+    assert not native_form(module)
+    x = elements(np.dtype(np.float64), (2, 80)).astype(module.functions[0].arguments[0].tensor.dtype)
+    values, _ = spmd.compile(module)(x)
+    assert values.shape == (2, k)
