@@ -13,3 +13,13 @@ def test_every_file_that_the_map_names_is_there() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
     within = set(re.findall(r"`([a-z_]+\.py)`", text))
     assert [name for name in sorted(within) if not (ROOT / "spmd/backends/llvm" / name).exists()] == []
+
+
+def test_every_area_of_tests_has_its_line_for_contributors() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = {
+        name for row in re.findall(r"^\| (`tests.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)
+    }
+    areas = {f"tests/{folder.name}" for folder in (ROOT / "tests").iterdir() if any(folder.glob("test_*.py"))}
+    assert areas - named == {"tests/benchmarks"}
+    assert [name for name in named if not (ROOT / name).exists()] == []

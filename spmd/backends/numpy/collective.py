@@ -30,20 +30,13 @@ def partition_id(op: Op, context: Context) -> Kernel:
     return Kernel(lambda process: np.array(process.id.partition_id, np.uint32), needs_process=True)
 
 
-@kernel(
-    "stablehlo.all_reduce",
-    "stablehlo.cross-replica-sum",
-    "stablehlo.all_gather",
-    "stablehlo.reduce_scatter",
-    "stablehlo.all_to_all",
-    "stablehlo.collective_permute",
-)
+@kernel(*(DESCRIPTIONS.keys() - ROOTED.keys()))
 def collective(op: Op, context: Context) -> Kernel:
     """A collective whose every operand is an operation by itself."""
     return _blocking(DESCRIPTIONS[op.name](op, context), context)
 
 
-@kernel("stablehlo.collective_broadcast", "stablehlo.collective_reduce")
+@kernel(*ROOTED)
 def rooted(op: Op, context: Context) -> Kernel:
     if op["has_dynamic_root"]:
         return _dynamic_root(op, context)

@@ -48,20 +48,12 @@ def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return [stacker.position(1)]
 
 
-@rule(
-    "stablehlo.all_reduce",
-    "stablehlo.cross-replica-sum",
-    "stablehlo.all_gather",
-    "stablehlo.reduce_scatter",
-    "stablehlo.all_to_all",
-    "stablehlo.collective_permute",
-    always=True,
-)
+@rule(*(DESCRIPTIONS.keys() - ROOTED.keys()), always=True)
 def collective(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
 
 
-@rule("stablehlo.collective_broadcast", "stablehlo.collective_reduce", always=True)
+@rule(*ROOTED, always=True)
 def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """A root told while running is looked up in a table of the groups."""
     if not op["has_dynamic_root"]:
