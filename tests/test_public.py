@@ -162,7 +162,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "reproducible": (lambda: spmd.compile(module(), reproducible="yes"), "is True or False, got 'yes'"),  # type: ignore[arg-type]
     "threshold": (lambda: spmd.compile(module(), combine_threshold=-1), "a whole number, not negative, got -1"),
     "timeout": (lambda: spmd.compile(module(), collective_timeout=float("nan")), "not negative, or None, got nan"),
-    "watch": (lambda: spmd.compile(module(), watch=3), "a function (op, run), or None, got 3"),  # type: ignore[arg-type]
+    "watch": (lambda: spmd.compile(module(), watch=3), "a function (unit, run), or None, got 3"),  # type: ignore[arg-type]
     "run_parallel(grid)": (lambda: spmd.run_parallel(module(), (2, 1)), "spmd.ProcessGrid(2, 1), not (2, 1)"),  # type: ignore[arg-type]
     "run_parallel(lowered)": (lambda: spmd.run_parallel(Lowered(), GRID), "takes a module"),  # type: ignore[arg-type]
     "run_parallel(rows)": (lambda: spmd.run_parallel([module()]), "such as [[a, b]]"),  # type: ignore[list-item]

@@ -15,7 +15,7 @@ from typing import Any
 from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Program
 from spmd.backends.numpy.scalars import as_scalar
-from spmd.compiler.options import Watch
+from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
 from spmd.compiler.steps import Plan, Step
 from spmd.ir import Op, Value
 from spmd.types import TensorType
@@ -76,10 +76,11 @@ def _line(step: Step, call: str, read: Mapping[Value, str], names: dict[Value, s
 
 
 def _watched(step: Step, watch: Watch) -> Callable[..., Any]:
-    call, op = step.kernel.call, step.op
+    call, replay = step.kernel.call, step.replay
+    unit = ScheduledUnit(step.ops or (step.op,), tuple(step.inputs), tuple(step.outputs), step.clock)
 
     def watched(*arguments: Any, **keywords: Any) -> Any:
-        return watch(op, lambda: call(*arguments, **keywords))
+        return watch(unit, Run(call, arguments, keywords, replay))
 
     return watched
 

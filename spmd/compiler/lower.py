@@ -20,8 +20,9 @@ from spmd.compiler.donate import loop_body
 from spmd.compiler.donation import donated_arguments
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
 from spmd.compiler.emit import emit
-from spmd.compiler.options import Options, Watch
+from spmd.compiler.options import Options
 from spmd.compiler.passes import PassContext, run_passes
+from spmd.compiler.schedule.watching import Watch
 from spmd.compiler.steps import Plan, Step, plan_buffers
 from spmd.compiler.stretches import native_steps
 from spmd.compiler.vectorize import vectorized
@@ -124,15 +125,16 @@ class ModuleLowering:
         apart: bool = False,
     ) -> Plan:
         plan = Plan(parameters, {}, [], list(block.terminator.operands), {})
-        native = self.options.is_native
+        native, watch = self.options.is_native, self.options.watch
         for op in block.ops[:-1]:
             if (array := constant_array(op)) is not None:
                 plan.constants[op.result] = aligned(array)
             elif not native:
                 plan.steps.append(self._step(op))
         if native:
-            offered = [parameters[index] for index in sorted(donated)] if of_function else []
-            plan.steps = native_steps(block, self._step, self.options.thread_count, offered, apart=apart)
+            offered = [parameters[index] for index in sorted(donated)] if of_function and watch is None else []
+            threads = self.options.thread_count
+            plan.steps = native_steps(block, self._step, threads, offered, apart=apart, watch=watch)
         plan_buffers(plan, donated)
         return plan
 

@@ -12,12 +12,9 @@ from typing import Any, Literal, TypedDict, get_type_hints
 
 from collectives.grid import ProcessGrid
 from spmd.compiler.donation import ATTRIBUTES
+from spmd.compiler.schedule.watching import Watch
 from spmd.errors import UsageError
-from spmd.ir import Op
 from spmd.machine import default_threads
-
-#: Called around every op when a program is watched: (op, run) must call run() and return what it returns.
-Watch = Callable[[Op, Callable[[], Any]], Any]
 
 
 class CompileOptions(TypedDict, total=False):
@@ -32,7 +29,8 @@ class CompileOptions(TypedDict, total=False):
     donate             arguments that may be written over, by number, or "attributes": those that the program marks
                        (tf.aliasing_output, jax.buffer_donor); see spmd.compiler.donation.owned_arrays
     threads            how many threads native code is cut for (None: see spmd.machine.default_threads)
-    watch              called around every op (profiles, NaN checks, printing), each of which then runs by itself
+    watch              called around every unit of the schedule (profiles, NaN checks, printing); see
+                       spmd.compiler.schedule.watching
     """
 
     reproducible: bool
@@ -82,8 +80,8 @@ class Options:
 
     @property
     def is_native(self) -> bool:
-        """Whether units become native code where they can: a watched program runs op by op."""
-        return self.watch is None and "llvm" in self.backends
+        """Whether units become native code where they can."""
+        return "llvm" in self.backends
 
     @property
     def thread_count(self) -> int:
@@ -102,7 +100,7 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
         lambda value: value == ATTRIBUTES or (isinstance(value, tuple) and all(_is_number(n, Integral) for n in value)),
         "a tuple of numbers of arguments, or 'attributes'",
     ),
-    Watch | None: (lambda value: value is None or callable(value), "a function (op, run), or None"),
+    Watch | None: (lambda value: value is None or callable(value), "a function (unit, run), or None"),
 }
 
 

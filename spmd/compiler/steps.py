@@ -8,9 +8,12 @@ when the step's kernel allows it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from spmd.backends.numpy.core import Kernel
+from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -23,9 +26,10 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
 
 @dataclass(slots=True)
 class Step:
-    """One op of the flat program: its kernel, input and output values, and where its result may be written.
+    """One op of the flat program, or several: kernel, input and output values, and where its result may be written.
 
-    `out` is the input whose buffer the result takes over; `frees` the values that nobody needs after this step.
+    `ops` are all that the kernel runs, where that is not `op` alone; `clock` and `replay` serve who watches it. `out`
+    is the input whose buffer the result takes over; `frees` the values that nobody needs after this step.
     """
 
     op: Op
@@ -34,6 +38,9 @@ class Step:
     outputs: list[Value]
     out: Value | None = None
     frees: list[Value] = field(default_factory=list)
+    ops: tuple[Op, ...] = ()
+    clock: Clock | None = None
+    replay: Callable[..., Iterator[tuple[Op, Any]]] | None = None
 
 
 @dataclass(slots=True)

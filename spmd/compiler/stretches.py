@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
+from spmd.compiler.schedule.watching import Watch
 from spmd.compiler.steps import Plan, Step
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
@@ -21,16 +22,25 @@ MakeStep = Callable[[Op], Step]
 
 
 def native_steps(
-    block: Block, make_step: MakeStep, threads: int, donated: Sequence[Value] = (), *, apart: bool = False
+    block: Block,
+    make_step: MakeStep,
+    threads: int,
+    donated: Sequence[Value] = (),
+    *,
+    apart: bool = False,
+    watch: Watch | None = None,
 ) -> list[Step]:
     """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op.
 
     `donated` are arguments of the block whose memory results may take over. `apart` keeps units, and groups of them
-    that run row by row, as steps of their own, by which they can be timed.
+    that run row by row, as steps of their own, by which they can be timed. `watch` sees what native code has Python
+    run, and either each unit apart, or the times that native functions take of their parts.
     """
     # Loaded late: who runs on the numpy back end alone needs no LLVM.
     from spmd.backends.llvm.stretch import compile_stretch, is_native
 
+    clocked = bool(getattr(watch, "times_parts", False))
+    apart = apart or (watch is not None and not clocked)
     results = list(block.terminator.operands)
     units = fuse(block, results)
     steps: list[Step] = []
@@ -51,10 +61,42 @@ def native_steps(
         offered = [value for value in donated if value in inputs]
         later = {*_reads(units[end + 1 :]), *results} if offered else set()
         free = [value for value in offered if _is_free(value, steps, later.union(inputs) - {value} | later)]
-        compiled = compile_stretch(stretch, inputs, outputs, lambda op: _callback(make_step(op)), threads, free)
+        compiled = compile_stretch(
+            stretch, inputs, outputs, lambda op: _callback(make_step(op), watch), threads, free, clocked=clocked
+        )
         kernel = Kernel(compiled.call, needs_process=compiled.needs_process, overwrites=compiled.overwrites)
-        steps.append(Step(stretch[0].roots[0], kernel, inputs, outputs))
+        step = Step(stretch[0].roots[0], kernel, inputs, outputs)
+        if watch is not None:
+            step.ops = _in_order(block, [op for unit in stretch for op in unit.ops])
+            step.clock, step.replay = compiled.clock, _replay(step, make_step)
+        steps.append(step)
     return steps
+
+
+def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
+    """`ops`, each once, as `block` has them."""
+    wanted = set(ops)
+    return tuple(op for op in block.ops if op in wanted)
+
+
+def _replay(unit: Step, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Any]]] | None:
+    """What runs the ops of `unit` one after another on its arguments; None where that has effects."""
+    if not all(is_pure(inner) for op in unit.ops for inner in op.walk()):
+        return None
+
+    def replay(*arguments: Any) -> Iterator[tuple[Op, Any]]:
+        inputs = arguments[len(arguments) - len(unit.inputs) :]  # behind the process, where it takes that
+        values: dict[Value, Any] = dict(zip(unit.inputs, inputs, strict=True))
+        for op in unit.ops:
+            step = make_step(op)
+            given = [values[v] if v in values else constant_array(v.defining_op) for v in step.inputs]
+            if step.kernel.needs_process:
+                return
+            results = step.kernel.call(*given)
+            values.update(zip(step.outputs, (results,) if len(step.outputs) == 1 else results, strict=True))
+            yield op, results
+
+    return replay
 
 
 def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool:
@@ -66,12 +108,12 @@ def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool
     return standing.isdisjoint(read)
 
 
-def _callback(step: Step) -> Callback:
+def _callback(step: Step, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
     from spmd.backends.llvm.function import Callback
 
     inputs = list(dict.fromkeys(step.inputs))
-    program = emit(Plan(inputs, {}, [step], step.outputs, {}))
+    program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)
     keeps = not step.kernel.owned or not is_pure(step.op)
     return Callback(program, inputs, step.outputs, keeps)
 

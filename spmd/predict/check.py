@@ -11,6 +11,7 @@ import numpy as np
 
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.prepare import Prepared
+from spmd.compiler.schedule.watching import ScheduledUnit
 from spmd.ir import Op
 from spmd.predict.events import UNKNOWN_TURNS, Part, story_of
 from spmd.predict.machine import Machine
@@ -173,8 +174,8 @@ class _Clock:
         self.trace.clear()
         self._began = time.perf_counter()
 
-    def __call__(self, op: Op, run: Callable[[], Any]) -> Any:
-        number = self._number.get(op)
+    def __call__(self, unit: ScheduledUnit, run: Callable[[], Any]) -> Any:
+        number = self._number.get(unit.ops[0])
         if number is not None and self._meets[number]:
             self._barrier()
         start = time.perf_counter()

@@ -1,6 +1,7 @@
-"""Watching a program run: which op made a NaN, what each op gave, where the time went.
+"""Watching a program run: which op made a NaN, what each unit gave, where the time went.
 
-Each watcher is a `Watch` for spmd.compile(..., watch=...): it is called around every op.
+Each watcher is a `Watch` for spmd.compile(..., watch=...): it is called around every unit of the schedule, the one that
+runs when nobody watches.
 """
 
 from __future__ import annotations
@@ -8,22 +9,41 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 import numpy as np
 
-from spmd.errors import Diagnostic, ExecutionError
-from spmd.ir import Op
+from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
+from spmd.errors import UNKNOWN, Diagnostic, ExecutionError, Location
+from spmd.ir import Value
 from spmd.types import TensorType
 
-Run = Callable[[], Any]
 
+def check_nans(unit: ScheduledUnit, run: Run) -> Any:
+    """Raises ExecutionError at the first op that gives a NaN or an infinity, with how many and where the first is.
 
-def check_nans(op: Op, run: Run) -> Any:
-    """Raises ExecutionError at the first op that gives a NaN or an infinity, with how many and where the first is."""
+    A unit of several ops that gives one runs again, op by op, to tell which of them it was.
+    """
     results = run()
+    if _all_finite(results):
+        return results
+    for op, values in run.op_by_op():
+        _check_finite(values, op.name, op.location)
+    _check_finite(results, unit.name, unit.location)
+    return results
+
+
+def _all_finite(results: Any) -> bool:
+    try:
+        _check_finite(results, "", UNKNOWN)
+    except ExecutionError:
+        return False
+    return True
+
+
+def _check_finite(results: Any, name: str, location: Location) -> None:
     for index, array in enumerate(_arrays(results)):
         if array.dtype.kind not in "fcV" or array.size == 0:
             continue
@@ -34,40 +54,45 @@ def check_nans(op: Op, run: Run) -> Any:
             place = f" at {[int(axis) for axis in where]}" if finite.ndim else ""
             text = f"result {index} has {count} of {finite.size} elements that are NaN or infinite, the first{place}"
             value = array[where] if finite.ndim else array
-            raise ExecutionError(Diagnostic(op.location, f"{text}: {value}", op.name))
-    return results
+            raise ExecutionError(Diagnostic(location, f"{text}: {value}", name))
 
 
-def print_each(op: Op, run: Run, file: TextIO | None = None) -> Any:
-    """Prints what each op gives: place, op, types, and the values shortened."""
+def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Any:
+    """Prints what each unit gives: place, ops, types, and the values shortened."""
     results = run()
     out = file or sys.stdout
-    for value, array in zip(op.results, _arrays(results), strict=False):
+    for value, array in zip(unit.results, _arrays(results), strict=False):
         name = f"%{value.name_hint}" if value.name_hint else "%"
         shown = np.array2string(np.asarray(array), threshold=16, edgeitems=3, precision=6, separator=", ")
-        print(f"{op.location}: {op.name} {name} : {value.type} = {shown}", file=out)
+        print(f"{unit.place}: {unit.name} {name} : {value.type} = {shown}", file=out)
     return results
 
 
 @dataclass(slots=True)
 class _Event:
-    op: Op
+    name: str
+    place: str
     start: float
     seconds: float
     own: float
+    calls: int
     thread: str
     nbytes: int
 
 
 @dataclass
 class Profile:
-    """Time, calls and bytes by op and source line. `own` time leaves out what ran inside an op's regions."""
+    """Time, calls and bytes by unit and source line. `own` time leaves out what ran inside an op's regions.
 
+    Native functions run as they do when nobody watches, and time their parts themselves.
+    """
+
+    times_parts: ClassVar[bool] = True
     events: list[_Event] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
     _local: threading.local = field(default_factory=threading.local)
 
-    def __call__(self, op: Op, run: Run) -> Any:
+    def __call__(self, unit: ScheduledUnit, run: Run) -> Any:
         inner: list[float] = getattr(self._local, "inner", None) or [0.0]
         self._local.inner = inner
         inner.append(0.0)
@@ -79,15 +104,20 @@ class Profile:
             own = seconds - inner.pop()
             inner[-1] += seconds
             thread = threading.current_thread().name
-            self.events.append(_Event(op, start - self.began, seconds, own, thread, _traffic(op)))
+            start -= self.began
+            if unit.clock is None:
+                nbytes = _traffic(unit.operands, unit.results)
+                self.events.append(_Event(unit.name, unit.place, start, seconds, own, 1, thread, nbytes))
+            else:
+                self.events += _parts(unit.clock, start, seconds, thread)
 
     def table(self, limit: int = 40) -> str:
         """The profile as text, the most expensive line first: seconds, share, calls, megabytes, op and place."""
         rows: dict[tuple[str, str], list[float]] = {}
         for event in self.events:
-            row = rows.setdefault((event.op.name, str(event.op.location)), [0.0, 0, 0])
+            row = rows.setdefault((event.name, event.place), [0.0, 0, 0])
             row[0] += event.own
-            row[1] += 1
+            row[1] += event.calls
             row[2] += event.nbytes
         total = sum(row[0] for row in rows.values()) or 1.0
         lines = [f"{'seconds':>10} {'share':>6} {'calls':>8} {'MB':>10}  op and place"]
@@ -98,7 +128,7 @@ class Profile:
             )
         if len(ordered) > limit:
             lines.append(f"... and {len(ordered) - limit} more lines")
-        lines.append(f"{total:10.6f} 100.0% {len(self.events):8d}  in all")
+        lines.append(f"{total:10.6f} 100.0% {sum(event.calls for event in self.events):8d}  in all")
         return "\n".join(lines)
 
     def trace_events(self, rank: int = 0) -> list[dict[str, Any]]:
@@ -108,14 +138,14 @@ class Profile:
         """
         return [
             {
-                "name": event.op.name,
-                "cat": event.op.name.partition(".")[0],
+                "name": event.name,
+                "cat": event.name.partition(".")[0] if "," not in event.name else "fusion",
                 "ph": "X",
                 "ts": event.start * 1e6,
                 "dur": event.seconds * 1e6,
                 "pid": _rank_of_thread(event.thread, rank),
                 "tid": 0,
-                "args": {"place": str(event.op.location), "bytes": event.nbytes},
+                "args": {"place": event.place, "bytes": event.nbytes},
             }
             for event in self.events
         ]
@@ -131,7 +161,34 @@ def _arrays(results: Any) -> list[Any]:
     return [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
 
 
-def _traffic(op: Op) -> int:
-    """Bytes of the op's static operands and results."""
-    types = (value.type for value in (*op.operands, *op.results))
+def _parts(clock: Clock, start: float, seconds: float, thread: str) -> Iterator[_Event]:
+    """The parts of a native unit that took `seconds`: their shares of it by their ticks, one after another.
+
+    What a part took besides those within it is its own; what Python ran within has an event already.
+    """
+    counters = clock.last()
+    ticks = counters[:, 0].astype(np.float64)
+    own = ticks.copy()
+    for number, part in enumerate(clock.parts):
+        if part.outer is not None:
+            own[part.outer] -= ticks[number]
+    whole = sum(ticks[number] for number, part in enumerate(clock.parts) if part.outer is None)
+    second = seconds / float(whole) if whole else 0.0
+    at: dict[int | None, float] = {None: start}
+    for number, part in enumerate(clock.parts):
+        begin = at[part.outer]
+        at[part.outer] = begin + float(ticks[number]) * second
+        at[number] = begin
+        if part.is_called or not counters[number, 1]:
+            continue
+        inside = set(part.ops)
+        operands = dict.fromkeys(v for op in part.ops for v in op.operands if v.defining_op not in inside)
+        nbytes = _traffic(operands, part.ops[-1].results) * int(counters[number, 1])
+        times = float(ticks[number]) * second, max(0.0, float(own[number])) * second
+        yield _Event(name_of(part.ops), place_of(part.ops), begin, *times, int(counters[number, 1]), thread, nbytes)
+
+
+def _traffic(operands: Iterable[Value], results: Iterable[Value]) -> int:
+    """Bytes of static operands and results."""
+    types = (value.type for value in (*operands, *results))
     return sum(type.nbytes for type in types if isinstance(type, TensorType) and type.is_static)

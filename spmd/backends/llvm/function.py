@@ -7,7 +7,8 @@ registers; the others lie in the arena, a block of memory that the caller brings
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from spmd.analysis.memory import over_memory
 from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.blas import Routine, routine
+from spmd.backends.llvm.clocks import NativeClock
 from spmd.backends.llvm.functions import function_text
 from spmd.backends.llvm.in_place import lent
 from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
@@ -28,7 +30,7 @@ from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.forms import is_plain
-from spmd.compiler.schedule.fusion import Unit
+from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
 from spmd.compiler.schedule.units import nests_of
@@ -157,11 +159,15 @@ class FunctionWriter:
         make_callback: MakeCallback,
         threads: int = 1,
         routine: Callable[[str], Routine] = routine,
+        clock: NativeClock | None = None,
     ) -> None:
         self.name = name
         #: Finds a routine of BLAS by its name.
         self.routine = routine
         self.threads = threads
+        #: What times units, if anything does, and the part that it times while others are written.
+        self.clock = clock
+        self._clocked: int | None = None
         #: The functions of units that stand apart: their names by their bodies.
         self.parts: dict[str, str] = {}
         self.uses_workers = False
@@ -295,10 +301,13 @@ class FunctionWriter:
         for group in row_groups(units):
             first = frame.index
             frame.index += len(group) - 1
-            if len(group) == 1 or not self._write_rows(group, frame):
+            with self._timed(group) if len(group) > 1 else nullcontext():
+                together = len(group) > 1 and self._write_rows(group, frame)
+            if not together:
                 frame.index = first
                 for unit in group:
-                    self._write_unit(unit, frame)
+                    with self._timed([unit]):
+                        self._write_unit(unit, frame)
                     self._release(frame)
                     frame.index += 1
             else:
@@ -308,6 +317,32 @@ class FunctionWriter:
             self.copy(buffer.pointer, self.pointer(value), nbytes(value))
         frame.index = len(units) + 1
         self._release(frame)
+
+    @contextmanager
+    def _timed(self, units: Sequence[Unit]) -> Iterator[None]:
+        """Has the clock, if there is one, time what is written within; nothing is timed where nothing is written."""
+        roots = [op for unit in units for op in unit.roots]
+        if self.clock is None or all(op.name in VIEWS for op in roots):
+            yield
+            return
+        text, outer = self.text, self._clocked
+        called = not any(unit.fused for unit in units) and not supports(roots[0])
+        ops = tuple(op for unit in units for op in unit.ops)
+        number = self._clocked = self.clock.add(ops, outer, called)
+        lines = len(text.innermost.lines)
+        text.declarations["declare i64 @llvm.readcyclecounter()"] = None
+        begin = text.value("call i64 @llvm.readcyclecounter()")
+        yield
+        self._clocked = outer
+        if len(text.innermost.lines) == lines + 1:
+            text.innermost.lines.pop()
+            self.clock.parts.pop()
+            return
+        spent = text.value(f"sub i64 {text.value('call i64 @llvm.readcyclecounter()')}, {begin}")
+        for place, amount in ((2 * number, spent), (2 * number + 1, "1")):
+            at = text.value(f"getelementptr i64, ptr %counters, i64 {place}")
+            before = text.value(f"load i64, ptr {at}")
+            text.line(f"store i64 {text.value(f'add i64 {before}, {amount}')}, ptr {at}")
 
     def _write_unit(self, unit: Unit, frame: Frame) -> None:
         if unit.fused:
@@ -475,6 +510,10 @@ class FunctionWriter:
             f"  %arena{number} = getelementptr i8, ptr {arena}, i64 {offset}"
             for number, offset in enumerate(placement.offsets)
         ]
+        if self.clock is not None:
+            last = len(self.inputs) + len(self.outputs) + 1 + len(self.constants)
+            places.append(f"  %counters.at = getelementptr ptr, ptr %arguments, i64 {last}")
+            places.append("  %counters = load ptr, ptr %counters.at")
         self.text.line("ret void")
         return "\n".join(
             [

@@ -15,6 +15,7 @@ from spmd.backends.llvm import products as _products
 from spmd.backends.llvm import top_k as _top_k
 from spmd.backends.llvm import workers
 from spmd.backends.llvm.callbacks import CALL_TEXT, Callbacks
+from spmd.backends.llvm.clocks import NativeClock
 from spmd.backends.llvm.entry import entry_symbols, entry_text, python_function
 from spmd.backends.llvm.function import Buffer, FunctionWriter, MakeCallback, nbytes, supports
 from spmd.backends.llvm.functions import link
@@ -41,6 +42,7 @@ class Stretch:
     call: Callable[..., Any]
     needs_process: bool
     overwrites: tuple[tuple[int, int], ...]
+    clock: NativeClock | None = None
 
 
 def is_native(unit: Unit) -> bool:
@@ -55,13 +57,17 @@ def compile_stretch(
     make_callback: MakeCallback,
     threads: int = 1,
     donated: Sequence[Value] = (),
+    *,
+    clocked: bool = False,
 ) -> Stretch:
     """`units` as one function, run by up to `threads`: arrays of `inputs` in; out one, or a tuple, of `outputs`.
 
     `make_callback` gives what Python runs in place of an op without a native form. Of the inputs, `donated` may be
-    written over.
+    written over. `clocked`: the function times its parts.
     """
-    writer = FunctionWriter("stretch", inputs, outputs, make_callback, threads if workers.are_supported() else 1)
+    threads = threads if workers.are_supported() else 1
+    clock = NativeClock() if clocked else None
+    writer = FunctionWriter("stretch", inputs, outputs, make_callback, threads, clock=clock)
     targets = [
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)
@@ -73,7 +79,7 @@ def compile_stretch(
     writer.write_results(units, outputs, targets, free)
     text = writer.finish()
     constants = tuple(np.ascontiguousarray(array) for array in writer.constants)
-    count = len(inputs) + len(outputs) + 1 + len(constants)
+    count = len(inputs) + len(outputs) + 1 + len(constants) + (writer.clock is not None)
     linked = link(writer.text.callees.values())
     symbols = {**writer.symbols, **linked.symbols, **entry_symbols()}
     text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.may_raise)
@@ -88,12 +94,17 @@ def compile_stretch(
         symbols |= callbacks.symbols()
     library = compile_ir(text, symbols, uses=linked.libraries)
     native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants, callbacks))
-    call = _call(native, outputs, writer.arena_size, constants, places)
+    call = _call(_clocked(native, writer.clock), outputs, writer.arena_size, constants, places)
     if any(isinstance(value.type, TokenType) for value in (*inputs, *outputs)):
         call = _without_tokens(call, outputs)
     if callbacks is not None:
         call = callbacks.running(call)
-    return Stretch(call, callbacks is not None, tuple(places.items()))
+    return Stretch(call, callbacks is not None, tuple(places.items()), writer.clock)
+
+
+def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:
+    """`native`, whose last argument is what it counts in."""
+    return native if clock is None else lambda *arrays: native(*arrays, clock.start())
 
 
 def _without_tokens(call: Callable[..., Any], outputs: Sequence[Value]) -> Callable[..., Any]:
