@@ -132,6 +132,8 @@ def _openmpi_options(job: Job) -> list[str]:
     if job.elastic:
         # By default Open MPI begins to end such a job when a rank exits with a status, and never comes to an end.
         options += ["--with-ft", "ulfm", "--rtos", "error-nonzero-status=0"]
+        # Its end does not wait for all ranks, as it would for lost ones, too, now and then; spmd.elastic does.
+        options += ["--mca", "async_mpi_finalize", "1"]
     if machine.is_root():
         options.append("--allow-run-as-root")
     for name in environment(job):
