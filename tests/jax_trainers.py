@@ -1,0 +1,268 @@
+"""Training steps written for the view of one process, and what they give on JAX's own devices.
+
+``python tests/jax_trainers.py N FILE`` writes the states and metrics that `jax.pmap` gives on N devices; with ``ranks``
+as a third word, each MPI rank writes its own. It runs by itself, since JAX takes the number of devices when loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+AXIS = "processes"
+TURNS = 2
+NAMES = [
+    "flax_network", "attention", "keys_threefry2x32", "keys_rbg", "keys_unsafe_rbg", "scattered_state", "experts",
+    "ring", "control_flow", "linear_algebra", "narrow_numbers", "dataclasses",
+]  # fmt: skip
+#: Those that are run on as many ranks.
+ON_RANKS = ["attention", "keys_rbg", "scattered_state", "ring", "control_flow"]
+
+#: A state, a step of (state, batch) to (state, metrics), and how many numbers a process's batch has.
+Trainer = tuple[Any, Callable[[Any, Any], Any], tuple[int, ...]]
+
+
+def batches(shape: tuple[int, ...], count: int) -> list[np.ndarray[Any, Any]]:
+    """The batches of each turn, all processes' stacked."""
+    rng = np.random.default_rng(5)
+    return [rng.normal(size=(count, *shape)).astype(np.float32) for _ in range(TURNS)]
+
+
+def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
+    """The steps of these names for a number of processes."""
+    import dataclasses
+    from functools import partial
+
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    rng = np.random.default_rng(0)
+    found: dict[str, Trainer] = {}
+
+    def normal(*shape: int) -> np.ndarray[Any, Any]:
+        return rng.normal(size=shape).astype(np.float32)
+
+    def trainer(state: Any, shape: tuple[int, ...], name: str = "") -> Callable[..., Any]:
+        def add(step: Callable[..., Any]) -> Callable[..., Any]:
+            found[name or step.__name__] = state, step, shape
+            return step
+
+        return add
+
+    def descend(loss: Callable[[Any], Any], weights: Any) -> tuple[Any, Any]:
+        value, slopes = lax.pmean(jax.value_and_grad(loss)(weights), AXIS)
+        return jax.tree.map(lambda weight, slope: weight - 0.1 * slope, weights, slopes), value
+
+    if "flax_network" in names:
+        found["flax_network"] = _flax_network()
+
+    layers = {"qkv": normal(2, 8, 24) / 3, "out": normal(2, 8, 8) / 3}
+
+    @trainer(layers, (2, 5, 8))
+    def attention(state: Any, x: Any) -> Any:
+        @jax.checkpoint
+        def layer(x: Any, weights: Any) -> Any:
+            q, k, v = (part.reshape(2, 5, 2, 4) for part in jnp.split(x @ weights["qkv"], 3, -1))
+            mixed = jax.nn.dot_product_attention(q, k, v, is_causal=True).reshape(x.shape)
+            return jax.nn.standardize(x + mixed @ weights["out"]), None
+
+        return descend(lambda weights: (lax.scan(layer, x, weights)[0] ** 3).mean(), state)
+
+    def keyed(state: Any, x: Any) -> Any:
+        one, two, three, four = jax.random.split(jax.random.fold_in(state["key"], lax.axis_index(AXIS)), 4)
+        kept = jax.random.bernoulli(one, 0.7, x.shape)
+        value = lax.pmean(((x + jax.random.normal(two, x.shape)) * kept).sum(), AXIS)
+        drawn = jax.random.bits(three, (5,)), jax.random.permutation(four, 6), jax.random.randint(one, (4,), -9, 9)
+        return {"key": jax.random.split(state["key"])[1], "sum": state["sum"] + value}, drawn
+
+    for implementation in ("threefry2x32", "rbg", "unsafe_rbg"):
+        key = jax.random.key(7, impl=implementation)
+        trainer({"key": key, "sum": np.float32(0)}, (2, 3), f"keys_{implementation}")(keyed)
+
+    @trainer((normal(2 * count, 4), None), (3, 2 * count))
+    def scattered_state(state: Any, x: Any) -> Any:
+        whole, none = state
+        value, slope = jax.value_and_grad(lambda whole: ((x @ whole) ** 2).mean())(whole)
+        part = lax.psum_scatter(slope, AXIS, scatter_dimension=0, tiled=True) / count
+        mine = lax.dynamic_slice_in_dim(whole, lax.axis_index(AXIS) * 2, 2) - 0.1 * part
+        return (lax.all_gather(mine, AXIS, tiled=True), none), lax.pmean(value, AXIS)
+
+    @trainer({"gate": normal(4, count), "expert": normal(4, 4)}, (3, 4))
+    def experts(state: Any, x: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            parts = jnp.einsum("tn,td->ntd", jax.nn.softmax(x @ weights["gate"]), x)
+            there = lax.all_to_all(parts, AXIS, 0, 0, tiled=True)
+            done = jnp.tanh(there @ weights["expert"] * (1 + lax.axis_index(AXIS)))
+            return (lax.all_to_all(done, AXIS, 0, 0, tiled=True).sum(0) ** 2).mean()
+
+        return descend(loss, state)
+
+    @trainer(normal(4, 4) / 2, (3, 4))
+    def ring(state: Any, x: Any) -> Any:
+        def loss(weight: Any) -> Any:
+            def pass_on(carry: Any, _: Any) -> Any:
+                passed = lax.ppermute(jnp.tanh(carry[0] @ weight), AXIS, [(i, (i + 1) % count) for i in range(count)])
+                return (passed, carry[1] + passed), passed.sum()
+
+            (_, total), sums = lax.scan(pass_on, (x, x), None, length=3)
+            return (total**2).mean() + sums.mean()
+
+        return descend(loss, state)
+
+    @trainer(normal(3), (3,))
+    def control_flow(state: Any, x: Any) -> Any:
+        def large(carry: Any) -> Any:
+            return (carry[1] < 20) & (lax.pmax(jnp.abs(carry[0]).max(), AXIS) > 0.5)
+
+        last, turns = lax.while_loop(large, lambda carry: (carry[0] * 0.8, carry[1] + 1), (state + x, 0))
+        value = lax.cond(lax.psum(last.sum(), AXIS) > 0, lambda: lax.pmean(last, AXIS), lambda: lax.psum(-last, AXIS))
+        return lax.pmean(last, AXIS), (value, turns)
+
+    @trainer({"weight": normal(4, 4), "sum": np.eye(4, dtype=np.float32)}, (5, 4))
+    def linear_algebra(state: Any, x: Any) -> Any:
+        slope = lax.pmean(jax.grad(lambda weight: ((x @ weight) ** 2).mean())(state["weight"]), AXIS)
+        total = state["sum"] + slope @ slope.T
+        values, vectors = jnp.linalg.eigh(total)
+        weight = state["weight"] - 0.1 * (vectors * values**-0.25) @ vectors.T @ slope
+        told = jnp.linalg.solve(total, slope), jnp.linalg.cholesky(total), jnp.abs(jnp.fft.rfft(weight))
+        return {"weight": weight, "sum": total}, told
+
+    @jax.custom_vjp
+    def rounded(x: Any) -> Any:
+        return jnp.round(x * 16).astype(jnp.int8).astype(jnp.float32) / 16
+
+    rounded.defvjp(lambda x: (rounded(x), None), lambda _, slope: (slope,))
+
+    @trainer(normal(8, 4), (3, 8))
+    def narrow_numbers(state: Any, x: Any) -> Any:
+        def loss(weight: Any) -> Any:
+            narrow = (x.astype(jnp.float8_e4m3fn), weight.astype(jnp.float8_e4m3fn), (((1,), (0,)), ((), ())))
+            product = lax.dot_general(*narrow, preferred_element_type=jnp.float32)
+            return (rounded(weight) ** 2).mean() + (product**2).mean()
+
+        eighths = (x * 8).astype(jnp.int8)
+        whole = lax.dot(eighths, eighths.T, preferred_element_type=jnp.int32)
+        state, value = descend(loss, state)
+        return state, (value, lax.psum(whole, AXIS), lax.pmax(eighths, AXIS), lax.psum(x.astype(jnp.bfloat16), AXIS))
+
+    @partial(jax.tree_util.register_dataclass, data_fields=["weight", "turn", "flag"], meta_fields=["name"])
+    @dataclasses.dataclass
+    class State:
+        weight: Any
+        turn: Any
+        flag: Any
+        name: str = "static"
+
+    @trainer(State(normal(3), 0, np.bool_(False)), (3,), "dataclasses")
+    def of_dataclasses(state: Any, x: Any) -> Any:
+        bad = lax.pmax((jnp.abs(x).max() > 1.5).astype(jnp.int32), AXIS) > 0
+        moved = jnp.where(bad, state.weight, state.weight - 0.1 * lax.pmean(x, AXIS))
+        return State(moved, state.turn + 1, state.flag | bad), {"none": None, "turn": state.turn * 2.0}
+
+    return {name: found[name] for name in names}
+
+
+def _flax_network() -> Trainer:
+    """A convolutional network of flax: dropout, statistics of all processes' batches, a schedule and clipped slopes."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+    from flax import linen as nn
+    from jax import lax
+
+    class Network(nn.Module):
+        @nn.compact
+        def __call__(self, x: Any) -> Any:
+            x = nn.Conv(4, (3, 3), use_bias=False)(x)
+            x = nn.max_pool(nn.gelu(nn.BatchNorm(use_running_average=False, axis_name=AXIS)(x)), (2, 2), (2, 2))
+            return nn.Dense(3)(nn.Dropout(0.3, deterministic=False)(x.reshape(x.shape[0], -1)))
+
+    network = Network()
+    keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+    # jitted, so that one small program is compiled in place of very many
+    init = jax.vmap(lambda x: network.init(keys, x), axis_name=AXIS)
+    made = jax.jit(init)(np.ones((1, 2, 6, 6, 1), np.float32))
+    variables = jax.tree.map(lambda leaf: np.asarray(leaf[0]), made)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(optax.warmup_cosine_decay_schedule(0.0, 1e-2, 2, 10))
+    )
+    start = {**variables, "optimizer": jax.jit(optimizer.init)(variables["params"]), "key": jax.random.key(3)}
+
+    def step(state: Any, x: Any) -> Any:
+        key, own = jax.random.split(state["key"])
+
+        def loss(params: Any) -> Any:
+            given = {"params": params, "batch_stats": state["batch_stats"]}
+            dropout = jax.random.fold_in(own, lax.axis_index(AXIS))
+            out, new = network.apply(given, x, rngs={"dropout": dropout}, mutable=["batch_stats"])
+            return optax.softmax_cross_entropy_with_integer_labels(out, jnp.arange(2)).mean(), new
+
+        (value, new), slopes = jax.value_and_grad(loss, has_aux=True)(state["params"])
+        updates, kept = optimizer.update(lax.pmean(slopes, AXIS), state["optimizer"], state["params"])
+        params = optax.apply_updates(state["params"], updates)
+        return {"params": params, **lax.pmean(new, AXIS), "optimizer": kept, "key": key}, lax.pmean(value, AXIS)
+
+    return start, step, (2, 6, 6, 1)
+
+
+def arrays(tree: Any) -> list[np.ndarray[Any, Any]]:
+    """The leaves, of keys their words."""
+    import jax
+
+    def array(leaf: Any) -> np.ndarray[Any, Any]:
+        is_key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+    return [array(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+def stacked(tree: Any, count: int) -> Any:
+    """`tree` as every one of `count` processes has it."""
+    import jax
+    import jax.numpy as jnp
+
+    def stack(leaf: Any) -> Any:
+        return jnp.stack([leaf] * count) if isinstance(leaf, jax.Array) else np.stack([np.asarray(leaf)] * count)
+
+    return jax.tree.map(stack, tree)
+
+
+def trained(step: Callable[..., Any], state: Any, given: list[Any]) -> list[np.ndarray[Any, Any]]:
+    """The metrics of each turn, and the state after the last."""
+    told = []
+    for batch in given:
+        state, metrics = step(state, batch)
+        told += arrays(metrics)
+    return told + arrays(state)
+
+
+def _main() -> None:
+    count, file = int(sys.argv[1]), Path(sys.argv[2])
+    found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    if sys.argv[3:] == ["ranks"]:
+        from mpi4py import MPI
+
+        import spmd.jax
+
+        rank = MPI.COMM_WORLD.rank
+        for name, (state, step, shape) in trainers(count, ON_RANKS).items():
+            found[name] = trained(spmd.jax.jit(step), state, [batch[rank] for batch in batches(shape, count)])
+        file = file.with_name(f"{file.name}-{rank}")
+    else:
+        os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
+        import jax
+
+        for name, (state, step, shape) in trainers(count).items():
+            found[name] = trained(jax.pmap(step, axis_name=AXIS), stacked(state, count), batches(shape, count))
+    file.write_bytes(pickle.dumps(found))
+
+
+if __name__ == "__main__":
+    _main()
