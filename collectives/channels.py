@@ -33,7 +33,7 @@ class Channels:
 
     def faults(self) -> list[str]:
         """What is wrong with channels whichever process looks: ends missing, or more than one."""
-        found = []
+        texts = []
         for channel in sorted({*self._senders, *self._receivers}):
             try:
                 for rank in self._senders.get(channel, ()):
@@ -41,8 +41,8 @@ class Channels:
                 for rank in self._receivers.get(channel, ()):
                     self.source(channel, rank)
             except CollectiveError as error:
-                found.append(str(error))
-        return found
+                texts.append(str(error))
+        return texts
 
     @staticmethod
     def _other(

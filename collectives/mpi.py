@@ -67,16 +67,16 @@ class MpiCommunicator(Communicator):
 
         Collective at the first call; the same object ever after.
         """
-        found = _worlds.get(comm.handle)
-        if found is None:
+        communicator = _worlds.get(comm.handle)
+        if communicator is None:
             settings = WatchSettings.from_environment(os.environ)
             keep_freed_memory()
-            found = cls(comm.Dup(), range(comm.size))
-            found._checked = CheckedCommunicator(found, found.members, comm.Dup())
-            if found.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
-                found.watcher = Watcher(comm.Dup(), found.activity, settings)
-            _worlds[comm.handle] = found
-        return found
+            communicator = cls(comm.Dup(), range(comm.size))
+            communicator._checked = CheckedCommunicator(communicator, communicator.members, comm.Dup())
+            if communicator.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+                communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
+            _worlds[comm.handle] = communicator
+        return communicator
 
     @staticmethod
     def retire(comm: MPI.Intracomm) -> None:
@@ -129,16 +129,16 @@ class MpiCommunicator(Communicator):
         root = self._root
         if members == root.members:
             return root
-        found = root._groups.get(members)
-        if found is None:
+        communicator = root._groups.get(members)
+        if communicator is None:
             if root.rank not in members:
                 raise GroupError(f"process {root.rank} is not in the group {list(members)} that it asks for")
             with_members = root.comm.Get_group().Incl(list(members))
             others = tuple(rank for rank in members if rank != root.rank)
             with root._inside(Waiting(f"the making of group {short_list(members)}", others)):
-                found = MpiCommunicator(root.comm.Create_group(with_members), members, root)
-            root._groups[members] = found
-        return found
+                communicator = MpiCommunicator(root.comm.Create_group(with_members), members, root)
+            root._groups[members] = communicator
+        return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         shape, dtype = operation.result_shape(self.size), operation.dtype

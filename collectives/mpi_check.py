@@ -77,37 +77,37 @@ class CheckedCommunicator(Communicator):
 
     def group(self, members: Sequence[int]) -> Communicator:
         members = tuple(members)
-        found = self._groups.get(members)
-        if found is None:
+        communicator = self._groups.get(members)
+        if communicator is None:
             if self._world.rank not in members:
                 raise GroupError(f"process {self._world.rank} is not in the group {list(members)} that it asks for")
-            found = self._groups[members] = CheckedCommunicator(self._world, members, self.comm)
-            found._groups, found._led, found._counts = self._groups, self._led, self._counts
-        return found
+            communicator = self._groups[members] = CheckedCommunicator(self._world, members, self.comm)
+            communicator._groups, communicator._led, communicator._counts = self._groups, self._led, self._counts
+        return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
         operation.result_shape(self.size)  # raises where the shapes do not fit the group
         check = self._check(operation, where)
-        made: list[BoundCollective] = []
+        calls: list[BoundCollective] = []
 
         def call(array: Array, out: Array | None = None) -> Array:
             check().finish()
-            if not made:
-                made.append(self._plain().bind(operation, where))
-            return made[0](array, out)
+            if not calls:
+                calls.append(self._plain().bind(operation, where))
+            return calls[0](array, out)
 
         return call
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
         operation.result_shape(self.size)
         check = self._check(operation, where)
-        made: list[Start] = []
+        starts: list[Start] = []
 
         def start(array: Array) -> Request:
             begun = check()
-            if not made:
-                made.append(self._plain().bind_start(operation, where))
-            return _CheckedRequest(begun, made[0](array))
+            if not starts:
+                starts.append(self._plain().bind_start(operation, where))
+            return _CheckedRequest(begun, starts[0](array))
 
         return start
 
@@ -159,9 +159,9 @@ class CheckedCommunicator(Communicator):
             return lambda: _Follow(self, self.comm, members[0], message, waiting)
 
         def lead() -> _Check:
-            made = _Lead(self, self.comm, members, message, waiting)
-            self._led.append(made)
-            return made
+            check = _Lead(self, self.comm, members, message, waiting)
+            self._led.append(check)
+            return check
 
         return lead
 

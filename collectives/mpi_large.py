@@ -111,9 +111,9 @@ def _large_datatype(dtype: np.dtype[Any], count: int) -> MPI.Datatype:
 
 
 def _array(message: Message) -> Array:
-    found = message[0] if isinstance(message, list) else message
-    assert isinstance(found, np.ndarray)
-    return found
+    array = message[0] if isinstance(message, list) else message
+    assert isinstance(array, np.ndarray)
+    return array
 
 
 def _with(message: Message, array: Array) -> Message:

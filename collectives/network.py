@@ -90,10 +90,10 @@ class Network:
 
     def level_of(self, source: Array, target: Array) -> Array:
         """The level of a message from each of `source` to `target`; -1 where both are one process."""
-        found = np.full(np.broadcast(source, target).shape, len(self.levels) - 1)
+        array = np.full(np.broadcast(source, target).shape, len(self.levels) - 1)
         for level in range(len(self.levels) - 2, -2, -1):
-            found = np.where(self.unit(source, level) == self.unit(target, level), level, found)
-        return found
+            array = np.where(self.unit(source, level) == self.unit(target, level), level, array)
+        return array
 
     def exchange(self, source: Array, target: Array, nbytes: float) -> Traffic:
         """Messages that travel at the same time: the seconds of each, in their shape, and the bytes over each level."""

@@ -82,12 +82,12 @@ def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
 
 def _extreme(slabs: Array, name: str) -> Array:
     """IEEE-754 maximum or minimum: NaN wins, and +0 is above -0."""
-    found = np.asarray(_EXTREMES[name].reduce(slabs, axis=0))
-    zero = found == 0
+    array = np.asarray(_EXTREMES[name].reduce(slabs, axis=0))
+    zero = array == 0
     if not zero.any():
-        return found
+        return array
     negative = np.signbit(slabs)
     wins = ~negative if name == "maximum" else negative
     winner = ((slabs == 0) & wins).any(axis=0)
     sign = np.where(winner == (name == "maximum"), slabs.dtype.type(0.0), slabs.dtype.type(-0.0))
-    return np.where(zero, sign, found)
+    return np.where(zero, sign, array)

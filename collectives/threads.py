@@ -44,14 +44,14 @@ class ThreadCommunicator(Communicator):
 
     def group(self, members: Sequence[int]) -> ThreadCommunicator:
         members = tuple(members)
-        found = self._groups.get(members)
-        if found is None:
+        communicator = self._groups.get(members)
+        if communicator is None:
             if self.world_rank not in members:
                 raise GroupError(f"process {self.world_rank} is not in the group {list(members)} that it asks for")
-            found = ThreadCommunicator(self.world, members, members.index(self.world_rank))
-            self._groups[members] = found
-            found._groups = self._groups
-        return found
+            communicator = ThreadCommunicator(self.world, members, members.index(self.world_rank))
+            self._groups[members] = communicator
+            communicator._groups = self._groups
+        return communicator
 
     def outside(self) -> AbstractContextManager[None]:
         return self.world.scheduler.outside()

@@ -82,17 +82,17 @@ def local_function(function: Function, block: Block) -> Function:
 def called_functions(module: Module, roots: Sequence[Op]) -> list[Op]:
     """Functions of `module` that `roots` refer to by symbol, directly or through others."""
     symbols = module.symbols
-    found: dict[str, Op] = {}
+    ops: dict[str, Op] = {}
     pending = list(roots)
     while pending:
         for op in pending.pop().walk():
             named = [value for key, value in op.attributes.items() if key != "sym_name"]
             for value in (*named, *op.discardable.values()):
                 for name in _symbols(value):
-                    if name in symbols and name not in found and symbols[name].name != "sdy.mesh":
-                        found[name] = symbols[name]
+                    if name in symbols and name not in ops and symbols[name].name != "sdy.mesh":
+                        ops[name] = symbols[name]
                         pending.append(symbols[name])
-    return list(found.values())
+    return list(ops.values())
 
 
 def _symbols(value: object) -> Iterable[str]:

@@ -90,9 +90,9 @@ class Emitter(OpBuilder):
     def is_device(self, device: int) -> Value:
         """Whether this process is `device`: a scalar of type i1."""
         ops, self.ops = self.ops, self.prologue
-        found = self.compare(self.convert(self._device_id(), TensorType((), I32)), self.index(device), "EQ")
+        value = self.compare(self.convert(self._device_id(), TensorType((), I32)), self.index(device), "EQ")
         self.ops = ops
-        return found
+        return value
 
     # --- collectives
 
@@ -155,11 +155,11 @@ class Emitter(OpBuilder):
 
     def _of_some(self, name: str, value: Value, attributes: dict[str, Any]) -> Value:
         """Appends a collective of one value; where that is empty nothing needs to travel."""
-        made = make_op(name, [value], None, attributes, location=self.location)
-        if made.result.tensor.size == 0:
-            return self.splat(0, made.result.tensor)
-        self.ops.append(made)
-        return made.result
+        op = make_op(name, [value], None, attributes, location=self.location)
+        if op.result.tensor.size == 0:
+            return self.splat(0, op.result.tensor)
+        self.ops.append(op)
+        return op.result
 
     def permute(self, value: Value, pairs: Iterable[tuple[int, int]]) -> Value:
         """Sends `value` from the first to the second device of each pair; others get zeros."""
@@ -188,17 +188,17 @@ def _steps(mesh: DeviceMesh, table: NDArray[np.int64]) -> list[_Step] | None:
         return None
     cube = table.reshape(mesh.sizes)
     origin = (0,) * cube.ndim
-    found: list[_Step] = []
+    steps: list[_Step] = []
     expected = np.full(mesh.sizes, cube[origin])
     for axis, size in enumerate(mesh.sizes):
         factor = int(cube[(*origin[:axis], 1, *origin[axis + 1 :])] - cube[origin])
         expected += (np.arange(size) * factor).reshape(-1, *(1,) * (cube.ndim - axis - 1))
-        last = found[-1] if found else None
+        last = steps[-1] if steps else None
         if factor and last is not None and last.factor == factor * size and last.stride == mesh.stride(axis) * size:
-            found[-1] = _Step(mesh.stride(axis), last.size * size, factor)
+            steps[-1] = _Step(mesh.stride(axis), last.size * size, factor)
         elif factor:
-            found.append(_Step(mesh.stride(axis), size, factor))
-    return found if np.array_equal(expected, cube) else None
+            steps.append(_Step(mesh.stride(axis), size, factor))
+    return steps if np.array_equal(expected, cube) else None
 
 
 def _mesh_groups(mesh: DeviceMesh, axes: Axes, replicas: int) -> ReplicaGroupMeshAxesAttr:

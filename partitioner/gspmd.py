@@ -145,17 +145,17 @@ def _parse_one(text: str, whole: str) -> TileSharding:
         if body == kind or body.startswith(kind + " ") or body.startswith(kind + ","):
             return TileSharding(kind, is_open=is_open or kind == "unknown")
     if body.startswith("maximal"):
-        found = re.search(r"device=(\d{1,18})\b", body)
-        return TileSharding("maximal", device=int(found.group(1)) if found else 0)
-    found = _TILED.search(body)
-    if found is None:
+        match = re.search(r"device=(\d{1,18})\b", body)
+        return TileSharding("maximal", device=int(match.group(1)) if match else 0)
+    match = _TILED.search(body)
+    if match is None:
         raise MeshError(f"not a sharding: {whole!r}")
-    tiles = _integers(found.group(1), whole)
+    tiles = _integers(match.group(1), whole)
     if any(tile < 1 for tile in tiles):
         raise MeshError(f"tiles count from 1: {whole!r}")
     subgroups = _subgroups(body)
-    if found.group(4) is not None:
-        devices = _integers(found.group(4), whole)
+    if match.group(4) is not None:
+        devices = _integers(match.group(4), whole)
         _check_count(prod(tiles), len(devices), whole)
         if sorted(devices) != list(range(len(devices))):
             raise MeshError(f"the devices are not 0 to {len(devices) - 1}, each once: {whole!r}")
@@ -163,8 +163,8 @@ def _parse_one(text: str, whole: str) -> TileSharding:
         if steps is None:
             return TileSharding("tiled", tiles, subgroups, devices=devices, is_open=is_open)
         return TileSharding("tiled", tiles, subgroups, steps, is_open=is_open)
-    sizes = _integers(found.group(2), whole)
-    order = _integers(found.group(3), whole) if found.group(3) is not None else tuple(range(len(sizes)))
+    sizes = _integers(match.group(2), whole)
+    order = _integers(match.group(3), whole) if match.group(3) is not None else tuple(range(len(sizes)))
     if sorted(order) != list(range(len(sizes))):
         raise MeshError(f"T{order} does not order {len(sizes)} dimensions: {whole!r}")
     _check_count(prod(tiles), prod(sizes), whole)
@@ -192,8 +192,8 @@ def _check_count(tiles: int, devices: int, whole: str) -> None:
 def _subgroups(body: str) -> tuple[str, ...]:
     if "last_tile_dim_replicate" in body:
         return ("replicated",)
-    found = re.search(r"last_tile_dims=\{([^}]*)\}", body)
-    return tuple(part.strip() for part in found.group(1).split(",")) if found else ()
+    match = re.search(r"last_tile_dims=\{([^}]*)\}", body)
+    return tuple(part.strip() for part in match.group(1).split(",")) if match else ()
 
 
 def _integers(text: str, whole: str) -> tuple[int, ...]:

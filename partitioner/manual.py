@@ -55,11 +55,11 @@ def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
 
 def layouts(op: Op, name: str, types: list[Type], reader: ShardingReader) -> list[ShardedType]:
     """The layouts that the in_shardings or out_shardings of `op` ask for."""
-    found = []
+    sharded_types = []
     for sharding, type in zip(op[name].shardings, types, strict=True):
         annotation = reader.annotation_of(op, sharding, type)
-        found.append(ShardedType(type, None if annotation is None else annotation.sharding))
-    return found
+        sharded_types.append(ShardedType(type, None if annotation is None else annotation.sharding))
+    return sharded_types
 
 
 def take_out(

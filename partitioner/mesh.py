@@ -96,15 +96,15 @@ class DeviceMesh:
 
     def runs(self, axes: Sequence[int]) -> list[SubAxis]:
         """`axes` with neighbouring parts of one axis joined, major first."""
-        found: list[SubAxis] = []
+        sub_axes: list[SubAxis] = []
         for axis in axes:
             sub_axis = self.sub_axes[axis]
-            last = found[-1] if found else None
+            last = sub_axes[-1] if sub_axes else None
             if last is not None and last.name == sub_axis.name and last.pre_size * last.size == sub_axis.pre_size:
-                found[-1] = replace(last, size=last.size * sub_axis.size)
+                sub_axes[-1] = replace(last, size=last.size * sub_axis.size)
             else:
-                found.append(sub_axis)
-        return found
+                sub_axes.append(sub_axis)
+        return sub_axes
 
     def format(self, axes: Sequence[int]) -> str:
         """`axes` as Shardy writes them: neighbouring parts of one axis joined."""
@@ -215,10 +215,10 @@ class MeshBuilder:
         return [self._span(size, stride) for (_, size), stride in zip(grid.axes, strides, strict=True)]
 
     def _span(self, size: int, stride: int) -> Axes:
-        found = tuple(axis for axis in range(len(self._made)) if stride <= self.mesh.stride(axis) < stride * size)
-        if self.mesh.count(found) != size:
+        axes = tuple(axis for axis in range(len(self._made)) if stride <= self.mesh.stride(axis) < stride * size)
+        if self.mesh.count(axes) != size:
             raise MeshError(f"an axis of size {size} at stride {stride} is no run of the mesh's parts")
-        return found
+        return axes
 
 
 def _row_major(grid: Grid) -> list[int]:

@@ -127,10 +127,10 @@ class _Importer:
 
     def constrain(self, value: Value, annotation: Annotation, block: Block, place: Op) -> Value:
         """`value` with a layout asked of it from here on."""
-        made = make_op(CONSTRAINT, [value], [value.type], location=place.location)
-        block.ops.append(made)
-        self.annotations[made.result] = annotation
-        return made.result
+        op = make_op(CONSTRAINT, [value], [value.type], location=place.location)
+        block.ops.append(op)
+        self.annotations[op.result] = annotation
+        return op.result
 
     def use(self, value: Value, values: dict[Value, Value], block: Block) -> Value:
         """What stands for `value`; a constant is made anew from its second use on."""

@@ -116,8 +116,8 @@ class _Writer:
             elif op.name == "sdy.manual_computation":
                 self._manual(op)
             elif "sdy." not in op.name and any(map(self._is_told, op.results)):
-                given = sdy.ShardingPerValue(tuple(map(self._sharding, op.results)))
-                op.discardable = {**_without_shardings(op.discardable), SHARDING_NAME: given}
+                sharding_per_value = sdy.ShardingPerValue(tuple(map(self._sharding, op.results)))
+                op.discardable = {**_without_shardings(op.discardable), SHARDING_NAME: sharding_per_value}
             for inner in _blocks(op):
                 self._block(inner)
         if renamed:

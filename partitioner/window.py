@@ -83,7 +83,7 @@ def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[Ha
                 made = HaloTransfer(sender, receiver, source - sender * block, part, place)
                 (local if sender == receiver else moving).append(made)
                 source, place, length = source + part, place + part, length - part
-    found: list[list[HaloTransfer]] = []
+    transfers: list[list[HaloTransfer]] = []
     # The rounds in which a block sends, and those in which it receives, as bits.
     sends, receives = [0] * window.blocks, [0] * window.blocks
     for transfer in sorted(moving, key=lambda t: (-t.length, t.receiver - t.sender)):
@@ -92,10 +92,10 @@ def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[Ha
         sends[transfer.sender] |= first
         receives[transfer.receiver] |= first
         number = first.bit_length() - 1
-        if number == len(found):
-            found.append([])
-        found[number].append(transfer)
-    return tuple(local), tuple(map(tuple, found))
+        if number == len(transfers):
+            transfers.append([])
+        transfers[number].append(transfer)
+    return tuple(local), tuple(map(tuple, transfers))
 
 
 def _by_rounds(window: HaloWindow) -> int:
@@ -131,15 +131,15 @@ def own(
     """The window of a dimension that every process holds whole."""
     margin = window.width
     padded = emitter.pad(whole, dimension, margin, margin)
-    made: Value | None = None
+    value: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
         starts = [source - place + margin for place, source, _ in runs]
         start = emitter.per_device_constant(by_device(emitter.mesh, axes, starts))
         part = emitter.dynamic_slice(padded, dimension, start, window.width)
-        made = part if made is None else _laid_over(emitter, made, part, dimension, axes, runs)
-    assert made is not None
-    return _filled(emitter, made, dimension, axes, window, fill)
+        value = part if value is None else _laid_over(emitter, value, part, dimension, axes, runs)
+    assert value is not None
+    return _filled(emitter, value, dimension, axes, window, fill)
 
 
 def _laid_over(emitter: Emitter, under: Value, over: Value, dimension: int, axes: Axes, runs: Sequence[Run]) -> Value:
@@ -161,13 +161,13 @@ def _covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, spans: S
 
 def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: HaloWindow) -> Value:
     """Whether each element of a window is filled by a run: an i1 tensor of the window's shape."""
-    made: Value | None = None
+    value: Value | None = None
     for index in range(max(1, max(len(runs) for runs in window.runs))):
         runs = [runs[index] if index < len(runs) else (0, 0, 0) for runs in window.runs]
         part = _covered(emitter, like, dimension, axes, [(place, place + length) for place, _, length in runs])
-        made = part if made is None else emitter.binary("or", made, part)
-    assert made is not None
-    return made
+        value = part if value is None else emitter.binary("or", value, part)
+    assert value is not None
+    return value
 
 
 def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None) -> Value:

@@ -240,15 +240,15 @@ class Op(Value):
         token: int,
     ) -> Op:
         """A declared op with one result and nothing else, read at token `token` of `page`: what most ops are."""
-        made = Op.__new__(Op)
-        made.definition = definition
-        made._operands = operands[0] if len(operands) == 1 else tuple(operands)
-        made.attributes = attributes
-        made.type = type
-        made._place = page
-        made._token = token
-        made._extras = None
-        return made
+        op = Op.__new__(Op)
+        op.definition = definition
+        op._operands = operands[0] if len(operands) == 1 else tuple(operands)
+        op.attributes = attributes
+        op.type = type
+        op._place = page
+        op._token = token
+        op._extras = None
+        return op
 
     @property
     def name(self) -> str:
@@ -427,7 +427,7 @@ class Op(Value):
         attributes: Mapping[str, Any] | None = None,
     ) -> Op:
         """The same op on other operands; result types, regions and attributes replaced where given."""
-        made = new_op(
+        op = new_op(
             self.name,
             operands,
             self.result_types if result_types is None else result_types,
@@ -437,8 +437,8 @@ class Op(Value):
             discardable=self.discardable,
             debug_location=self.debug_location,
         )
-        made._stand_for(self)
-        return made
+        op._stand_for(self)
+        return op
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self.location}>"
@@ -507,8 +507,8 @@ class Function(Op):
         return self._dictionaries("res_attrs", len(self.type.results))
 
     def _dictionaries(self, name: str, count: int) -> list[Mapping[str, Attribute]]:
-        given: Sequence[DictAttr] = self.attributes.get(name) or ()
-        return [entry.entries for entry in given] if given else [{} for _ in range(count)]
+        dict_attrs: Sequence[DictAttr] = self.attributes.get(name) or ()
+        return [entry.entries for entry in dict_attrs] if dict_attrs else [{} for _ in range(count)]
 
 
 def _shortened(types: Sequence[Type]) -> str:
@@ -542,9 +542,9 @@ class Module(Op):
 
     def with_ops(self, ops: Iterable[Op]) -> Module:
         """A module of the same name, attributes and place that has `ops`."""
-        made = self.clone((), (), [Region([Block((), ops)])])
-        assert isinstance(made, Module)
-        return made
+        module = self.clone((), (), [Region([Block((), ops)])])
+        assert isinstance(module, Module)
+        return module
 
     def __repr__(self) -> str:
         name = f" @{self.symbol}" if self.symbol else ""

@@ -36,11 +36,11 @@ def _version(text: str) -> Version:
         return CURRENT if text == "current" else OLDEST
     if not _VERSION.fullmatch(text):
         raise UsageError(f"a version is a string such as '1.0.0', 'current' or 'minimum', got {text!r}")
-    found = parse_version(text)
-    if not OLDEST <= found <= CURRENT:
+    version = parse_version(text)
+    if not OLDEST <= version <= CURRENT:
         known = f"{OLDEST[0]}.{OLDEST[1]} to {CURRENT[0]}.{CURRENT[1]}"
         raise UsageError(f"versions of VHLO go from {known}, got {text}")
-    return found
+    return version
 
 
 def _hlo(module: Module) -> bytes:

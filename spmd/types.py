@@ -134,13 +134,13 @@ class ElementType(Type):
 
 
 def _integers() -> list[ElementType]:
-    made = []
+    element_types = []
     for bits in (2, 4, 8, 16, 32, 64):
         signed = getattr(ml_dtypes, f"int{bits}") if bits < 8 else f"int{bits}"
         unsigned = getattr(ml_dtypes, f"uint{bits}") if bits < 8 else f"uint{bits}"
-        made.append(ElementType(f"i{bits}", "signed", bits, np.dtype(signed)))
-        made.append(ElementType(f"ui{bits}", "unsigned", bits, np.dtype(unsigned)))
-    return made
+        element_types.append(ElementType(f"i{bits}", "signed", bits, np.dtype(signed)))
+        element_types.append(ElementType(f"ui{bits}", "unsigned", bits, np.dtype(unsigned)))
+    return element_types
 
 
 _SMALL_FLOATS = {
@@ -196,10 +196,10 @@ _BY_DTYPE[np.dtype(np.int64)] = I64
 
 def element_type_of(dtype: np.dtype[Any] | type | str) -> ElementType:
     """The element type whose arrays have `dtype`; TypeError when there is none."""
-    found = _BY_DTYPE.get(np.dtype(dtype))
-    if found is None:
+    element_type = _BY_DTYPE.get(np.dtype(dtype))
+    if element_type is None:
         raise TypeError(f"no StableHLO element type is held by dtype {np.dtype(dtype)}")
-    return found
+    return element_type
 
 
 @dataclass(frozen=True, eq=False, repr=False)

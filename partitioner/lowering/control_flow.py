@@ -49,12 +49,12 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
 
     Such a value is nothing in the loop but the sum of itself and something partial that is cut as it is.
     """
-    found = list(layouts)
+    shardings = list(layouts)
     for index, axes in _partial_sums(lowering, op, layouts).items():
         wanted = layouts[index]
         assert wanted is not None
-        found[index] = replace(wanted, partial=axes)
-    return found
+        shardings[index] = replace(wanted, partial=axes)
+    return shardings
 
 
 def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> dict[int, Axes]:

@@ -45,13 +45,13 @@ def iota(lowering: Lowering, op: Op) -> None:
 
     def make(layout: Sharding) -> Value:
         type = layout.local_type(op.result.tensor)
-        made = lowering.clone(op, (), [layout])[0]
+        value = lowering.clone(op, (), [layout])[0]
         axes = layout.dimensions[dimension]
         if not axes:
-            return made
+            return value
         starts = lowering.mesh.block_index(axes) * type.static_shape[dimension]
         start = emitter.convert(emitter.per_device_constant(starts), type.with_shape(()))
-        return emitter.binary("add", made, emitter.broadcast(start, type.shape))
+        return emitter.binary("add", value, emitter.broadcast(start, type.shape))
 
     lowering.set_rematerializable(op.result, make)
 
@@ -271,13 +271,13 @@ def pad(lowering: Lowering, op: Op) -> None:
             "edge_padding_high": tuple(high),
             "interior_padding": tuple(inner),
         }
-        made = lowering.clone(op, [local, fill], [layout], attributes, [op.result.tensor.with_shape(tuple(shape))])[0]
+        value = lowering.clone(op, [local, fill], [layout], attributes, [op.result.tensor.with_shape(tuple(shape))])[0]
         for dimension, places in offsets.items():
             if interiors[dimension]:
                 axes = layout.dimensions[dimension]
                 start = emitter.per_device_constant(win.by_device(lowering.mesh, axes, places))
-                made = emitter.dynamic_slice(made, dimension, start, layout.local_shape(out)[dimension])
-        return made
+                value = emitter.dynamic_slice(value, dimension, start, layout.local_shape(out)[dimension])
+        return value
 
     _exchange(lowering, op, windows, local_form, fill)
 
@@ -306,15 +306,15 @@ def concatenate(lowering: Lowering, op: Op) -> None:
         emit_plain(lowering, op, plain, assignment)
         return
     emitter = lowering.emitter
-    made: Value | None = None
+    value: Value | None = None
     for source in sources:
         part = source.take()
-        if made is None:
-            made = part
+        if value is None:
+            value = part
         else:
-            made = emitter.select(win.covered(emitter, part, joined, axes, source.window), part, made)
-    assert made is not None
-    lowering.set(op.result, made, wanted)
+            value = emitter.select(win.covered(emitter, part, joined, axes, source.window), part, value)
+    assert value is not None
+    lowering.set(op.result, value, wanted)
 
 
 def _all_partial(lowering: Lowering, op: Op) -> tuple[Axes, str] | None:

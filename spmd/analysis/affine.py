@@ -76,10 +76,10 @@ class Affine:
 
     def replaced(self, substitutes: Mapping[Variable, Affine]) -> Affine:
         """The form with variables written as others; its expressions are not looked into."""
-        made = Affine(self.offset, (), self.dynamic)
+        affine = Affine(self.offset, (), self.dynamic)
         for variable, coefficient in self.terms:
-            made += substitutes.get(variable, Affine.of(variable)).scaled(coefficient)
-        return made
+            affine += substitutes.get(variable, Affine.of(variable)).scaled(coefficient)
+        return affine
 
     def bounds(self, extents: Mapping[Variable, int] | Sequence[int]) -> tuple[int, int] | None:
         """The smallest and the largest value, both included; None where an expression takes part."""

@@ -181,11 +181,11 @@ def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
 
 def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
     """Whether all conditions hold; None where none is left to ask."""
-    found: Expression | None = None
+    expression: Expression | None = None
     for condition in conditions:
         if condition is not None:
-            found = condition if found is None else build.and_(found, condition)
-    return found
+            expression = condition if expression is None else build.and_(expression, condition)
+    return expression
 
 
 def choose(condition: Expression, taken: Element, otherwise: Element) -> Element:

@@ -182,6 +182,6 @@ def _of_complex(kind: str, element: ElementType) -> Array | None:
     part = _of_floats(kind, element.real.dtype)
     if part is None:
         return None
-    made = np.zeros((), element.dtype)
-    made.real, made.imag = part, 0 if kind == "multiply" else part
-    return made
+    array = np.zeros((), element.dtype)
+    array.real, array.imag = part, 0 if kind == "multiply" else part
+    return array

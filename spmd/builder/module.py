@@ -42,16 +42,16 @@ def to_module(computation: XlaComputation) -> Module:
 
 def _callees(computation: XlaComputation) -> list[XlaComputation]:
     """All computations called by name from here, each once, after those that it calls itself."""
-    found: dict[str, XlaComputation] = {}
+    computations: dict[str, XlaComputation] = {}
 
     def visit(caller: XlaComputation) -> None:
         for symbol, callee in caller.called.items():
-            if symbol not in found:
+            if symbol not in computations:
                 visit(callee)
-                found[symbol] = callee
+                computations[symbol] = callee
 
     visit(computation)
-    return list(found.values())
+    return list(computations.values())
 
 
 def _function(computation: XlaComputation, symbol: str, *, public: bool) -> Function:

@@ -59,7 +59,7 @@ def _builder_of(values: Iterable[Any]) -> Builder | None:
         if isinstance(value, XlaOp):
             return value.builder
         if isinstance(value, (list, tuple)):
-            found = _builder_of(value)
-            if found is not None:
-                return found
+            builder = _builder_of(value)
+            if builder is not None:
+                return builder
     return None

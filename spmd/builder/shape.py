@@ -72,10 +72,10 @@ class PrimitiveType(enum.Enum):
         if isinstance(given, PrimitiveType):
             return given
         if isinstance(given, t.ElementType):
-            found = _PRIMITIVE_TYPES.get(given)
-            if found is None:
+            kind = _PRIMITIVE_TYPES.get(given)
+            if kind is None:
                 raise ValueError(f"XLA has no primitive type for {given}")
-            return found
+            return kind
         if isinstance(given, str) and given.lower() in _BY_TEXT:
             return _BY_TEXT[given.lower()]
         return cls.of(t.element_type_of(given))

@@ -56,10 +56,10 @@ _worlds: dict[int, MPI.Comm] = {}
 
 
 def _world() -> MPI.Comm:
-    found = _worlds.get(world.generation)
-    if found is None:
-        found = _worlds[world.generation] = world.base().Dup()
-    return found
+    comm = _worlds.get(world.generation)
+    if comm is None:
+        comm = _worlds[world.generation] = world.base().Dup()
+    return comm
 
 
 def retire() -> None:

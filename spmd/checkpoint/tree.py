@@ -53,9 +53,9 @@ def node_of(tree: Any) -> Node | None:
     if type(tree) in (list, tuple):
         return Node(type(tree).__name__, "", list(enumerate(tree)), type(tree))
     for recognize, _ in _registered.values():
-        found = recognize(tree)
-        if found is not None:
-            return found
+        node = recognize(tree)
+        if node is not None:
+            return node
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in dataclasses.fields(tree) if not _is_static(field)]
         return Node(

@@ -126,10 +126,10 @@ class Client:
 
     def Compile(self, computation: XlaComputation) -> LoadedComputation:
         """The computation compiled; the same again for the same computation."""
-        made = computation.loaded.get(self)
-        if not isinstance(made, LoadedComputation):
-            made = computation.loaded[self] = LoadedComputation(computation, self._executable(computation))
-        return made
+        loaded = computation.loaded.get(self)
+        if not isinstance(loaded, LoadedComputation):
+            loaded = computation.loaded[self] = LoadedComputation(computation, self._executable(computation))
+        return loaded
 
     def _executable(self, computation: XlaComputation) -> Executable:
         register_custom_call(TRACE, _trace)

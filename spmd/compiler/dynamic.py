@@ -41,14 +41,14 @@ def _region_is_program(op: Op) -> bool:
 
 def specializing_kernel(op: Op, context: Context) -> Kernel:
     """A kernel that makes, and keeps, one kernel for each combination of operand shapes."""
-    made: dict[tuple[Any, ...], Kernel] = {}
+    kernels: dict[tuple[Any, ...], Kernel] = {}
     operand_count = len(op.operands)
 
     def call(process: Any, *values: Any) -> Any:
         key = tuple(getattr(value, "shape", None) for value in values[:operand_count])
-        kernel = made.get(key)
+        kernel = kernels.get(key)
         if kernel is None:
-            kernel = made[key] = make_kernel(_refined(op, key), context)
+            kernel = kernels[key] = make_kernel(_refined(op, key), context)
         return kernel.call(process, *values) if kernel.needs_process else kernel.call(*values)
 
     # A specialized kernel may return views of any of its operands.

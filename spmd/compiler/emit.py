@@ -87,11 +87,11 @@ def _watched(step: Step, watch: Watch) -> Callable[..., Any]:
 
 def locate(traceback: TracebackType | None) -> Op | None:
     """The op that was running where an exception came from: the innermost program line in `traceback`."""
-    found = None
+    op = None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == _FILE:
             ops = traceback.tb_frame.f_globals[_OPS]
             if 0 <= traceback.tb_lineno - 2 < len(ops):
-                found = ops[traceback.tb_lineno - 2]
+                op = ops[traceback.tb_lineno - 2]
         traceback = traceback.tb_next
-    return found
+    return op

@@ -208,16 +208,16 @@ class _Windows:
             )
         stacked = (*shape[: axis + 1], window.spread, *shape[axis + 1 :])
         type = TensorType(stacked, lhs.tensor.element_type)
-        made = builder.one("concatenate", parts, type, dimension=axis + 1)
+        value = builder.one("concatenate", parts, type, dimension=axis + 1)
         merged = (*shape[:axis], shape[axis] * window.spread, *shape[axis + 1 :])
-        made = builder.one("reshape", [made], type.with_shape(merged))
+        value = builder.one("reshape", [value], type.with_shape(merged))
         limits = (*shape[:axis], window.places, *shape[axis + 1 :])
         if limits == merged:
-            return made
+            return value
         ones = (1,) * len(shape)
         starts = (0,) * len(shape)
         return builder.one(
-            "slice", [made], type.with_shape(limits), start_indices=starts, limit_indices=limits, strides=ones
+            "slice", [value], type.with_shape(limits), start_indices=starts, limit_indices=limits, strides=ones
         )
 
     def _every(self, rhs: Value, axis: int, first: int, step: int, count: int) -> Value:

@@ -77,7 +77,7 @@ def _broadcast(
 
     Quantized operands and results may have other scales and zero points when `baseline`.
     """
-    made = define(
+    op_def = define(
         f"chlo.broadcast_{name}",
         operands=[operand("lhs", types), operand("rhs", types)],
         attributes=[_BROADCAST_DIMENSIONS],
@@ -85,12 +85,12 @@ def _broadcast(
         assembly=_BROADCAST_FORM,
         traits=[Trait.PURE, Trait.BROADCASTING, *([Trait.COMMUTATIVE] if commutative else [])],
     )
-    _infer_broadcast(made, element)
+    _infer_broadcast(op_def, element)
     if not baseline and results is None:
-        made.constraint("", "element_type(lhs) = element_type(rhs) = element_type(result)")(
+        op_def.constraint("", "element_type(lhs) = element_type(rhs) = element_type(result)")(
             lambda op: equal_elements(*op.operand_types, *op.result_types)
         )
-    return made
+    return op_def
 
 
 def _infer_broadcast(declared: OpDef, element: Callable[[Type], Type]) -> None:
@@ -111,36 +111,36 @@ def _complex_of(element: Type) -> Type:
 
 def _unary(name: str, types: TypeSet, results: TypeSet | None = None) -> OpDef:
     """A unary elementwise op: of booleans when `results` differ, else of the operand's type."""
-    made = define(
+    op_def = define(
         f"chlo.{name}",
         operands=[operand("operand", types)],
         results=[result("result", results or types)],
         assembly="$operand attr-dict `:` type($operand) `->` type($result)",
         traits=[Trait.PURE, Trait.ELEMENTWISE, *([] if results else [Trait.SAME_TYPE])],
     )
-    made.infers("", "the result has the operand's shape")(
+    op_def.infers("", "the result has the operand's shape")(
         lambda op: [with_element(op.operands[0].type, I1) if results else op.operands[0].type]
     )
 
-    @made.constraint("", "operand and result are both ranked, or both unranked", on_results=True)
+    @op_def.constraint("", "operand and result are both ranked, or both unranked", on_results=True)
     def _(op: Op) -> str | None:
         types = [*op.operand_types, *op.result_types]
         return None if len({isinstance(type, UnrankedTensorType) for type in types}) == 1 else listed(types)
 
-    return made
+    return op_def
 
 
 def _binary(name: str, first: str, second: str, types: TypeSet, *, commutative: bool = False) -> OpDef:
-    made = define(
+    op_def = define(
         f"chlo.{name}",
         operands=[operand(first, types), operand(second, types)],
         results=[result("result", types)],
         assembly=f"${first} `,` ${second} attr-dict `:` type(${first}) `,` type(${second}) `->` type($result)",
         traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE, *([Trait.COMMUTATIVE] if commutative else [])],
     )
-    made.constraint("", f"{first}, {second} and the result have one type")(lambda op: same_types(*op.operand_types))
-    made.infers("", f"{first}, {second} and the result have one type")(lambda op: [most_specific(op.operand_types)])
-    return made
+    op_def.constraint("", f"{first}, {second} and the result have one type")(lambda op: same_types(*op.operand_types))
+    op_def.infers("", f"{first}, {second} and the result have one type")(lambda op: [most_specific(op.operand_types)])
+    return op_def
 
 
 for _name in ("add", "maximum", "minimum"):

@@ -52,8 +52,8 @@ check_dot(RAGGED_DOT, "ragged_dot_dimension_numbers", [""] * 10)
 
 
 def _ragged(op: Op) -> RaggedDotDimensionNumbersAttr:
-    found: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
-    return found
+    numbers: RaggedDotDimensionNumbersAttr = op["ragged_dot_dimension_numbers"]
+    return numbers
 
 
 @RAGGED_DOT.constraint("", "there is one ragged dimension, 0 <= lhs_ragged_dimensions < rank(lhs)")

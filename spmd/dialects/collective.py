@@ -170,7 +170,7 @@ def _(op: Op) -> str | None:
 @ALL_TO_ALL.infers("C9", "split_dimension is divided by split_count and concat_dimension multiplied")
 def _(op: Op) -> list[Type]:
     count, split, concat = op["split_count"], op["split_dimension"], op["concat_dimension"]
-    found: list[Type] = []
+    types: list[Type] = []
     for type in tensors(op.operands):
         shape, bounds = list(type.shape), list(bounds_of(type))
         for sizes in (shape, bounds):
@@ -178,8 +178,8 @@ def _(op: Op) -> list[Type]:
             if split != concat:
                 sizes[split] = None if part is None else part // count
                 sizes[concat] = None if whole is None else whole * count
-        found.append(tensor(shape, type.element_type, bounds))
-    return found
+        types.append(tensor(shape, type.element_type, bounds))
+    return types
 
 
 REDUCE_SCATTER = define(

@@ -91,8 +91,8 @@ def check_dot(declared: OpDef, name: str, labels: Sequence[str]) -> None:
     """Constraints on dimension numbers `name`: counts, uniqueness, ranges and sizes, labelled in this order."""
 
     def numbers(op: Op) -> DotNumbers:
-        found: DotNumbers = op[name]
-        return found
+        dot_numbers: DotNumbers = op[name]
+        return dot_numbers
 
     label = iter(labels)
     declared.constraint(next(label), "size(lhs_batching_dimensions) = size(rhs_batching_dimensions)")(
@@ -150,10 +150,10 @@ def _(op: Op) -> list[Type]:
     lhs, rhs = tensors(op.operands)
     left, right = (list(zip(type.shape, bounds_of(type), strict=True)) for type in (lhs, rhs))
     pairs = zip(numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions, strict=True)
-    found: list[Size] = [most_specific_size(i, left[ours], right[theirs]) for i, (ours, theirs) in enumerate(pairs)]
-    found += free_sizes(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
-    found += free_sizes(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
-    return [tensor([size for size, _ in found], contraction_element(op), [bound for _, bound in found])]
+    sizes: list[Size] = [most_specific_size(i, left[ours], right[theirs]) for i, (ours, theirs) in enumerate(pairs)]
+    sizes += free_sizes(left, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    sizes += free_sizes(right, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    return [tensor([size for size, _ in sizes], contraction_element(op), [bound for _, bound in sizes])]
 
 
 def free_sizes(sizes: Sequence[T], *used: Sequence[int]) -> list[T]:

@@ -59,8 +59,8 @@ CONVOLUTION = define(
 
 
 def _numbers(op: Op) -> ConvDimensionNumbersAttr:
-    found: ConvDimensionNumbersAttr = op["dimension_numbers"]
-    return found
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    return numbers
 
 
 def _spatial(op: Op) -> int:

@@ -327,9 +327,11 @@ def define(
     """
     if name in OPS:
         raise ValueError(f"{name} is declared twice")
-    made = OpDef(name, tuple(operands), tuple(attributes), tuple(results), tuple(regions), assembly, frozenset(traits))
-    OPS[name] = made
-    return made
+    op_def = OpDef(
+        name, tuple(operands), tuple(attributes), tuple(results), tuple(regions), assembly, frozenset(traits)
+    )
+    OPS[name] = op_def
+    return op_def
 
 
 def is_pure(op: Op) -> bool:

@@ -36,7 +36,7 @@ _ALL_SAME_TYPE = "type(lhs) = type(rhs) = type(result)"
 
 def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accuracy: bool = False) -> OpDef:
     """A unary elementwise op; `accuracy` for those that take `result_accuracy`."""
-    made = define(
+    op_def = define(
         f"stablehlo.{name}",
         operands=[operand("operand", types)],
         attributes=[attribute("result_accuracy", kinds.struct(ResultAccuracyAttr), default=ResultAccuracyAttr())]
@@ -46,7 +46,7 @@ def _unary(name: str, types: TypeSet, results: TypeSet | None = None, *, accurac
         assembly="$operand " + one_type("operand", "result"),
         traits=(*_ELEMENTWISE, *(() if results else (Trait.SAME_TYPE,))),
     )
-    return made
+    return op_def
 
 
 def _same_unary(name: str, types: TypeSet, text: str = _SAME_BASELINE, *, accuracy: bool = False) -> None:
@@ -58,7 +58,7 @@ def _binary(
     name: str, types: TypeSet = kinds.TENSOR, text: str = _ALL_SAME_BASELINE, *, commutative: bool = False
 ) -> OpDef:
     """A binary elementwise op on two operands and a result of one type."""
-    made = define(
+    op_def = define(
         f"stablehlo.{name}",
         operands=[operand("lhs", types), operand("rhs", types)],
         results=[result("result", types)],
@@ -66,9 +66,9 @@ def _binary(
         traits=(*_ELEMENTWISE, Trait.SAME_TYPE, *((Trait.COMMUTATIVE,) if commutative else ())),
     )
     if name != "add":
-        made.constraint("C1", text)(lambda op: same_types(*op.operand_types))
-        made.infers("C1", text)(lambda op: [most_specific(op.operand_types)])
-    return made
+        op_def.constraint("C1", text)(lambda op: same_types(*op.operand_types))
+        op_def.infers("C1", text)(lambda op: [most_specific(op.operand_types)])
+    return op_def
 
 
 def _real(type: Type) -> Type:

@@ -238,8 +238,8 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
     def _(op: Op) -> list[Type]:
         operand, feature = op.operands[0].tensor, op["feature_index"]
         of_features = tensor([operand.shape[feature]], operand.element_type, [bounds_of(operand)[feature]])
-        found: list[Type] = [operand, of_features, of_features]
-        return found[: len(declared.results)]
+        types: list[Type] = [operand, of_features, of_features]
+        return types[: len(declared.results)]
 
 
 _check_batch_norm(

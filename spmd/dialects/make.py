@@ -32,6 +32,6 @@ def make_op(
 def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN) -> Region:
     """The region that applies op `name` to two scalars and returns the outcome."""
     block = Block([scalar, scalar])
-    made = make_op(name, block.arguments, [scalar], location=location)
-    block.ops += [made, make_op(f"{name.partition('.')[0]}.return", made.results, location=location)]
+    op = make_op(name, block.arguments, [scalar], location=location)
+    block.ops += [op, make_op(f"{name.partition('.')[0]}.return", op.results, location=location)]
     return Region([block])

@@ -104,11 +104,11 @@ check_reducer(
 @REDUCE.infers("C7, C8", "results have the inputs' shape without `dimensions` and the element types that body gives")
 def _(op: Op) -> list[Type]:
     rest = _rest(op)
-    found: list[Type] = []
+    types: list[Type] = []
     for type in _inputs(op):
         bounds = bounds_of(type)
-        found.append(tensor([type.shape[d] for d in rest], type.element_type, [bounds[d] for d in rest]))
-    return accumulated(op.regions[0], found)
+        types.append(tensor([type.shape[d] for d in rest], type.element_type, [bounds[d] for d in rest]))
+    return accumulated(op.regions[0], types)
 
 
 REDUCE_WINDOW = define(
@@ -135,8 +135,8 @@ def _filled(op: Op, name: str, rank: int) -> tuple[int, ...]:
 
 def window_padding(op: Op, rank: int) -> list[list[int]]:
     """Padding of each dimension, (low, high): zeros when it is not given."""
-    given: Array | None = op["padding"]
-    return [[0, 0]] * rank if given is None else given.tolist()
+    array: Array | None = op["padding"]
+    return [[0, 0]] * rank if array is None else array.tolist()
 
 
 def check_window(declared: OpDef, arrays: Sequence[tuple[str, str, str]], padding: str) -> None:

@@ -48,7 +48,7 @@ MESH = define(
 
 def _resharding(name: str, traits: tuple[Trait, ...]) -> OpDef:
     """An identity that says how its result is laid out."""
-    made = define(
+    op_def = define(
         name,
         operands=[operand("input", ANY_TYPE)],
         attributes=[attribute("sharding", SHARDING)],
@@ -56,8 +56,8 @@ def _resharding(name: str, traits: tuple[Trait, ...]) -> OpDef:
         assembly="$input $sharding attr-dict `:` type($result)",
         traits=(Trait.SAME_TYPE, *traits),
     )
-    _as_operand(made)
-    return made
+    _as_operand(op_def)
+    return op_def
 
 
 SHARDING_CONSTRAINT = _resharding("sdy.sharding_constraint", ())
@@ -195,7 +195,7 @@ NAMED_COMPUTATION.constraint("body", "the body takes the operands and returns th
 
 def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
     """A collective: global types stay the same, the sharding changes to `out_sharding`."""
-    made = define(
+    op_def = define(
         name,
         operands=[operand("tensor", _RANKED)],
         attributes=[*attributes, attribute("out_sharding", SHARDING)],  # type: ignore[list-item]
@@ -203,8 +203,8 @@ def _collective(name: str, assembly: str, *attributes: object) -> OpDef:
         assembly=assembly + " $tensor `out_sharding` `` `=` `` $out_sharding attr-dict `:` type($result)",
         traits=(Trait.SAME_TYPE,),
     )
-    _as_operand(made)
-    return made
+    _as_operand(op_def)
+    return op_def
 
 
 _REDUCTION = attribute("reduction_op", REDUCTION_OP, default="sum")

@@ -19,12 +19,12 @@ class ShardingFault(Exception):
 
 def parts_of(axes: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
     """Known axes as parts, those that follow one another joined."""
-    found: Parts = []
+    parts: Parts = []
     for axis in axes:
         size = mesh.axis_size(axis.name)
         assert size is not None
-        append_part(found, axis.name, *axis.interval(size))
-    return found
+        append_part(parts, axis.name, *axis.interval(size))
+    return parts
 
 
 def append_part(parts: Parts, name: str, start: int, stop: int) -> None:
@@ -58,10 +58,10 @@ def overlap(left: Parts, right: Iterable[tuple[str, int, int]]) -> bool:
 
 def difference(left: Parts, right: Parts) -> Parts:
     """What of the parts `left` no part of `right` covers."""
-    found = list(left)
+    parts = list(left)
     for other, first, last in right:
         rest: Parts = []
-        for name, start, stop in found:
+        for name, start, stop in parts:
             if name != other or last <= start or stop <= first:
                 rest.append((name, start, stop))
                 continue
@@ -69,8 +69,8 @@ def difference(left: Parts, right: Parts) -> Parts:
                 rest.append((name, start, first))
             if last < stop:
                 rest.append((name, last, stop))
-        found = rest
-    return found
+        parts = rest
+    return parts
 
 
 def sort_axes(axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> list[sdy.AxisRef]:

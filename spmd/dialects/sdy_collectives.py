@@ -40,10 +40,10 @@ def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
 
 def check_collective(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     """ShardingFault when the result's sharding is not what the collective `op` makes of the operand's, `given`."""
-    made: sdy.TensorSharding = op["out_sharding"]
-    if len(given.dimensions) != len(made.dimensions):
+    sharding: sdy.TensorSharding = op["out_sharding"]
+    if len(given.dimensions) != len(sharding.dimensions):
         raise ShardingFault(
-            f"the result's sharding has rank {len(made.dimensions)}, the operand's {len(given.dimensions)}"
+            f"the result's sharding has rank {len(sharding.dimensions)}, the operand's {len(given.dimensions)}"
         )
     _CHECKS[op.name](op, given, mesh)
 
@@ -144,10 +144,10 @@ def _collective_permute(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> No
 
 
 def _all_reduce(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    made: sdy.TensorSharding = op["out_sharding"]
+    sharding: sdy.TensorSharding = op["out_sharding"]
     for index, dimension in enumerate(given.dimensions):
         _check_dimension(index, parts_of(dimension.axes, mesh), op, mesh)
-    if any(dimension.axes for dimension in given.dimensions) and given.mesh != made.mesh:
+    if any(dimension.axes for dimension in given.dimensions) and given.mesh != sharding.mesh:
         raise ShardingFault("the operand and the result are sharded over meshes of two names")
     axes = op["reduction_axes"].axes
     check_sorted("reduction", axes, mesh)
@@ -155,11 +155,11 @@ def _all_reduce(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     for what, others in (
         ("shard a dimension of the operand", [a for dimension in given.dimensions for a in dimension.axes]),
         ("are replicated in the operand's sharding", given.replicated),
-        ("stay unreduced in the result", made.unreduced),
+        ("stay unreduced in the result", sharding.unreduced),
     ):
         if overlap(parts, parts_of(others, mesh)):
             raise ShardingFault(f"the reduction axes {format_parts(parts, mesh)} {what}")
-    check_unreduced(given, made, mesh, None, op["reduction_op"])
+    check_unreduced(given, sharding, mesh, None, op["reduction_op"])
 
 
 def _check_sum(made: sdy.TensorSharding) -> None:
@@ -184,9 +184,9 @@ def _sharded_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> 
 
 
 def _replicated_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    made: sdy.TensorSharding = op["out_sharding"]
-    _check_sum(made)
-    if given.dimensions != made.dimensions:
+    sharding: sdy.TensorSharding = op["out_sharding"]
+    _check_sum(sharding)
+    if given.dimensions != sharding.dimensions:
         raise ShardingFault("the operand and the result have the same dimension shardings, open and closed ones alike")
     axes = op["axes"].axes
     check_sorted("the op's", axes, mesh)

@@ -70,21 +70,21 @@ def _of_argument(op: Op, index: int) -> sdy.TensorSharding | None:
         return _tensor_sharding(op.argument_attributes[index])
     if op.name not in _COMPUTATIONS:
         return None
-    found = _entry(op["in_shardings"], index)
-    if found is None or op.name == "sdy.named_computation":
-        return found
-    return without_axes(found, frozenset(op["manual_axes"].axes))
+    sharding = _entry(op["in_shardings"], index)
+    if sharding is None or op.name == "sdy.named_computation":
+        return sharding
+    return without_axes(sharding, frozenset(op["manual_axes"].axes))
 
 
 def _of_result(op: Op, index: int) -> sdy.TensorSharding | None:
     if op.name in _LAYING_OUT:
-        found: sdy.TensorSharding | None = op["sharding"]
-        return found
+        sharding: sdy.TensorSharding | None = op["sharding"]
+        return sharding
     if op.name in _COMPUTATIONS:
         return _entry(op["out_shardings"], index)
     if is_collective(op):
-        found = op["out_sharding"]
-        return found
+        sharding = op["out_sharding"]
+        return sharding
     return _entry(op.discardable.get(SHARDING_NAME), index)
 
 

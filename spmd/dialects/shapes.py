@@ -103,12 +103,12 @@ def windows(
     window_dilations: Sequence[int],
 ) -> list[Dimension]:
     """How many windows there are along each dimension (specification: reduce_window C15, convolution C25)."""
-    found: list[Dimension] = []
+    dimensions: list[Dimension] = []
     for size, window, stride, (low, high), base, dilation in zip(
         shape, sizes, strides, padding, base_dilations, window_dilations, strict=True
     ):
         if size is None or window is None:
-            found.append(None)
+            dimensions.append(None)
             continue
-        found.append(window_count(low + dilated(size, base) + high, dilated(window, dilation), stride))
-    return found
+        dimensions.append(window_count(low + dilated(size, base) + high, dilated(window, dilation), stride))
+    return dimensions

@@ -117,19 +117,19 @@ def _simulation(
     executables: Sequence[Executable], mode: str, memory: int | None
 ) -> Simulation | ProgramsSimulation | None:
     """The stacked program of all processes; None where it cannot be and need not, and threads run them."""
-    made: Simulation | ProgramsSimulation
+    simulation: Simulation | ProgramsSimulation
     try:
         if len({id(executable) for executable in executables}) == 1:
-            made = simulation_of(executables[0], memory)
+            simulation = simulation_of(executables[0], memory)
         else:
-            made = ProgramsSimulation(executables)
+            simulation = ProgramsSimulation(executables)
     except (CompileError, CollectiveError) as error:
         if mode == "stacked":
             raise
         _log.info("the processes run as threads: %s", error)
         return None
-    _log.info("all processes are computed at once; by turns: %s", ", ".join(made.serial) or "nothing")
-    return made
+    _log.info("all processes are computed at once; by turns: %s", ", ".join(simulation.serial) or "nothing")
+    return simulation
 
 
 def _stacked(
@@ -199,13 +199,13 @@ def _compiled(
     if len({id(program) for program in programs}) > 1:
         # What is combined depends on what lies between, which may differ from program to program.
         options = {"combine_threshold": 0, **options}
-    made: dict[int, Executable] = {}
+    executables: dict[int, Executable] = {}
     for program in programs:
         if isinstance(program, Executable):
             if program.grid != grid:
                 raise CompileError(f"the executable is for a {program.grid} process grid, not {grid}")
-            made[id(program)] = program
-        elif id(program) not in made:
+            executables[id(program)] = program
+        elif id(program) not in executables:
             check_module(program, "spmd.run_parallel")
-            made[id(program)] = compile(program, grid, function, **options)
-    return [made[id(program)] for program in programs]
+            executables[id(program)] = compile(program, grid, function, **options)
+    return [executables[id(program)] for program in programs]

@@ -120,10 +120,10 @@ class Simulation:
 
     def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
         """The program for arguments that differ between processes (True) or not."""
-        made = self._made.get(flags)
-        if made is None:
-            made = self._made[flags] = _compile(self._prepared, flags, self._options, self._memory)
-        return made
+        compiled = self._made.get(flags)
+        if compiled is None:
+            compiled = self._made[flags] = _compile(self._prepared, flags, self._options, self._memory)
+        return compiled
 
     def _infeed(self, sources: Sequence[InfeedSource | None]) -> Infeed:
         streams = [infeed_from(source) for source in sources]

@@ -60,11 +60,11 @@ class FormatCompiler:
     @staticmethod
     def _split(assembly: str) -> list[_Token]:
         kinds = ("literal", "variable", "custom", "word", "punctuation")
-        found = []
+        tokens = []
         for match in _NOTATION.finditer(assembly.rstrip()):
             index = next(index for index, group in enumerate(match.groups()) if group is not None)
-            found.append((kinds[index], match.groups()[index]))
-        return found
+            tokens.append((kinds[index], match.groups()[index]))
+        return tokens
 
     def elements(self) -> list[Directive]:
         found = self._sequence(len(self.tokens))
@@ -107,7 +107,7 @@ class FormatCompiler:
         """`($a, type($b), ref($c), operands)`; none when no parenthesis follows."""
         if self._next() != "(" or self.tokens[self.position][0] == "literal":
             return []
-        found: list[Argument] = []
+        arguments: list[Argument] = []
         kind = ""
         depth = 0
         while True:
@@ -115,11 +115,11 @@ class FormatCompiler:
             self.position += 1
             depth += (text == "(") - (text == ")")
             if depth == 0:
-                return found
+                return arguments
             if text in ("type", "ref", "qualified"):
                 kind = text
             elif token_kind in ("variable", "word"):
-                found.append(Argument(kind or "variable", text.lstrip("$")))
+                arguments.append(Argument(kind or "variable", text.lstrip("$")))
                 kind = ""
 
     def _closing(self, start: int) -> int:

@@ -50,10 +50,10 @@ class AttributeParser(LiteralParser):
     def parse_attribute(self, type: t.Type | None = None, *, typed: bool = True) -> Attribute:
         """Any attribute. `type` is a number's type where the place tells it; else `: type` follows if `typed`."""
         token = self.tokens[self.position]
-        found = self.names.attributes.get(token)
-        if found is not None:
+        attribute = self.names.attributes.get(token)
+        if attribute is not None:
             self.position += 1
-            return found
+            return attribute
         first = token[:1]
         read = _BY_FIRST.get(first)
         if read is not None:
@@ -73,10 +73,10 @@ class AttributeParser(LiteralParser):
     def _hash(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         if "<" in token:
             inner = self.inside(token)
-            made: Attribute = inner.parse_whole_dialect_attribute()
+            attribute: Attribute = inner.parse_whole_dialect_attribute()
             self.position += 1
-            self.names.attributes[token] = made
-            return made
+            self.names.attributes[token] = attribute
+            return attribute
         alias = self.names.attribute_aliases.get(token)
         if alias is not None and self.tokens[self.position + 1] != "<":
             self.position += 1
@@ -89,10 +89,10 @@ class AttributeParser(LiteralParser):
         return self.parse_dialect_attribute()
 
     def parse_whole_dialect_attribute(self) -> Attribute:
-        made = self.parse_dialect_attribute()
+        attribute = self.parse_dialect_attribute()
         if self.tokens[self.position]:
             self.expected("the end of the attribute")
-        return made
+        return attribute
 
     def parse_dialect_attribute(self) -> Attribute:
         """`#dialect.mnemonic<...>` or `#dialect<mnemonic ...>`."""
@@ -108,9 +108,9 @@ class AttributeParser(LiteralParser):
             return self._known(dialect, mnemonic, position)
         self.expect("<")
         mnemonic = self.parse_keyword("an attribute's name")
-        made = self._known(dialect, mnemonic, position, bare=True)
+        attribute = self._known(dialect, mnemonic, position, bare=True)
         self.expect(">")
-        return made
+        return attribute
 
     def _known(self, dialect: str, mnemonic: str, position: int, *, bare: bool = False) -> Attribute:
         parser, struct = ATTRIBUTE_PARSERS.get((dialect, mnemonic)), STRUCTS.get((dialect, mnemonic))

@@ -145,11 +145,11 @@ def type_sequence(parser: OperationParser) -> list[t.Type]:
     """Types with commas between, as many as there are."""
     if not parser.at_type():
         return []
-    found = [parser.parse_type()]
+    types = [parser.parse_type()]
     while parser.tokens[parser.position] == ",":
         parser.position += 1
-        found.append(parser.parse_type())
-    return found
+        types.append(parser.parse_type())
+    return types
 
 
 class FunctionalType(Directive):

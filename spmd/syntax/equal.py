@@ -30,9 +30,9 @@ class _Comparison:
         self.values: dict[Value, Value] = {}
 
     def ops(self, left: Op, right: Op) -> str | None:
-        found = self._facts(left, right) or _attributes(left, right) or self._regions(left, right)
+        text = self._facts(left, right) or _attributes(left, right) or self._regions(left, right)
         self.values.update(zip(left.results, right.results, strict=False))
-        return found
+        return text
 
     def _facts(self, left: Op, right: Op) -> str | None:
         if left.name != right.name:
@@ -47,18 +47,18 @@ class _Comparison:
         if len(left.regions) != len(right.regions):
             return f"{left.location}: {left.name}: {len(left.regions)} regions against {len(right.regions)}"
         for a, b in zip(left.regions, right.regions, strict=True):
-            found = self._region(left, a, b)
-            if found:
-                return found
+            text = self._region(left, a, b)
+            if text:
+                return text
         return None
 
     def _region(self, op: Op, left: Region, right: Region) -> str | None:
         if len(left.blocks) != len(right.blocks):
             return f"{op.location}: {op.name}: {len(left.blocks)} blocks against {len(right.blocks)}"
         for a, b in zip(left.blocks, right.blocks, strict=True):
-            found = self._block(op, a, b)
-            if found:
-                return found
+            text = self._block(op, a, b)
+            if text:
+                return text
         return None
 
     def _block(self, op: Op, left: Block, right: Block) -> str | None:
@@ -68,9 +68,9 @@ class _Comparison:
             return f"{op.location}: {op.name}: {len(left.ops)} ops in a block against {len(right.ops)}"
         self.values.update(zip(left.arguments, right.arguments, strict=True))
         for a, b in zip(left.ops, right.ops, strict=True):
-            found = self.ops(a, b)
-            if found:
-                return found
+            text = self.ops(a, b)
+            if text:
+                return text
         return None
 
 

@@ -77,9 +77,9 @@ class LongHex(str):
     _end: int
 
     def __new__(cls, source: str, start: int, end: int) -> LongHex:
-        made = super().__new__(cls, '"0x"')
-        made._source, made._start, made._end = source, start, end
-        return made
+        long_hex = super().__new__(cls, '"0x"')
+        long_hex._source, long_hex._start, long_hex._end = source, start, end
+        return long_hex
 
     @property
     def digits(self) -> str:
@@ -231,8 +231,8 @@ class Tokens:
         """The name, without `%`, that the source gives the result of the op whose own name is token `number`."""
         if number < 2 or not self.source.text.startswith("=", self.offset(number - 1)):
             return None
-        found = _RESULT.match(self.source.text, self.offset(number - 2))
-        return found[1] if found else None
+        match = _RESULT.match(self.source.text, self.offset(number - 2))
+        return match[1] if match else None
 
     def _token_starts(self, at: int) -> list[int]:
         """Where each token of piece `at` starts."""

@@ -55,15 +55,15 @@ class LiteralParser(TypeParser):
             self.position += 1
             type = self.parse_type()
         numbers = self.names.numbers
-        made = numbers.get((token, type))
-        if made is None:
+        attribute = numbers.get((token, type))
+        if attribute is None:
             try:
-                made = self._number_of(token, type)
+                attribute = self._number_of(token, type)
             except (ValueError, OverflowError) as error:
                 self.fail(str(error), position)
             if len(numbers) < _MOST_NUMBERS:
-                numbers[token, type] = made
-        return made
+                numbers[token, type] = attribute
+        return attribute
 
     def _number_of(self, token: str, type: t.Type | None) -> Attribute:
         fractional = "x" not in token and not token.removeprefix("-").isdecimal()
@@ -140,9 +140,9 @@ class LiteralParser(TypeParser):
     def _array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         if len(token) > 1 and ":" not in token:
             values = self.parse_integer_list()
-            made = ArrayAttr(tuple(IntegerAttr(value, t.I64) for value in values))
-            self.names.attributes[token] = made
-            return made
+            attribute = ArrayAttr(tuple(IntegerAttr(value, t.I64) for value in values))
+            self.names.attributes[token] = attribute
+            return attribute
         self.deeper()
         self.expect("[")
         elements: list[Attribute] = []
@@ -217,10 +217,10 @@ class LiteralParser(TypeParser):
             values = parse_elements(texts, element) if texts else np.empty(0)
         except ValueError as error:
             self.fail(str(error), position)
-        made = DenseArrayAttr(element, tuple(values.tolist()))
+        attribute = DenseArrayAttr(element, tuple(values.tolist()))
         if whole:
-            self.names.attributes[whole] = made
-        return made
+            self.names.attributes[whole] = attribute
+        return attribute
 
     def _dense(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         position = self.position
@@ -229,10 +229,10 @@ class LiteralParser(TypeParser):
             body = token[6:-1]
         elif len(token) > 5:
             body, _, type_text = token[6:].rpartition("> : ")
-            made = self._dense_of(body, self._type_of_text(type_text, position), position)
+            attribute = self._dense_of(body, self._type_of_text(type_text, position), position)
             if len(token) < 256:
-                self.names.attributes[token] = made
-            return made
+                self.names.attributes[token] = attribute
+            return attribute
         else:
             body = self._dense_body()
         if type is None:
@@ -336,18 +336,18 @@ class LiteralParser(TypeParser):
     def parse_array(self) -> ArrayAttr:
         """`[...]`."""
         position = self.position
-        made = self.parse_attribute()
-        if not isinstance(made, ArrayAttr):
+        array_attr = self.parse_attribute()
+        if not isinstance(array_attr, ArrayAttr):
             self.fail("expected an array", position)
-        return made
+        return array_attr
 
     def parse_dense(self) -> DenseAttr:
         """A `dense<...>` constant."""
         position = self.position
-        made = self.parse_attribute()
-        if not isinstance(made, DenseAttr):
+        dense_attr = self.parse_attribute()
+        if not isinstance(dense_attr, DenseAttr):
             self.fail("expected dense<...>", position)
-        return made
+        return dense_attr
 
 
 def _too_long(token: str) -> int:

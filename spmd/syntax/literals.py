@@ -133,11 +133,11 @@ def parse_decimals(texts: list[str], element: ElementType) -> Array:
     plain = list(texts)
     for index in hexadecimal:
         plain[index] = "0.0"
-    made = float_array(np.array(plain, dtype=np.float64), lambda: plain, element)
-    bits = made.view(bit_dtype(element))
+    array = float_array(np.array(plain, dtype=np.float64), lambda: plain, element)
+    bits = array.view(bit_dtype(element))
     for index in hexadecimal:
         bits[index] = hex_bits(texts[index], element)
-    return made
+    return array
 
 
 def hex_bits(text: str, element: ElementType) -> int:

@@ -53,21 +53,21 @@ class OperationParser(OperandParser):
             at = 0
         form = _FORMS.get(token) or self._form(token)
         if form is None:
-            made = self._generic(token, page, at)
+            op = self._generic(token, page, at)
         else:
             self.position = position + 1
             state = OperationState(form.name, form.definition, page, at)
             for parse in form.parsers:
                 parse(self, state)
-            made = self.finish(state)
+            op = self.finish(state)
         if self.tokens[self.position][:3] == "loc" and self.tokens[self.position][3:4] in ("", "("):
-            made.debug_location = self.parse_location()
-        if name and made.is_value and ":" not in name and "#" not in name:
-            if not self.values.add(name, made):
-                self._redefined(name, made.location)
+            op.debug_location = self.parse_location()
+        if name and op.is_value and ":" not in name and "#" not in name:
+            if not self.values.add(name, op):
+                self._redefined(name, op.location)
         elif name or names:
-            self._bind(names or (name,), made)
-        return made
+            self._bind(names or (name,), op)
+        return op
 
     def _form(self, token: str) -> AssemblyFormat | None:
         """The pretty form that op name `token` has; None for the generic form; an error for anything else."""
@@ -148,12 +148,12 @@ class OperationParser(OperandParser):
         if discardable:
             discardable = self.shared.attributes(None, discardable)
         kind = OP_CLASSES.get(state.name, Op)
-        made = kind(state.name, operands, result_types, attributes, state.regions, definition, discardable)
-        made.read_at(state.page, state.token)
+        op = kind(state.name, operands, result_types, attributes, state.regions, definition, discardable)
+        op.read_at(state.page, state.token)
         for name in definition.required_attributes:
             if name not in state.attributes and not state.doubtful:
                 self.note(state, f"requires attribute '{name}'")
-        return made
+        return op
 
     def _inferred(self, state: OperationState, operands: list[Value]) -> list[t.Type]:
         definition = state.definition
@@ -212,12 +212,12 @@ class OperationParser(OperandParser):
         state.result_types = signature.results
         if definition is not None:
             return self.finish(state)
-        made = new_op(
+        op = new_op(
             name, self.resolve(state), signature.results, state.attributes, state.regions,
             discardable=state.discardable,
         )  # fmt: skip
-        made.read_at(page, at)
-        return made
+        op.read_at(page, at)
+        return op
 
     def _regions(self, state: OperationState, *, isolated: bool) -> None:
         self.expect("(")

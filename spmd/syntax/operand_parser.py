@@ -171,13 +171,13 @@ class OperandParser(AttributeParser):
         if len(types) != len(state.operands):
             message = f"{len(state.operands)} operands present, but expected {len(types)}"
             raise ParseError(Diagnostic(state.location, message, state.name))
-        found: list[Value] = []
+        values: list[Value] = []
         for name, type in zip(state.operands, types, strict=True):
-            value = recent.get(name) or find(name) or self._missing(state, len(found))
+            value = recent.get(name) or find(name) or self._missing(state, len(values))
             if value.type is not type and type is not None:
-                self._mistyped(state, len(found), value, type)
-            found.append(value)
-        return found
+                self._mistyped(state, len(values), value, type)
+            values.append(value)
+        return values
 
     def _typed(self, state: OperationState) -> list[t.Type]:
         """Types by operand, in order; None where the form gives none."""

@@ -61,22 +61,22 @@ class Scope:
 
     def get(self, name: str) -> Value | None:
         """The value named `name`, its `%` included; None when there is none."""
-        found = self.recent.get(name)
-        if found is None:
-            found = self._find(name, *_split(name))
-            if found is not None and len(self.recent) <= _RECENT:
-                self.recent[name] = found
-        return found
+        value = self.recent.get(name)
+        if value is None:
+            value = self._find(name, *_split(name))
+            if value is not None and len(self.recent) <= _RECENT:
+                self.recent[name] = value
+        return value
 
     def _find(self, name: str, family_name: Hashable, number: int) -> Value | None:
         scope: Scope | None = self
         while scope is not None:
             family = scope._families.get(family_name)
-            found = family.get(number) if family is not None else None
-            if found is None and scope._others:
-                found = scope._others.get(name)
-            if found is not None:
-                return found
+            value = family.get(number) if family is not None else None
+            if value is None and scope._others:
+                value = scope._others.get(name)
+            if value is not None:
+                return value
             scope = scope._outer
         return None
 
@@ -107,8 +107,8 @@ def _split(name: str) -> tuple[Hashable, int]:
     digits = name[1:]
     if digits.isdecimal() and len(digits) < 10 and (digits[0] != "0" or digits == "0"):
         return "%", int(digits)
-    found = _NUMBERED.fullmatch(name)
-    if found is None:
+    match = _NUMBERED.fullmatch(name)
+    if match is None:
         return name, -1
-    before, number, behind = found.groups()
+    before, number, behind = match.groups()
     return (before, behind), int(number)

@@ -51,10 +51,10 @@ class Shared:
 
     def reducer(self, definition: OpDef, scalar: TensorType) -> tuple[Region, ...]:
         """The region that applies an op to two scalars. Its ops have no place in the text but that of the op around."""
-        found = self._reducers.get((definition, scalar))
-        if found is None:
-            found = self._reducers[definition, scalar] = (make_reducer(definition.name, scalar),)
-        return found
+        regions = self._reducers.get((definition, scalar))
+        if regions is None:
+            regions = self._reducers[definition, scalar] = (make_reducer(definition.name, scalar),)
+        return regions
 
 
 @cache

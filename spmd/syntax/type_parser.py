@@ -80,32 +80,32 @@ class TypeParser(TokenParser):
         self._check_depth(self.type_depth, position)
         token = self.tokens[position]
         if token == "(":
-            made: t.Type = self._function_type()
+            parsed: t.Type = self._function_type()
         elif token[:1] == "!":
-            made = self._dialect_type()
+            parsed = self._dialect_type()
         elif token in _TYPE_WORDS:
             self.position += 1
-            made = _TYPE_WORDS[token](self)
+            parsed = _TYPE_WORDS[token](self)
         elif token in _SCALARS_OF_NO_TENSOR:
             self.position += 1
-            made = t.OpaqueType(token)
+            parsed = t.OpaqueType(token)
         elif _is_integer_type(token):
             self.position += 1
             bits = token.lstrip("sui")
             if len(bits) > 8 or not 0 < int(bits) < 2**24:
                 self.fail("integer types have from 1 to 16777215 bits", self.position - 1)
-            made = t.OpaqueType(token)
+            parsed = t.OpaqueType(token)
             if token[0] == "s":
-                made = t.ELEMENT_TYPES.get(token[1:], made)
+                parsed = t.ELEMENT_TYPES.get(token[1:], parsed)
         else:
             self.expected("a type")
         self.type_depth -= 1
-        self._check_depth(made.depth, position)
-        fault = type_fault(made)
+        self._check_depth(parsed.depth, position)
+        fault = type_fault(parsed)
         if fault is not None:
             label, message = fault
             self.fail(f"({label}) {message}" if label else message, position)
-        return made
+        return parsed
 
     def _check_depth(self, depth: int, position: int) -> None:
         if depth > DEEPEST:
@@ -113,23 +113,23 @@ class TypeParser(TokenParser):
 
     def parse_type_list(self, closing: str) -> tuple[t.Type, ...]:
         """Types with commas between, up to and over `closing`."""
-        found: list[t.Type] = []
+        types: list[t.Type] = []
         if self.consume_if(closing):
             return ()
         while True:
-            found.append(self.parse_type())
+            types.append(self.parse_type())
             if not self.consume_if(","):
                 break
         self.expect(closing)
-        return tuple(found)
+        return tuple(types)
 
     def parse_function_type(self) -> t.FunctionType:
         """`(inputs) -> results`; any other type is an error."""
         position = self.position
-        made = self.parse_type()
-        if not isinstance(made, t.FunctionType):
-            self.fail(f"expected a function type, got {made}", position)
-        return made
+        function_type = self.parse_type()
+        if not isinstance(function_type, t.FunctionType):
+            self.fail(f"expected a function type, got {function_type}", position)
+        return function_type
 
     def _function_type(self) -> t.FunctionType:
         self.expect("(")

@@ -248,17 +248,17 @@ def walk(
 
 def substitute(roots: Sequence[Expression], parameters: Sequence[Expression]) -> list[Expression]:
     """`roots` with the expression at its index in place of each parameter."""
-    made: dict[Expression, Expression] = {}
+    expressions: dict[Expression, Expression] = {}
     for node in walk(roots):
         if node.primitive is Primitive.PARAMETER:
             assert isinstance(node.attribute, int)
-            made[node] = parameters[node.attribute]
+            expressions[node] = parameters[node.attribute]
         elif not node.operands:
-            made[node] = node
+            expressions[node] = node
         else:
-            operands = [made[operand] for operand in node.operands]
-            made[node] = expression(node.primitive, node.type, operands, node.attribute)
-    return [made[root] for root in roots]
+            operands = [expressions[operand] for operand in node.operands]
+            expressions[node] = expression(node.primitive, node.type, operands, node.attribute)
+    return [expressions[root] for root in roots]
 
 
 def show(node: Expression) -> str:

@@ -30,13 +30,13 @@ def convolution(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.dynamic_conv")
 def dynamic_conv(op: Op, context: Context) -> Kernel:
     """convolution with padding known when it runs; the kernels of the paddings met are kept."""
-    made: dict[tuple[int, ...], Kernel] = {}
+    kernels: dict[tuple[int, ...], Kernel] = {}
 
     def call(lhs: Array, rhs: Array, padding: Array) -> Array:
         key = tuple(np.asarray(padding).reshape(-1).tolist())
-        if key not in made:
-            made[key] = convolver(op, geometry_of(op, padding))
-        result: Array = made[key].call(lhs, rhs)
+        if key not in kernels:
+            kernels[key] = convolver(op, geometry_of(op, padding))
+        result: Array = kernels[key].call(lhs, rhs)
         return result
 
     return Kernel(call)

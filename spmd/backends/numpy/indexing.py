@@ -126,13 +126,13 @@ def gather(op: Op, context: Context) -> Kernel:
 def dynamic_gather(op: Op, context: Context) -> Kernel:
     """gather with slice sizes known when it runs; the kernels of the sizes met are kept."""
     shape, index_shape = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
-    made: dict[tuple[int, ...], Kernel] = {}
+    kernels: dict[tuple[int, ...], Kernel] = {}
 
     def call(operand: Array, indices: Array, slice_sizes: Array) -> Array:
         sizes = tuple(np.asarray(slice_sizes).tolist())
-        if sizes not in made:
-            made[sizes] = gatherer(shape, index_shape, sizes, op["dimension_numbers"])
-        gathered: Array = made[sizes].call(operand, indices)
+        if sizes not in kernels:
+            kernels[sizes] = gatherer(shape, index_shape, sizes, op["dimension_numbers"])
+        gathered: Array = kernels[sizes].call(operand, indices)
         return gathered
 
     return Kernel(call, aliases=(0,))

@@ -118,8 +118,8 @@ def has_minus_zero(values: Array) -> bool:
 def total_order(values: Array) -> Array:
     """Floats of sign and magnitude as integers in IEEE 754's total order. It is its own inverse, on bits."""
     bits = values.view(f"i{values.dtype.itemsize}")
-    made: Array = bits ^ ((bits >> bits.dtype.type(8 * bits.dtype.itemsize - 1)) & np.iinfo(bits.dtype).max)
-    return made
+    array: Array = bits ^ ((bits >> bits.dtype.type(8 * bits.dtype.itemsize - 1)) & np.iinfo(bits.dtype).max)
+    return array
 
 
 def keys(values: Array, kind: str) -> Array:

@@ -34,11 +34,11 @@ def parse_groups(text: str) -> Groups:
         return _of_mesh(text)
     if "<=" not in text:
         return [[int(n) for n in split(row)] for row in split(text)]
-    found = _IOTA.fullmatch(text)
-    if found is None:
+    match = _IOTA.fullmatch(text)
+    if match is None:
         raise ValueError(f"replica_groups={text} are no groups")
-    rows = [int(n) for n in found[1].split(",")]
-    groups: Groups = _iota(found[2], found[3]).reshape(rows).tolist()
+    rows = [int(n) for n in match[1].split(",")]
+    groups: Groups = _iota(match[2], match[3]).reshape(rows).tolist()
     return groups
 
 
@@ -52,13 +52,13 @@ def _iota(sizes: str, order: str | None) -> np.ndarray[tuple[int, ...], np.dtype
 
 def _of_mesh(text: str) -> Groups:
     """One group for each place on the other axes; its members in the order of the axes named."""
-    found = _MESH.fullmatch(text)
-    if found is None:
+    match = _MESH.fullmatch(text)
+    if match is None:
         raise ValueError(f"replica_groups={text} are no groups of a mesh")
-    axes = [(name, int(size)) for name, size in _AXIS.findall(found[1])]
+    axes = [(name, int(size)) for name, size in _AXIS.findall(match[1])]
     sizes = [size for _, size in axes]
-    ids = _devices(found[2], sizes)
-    wanted = [_part(entry, dict(axes)) for entry in split(found[3])]
+    ids = _devices(match[2], sizes)
+    wanted = [_part(entry, dict(axes)) for entry in split(match[3])]
     shape: list[int] = []
     places: dict[tuple[str, int], int] = {}
     for name, size in axes:
@@ -81,8 +81,8 @@ def _of_mesh(text: str) -> Groups:
 def _devices(text: str | None, sizes: list[int]) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     if not text:
         return _iota(",".join(map(str, sizes)) or "1", None)
-    found = _DEVICES.fullmatch(text)
-    ids = _iota(found[1], found[2]) if found else np.array([int(n) for n in split(text)])
+    match = _DEVICES.fullmatch(text)
+    ids = _iota(match[1], match[2]) if match else np.array([int(n) for n in split(text)])
     if ids.size != prod(sizes):
         raise ValueError(f"{ids.size} devices for a mesh of {prod(sizes)}")
     return ids
@@ -90,10 +90,10 @@ def _devices(text: str | None, sizes: list[int]) -> np.ndarray[tuple[int, ...], 
 
 def _part(text: str, sizes: dict[str, int]) -> tuple[str, int, int]:
     """(axis, first, last): an axis goes from 1 to its size, a part of it between two of its divisors."""
-    found = _PART.fullmatch(text)
-    if found is None or found[1] not in sizes:
+    match = _PART.fullmatch(text)
+    if match is None or match[1] not in sizes:
         raise ValueError(f"{text} is no axis of the mesh")
-    if found[2] is None:
-        return found[1], 1, sizes[found[1]]
-    first = int(found[2])
-    return found[1], first, first * int(found[3])
+    if match[2] is None:
+        return match[1], 1, sizes[match[1]]
+    first = int(match[2])
+    return match[1], first, first * int(match[3])

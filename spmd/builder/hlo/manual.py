@@ -38,9 +38,9 @@ def read_manual_call(call: Call, target: str) -> XlaOp:
 
 
 def _call(call: Call, target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:
-    made = ops.CustomCall(target, [operand], shape)
-    call.builder.mark(made, sharding)
-    return made
+    xla_op = ops.CustomCall(target, [operand], shape)
+    call.builder.mark(xla_op, sharding)
+    return xla_op
 
 
 def _shardings(call: Call, name: str) -> Iterator[tuple[str, str]]:

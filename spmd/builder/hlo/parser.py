@@ -272,10 +272,10 @@ class Call:
         return [self._scope.computation(part, self.instruction) for part in split(self.attribute(name))]
 
     def operands(self, count: int | None = None) -> list[XlaOp]:
-        made = [self._scope.value(part, self.instruction) for part in split(self.text)]
-        if count is not None and len(made) != count:
-            raise self.instruction.fail(f"{count} operands are needed, there are {len(made)}")
-        return made
+        xla_ops = [self._scope.value(part, self.instruction) for part in split(self.text)]
+        if count is not None and len(xla_ops) != count:
+            raise self.instruction.fail(f"{count} operands are needed, there are {len(xla_ops)}")
+        return xla_ops
 
     def operand_shapes(self) -> list[Shape]:
         """The operands' shapes as the text gives them: with their layouts."""
@@ -283,9 +283,9 @@ class Call:
 
     def of_shape(self, shape: Shape) -> Call:
         """The same instruction with another result."""
-        made = Call(self._scope, self.instruction)
-        made.shape, made.read = shape, self.read
-        return made
+        call = Call(self._scope, self.instruction)
+        call.shape, call.read = shape, self.read
+        return call
 
     def operand(self) -> XlaOp:
         (one,) = self.operands(1)

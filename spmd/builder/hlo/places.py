@@ -35,12 +35,12 @@ class Places:
 
     def read(self, text: str, position: int) -> int:
         """Reads the table that stands at `position`; returns where it ends, or `position` where none stands."""
-        found = _TABLE.match(text, position)
-        if found is None:
+        match = _TABLE.match(text, position)
+        if match is None:
             return position
-        entries = _ENTRY.findall(found[2])
-        self.names[found[1]] = {number: name or rest for number, name, rest in entries}
-        return found.end()
+        entries = _ENTRY.findall(match[2])
+        self.names[match[1]] = {number: name or rest for number, name, rest in entries}
+        return match.end()
 
     def of(self, metadata: str | None) -> str | None:
         """The location that an instruction's metadata tell; None where they tell none."""

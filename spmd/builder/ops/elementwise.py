@@ -280,8 +280,8 @@ def Select(builder: XlaBuilder, pred: XlaOp, on_true: XlaOp, on_false: XlaOp) ->
 
 
 def _select(builder: XlaBuilder, chooser: Value, one: Value, two: Value) -> Value:
-    (made,) = builder.emit("stablehlo.select", [chooser, one, two])
-    return made
+    (value,) = builder.emit("stablehlo.select", [chooser, one, two])
+    return value
 
 
 @operation

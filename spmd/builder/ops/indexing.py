@@ -43,8 +43,8 @@ def _starts(builder: XlaBuilder, start_indices: Any, rank: int) -> list[Value]:
 def _entry(builder: XlaBuilder, vector: Value, index: int) -> Value:
     attributes = {"start_indices": (index,), "limit_indices": (index + 1,), "strides": (1,)}
     (part,) = builder.emit("stablehlo.slice", [vector], attributes)
-    (made,) = builder.emit("stablehlo.reshape", [part], None, [part.tensor.with_shape(())])
-    return made
+    (value,) = builder.emit("stablehlo.reshape", [part], None, [part.tensor.with_shape(())])
+    return value
 
 
 @operation

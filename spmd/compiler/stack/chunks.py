@@ -58,12 +58,12 @@ def _summed(block: Block) -> set[Op]:
     for op in block.ops:
         for value in (*op.operands, *(captured_values(op) if op.regions else ())):
             readers.setdefault(value, []).append(op)
-    found: set[Op] = set()
+    ops: set[Op] = set()
     for op in reversed(block.ops[:-1]):
         users = [reader for value in op.results for reader in readers.get(value, ())]
-        if op.name in _SUMMED and users and all(u.name == "stablehlo.all_reduce" or u in found for u in users):
-            found.add(op)
-    return found
+        if op.name in _SUMMED and users and all(u.name == "stablehlo.all_reduce" or u in ops for u in users):
+            ops.add(op)
+    return ops
 
 
 def _is_local(op: Op) -> bool:

@@ -116,8 +116,8 @@ def _members(stacker: Stacker, described: Collective) -> Members:
     groups = described.groups
     kept = stacker.members.get(id(groups))
     if kept is None:
-        made = Members(groups if groups is not None else [range(stacker.size)], stacker.size)
-        kept = stacker.members[id(groups)] = (groups, made)
+        members = Members(groups if groups is not None else [range(stacker.size)], stacker.size)
+        kept = stacker.members[id(groups)] = (groups, members)
     return kept[1]
 
 

@@ -168,9 +168,9 @@ class Stacker(OpBuilder):
         return CompileError(Diagnostic(self.location, f"cannot be stacked: {why}", self._name))
 
     def tensor_of(self, type: Type) -> TensorType:
-        found = self.type_of(type)
-        assert isinstance(found, TensorType)
-        return found
+        tensor_type = self.type_of(type)
+        assert isinstance(tensor_type, TensorType)
+        return tensor_type
 
     def stack(self, leaf: StackedValue) -> Value:
         """The value with the leading axis, repeated where it is the same for all processes."""

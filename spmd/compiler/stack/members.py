@@ -48,7 +48,7 @@ class Members:
     @cached_property
     def padded(self) -> Ranks:
         """A row for each group, filled up with -1."""
-        found = np.full((len(self.rows), max(self.sizes, default=0)), -1, np.int64)
-        for row, group in zip(found, self.rows, strict=True):
+        ranks = np.full((len(self.rows), max(self.sizes, default=0)), -1, np.int64)
+        for row, group in zip(ranks, self.rows, strict=True):
             row[: len(group)] = group
-        return found
+        return ranks

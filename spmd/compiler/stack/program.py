@@ -95,9 +95,11 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
         results = [stacker.stack(leaf) for tree in trees for leaf in leaves(tree)]
         body.ops.append(make_op("func.return", results, location=op.location))
     attributes = {"sym_name": "region", "function_type": FunctionType(tuple(types), tuple(v.type for v in results))}
-    made = new_op("func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=op.location)
-    assert isinstance(made, Function)
-    return made
+    function = new_op(
+        "func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=op.location
+    )
+    assert isinstance(function, Function)
+    return function
 
 
 def function_of(flat: Function, body: Block) -> Function:
@@ -109,9 +111,11 @@ def function_of(flat: Function, body: Block) -> Function:
     }
     for old, new in zip(flat.arguments, body.arguments, strict=False):
         new.name_hint = old.name_hint
-    made = new_op(flat.name, (), (), attributes, [Region([body])], definition=flat.definition, location=flat.location)
-    assert isinstance(made, Function)
-    return made
+    function = new_op(
+        flat.name, (), (), attributes, [Region([body])], definition=flat.definition, location=flat.location
+    )
+    assert isinstance(function, Function)
+    return function
 
 
 def module_of(module: Module, function: Function) -> Module:
@@ -135,15 +139,15 @@ def module_of(module: Module, function: Function) -> Module:
 
 def _named(module: Module, function: Function) -> list[Op]:
     symbols = module.symbols
-    found: dict[str, Op] = {}
+    ops: dict[str, Op] = {}
     pending: list[Op] = [function]
     while pending:
         for op in pending.pop().walk():
             for name in _symbols(op):
-                if name in symbols and name not in found and name != function.symbol:
-                    found[name] = symbols[name]
+                if name in symbols and name not in ops and name != function.symbol:
+                    ops[name] = symbols[name]
                     pending.append(symbols[name])
-    return list(found.values())
+    return list(ops.values())
 
 
 def _symbols(op: Op) -> list[str]:

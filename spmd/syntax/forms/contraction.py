@@ -83,14 +83,14 @@ class PrecisionConfigAndAlgorithm(Directive):
 
     def _precisions(self, parser: OperationParser) -> tuple[str, ...]:
         parser.expect("[")
-        found: list[str] = []
+        texts: list[str] = []
         for _ in parser.items("]"):
             token = parser.tokens[parser.position]
             if token not in _PRECISIONS:
                 parser.expected("one of: DEFAULT, HIGH, HIGHEST")
-            found.append(token)
+            texts.append(token)
             parser.position += 1
-        return tuple(found)
+        return tuple(texts)
 
     def print(self, printer: Printer, op: Op) -> str:
         text = ""

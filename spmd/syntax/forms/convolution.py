@@ -90,9 +90,9 @@ def _conv(parser: AttributeParser) -> Attribute:
             field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbersAttr)
         }
         return ConvDimensionNumbersAttr(**(absent | given))
-    made = _Dimensions(parser).read()
+    attribute = _Dimensions(parser).read()
     parser.expect(">")
-    return made
+    return attribute
 
 
 def format_dimensions(numbers: ConvDimensionNumbersAttr) -> str | None:

@@ -116,11 +116,11 @@ def dimension_sharding(parser: AttributeParser) -> sdy.DimensionSharding:
     priority = None
     token = parser.tokens[parser.position]
     if token[:1].isalpha():
-        found = _PRIORITY.fullmatch(token)
-        if found is None:
+        match = _PRIORITY.fullmatch(token)
+        if match is None:
             parser.expected("a priority such as p1, without leading zeros")
         parser.position += 1
-        priority = int(found[1])
+        priority = int(match[1])
     return sdy.DimensionSharding(tuple(axes), closed, priority)
 
 

@@ -87,10 +87,10 @@ def _read_sub_axis_info(parser: AttributeParser) -> Attribute:
     parser.expect("(")
     pre_size = parser.parse_int64()
     parser.expect(")")
-    made = SubAxisInfoAttr(pre_size, parser.parse_int64())
+    attribute = SubAxisInfoAttr(pre_size, parser.parse_int64())
     if bracketed:
         parser.expect(">")
-    return made
+    return attribute
 
 
 @attribute_parser("stablehlo", "axis_ref")
@@ -103,10 +103,10 @@ def _stripped_sub_axis(parser: AttributeParser) -> Attribute:
     if parser.tokens[parser.position][:1] != "#":
         return _read_sub_axis_info(parser)
     position = parser.position
-    made = parser.parse_attribute()
-    if not isinstance(made, SubAxisInfoAttr):
+    attribute = parser.parse_attribute()
+    if not isinstance(attribute, SubAxisInfoAttr):
         parser.fail("expected #stablehlo.sub_axis_info<...>", position)
-    return made
+    return attribute
 
 
 @attribute_parser("stablehlo", "mesh")

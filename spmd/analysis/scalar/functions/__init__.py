@@ -37,14 +37,14 @@ def definition(function: Primitive, type: MachineType) -> Expression:
 
 def expand(roots: list[Expression]) -> list[Expression]:
     """`roots` with every function replaced by its definition."""
-    made: dict[Expression, Expression] = {}
+    expressions: dict[Expression, Expression] = {}
     for node in walk(roots):
-        operands = [made[operand] for operand in node.operands]
+        operands = [expressions[operand] for operand in node.operands]
         if node.primitive.is_function:
             (body,) = expand([definition(node.primitive, node.type)])
-            (made[node],) = substitute([body], operands)
+            (expressions[node],) = substitute([body], operands)
         elif operands:
-            made[node] = expression(node.primitive, node.type, operands, node.attribute)
+            expressions[node] = expression(node.primitive, node.type, operands, node.attribute)
         else:
-            made[node] = node
-    return [made[root] for root in roots]
+            expressions[node] = node
+    return [expressions[root] for root in roots]
