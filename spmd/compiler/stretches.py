@@ -85,14 +85,14 @@ def _replay(unit: Step, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op,
         return None
 
     def replay(*arguments: Any) -> Iterator[tuple[Op, Any]]:
-        inputs = arguments[len(arguments) - len(unit.inputs) :]  # behind the process, where it takes that
+        # The process comes first where an op inside asks for it; elsewhere nobody looks at it.
+        before = len(arguments) - len(unit.inputs)
+        process, inputs = arguments[:before] or (None,), arguments[before:]
         values: dict[Value, Any] = dict(zip(unit.inputs, inputs, strict=True))
         for op in unit.ops:
             step = make_step(op)
             given = [values[v] if v in values else constant_array(v.defining_op) for v in step.inputs]
-            if step.kernel.needs_process:
-                return
-            results = step.kernel.call(*given)
+            results = step.kernel.call(*(process if step.kernel.needs_process else ()), *given)
             values.update(zip(step.outputs, (results,) if len(step.outputs) == 1 else results, strict=True))
             yield op, results
 
