@@ -64,7 +64,12 @@ def native_steps(
         compiled = compile_stretch(
             stretch, inputs, outputs, lambda op: _callback(make_step(op), watch), threads, free, clocked=clocked
         )
-        kernel = Kernel(compiled.call, needs_process=compiled.needs_process, overwrites=compiled.overwrites)
+        kernel = Kernel(
+            compiled.call,
+            needs_process=compiled.needs_process,
+            overwrites=compiled.overwrites,
+            is_native=compiled.is_plain,
+        )
         step = Step(stretch[0].roots[0], kernel, inputs, outputs)
         if watch is not None:
             step.ops = _in_order(block, [op for unit in stretch for op in unit.ops])

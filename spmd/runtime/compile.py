@@ -52,6 +52,7 @@ def _build(prepared: Prepared) -> Executable:
         shared_results(plan),
         prepared.in_shardings,
         prepared.out_shardings,
+        all_native=all(step.kernel.is_native for step in plan.steps),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import call
 from threading import get_ident
 from typing import Any
 
@@ -45,7 +46,10 @@ class Executable:
         copied: frozenset[int],
         in_shardings: Sequence[Any] | None = None,
         out_shardings: Sequence[Any] | None = None,
+        *,
+        all_native: bool = False,
     ) -> None:
+        """`copied` are results that others hold, too; `all_native`: NumPy computes nothing of the program."""
         keep_freed_memory()
         if (fault := too_large(function.type.results)) is not None:
             raise CompileError(Diagnostic(function.location, fault, f"the result of @{function.symbol}"))
@@ -59,12 +63,15 @@ class Executable:
         self.out_shardings = out_shardings
         self._signature = function.signature
         self._location = function.location
-        self._program = np.errstate(all="ignore")(program)  # quicker at each call than a with statement
+        # As a decorator it is quicker at each call than a with statement.
+        self._program = program if all_native else np.errstate(all="ignore")(program)
         self._checks = [
             argument_check(type, f"argument {index}{f' ({name})' if name else ''} of @{self.function}")
             for index, (type, name) in enumerate(zip(self.in_types, argument_names(function), strict=True))
         ]
         self._finish = [_finisher(type, index in copied) for index, type in enumerate(self.out_types)]
+        #: Whether results are the caller's own arrays as the program gives them.
+        self._is_finished = all_native and not copied
         self._donated = sorted(donated_arguments(function, options.donate))
         self._process: Process | None = None
 
@@ -85,7 +92,7 @@ class Executable:
         `infeed` and `outfeed` are the process's streams from this call on (see spmd.runtime.streams).
         ExecutionError names the argument, or the op and its source line, that something is wrong with.
         """
-        process = self.process
+        process = self._process or self.process
         if infeed is not None:
             process.infeed = infeed_from(infeed)
         if outfeed is not None:
@@ -127,6 +134,8 @@ class Executable:
             raise
         except Exception as error:
             raise _explained(error) from error
+        if self._is_finished:
+            return results
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
 
     def with_copies(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -139,7 +148,7 @@ class Executable:
             raise ExecutionError(
                 f"@{self.function} takes {len(self._checks)} arguments, got {len(arrays)}", self._location
             )
-        return [check(array) for check, array in zip(self._checks, arrays, strict=True)]
+        return list(map(call, self._checks, arrays))  # in a third of the time that a loop over both takes
 
     def shard(self, *arrays: Any) -> tuple[Any, ...]:
         """This process's part of each global argument, by the program's shardings.

@@ -36,12 +36,14 @@ _NO_ARRAY = np.empty(0, np.uint8)
 class Stretch:
     """A native function for Python. `needs_process`: it takes the process before the arrays.
 
+    `is_plain`: it takes and gives arrays, no tokens, and does not call Python.
     `overwrites` has pairs (output, input): the output is the input's array.
     """
 
     call: Callable[..., Any]
     needs_process: bool
     overwrites: tuple[tuple[int, int], ...]
+    is_plain: bool
     clock: NativeClock | None = None
 
 
@@ -95,11 +97,13 @@ def compile_stretch(
     library = compile_ir(text, symbols, uses=linked.libraries)
     native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, constants, callbacks))
     call = _call(_clocked(native, writer.clock), outputs, writer.arena_size, constants, places)
-    if any(isinstance(value.type, TokenType) for value in (*inputs, *outputs)):
+    has_tokens = any(isinstance(value.type, TokenType) for value in (*inputs, *outputs))
+    if has_tokens:
         call = _without_tokens(call, outputs)
     if callbacks is not None:
         call = callbacks.running(call)
-    return Stretch(call, callbacks is not None, tuple(places.items()), writer.clock)
+    is_plain = callbacks is None and not has_tokens
+    return Stretch(call, callbacks is not None, tuple(places.items()), is_plain, writer.clock)
 
 
 def _clocked(native: Callable[..., int], clock: NativeClock | None) -> Callable[..., int]:
@@ -137,17 +141,20 @@ def _call(
     empty, uint8 = np.empty, np.dtype(np.uint8)
     ((shape, dtype),) = made if len(made) == 1 else (((), uint8),)
 
+    def again(inputs: tuple[Any, ...], results: Sequence[Any]) -> None:
+        """With other arrays for scalars, and for arrays in another order or at odd addresses."""
+        dense = [np.require(array, requirements=("C", "A")).reshape(np.shape(array)) for array in inputs]
+        refused = native(*dense, *results, empty(arena, uint8), *constants)
+        assert not refused, "arrays in C order"
+
     def run(inputs: tuple[Any, ...], results: Sequence[Any]) -> None:
-        scratch = empty(arena, uint8)
-        if native(*inputs, *results, scratch, *constants):
-            # Scalars, and arrays in another order or at odd addresses.
-            dense = [np.require(array, requirements=("C", "A")).reshape(np.shape(array)) for array in inputs]
-            refused = native(*dense, *results, scratch, *constants)
-            assert not refused, "arrays in C order"
+        if native(*inputs, *results, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
+            again(inputs, results)
 
     def one(*inputs: Any) -> Any:
-        result = empty(shape, dtype)
-        run(inputs, (result,))
+        result = empty(shape, dtype)  # as `run` does, without another call
+        if native(*inputs, result, empty(arena, uint8) if arena else _NO_ARRAY, *constants):
+            again(inputs, (result,))
         return result
 
     def several(*inputs: Any) -> Any:

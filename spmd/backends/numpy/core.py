@@ -45,6 +45,7 @@ class Kernel:
     pointwise      call acts element by element on arrays of any shapes that broadcast together (and accepts_out):
                    it may be run piece by piece, and a region of such ops on whole slabs
     overwrites     pairs (result, operand): the result is the operand's own array, written over
+    is_native      call takes and gives plain arrays, and no NumPy computes in it
     owned          False when a result may be memory that somebody else keeps (custom calls): never reused in place
     """
 
@@ -55,6 +56,7 @@ class Kernel:
     aliases: tuple[int, ...] = ()
     pointwise: bool = False
     overwrites: tuple[tuple[int, int], ...] = ()
+    is_native: bool = False
     owned: bool = True
 
 
