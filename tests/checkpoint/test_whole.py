@@ -1,10 +1,8 @@
 """Checkpoints are whole or absent: damage is found and named, writers that die or fail lose nothing, old ones go."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -13,8 +11,7 @@ import pytest
 
 from spmd import checkpoint
 from spmd.checkpoint import CheckpointError, DamagedCheckpointError
-
-ROOT = Path(__file__).parents[2]
+from tests.checkpoint.kills import ROOT, kill_writers
 
 
 def files(folder: Path, step: int) -> list[Path]:
@@ -194,36 +191,8 @@ def test_a_step_that_is_none_is_refused(tmp_path: Path, step: object) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-WRITER = """
-import sys, numpy as np
-from spmd import checkpoint
-step = (checkpoint.newest(sys.argv[1]) or 0) + 1
-print("ready", flush=True)
-while True:
-    checkpoint.save(sys.argv[1], step, {str(leaf): np.full(30_000, step) for leaf in range(8)}, wait=step % 2 == 0)
-    step += 1
-"""
-
-
 def test_writers_killed_at_any_moment_leave_whole_checkpoints_and_nothing_else(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    last = 0
-    for _ in range(6):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], cwd=ROOT, stdout=subprocess.PIPE)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.2))
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # nothing is torn
-            step = checkpoint.newest(tmp_path)
-        if step is not None:
-            assert step >= last
-            last = step
-            tree = checkpoint.restore(tmp_path, step)
-            assert all((leaf == step).all() for leaf in tree.values())
+    last = kill_writers(tmp_path, 6, seed=0)
     assert last > 0
     checkpoint.save(tmp_path, last + 1, {"a": np.zeros(1)}, keep=1)
     manifest, part = files(tmp_path, last + 1)
