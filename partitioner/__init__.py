@@ -11,6 +11,7 @@ from partitioner.annotate import with_axis_size, with_shardings
 from partitioner.core import Partitioned
 from partitioner.launched import starts_processes, with_parts
 from partitioner.partition import partition
+from partitioner.prices import Prices, using
 from partitioner.reading import is_sharded
 from partitioner.sharding import (
     ShardedType,
@@ -24,6 +25,7 @@ from partitioner.sharding import (
 
 __all__ = [
     "Partitioned",
+    "Prices",
     "ShardedType",
     "Sharding",
     "is_sharded",
@@ -34,6 +36,7 @@ __all__ = [
     "starts_processes",
     "unshard_array",
     "unshard_stacked",
+    "using",
     "with_axis_size",
     "with_parts",
     "with_shardings",

@@ -16,12 +16,11 @@ import numpy as np
 
 from partitioner.emit import Emitter
 from partitioner.mesh import Axes, DeviceMesh, SubAxis
+from partitioner.prices import Prices, prices
 from partitioner.sharding import Sharding
 from spmd.ir import Value
 from spmd.types import TensorType
 
-#: What starting a collective costs, in bytes.
-LATENCY = 32
 _LOCAL = 1
 
 
@@ -38,13 +37,13 @@ class Move:
 
 def cost(type: TensorType, source: Sharding, target: Sharding) -> float:
     """Bytes that a process sends to bring a value from `source` to `target`, and a little for every message."""
-    return _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target)[0]
+    return _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target, prices())[0]
 
 
 def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, target: Sharding) -> Value:
     """`value`, the block of a tensor of `type` laid out as `source`, as the block of `target`."""
     state = source
-    for move in _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target)[1]:
+    for move in _plan(source.mesh, type.static_shape, type.dtype.itemsize, source, target, prices())[1]:
         value = _emit(emitter, value, type.static_shape, state, move)
         assert move.result is not None
         state = move.result
@@ -53,8 +52,9 @@ def reshard(emitter: Emitter, value: Value, type: TensorType, source: Sharding, 
 
 @lru_cache(maxsize=1 << 16)
 def _plan(
-    mesh: DeviceMesh, shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding
+    mesh: DeviceMesh, shape: tuple[int, ...], itemsize: int, source: Sharding, target: Sharding, by: Prices
 ) -> tuple[float, tuple[Move, ...]]:
+    """The moves and what they cost; `by` are the prices in force."""
     if source.dimensions == target.dimensions and source.partial == target.partial:
         return 0.0, ()
     if len(source.used | target.used) <= _MOST_SUB_AXES:
@@ -167,7 +167,7 @@ def _moves(shape: tuple[int, ...], itemsize: int, state: Sharding, target: Shard
             if not nests(shape[dimension], mesh.count(kept), mesh.count(axes)):
                 continue
             gathered = state.with_dimension(dimension, kept)
-            yield block * (count - 1) + LATENCY, Move("gather", moved, dimension, result=gathered)
+            yield block * (count - 1) + prices().latency, Move("gather", moved, dimension, result=gathered)
             for other, have in enumerate(state.dimensions):
                 if other == dimension or not nests(shape[other], mesh.count(have), mesh.count(have + moved)):
                     continue
@@ -176,11 +176,11 @@ def _moves(shape: tuple[int, ...], itemsize: int, state: Sharding, target: Shard
                     # Blocks that must be padded travel padded.
                     grown = -(-shape[other] // mesh.count(have + moved)) * mesh.count(have + moved)
                     sent = block * grown / max(1, shape[other] if not have else grown)
-                    price = sent * (count - 1) / count + LATENCY
+                    price = sent * (count - 1) / count + prices().latency
                     made = gathered.with_dimension(other, have + moved)
                     yield price, Move("all_to_all", moved, dimension, other, made)
     for made in _rearranged(state, target):
-        yield block + LATENCY, Move("permute", result=made)
+        yield block + prices().latency, Move("permute", result=made)
 
 
 def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
@@ -211,7 +211,8 @@ def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sha
         return
     count = mesh.count(pending)
     rest = tuple(axis for axis in state.partial if axis in target.partial)
-    yield 2 * block * (count - 1) / count + LATENCY, Move("all_reduce", pending, result=replace(state, partial=rest))
+    reduced = Move("all_reduce", pending, result=replace(state, partial=rest))
+    yield 2 * block * (count - 1) / count + prices().latency, reduced
     for dimension, axes in enumerate(state.dimensions):
         wanted = target.dimensions[dimension]
         if wanted[: len(axes)] != axes:
@@ -222,7 +223,7 @@ def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sha
                 left = tuple(axis for axis in state.partial if axis not in new)
                 made = replace(state.with_dimension(dimension, wanted[:length]), partial=left)
                 size = mesh.count(new)
-                yield block * (size - 1) / size + LATENCY, Move("reduce_scatter", new, dimension, result=made)
+                yield block * (size - 1) / size + prices().latency, Move("reduce_scatter", new, dimension, result=made)
 
 
 def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:

@@ -15,7 +15,7 @@ from math import prod
 
 from partitioner.emit import Emitter
 from partitioner.mesh import Axes, DeviceMesh
-from partitioner.reshard import LATENCY
+from partitioner.prices import prices
 from spmd.ir import Value
 
 #: (place in the window, place in the whole dimension, length)
@@ -110,8 +110,8 @@ def price(window: HaloWindow, row_bytes: int) -> float:
     """Bytes that a process sends, and a little for each message; `row_bytes` is one element along the dimension."""
     apart, gathered = _by_rounds(window), _by_gather(window)
     if gathered < apart:
-        return float(gathered * row_bytes + LATENCY)
-    return float(apart * row_bytes + LATENCY * len(rounds(window)[1]))
+        return float(gathered * row_bytes + prices().latency)
+    return float(apart * row_bytes + prices().latency * len(rounds(window)[1]))
 
 
 def halo_exchange(

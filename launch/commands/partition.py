@@ -4,6 +4,7 @@ Or the global program as Shardy prints it: with each op's factor rule, or with e
 """
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -56,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     if args.propagate:
         sys.stdout.write(str(with_propagated(module, args.function, axes)).rstrip("\n") + "\n")
         return 0
-    parts = partitioner.partition(
-        module, None, args.function, axis_priority=axes, propagate_layouts=not args.no_propagate
-    )
+    with _weighed(args):
+        parts = partitioner.partition(
+            module, None, args.function, axis_priority=axes, propagate_layouts=not args.no_propagate
+        )
     if not args.table:
         sys.stdout.write(str(parts.module).rstrip("\n") + "\n\n")
     for title, layouts in (("argument", parts.in_shardings), ("result", parts.out_shardings)):
@@ -68,6 +70,16 @@ def run(args: argparse.Namespace) -> int:
     for note in parts.notes:
         sys.stdout.write(f"not split: {note}\n")
     return 0
+
+
+def _weighed(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+    """Choices are weighed by the machine and the network that are given."""
+    if args.machine is None and args.topology is None:
+        return contextlib.nullcontext()
+    import partitioner
+    from spmd.predict.prediction import partitioner_prices
+
+    return partitioner.using(partitioner_prices(*machines.chosen(args)))
 
 
 def _times(args: argparse.Namespace, module: "Module") -> "Callable[[Op], float] | None":

@@ -12,14 +12,12 @@ from partitioner import window as win
 from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.lowering.reduction import spatial_window
+from partitioner.prices import prices
 from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, straight
 from spmd.ir import Op, Value
 from spmd.types import QuantizedType
-
-#: Operations that take as long as sending a byte: what doing work twice costs beside what it saves in bytes.
-OPERATIONS_PER_BYTE = 64
 
 
 def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
@@ -27,7 +25,7 @@ def _work(lowering: Lowering, rule: Rule, assignment: Assignment) -> float:
     total = 2 * prod(rule.sizes)
     for axes in assignment:
         total //= lowering.mesh.count(axes)
-    return total / OPERATIONS_PER_BYTE
+    return total / prices().operations
 
 
 @lowers("stablehlo.dot_general", "stablehlo.dot", "stablehlo.einsum", "stablehlo.unary_einsum")

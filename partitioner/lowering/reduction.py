@@ -12,7 +12,7 @@ from partitioner.lowering.assign import Assignment, reduced, sharding_of
 from partitioner.lowering.by_rule import emit_plain
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
-from partitioner.reshard import LATENCY
+from partitioner.prices import prices
 from partitioner.rules.core import PASS, PERMUTE, Rule, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, straight
@@ -96,7 +96,7 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
             return 0.0
         layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
         sizes = [layout.local_type(v.tensor).nbytes for v, layout in zip(op.results, layouts, strict=True)]
-        return sum(size * (blocks - 1) + LATENCY for size in sizes)
+        return sum(size * (blocks - 1) + prices().latency for size in sizes)
 
     assignment = lowering.choose(op, loose, None, extra)
     axes = reduced(rule, assignment)
@@ -141,7 +141,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
             if blocks > 1:
                 rows = _row_bytes(op.operands[0], layout, dimension) * count
                 if can_scan:
-                    spent += rows * (blocks - 1) + LATENCY
+                    spent += rows * (blocks - 1) + prices().latency
                 else:
                     window = _window(windows, dimension, blocks)
                     spent += float("inf") if window is None else win.price(window[0], rows)

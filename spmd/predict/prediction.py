@@ -10,6 +10,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.network import Network
+from partitioner import Prices as PartitionerPrices
 from spmd.analysis.collectives import DESCRIPTIONS
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import Options
@@ -121,6 +122,12 @@ def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Netw
         [*story.notes, *prepared.notes],
         made,
     )
+
+
+def partitioner_prices(machine: Machine, network: Network | None = None) -> PartitionerPrices:
+    """What the partitioner should weigh its choices by: of a network, its outermost level counts."""
+    link = machine.link if network is None else network.levels[-1]
+    return PartitionerPrices(link.latency * link.bandwidth, machine.rates["product"] / link.bandwidth)
 
 
 def collective_seconds(
