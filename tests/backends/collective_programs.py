@@ -244,11 +244,9 @@ PROGRAMS: dict[str, Program] = {
         main("(%x: tensor<4xf32>) -> tensor<4xf32>", """
   %i = stablehlo.constant dense<0> : tensor<i32>
   %r:2 = stablehlo.while(%k = %i, %v = %x) : tensor<i32>, tensor<4xf32>
-    cond {
-      %n = stablehlo.constant dense<3> : tensor<i32>
+    cond { %n = stablehlo.constant dense<3> : tensor<i32>
       %c = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
+      stablehlo.return %c : tensor<i1> } do {
       %o = stablehlo.constant dense<1> : tensor<i32>
       %j = stablehlo.add %k, %o : tensor<i32>
       %w = "stablehlo.all_reduce"(%v) ADD {replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>}

@@ -60,11 +60,9 @@ def test_no_product_is_taken_into_a_loop() -> None:
         : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<4x4xf32>
       %z = stablehlo.constant dense<0.0> : tensor<4x4xf32>
       %i, %r = stablehlo.while(%x = %n, %y = %z) : tensor<i32>, tensor<4x4xf32>
-        cond {
-          %c = stablehlo.constant dense<0> : tensor<i32>
+        cond { %c = stablehlo.constant dense<0> : tensor<i32>
           %l = stablehlo.compare GT, %x, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %l : tensor<i1>
-        } do {
+          stablehlo.return %l : tensor<i1> } do {
           %o = stablehlo.constant dense<1> : tensor<i32>
           %d = stablehlo.subtract %x, %o : tensor<i32>
           %t = stablehlo.transpose %p, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>

@@ -82,11 +82,9 @@ def test_functions_and_reductions_and_several_results(tmp_path: Path) -> None:
 def test_a_loop_and_a_small_product(tmp_path: Path) -> None:
     text = """func.func @main(%m: tensor<3x3xf64>, %n: tensor<i32>) -> tensor<3x3xf64> {
       %i, %r = stablehlo.while(%k = %n, %p = %m) : tensor<i32>, tensor<3x3xf64>
-        cond {
-          %z = stablehlo.constant dense<0> : tensor<i32>
+        cond { %z = stablehlo.constant dense<0> : tensor<i32>
           %c = stablehlo.compare GT, %k, %z : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1>
-        } do {
+          stablehlo.return %c : tensor<i1> } do {
           %o = stablehlo.constant dense<1> : tensor<i32>
           %d = stablehlo.subtract %k, %o : tensor<i32>
           %q = stablehlo.dot %p, %m : (tensor<3x3xf64>, tensor<3x3xf64>) -> tensor<3x3xf64>

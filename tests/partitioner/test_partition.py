@@ -103,11 +103,9 @@ def test_users_of_one_value_share_its_resharding() -> None:
 _LOOP = """func.func @main(%a: tensor<8x4xf32>AS, %w: tensor<4x4xf32>WS) -> tensor<8x4xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %r:3 = stablehlo.while(%i = %zero, %s = %a, %v = %w) : tensor<i32>, tensor<8x4xf32>, tensor<4x4xf32>
-  cond {
-    %n = stablehlo.constant dense<3> : tensor<i32>
+  cond { %n = stablehlo.constant dense<3> : tensor<i32>
     %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    stablehlo.return %t : tensor<i1>
-  } do {
+    stablehlo.return %t : tensor<i1> } do {
     %one = stablehlo.constant dense<1> : tensor<i32>
     %j = stablehlo.add %i, %one : tensor<i32>
     %u = stablehlo.dot_general %s, %v, contracting_dims = [1] x [0]
@@ -132,11 +130,9 @@ def test_sums_over_a_loop_are_reduced_once() -> None:
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %none = stablehlo.constant dense<1.0> : tensor<4x4xf32>
       %r:3 = stablehlo.while(%i = %zero, %s = %none, %x = %a) : tensor<i32>, tensor<4x4xf32>, tensor<8x4xf32>
-      cond {
-        %n = stablehlo.constant dense<3> : tensor<i32>
+      cond { %n = stablehlo.constant dense<3> : tensor<i32>
         %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-        stablehlo.return %t : tensor<i1>
-      } do {
+        stablehlo.return %t : tensor<i1> } do {
         %one = stablehlo.constant dense<1> : tensor<i32>
         %j = stablehlo.add %i, %one : tensor<i32>
         %y = stablehlo.negate %x : tensor<8x4xf32>

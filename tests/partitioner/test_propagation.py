@@ -119,11 +119,9 @@ def test_loops_carry_one_layout() -> None:
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<8x4xf32> {
           %zero = stablehlo.constant dense<0> : tensor<i32>
           %r:2 = stablehlo.while(%i = %zero, %s = %a) : tensor<i32>, tensor<8x4xf32>
-          cond {
-            %n = stablehlo.constant dense<3> : tensor<i32>
+          cond { %n = stablehlo.constant dense<3> : tensor<i32>
             %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-            stablehlo.return %t : tensor<i1>
-          } do {
+            stablehlo.return %t : tensor<i1> } do {
             %one = stablehlo.constant dense<1> : tensor<i32>
             %j = stablehlo.add %i, %one : tensor<i32>
             %u = stablehlo.sine %s : tensor<8x4xf32>

@@ -30,8 +30,7 @@ LOOP = """func.func @main(%x: tensor<300xf32>, %n: tensor<i32>) -> tensor<300xf3
   %r:2 = stablehlo.while(%i = %i0, %v = %x) : tensor<i32>, tensor<300xf32>
     cond {
       %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
+      stablehlo.return %c : tensor<i1> } do {
       %one = stablehlo.constant dense<1> : tensor<i32>
       %j = stablehlo.add %i, %one : tensor<i32>
       %w = stablehlo.tanh %v : tensor<300xf32>
@@ -43,11 +42,9 @@ VIEW_IN_LOOP = """func.func @main(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tens
   %zero = stablehlo.constant dense<0.0> : tensor<4x4xf32>
   %i0 = stablehlo.constant dense<0> : tensor<i32>
   %r:3 = stablehlo.while(%i = %i0, %v = %x, %s = %zero) : tensor<i32>, tensor<4x4xf32>, tensor<4x4xf32>
-    cond {
-      %n = stablehlo.constant dense<3> : tensor<i32>
+    cond { %n = stablehlo.constant dense<3> : tensor<i32>
       %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
+      stablehlo.return %c : tensor<i1> } do {
       %one = stablehlo.constant dense<1> : tensor<i32>
       %j = stablehlo.add %i, %one : tensor<i32>
       %flat = stablehlo.reshape %v : (tensor<4x4xf32>) -> tensor<2x8xf32>

@@ -13,11 +13,9 @@ LOOP = """func.func @main() -> tensor<i32> {
   %t = stablehlo.after_all : !stablehlo.token
   %z = stablehlo.constant dense<0> : tensor<i32>
   %r:3 = stablehlo.while(%k = %z, %sum = %z, %tok = %t) : tensor<i32>, tensor<i32>, !stablehlo.token
-    cond {
-      %n = stablehlo.constant dense<3> : tensor<i32>
+    cond { %n = stablehlo.constant dense<3> : tensor<i32>
       %c = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
+      stablehlo.return %c : tensor<i1> } do {
       %one = stablehlo.constant dense<1> : tensor<i32>
       %j = stablehlo.add %k, %one : tensor<i32>
       %f:2 = "stablehlo.infeed"(%tok) {infeed_config = ""} : (!stablehlo.token) -> (tensor<i32>, !stablehlo.token)
