@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from spmd.ir import Module
 from spmd.objects import program_in
@@ -15,17 +15,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _of_programs(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Any, P], R]:
+def _of_programs(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[object, P], R]:
     """`function`, which takes a module, for objects that hold a program, too."""
 
     @wraps(function)
-    def taking(module: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def taking(module: object, *args: P.args, **kwargs: P.kwargs) -> R:
         if not isinstance(module, Module | str | bytes):
             program = program_in(module)
             module = module if program is None else parse(program)
-        return function(module, *args, **kwargs)
+        return function(cast(Module, module), *args, **kwargs)  # which refuses what is none
 
-    return cast(Callable[Concatenate[Any, P], R], taking)
+    return cast(Callable[Concatenate[object, P], R], taking)
 
 
 compile = _of_programs(_compile)

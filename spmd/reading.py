@@ -9,7 +9,6 @@ import mmap
 import re
 from os import PathLike, fspath, fstat
 from pathlib import Path
-from typing import Any
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
 from spmd.artifacts.formats import HEAD, TEXT, format_of, read_binary
@@ -30,7 +29,7 @@ _MAPPED_FROM = 1 << 20
 _FILE_NAME = re.compile(r"[^\s{}()<>\"%@]+\.\w{1,12}")
 
 
-def parse(text: Any, name: str = "<string>", *, verify: bool = True) -> Module:
+def parse(text: object, name: str = "<string>", *, verify: bool = True) -> Module:
     """The module that `text` is: StableHLO's or XLA's HLO text, MLIR bytecode, or what jax.export wrote.
 
     `text` is a string, bytes, a file that is open for reading, or an object of another library that holds a program: a
@@ -95,7 +94,7 @@ def read_file(path: str | PathLike[str]) -> bytes | memoryview:
         raise UsageError(f"{fspath(path)!r} is no path of a file: {error}") from None
 
 
-def _program(text: Any) -> str | bytes | memoryview:
+def _program(text: object) -> str | bytes | memoryview:
     """The text or bytes in `text`; UsageError or ParseError, with what was perhaps meant, where there are none."""
     if isinstance(text, str):
         if len(text) < _HEADER_WITHIN and _FILE_NAME.fullmatch(text.strip()):

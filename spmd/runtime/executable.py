@@ -16,6 +16,7 @@ from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread
 from spmd.analysis.collectives import COMMUNICATING
 from spmd.analysis.memory import too_large
+from spmd.arrays import Argument, Array, Source
 from spmd.backends.numpy.core import Program
 from spmd.compiler.donation import donated_arguments, owned_arrays
 from spmd.compiler.emit import locate
@@ -84,7 +85,7 @@ class Executable:
         return self._process
 
     def __call__(
-        self, *arrays: Any, infeed: InfeedSource | None = None, outfeed: OutfeedTarget | None = None
+        self, *arrays: Argument, infeed: InfeedSource | None = None, outfeed: OutfeedTarget | None = None
     ) -> tuple[Any, ...]:
         """Runs the program on this process's arrays.
 
@@ -150,7 +151,7 @@ class Executable:
             )
         return list(map(call, self._checks, arrays))  # in a third of the time that a loop over both takes
 
-    def shard(self, *arrays: Any) -> tuple[Any, ...]:
+    def shard(self, *arrays: Source) -> tuple[Any, ...]:
         """This process's part of each global argument, by the program's shardings.
 
         An argument may be a whole array, or a callable that makes a block: `callback(index) -> array` with one slice
@@ -167,7 +168,7 @@ class Executable:
             shard_array(array, sharding, rank) for array, sharding in zip(arrays, self.in_shardings, strict=True)
         )
 
-    def unshard(self, *results: Any) -> tuple[Any, ...]:
+    def unshard(self, *results: Array) -> tuple[Any, ...]:
         """The global results, whole, on every process: a collective call. Without shardings: as they are."""
         if self.out_shardings is None:
             return results

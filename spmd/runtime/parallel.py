@@ -10,6 +10,7 @@ from collectives.errors import CollectiveError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.analysis.grid import grid_of
+from spmd.arrays import Argument
 from spmd.backends.numpy.communication import connect, endpoints
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions
@@ -37,7 +38,7 @@ _FEW_PROCESSES = 16
 def run_parallel(
     module: Programs,
     grid: ProcessGrid | None = None,
-    inputs: Sequence[Sequence[Any]] = (),
+    inputs: Sequence[Sequence[Argument]] = (),
     function: str = "main",
     *,
     infeed: Sequence[InfeedSource | None] | None = None,

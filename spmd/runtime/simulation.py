@@ -11,7 +11,7 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
 from spmd.analysis.memory import free_memory
-from spmd.arrays import Array
+from spmd.arrays import Argument, Array, Source
 from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
@@ -56,7 +56,7 @@ class Simulation:
 
     def __call__(
         self,
-        *arrays: Any,
+        *arrays: Argument,
         collapse: bool = False,
         infeed: Sequence[InfeedSource | None] | None = None,
         outfeed: Sequence[OutfeedTarget | None] | None = None,
@@ -95,7 +95,7 @@ class Simulation:
                     stream.close()
         return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
 
-    def shard(self, *arrays: Any) -> tuple[Any, ...]:
+    def shard(self, *arrays: Source) -> tuple[Any, ...]:
         """The parts of global arguments that the processes hold, stacked, by the program's shardings.
 
         An argument may be a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
@@ -110,7 +110,7 @@ class Simulation:
         pairs = zip(arrays, self._prepared.in_shardings, strict=True)
         return tuple([shard_stacked(array, sharding, self.grid.size) for array, sharding in pairs])
 
-    def unshard(self, *results: Any) -> tuple[Any, ...]:
+    def unshard(self, *results: Array) -> tuple[Any, ...]:
         """The global results, whole, from stacked ones; without shardings, those of the first process."""
         if self._prepared.out_shardings is None:
             return tuple([np.asarray(result)[0] for result in results])
