@@ -389,10 +389,13 @@ class FunctionWriter:
         if any(self._overlaps(nest, value, frame) for value in made):
             return False
         private = {v for v in made if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
+        over = self._over_rows(nest, [value for value in made if value not in private], frame)
         nest = in_one_row(nest, private.__contains__)
         rows = {v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in made if v in private}
         for value in made:
-            if value not in private:
+            if value in over:
+                self.assign(value, over[value])
+            elif value not in private:
                 self.allocate(frame, value)
         nest = collapse(nest)
         cut = cut_rows(nest, nests, made, self.threads) if sum(rows.values()) <= _OWN else None
@@ -403,6 +406,36 @@ class FunctionWriter:
             self.assign(value, self.scratch(frame, size))
         write_apart(self, nest)
         return True
+
+    def _over_rows(self, nest: Nest, made: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
+        """Where values may be written row by row over what is read for the last time: by row, nobody reads it after."""
+        found: dict[Value, Buffer] = {}
+        for value in made:
+            if value in frame.placed or value in frame.lent or nbytes(value) <= _SLOT:
+                continue
+            for load in nest.loads():
+                buffer = self.buffer_of.get(load.value)
+                if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer in found.values():
+                    continue
+                same_size = buffer.nbytes == nbytes(value) and frame.is_last_read(buffer)
+                if same_size and self._is_read_before(nest, buffer, value):
+                    found[value] = buffer
+                    break
+        return found
+
+    def _is_read_before(self, nest: Nest, buffer: Buffer, value: Value) -> bool:
+        """Whether each row of `buffer` is read before the row of `value` is written, or where it is written."""
+        stores = [store for store in nest.stores() if store.value is value]
+        places = {(store.address, store.code.type) for store in stores}
+        written = False
+        for stage in nest.stages:
+            writes = any(store.value is value for store in stage.all_stores())
+            for load in (load for load in stage.loads() if self.buffer_of.get(load.value) is buffer):
+                in_row = all(same_rows(nest, store.address, load.address) for store in stores)
+                if written or not in_row or (writes and (load.address, load.type) not in places):
+                    return False
+            written = written or writes
+        return written
 
     def _overlaps(self, nest: Nest, value: Value, frame: Frame) -> bool:
         """Whether writing `value` where it is to be put could destroy what other rows still read."""

@@ -69,3 +69,30 @@ def test_what_is_scattered_into_is_made_in_the_result() -> None:
 
 def test_values_share_the_memory_of_those_that_are_not_needed_any_more() -> None:
     assert peak(CHAIN, np.zeros((400, 400), np.float32)) < 2.2 * 400 * 400 * 4
+
+
+def test_a_softmax_is_written_over_what_it_is_of() -> None:
+    text = """func.func @main(%x: tensor<200x200xf32>) -> tensor<200x200xf32> {
+      %a = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+        : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %m = stablehlo.reduce(%a init: %low) applies stablehlo.maximum across dimensions = [1]
+        : (tensor<200x200xf32>, tensor<f32>) -> tensor<200xf32>
+      %mb = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<200xf32>) -> tensor<200x200xf32>
+      %s = stablehlo.subtract %a, %mb : tensor<200x200xf32>
+      %e = stablehlo.exponential %s : tensor<200x200xf32>
+      %zero = stablehlo.constant dense<0.0> : tensor<f32>
+      %t = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
+        : (tensor<200x200xf32>, tensor<f32>) -> tensor<200xf32>
+      %tb = stablehlo.broadcast_in_dim %t, dims = [0] : (tensor<200xf32>) -> tensor<200x200xf32>
+      %p = stablehlo.divide %e, %tb : tensor<200x200xf32>
+      %r = stablehlo.dot_general %p, %x, contracting_dims = [1] x [0]
+        : (tensor<200x200xf32>, tensor<200x200xf32>) -> tensor<200x200xf32>
+      return %r : tensor<200x200xf32>
+    }"""
+    x = np.random.default_rng(0).standard_normal((200, 200)).astype(np.float32)
+    assert peak(text, x) < 2.2 * 4 * x.size
+    scores = (x @ x.T).astype(np.float64)
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    (made,) = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_allclose(made, p / p.sum(1, keepdims=True) @ x, rtol=1e-3, atol=1e-3)
