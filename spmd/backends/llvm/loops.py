@@ -80,16 +80,22 @@ class LoopWriter:
             inside()
 
     def _lane_loop(self, variable: Variable, extent: int, inside: Callable[[], None]) -> None:
-        rest = extent % self.point.width
-        whole = extent - rest
-        if whole:
-            self.loop(variable, whole, self.point.width, inside)
-        if rest:
-            part = self._part_of(variable)
-            text = self.point.text
-            scope: AbstractContextManager[int] = text.part() if part is None else text.where(part.is_last)
-            self.point.valid = rest
-            with scope as depth:
-                self.point.variables[variable] = (str(whole), depth)
-                inside()
+        width = self.point.width
+        if extent >= width:
+            self.loop(variable, extent - extent % width, width, inside)
+        if extent % width:
+            self.rest(variable, width, inside)
+
+    def rest(self, variable: Variable, step: int, inside: Callable[[], None]) -> None:
+        """`inside` once, with the variable behind its last whole step: for the last part, where there are parts."""
+        extent = self.point.nest.extents[variable]
+        part = self._part_of(variable)
+        text = self.point.text
+        scope: AbstractContextManager[int] = text.part() if part is None else text.where(part.is_last)
+        if variable == self.point.lane:
+            self.point.valid = extent % step
+        with scope as depth:
+            self.point.variables[variable] = (str(extent - extent % step), depth)
+            inside()
+        if variable == self.point.lane:
             self.point.valid = None

@@ -16,6 +16,7 @@ from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
 from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.transposed import SIDE, turned_loop, write_turned
 from spmd.compiler.schedule.nest import Nest, Stage
 from spmd.compiler.schedule.rows import FEW
 from spmd.ir import Value
@@ -91,8 +92,20 @@ class NestWriter:
                 for update in stage.updates:
                     (write_in_order if in_order else write_update)(self.point, update)
 
+        turned = turned_loop(self.nest, stage, self.point.lane, self.point.width)
         with self.point.text.part():
-            self.loops.nested([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
+            if turned is not None:
+                write_turned(self.loops, stage, turned, at_point)
+            else:
+                self.loops.nested([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
+
+    @staticmethod
+    def turns(nest: Nest, stage: Stage, variable: Variable) -> int:
+        """How many turns of a loop are taken at a time."""
+        lane, width = NestWriter.lanes(nest, stage)
+        if variable == lane:
+            return width
+        return SIDE if variable == turned_loop(nest, stage, lane, width) else 1
 
     @staticmethod
     def lanes(nest: Nest, stage: Stage) -> tuple[Variable | None, int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.loops import Range
-from spmd.backends.llvm.nests import NestWriter
+from spmd.backends.llvm.nests import WRITTEN_OUT, NestWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.workers import RUN
 from spmd.compiler.schedule.costs import cost_of_nests
@@ -148,12 +148,11 @@ def _cut(nest: Nest, wanted: int) -> Cut | None:
     """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
     if nest.outer:
         candidates = [(variable, 1) for variable in nest.outer]
-    elif len(nest.stages) != 1:
+    elif len(nest.stages) != 1 or prod(nest.extents) <= WRITTEN_OUT:
         return None
     else:
         (stage,) = nest.stages
-        lane, width = NestWriter.lanes(nest, stage)
-        candidates = [(variable, width if variable == lane else 1) for variable in stage.kept]
+        candidates = [(variable, NestWriter.turns(nest, stage, variable)) for variable in stage.kept]
     best: Cut | None = None
     for variable, turn in candidates:
         extent = nest.extents[variable]

@@ -49,6 +49,8 @@ class PointWriter:
         self.width = 1
         #: Lanes that stand for points, where not all of them do.
         self.valid: int | None = None
+        #: Where vectors of operands are that were transposed (spmd.backends.llvm.transposed).
+        self.turned: dict[Load, str] = {}
 
     # --- values ---
 
@@ -180,6 +182,9 @@ class PointWriter:
             least = max(least, self.shared_depth)
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)
+        if load in self.turned:
+            vector = self.text.value(f"load {llvm_type(load.type, self.width)}, ptr {self.turned[load]}")
+            return Rendered(vector, True, self.text.depth)
         step = load.address.coefficient(self.lane) if self.lane is not None else 0
         gathered = any(self.render(part).is_vector for part, _ in load.address.dynamic)
         if not gathered and not step and (mask is None or not mask.is_vector):
