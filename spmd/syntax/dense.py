@@ -23,6 +23,7 @@ _LEADING_BRACKETS = re.compile(r"[\[\s]*")
 _NO_BRACKETS_OR_COMMAS = re.compile(r"[^\[\](),]+")
 _SPOILT = re.compile(r"[^\s\d.eE+\-xa-fA-F,\[\]()]|\d\s+\d")
 _SPOILT_BOOLEANS = re.compile(r"[^\struefals01x,\[\]\-]")
+_COMPLEX = re.compile(r"\([^()]*\)")
 _SIGN = re.compile(r"-[ \t]+(?=\d)")
 _MANY = 64
 _HIGHEST_RANK = 64
@@ -41,6 +42,8 @@ def dense(body: str, type: TensorType) -> DenseAttr:
         if type.size:
             raise ValueError(f"expected {type.size} elements for {type}, got none")
         return _made(np.empty(shape, element.dtype), type)
+    if "," in (_COMPLEX.sub("0", body) if element.is_complex else body) and body[0] != "[":
+        body = f"[{body}]"  # elements of one dimension may stand alone (specification: DenseElements)
     if body[0] != "[":
         return splat(_scalar(body, element), type)
     size = type.size

@@ -76,8 +76,6 @@ class LiteralParser(TypeParser):
         if type.is_float:
             if "x" in token:
                 return FloatAttr(hex_bits(token, type), type)
-            if not fractional:
-                raise ValueError(f"expected a floating-point literal such as {token}.0 for type {type}")
             return FloatAttr(float_bits(token, type), type)
         if fractional or type.is_complex:
             raise ValueError(f"{token} is no literal of type {type}")
