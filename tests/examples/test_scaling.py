@@ -21,4 +21,4 @@ def test_what_it_prints_is_what_its_page_shows() -> None:
     )
     assert answer.returncode == 0, answer.stderr
     (shown,) = re.findall(r"```\n(.*?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
-    assert answer.stdout == shown
+    assert answer.stdout == shown, "where the schedule or its prices have changed on purpose, the page has to follow"
