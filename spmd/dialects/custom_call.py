@@ -20,6 +20,9 @@ from spmd.dialects.structs import OutputOperandAliasAttr
 from spmd.ir import Op
 from spmd.types import BufferType, TensorType, TupleType, Type, UnrankedTensorType
 
+#: What XLA's rng-get-and-update-state is here: a state of 128 bits, as ui64 low and high halves, before it is moved on.
+RNG_STATE = "spmd.rng_get_and_update_state"
+
 _LAYOUT = kinds.INDEX_DENSE
 
 CUSTOM_CALL = define(

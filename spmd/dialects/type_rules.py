@@ -51,7 +51,8 @@ def _quantized_fault(type: QuantizedType) -> tuple[str, str] | None:
             return "C6", f"is_finite(scales...), got {scale}"
         if scale <= 0:
             return "C5", f"0 < scales, got {scale}"
-        rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as the expressed type holds it
+        with np.errstate(over="ignore"):
+            rounded = float(np.float64(scale).astype(type.expressed.dtype))  # as the expressed type holds it
         if not 0 < rounded < math.inf:
             return "C4", f"type(scales...) = expressed_type, got {scale}, which is out of the range of {type.expressed}"
     if len(type.scales) != len(type.zero_points):

@@ -10,6 +10,7 @@ import pytest
 from jax import lax
 
 import spmd
+from spmd.builder.hlo import print_hlo
 from spmd.builder.hlo.groups import parse_groups
 from tests.partitioner.running import run_parts
 
@@ -208,3 +209,61 @@ def test_a_computation_that_is_manual_over_some_axes(axes: set[str]) -> None:
     (got,) = run_parts(text, [x], 4)
     halves = np.sin(x).reshape(2, 2, 4).sum(0) if len(axes) == 1 else np.sin(x).reshape(2, 2, 2, 2).sum((0, 2))
     np.testing.assert_allclose(got, halves, rtol=1e-5)
+
+
+def test_the_numbers_of_processes_are_numbers() -> None:
+    for text in ("x", "0", "-1", "9" * 30, ""):
+        with pytest.raises(spmd.SpmdError, match="num_partitions"):
+            spmd.parse(f"HloModule m, num_partitions={text}\n\nENTRY e {{\n  ROOT a = f32[] parameter(0)\n}}\n")
+
+
+def test_ragged_products_are_read_and_written() -> None:
+    def function(a: Any, b: Any, sizes: Any) -> Any:
+        return lax.ragged_dot(a, b, sizes)
+
+    a, b, sizes = normal(8, 4), normal(3, 4, 5), np.int32([2, 5, 1])
+    # The opcode is what other platforms are given.
+    lowered = jax.jit(function).trace(a, b, sizes).lower(lowering_platforms=("tpu",))
+    text = lowered.as_text("hlo")
+    assert "ragged-dot(" in text
+    wanted = jax.jit(function)(a, b, sizes)
+    module = spmd.parse(text)
+    for program in (module, spmd.parse(print_hlo(module))):
+        np.testing.assert_allclose(spmd.compile(program)(a, b, sizes)[0], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_random_numbers_that_xla_expanded_are_its_own() -> None:
+    """The state begins where XLA's does, and moves on from call to call."""
+    drawing = jax.jit(lambda low, high: lax.rng_uniform(low, high, (5,))).lower(np.float32(-1), np.float32(2)).compile()
+    assert "rng-get-and-update-state" in drawing.as_text()
+    program = spmd.compile(spmd.parse(drawing.as_text()))
+    for _ in range(3):
+        wanted = drawing(np.float32(-1), np.float32(2))
+        np.testing.assert_allclose(program(np.float32(-1), np.float32(2))[0], wanted, rtol=1e-6)
+
+
+def test_a_dynamic_reshape_takes_its_sizes() -> None:
+    body = """  v = f32[6] parameter(0)
+  n = s32[] parameter(1)
+  two = s32[] constant(2)
+  d = f32[<=3,2] dynamic-reshape(v, n, two)
+  ROOT t = (s32[], f32[]) tuple(SIZE, SUM)"""
+    body = body.replace(
+        "  ROOT",
+        "  z = f32[] constant(0)\n  s = s32[] get-dimension-size(d), dimensions={0}\n"
+        "  r = f32[] reduce(d, z), dimensions={0,1}, to_apply=sum\n  ROOT",
+    )
+    text = f"""HloModule m
+
+sum {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY e {{
+{body.replace("SIZE", "s").replace("SUM", "r")}
+}}
+"""
+    size, total = spmd.compile(spmd.parse(text))(np.float32(np.arange(6)), np.int32(3))
+    assert (size, total) == (3, 15)

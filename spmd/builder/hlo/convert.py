@@ -163,6 +163,21 @@ def _dot_general(body: Body, op: Op) -> None:
     body.instruction(op, "dot", op.operands, [*dims, *_precision(op)])
 
 
+@converts("chlo.ragged_dot")
+def _ragged_dot(body: Body, op: Op) -> None:
+    numbers = op["ragged_dot_dimension_numbers"]
+    fields = ("contracting", "contracting"), ("batching", "batch")
+    dims = [
+        f"{side}_{short}_dims={integers(getattr(numbers, f'{side}_{long}_dimensions'))}"
+        for long, short in fields
+        for side in ("lhs", "rhs")
+        if long == "contracting" or numbers.lhs_batching_dimensions
+    ]
+    dims += [f"lhs_ragged_dims={integers(numbers.lhs_ragged_dimensions)}"]
+    dims += [f"rhs_group_dims={integers(numbers.rhs_group_dimensions)}"] if numbers.rhs_group_dimensions else []
+    body.instruction(op, "ragged-dot", op.operands, [*dims, *_precision(op)])
+
+
 @converts("stablehlo.dot")
 def _dot(body: Body, op: Op) -> None:
     left = op.operands[0].tensor.rank - 1

@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 import re
 
-from spmd.builder import ops
+from spmd.builder import checks, ops
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.parser import INSTRUCTIONS, Call, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.literal import parse_values
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
 from spmd.builder.xla_op import OPERATIONS, XlaOp
+from spmd.dialects.custom_call import RNG_STATE
+from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
 
 
 def _plain(operation: str, call: Call) -> XlaOp:
@@ -92,6 +94,17 @@ def _broadcast(call: Call) -> XlaOp:
 @instruction("reshape")
 def _reshape(call: Call) -> XlaOp:
     return ops.Reshape(call.operand(), call.shape.sizes)
+
+
+@instruction("dynamic-reshape")
+def _dynamic_reshape(call: Call) -> XlaOp:
+    """The sizes of the result, each an operand; the shape of the text holds their bounds."""
+    operand, *sizes = call.operands()
+    if len(sizes) != call.shape.rank():
+        raise ValueError(f"{len(sizes)} sizes for a result of rank {call.shape.rank()}")
+    shape = ops.Concatenate([ops.Reshape(size, (1,)) for size in sizes], 0)
+    values = checks.arrays(call.builder, [operand, shape], "operands")
+    return call.builder.emit_one("stablehlo.dynamic_reshape", values, {}, call.shape.tensor)
 
 
 @instruction("transpose")
@@ -225,6 +238,21 @@ def _dot(call: Call) -> XlaOp:
     return ops.DotGeneral(lhs, rhs, numbers, precision(call), call.shape.xla_element_type())
 
 
+@instruction("ragged-dot")
+def _ragged_dot(call: Call) -> XlaOp:
+    names = (
+        "lhs_batch_dims", "rhs_batch_dims", "lhs_contracting_dims", "rhs_contracting_dims", "lhs_ragged_dims",
+        "rhs_group_dims",
+    )  # fmt: skip
+    numbers = RaggedDotDimensionNumbersAttr(*(tuple(call.integers(name, "{}")) for name in names))
+    attributes = {"ragged_dot_dimension_numbers": numbers}
+    given = precision(call)
+    if given is not None:
+        attributes["precision_config"] = tuple(given)  # type: ignore[assignment]
+    operands = checks.arrays(call.builder, call.operands(3), "operands")
+    return call.builder.emit_one("chlo.ragged_dot", operands, attributes, call.shape.tensor)
+
+
 @instruction("fft")
 def _fft(call: Call) -> XlaOp:
     return ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length"))
@@ -265,6 +293,12 @@ def _rng_bit_generator(call: Call) -> XlaOp:
     if call.shape.is_tuple():
         return ops.RngBitGenerator(algorithm, state, call.shape.parts[1])
     return ops.GetTupleElement(ops.RngBitGenerator(algorithm, state, call.shape), 1)
+
+
+@instruction("rng-get-and-update-state")
+def _rng_state(call: Call) -> XlaOp:
+    delta = str(call.integer("delta"))
+    return call.builder.CustomCall(RNG_STATE, call.operands(0), call.shape, delta, True)
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------

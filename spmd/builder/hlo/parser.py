@@ -58,6 +58,8 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         given = module.attributes.get(attribute)
         if given is not None:
+            if not given.text.isdecimal() or not 0 < int(given.text) < _MOST_PROCESSES:
+                raise ParseError(f"{attribute} is a number of processes, got {given.text}", given.location)
             made.discardable = {**made.discardable, symbol: IntegerAttr(int(given.text), t.I32)}
     aliases = module.attributes.get("input_output_alias")
     if aliases is not None:
@@ -72,6 +74,8 @@ def _is_partitioned(module: ModuleText) -> bool:
     """
     return module.entry.name.endswith("_spmd") or "is_scheduled" in module.attributes
 
+
+_MOST_PROCESSES = 1 << 31
 
 #: `{1}: (0, {}, may-alias)`: result 1 may lie where argument 0 lies.
 _ALIAS = re.compile(r"\{(\d*)\}\s*:\s*\((\d+),\s*\{\}")

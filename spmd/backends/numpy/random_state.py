@@ -1,0 +1,38 @@
+"""The state that XLA's own expansion of random numbers draws from: rng-get-and-update-state in HLO text.
+
+Source: XLA's CPU runtime, rng_state_lib: 128 bits, which begin at a fixed number and move on by `delta` at each call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spmd.arrays import Array
+from spmd.backends.numpy.core import Context, Kernel
+from spmd.backends.numpy.custom_call import target
+from spmd.dialects.custom_call import RNG_STATE
+from spmd.errors import CompileError, Diagnostic
+from spmd.ir import Op
+
+_FIRST = 0x7012395
+_WORD = 2**64
+
+
+@target(RNG_STATE)
+def rng_state(op: Op, context: Context) -> Kernel:
+    """Each process of an executable has a state of its own."""
+    try:
+        delta = int(op["backend_config"])
+    except ValueError:
+        text = f"backend_config is the number that the state moves on by, got {op['backend_config']!r}"
+        raise CompileError(Diagnostic(op.location, text, op.name)) from None
+    states: dict[int, int] = {}
+
+    def call(process: Any) -> Array:
+        state = states.get(process.rank, _FIRST)
+        states[process.rank] = (state + delta) % _WORD**2
+        return np.array([state % _WORD, state // _WORD], np.uint64)
+
+    return Kernel(call, needs_process=True)
