@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from collectives.arrays import Array
 from collectives.element_types import element
+from collectives.monoids import UFUNCS
 from collectives.reduction import Arithmetic
 
 Shape = tuple[int, ...]
@@ -57,9 +58,6 @@ class _Arrays:
 
 ARRAYS: Stacks[Array] = _Arrays()
 
-_SUMS = {"add": np.add, "multiply": np.multiply}
-_EXTREMES = {"maximum": np.maximum, "minimum": np.minimum}
-
 
 def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
     """The left fold of ``slabs`` along the first axis, bit for bit what ``Arithmetic.fold`` gives.
@@ -71,18 +69,18 @@ def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
     with np.errstate(all="ignore"):
         if len(slabs) > 2 and is_plain and arithmetic.reduction.fold is None:
             contiguous = np.ascontiguousarray(slabs)
-            if name in _EXTREMES:
+            if name in ("maximum", "minimum"):
                 return _extreme(contiguous, name)
             if slabs[0].size > 1:
                 first = dtype.type(-0.0 if name == "add" else 1.0)  # NumPy's own 0.0 would make 0.0 of -0.0
-                return np.asarray(_SUMS[name].reduce(contiguous, axis=0, initial=first))
-            return np.asarray(_SUMS[name].accumulate(contiguous, axis=0)[-1])
+                return np.asarray(UFUNCS[name].reduce(contiguous, axis=0, initial=first))
+            return np.asarray(UFUNCS[name].accumulate(contiguous, axis=0)[-1])
     return arithmetic.fold([slabs[place, ...] for place in range(len(slabs))])
 
 
 def _extreme(slabs: Array, name: str) -> Array:
     """IEEE-754 maximum or minimum: NaN wins, and +0 is above -0."""
-    array = np.asarray(_EXTREMES[name].reduce(slabs, axis=0))
+    array = np.asarray(UFUNCS[name].reduce(slabs, axis=0))
     zero = array == 0
     if not zero.any():
         return array

@@ -21,19 +21,11 @@ import numpy as np
 
 from collectives.arrays import Array
 from collectives.element_types import bits_dtype, integer_limits, is_float, is_integer
+from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 
 #: ``step(a, b, out=out)`` on contiguous arrays of one dimension; ``out`` may be one of the operands.
 Step = Callable[..., object]
 
-_BOOL: dict[str, np.ufunc] = {
-    "add": np.logical_or, "or": np.logical_or, "maximum": np.logical_or,
-    "multiply": np.logical_and, "and": np.logical_and, "minimum": np.logical_and,
-    "xor": np.logical_xor,
-}  # fmt: skip
-_NUMBER: dict[str, np.ufunc] = {
-    "add": np.add, "multiply": np.multiply, "minimum": np.minimum, "maximum": np.maximum,
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
 _BLOCK = 1 << 14  # elements that a step of several passes takes at a time, so that they stay in cache
 
 
@@ -41,16 +33,16 @@ _BLOCK = 1 << 14  # elements that a step of several passes takes at a time, so t
 def step_of(name: str, dtype: np.dtype[Any]) -> Step:
     """The step of the monoid ``name`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
     if dtype == np.bool_:
-        return _BOOL[name]
+        return LOGICAL_UFUNCS[name]
     if name in ("and", "or", "xor") and not is_integer(dtype):
         raise TypeError(f"{name} is a reduction of booleans and integers, not of {dtype}")
     if dtype.itemsize == 1 and dtype.kind not in "iu":
         return _looked_up(name, dtype)
     if dtype.kind == "c":
-        return in_blocks(_complex_product) if name == "multiply" else _NUMBER[name]
+        return in_blocks(_complex_product) if name == "multiply" else UFUNCS[name]
     if not is_float(dtype):
-        return _NUMBER[name]
-    return in_blocks(_extremum(name, dtype)) if name in ("minimum", "maximum") else _NUMBER[name]
+        return UFUNCS[name]
+    return in_blocks(_extremum(name, dtype)) if name in ("minimum", "maximum") else UFUNCS[name]
 
 
 def in_blocks(step: Step) -> Step:
@@ -66,7 +58,7 @@ def in_blocks(step: Step) -> Step:
 
 def _extremum(name: str, dtype: np.dtype[Any]) -> Step:
     """NumPy's maximum and minimum leave open which of +0 and -0 they return; the signs of zeros are seen to here."""
-    ufunc, bits = _NUMBER[name], bits_dtype(dtype)
+    ufunc, bits = UFUNCS[name], bits_dtype(dtype)
     # The largest of two values of which none exceeds 0 is -0 when both have a sign, the smallest when one has.
     meet = np.bitwise_and if name == "maximum" else np.bitwise_or
     sign = np.array(-0.0).astype(dtype).view(bits)

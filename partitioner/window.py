@@ -16,6 +16,7 @@ from math import prod
 from partitioner.emit import Emitter
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.prices import prices
+from partitioner.sharding import Sharding
 from spmd.ir import Value
 
 #: (place in the window, place in the whole dimension, length)
@@ -328,6 +329,7 @@ def mask_padding(emitter: Emitter, local: Value, dimension: int, axes: Axes, siz
     return emitter.select(inside, local, emitter.broadcast(fill, local.tensor.shape))
 
 
-def row_bytes(itemsize: int, shape: Sequence[int], dimension: int) -> int:
-    """Bytes of one element along `dimension` of a block of `shape`."""
-    return itemsize * prod(size for index, size in enumerate(shape) if index != dimension)
+def row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
+    """Bytes of one element along `dimension` of a block of `value`."""
+    shape = layout.local_shape(value.tensor.static_shape)
+    return value.tensor.dtype.itemsize * prod(size for index, size in enumerate(shape) if index != dimension)

@@ -104,7 +104,11 @@ def convolution(lowering: Lowering, op: Op) -> None:
             blocks = layout.count(space.source)
             if blocks > 1:
                 found = space.window(blocks)
-                spent += float("inf") if found is None else win.price(found[0], _row_bytes(op, layout, space.source))
+                spent += (
+                    float("inf")
+                    if found is None
+                    else win.price(found[0], win.row_bytes(op.operands[0], layout, space.source))
+                )
         return spent
 
     assignment = lowering.choose(op, rule, allowed, extra)
@@ -136,13 +140,6 @@ def convolution(lowering: Lowering, op: Op) -> None:
     partial = reduced(rule, assignment)
     layout = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=partial)
     lowering.set(op.result, lowering.clone(op, [local, kernel], [layout], attributes)[0], layout)
-
-
-def _row_bytes(op: Op, layout: Sharding, dimension: int) -> int:
-    total = op.operands[0].tensor.dtype.itemsize
-    for index, size in enumerate(layout.local_shape(op.operands[0].tensor.static_shape)):
-        total *= 1 if index == dimension else size
-    return total
 
 
 def _group_counts(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment) -> dict[str, Any]:

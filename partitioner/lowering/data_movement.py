@@ -94,19 +94,11 @@ def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assig
         for dimension, factors in enumerate(rule.operands[0]):
             blocks = layout.count(dimension)
             if blocks > 1 and rule.kinds[factors[0]] == PERMUTE:
-                row = _row_bytes(value, layout, dimension)
+                row = win.row_bytes(value, layout, dimension)
                 spent += win.price(windows(0, dimension, blocks), row)
         return spent
 
     return rule, *lowering.choose_priced(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
-
-
-def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
-    shape = layout.local_shape(value.tensor.static_shape)
-    total = value.tensor.dtype.itemsize
-    for index, size in enumerate(shape):
-        total *= 1 if index == dimension else size
-    return total
 
 
 def _exchange(
@@ -369,7 +361,7 @@ class _Source:
         self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window
         self.layout = Sharding(lowering.mesh, wanted.dimensions)
         self.whole = self.layout.with_dimension(dimension, ())
-        row = _row_bytes(source, self.layout, dimension)
+        row = win.row_bytes(source, self.layout, dimension)
         self.by_window = lowering.price(source, self.layout) + win.price(window, row)
         self.by_whole = lowering.price(source, self.whole)
 

@@ -139,7 +139,7 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
         for dimension in moved:
             blocks = layout.count(dimension)
             if blocks > 1:
-                rows = _row_bytes(op.operands[0], layout, dimension) * count
+                rows = win.row_bytes(op.operands[0], layout, dimension) * count
                 if can_scan:
                     spent += rows * (blocks - 1) + prices().latency
                 else:
@@ -157,13 +157,6 @@ def reduce_window(lowering: Lowering, op: Op) -> None:
         _scan(lowering, op, layout, scan, name, zero)
     else:
         _windows(lowering, op, windows, rule, assignment, cut)
-
-
-def _row_bytes(value: Value, layout: Sharding, dimension: int) -> int:
-    total = value.tensor.dtype.itemsize
-    for index, size in enumerate(layout.local_shape(value.tensor.static_shape)):
-        total *= 1 if index == dimension else size
-    return total
 
 
 def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], name: str, zero: Array) -> None:

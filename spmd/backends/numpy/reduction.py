@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from collectives.monoids import UFUNCS
 from collectives.reduction import MONOIDS, arithmetic
 from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
@@ -35,7 +36,6 @@ from spmd.backends.numpy.summation import summation
 from spmd.ir import Op, Value, captured_values
 from spmd.types import ElementType
 
-_BEST = {"maximum": np.maximum, "minimum": np.minimum}
 #: A region on whole arrays.
 Combine = Callable[..., tuple[Array, ...]]
 
@@ -225,7 +225,7 @@ def _extremum_reduction(
 
     wide, is_float = compute_dtype(element), element.is_float and not extremum.total
     # Usual initial values lose against every element, or tie with equal ones at the index that is found anyway.
-    worst = Loop(extremum.kind, element, _BEST[extremum.kind], wide)
+    worst = Loop(extremum.kind, element, UFUNCS[extremum.kind], wide)
     zero = Loop("add", _element(places), np.add, places.tensor.dtype)
     usual = is_identity(op.operands[2], worst) and is_identity(op.operands[3], zero) and not extremum.total
     neutral = counted and extremum.tie != "last" and usual
@@ -273,7 +273,7 @@ Found = Callable[[Array, Array], tuple[Array, Array]]
 def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted: bool) -> Found:
     """argmax, whose first of several is what `first` wants, and `low` where indices count upwards."""
     argument = np.argmax if extremum.kind == "maximum" else np.argmin
-    best_of = _BEST[extremum.kind].reduce
+    best_of = UFUNCS[extremum.kind].reduce
     last, size = extremum.tie == "last", shape[axis]
     flipped = (*(slice(None),) * axis, slice(None, None, -1))
     across = prod(shape[axis + 1 :]) > 1 and not last
@@ -308,7 +308,7 @@ def _is_short_row(shape: tuple[int, ...], axis: int) -> bool:
 
 def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
     """Many short rows, transposed block by block: an earlier place weighs more, the heaviest hit is the first."""
-    best_of = _BEST[extremum.kind].reduce
+    best_of = UFUNCS[extremum.kind].reduce
     size, kept = shape[axis], shape[:axis] + shape[axis + 1 :]
     weights = np.arange(size, 0, -1, dtype=np.uint8)[:, None]
 
@@ -330,7 +330,7 @@ def _short_rows(extremum: Extremum, shape: tuple[int, ...], axis: int) -> Found:
 
 def _by_comparison(extremum: Extremum, axes: tuple[int, ...]) -> Found:
     """The lowest index among those whose value is the best one."""
-    best_of = _BEST[extremum.kind].reduce
+    best_of = UFUNCS[extremum.kind].reduce
 
     def call(value: Array, place: Array) -> tuple[Array, Array]:
         best = best_of(value, axis=axes, keepdims=True)

@@ -8,31 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 from spmd.analysis import reducers
 from spmd.analysis.reducers import Monoid
 from spmd.arrays import Array
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Region
 from spmd.types import I32, I64, ElementType
-
-_UFUNCS: dict[str, np.ufunc] = {
-    "add": np.add,
-    "multiply": np.multiply,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-_LOGICAL: dict[str, np.ufunc] = {
-    "add": np.logical_or,
-    "multiply": np.logical_and,
-    "maximum": np.logical_or,
-    "minimum": np.logical_and,
-    "and": np.logical_and,
-    "or": np.logical_or,
-    "xor": np.logical_xor,
-}
 
 
 @dataclass(frozen=True)
@@ -160,5 +142,5 @@ def _loop(monoid: Monoid) -> Loop | None:
     element = monoid.element
     if monoid.identity is None:
         return None
-    ufunc = (_LOGICAL if element.is_boolean else _UFUNCS)[monoid.kind]
+    ufunc = (LOGICAL_UFUNCS if element.is_boolean else UFUNCS)[monoid.kind]
     return Loop(monoid.kind, element, ufunc, compute_dtype(element))
