@@ -3,6 +3,7 @@
 spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread;
 where JAX is installed, so does the same step as a function of JAX through spmd.jax.jit, whose first call (it traces,
 lowers and compiles) is told beside JAX's own, and what a call costs more than the executable's for 100 leaves.
+With ``--elastic`` all of them run in a job that may outlive its ranks, and the step in spmd.elastic's loop beside them.
 Where mpi4jax is installed, XLA's compute with MPI's collectives runs there as well.
 JAX runs as two processes with its default collectives for the CPU: once each on a core of its own as well, and once
 with all cores for both, which leaves room for the threads it communicates with.
@@ -32,7 +33,12 @@ RANKS = 2
 WARM_UP = 5
 TOLERANCE = 1e-4
 #: What runs in the same two ranks as spmd, in turns with it.
-PEERS = {"spmd.jax": "spmd.jax.jit", "by hand": "NumPy and mpi4py", "mpi4jax": "mpi4jax"}
+PEERS = {
+    "spmd.jax": "spmd.jax.jit",
+    "spmd.elastic": "spmd.elastic",
+    "by hand": "NumPy and mpi4py",
+    "mpi4jax": "mpi4jax",
+}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -40,6 +46,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("program", nargs="?", type=Path, default=DEFAULT_FOLDER / "dp2_mlp_train.mlir")
     parser.add_argument("--steps", type=int, default=200, help="measured of each contestant (default: %(default)s)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks-train.json"), help="default: %(default)s")
+    parser.add_argument("--elastic", action="store_true", help="in an elastic job, spmd.elastic's loop, too")
     parser.add_argument("--as-rank", choices=("mpi", "jax"), help=argparse.SUPPRESS)
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--coordinator", help=argparse.SUPPRESS)
@@ -60,7 +67,9 @@ def _compare(options: argparse.Namespace) -> int:
         if xla.is_installed():
             timings["JAX, a core each"] = Timing.of(_run_jax(options, into / "jax.json", pin=True))
         mine = [sys.executable, "-m", "benchmarks", "train", str(options.program), "--steps", str(options.steps)]
-        launch = [sys.executable, "-m", "launch", "launch", "-n", str(RANKS), "--threads", "1", "--bind", "--"]
+        mine += ["--elastic"] * options.elastic
+        launch = [sys.executable, "-m", "launch", "launch", "-n", str(RANKS), "--threads", "1", "--bind"]
+        launch += [*["--elastic"] * options.elastic, "--"]
         subprocess.run([*launch, *mine, "--as-rank", "mpi", "--into", str(into / "mpi.json")], check=True)
         if xla.is_installed():
             timings["JAX, all cores"] = Timing.of(_run_jax(options, into / "jax.json", pin=False))
@@ -107,6 +116,8 @@ def _mpi_rank(options: argparse.Namespace) -> None:
     _agree(executable(*arguments), by_hand(*arguments))
     steps: dict[str, Any] = {"spmd": lambda: executable(*arguments), "by hand": lambda: by_hand(*arguments)}
     report: dict[str, Any] = {}
+    if options.elastic:
+        steps["spmd.elastic"] = _looped(executable, arguments, WARM_UP + options.steps)
     if xla.is_installed():
         from_jax = _through_jax()
         start = time.perf_counter()
@@ -131,6 +142,22 @@ def _mpi_rank(options: argparse.Namespace) -> None:
                 seconds[name].append(taken)
     if world.rank == 0:
         options.into.write_text(json.dumps(report | seconds))
+
+
+def _looped(executable: Any, arguments: Sequence[np.ndarray], steps: int) -> Any:
+    """The step as one of spmd.elastic's loop: each call is a turn of it."""
+    from spmd import elastic
+
+    training = elastic.Training(arguments[:6], examples=steps + 1, batch=1, epochs=1, build=lambda ranks: executable)
+    loop = iter(training)
+
+    def turn() -> None:
+        step = next(loop)
+        with step:
+            step.program(*step.state, *arguments[6:])
+            step.commit(step.state)
+
+    return turn
 
 
 def _through_jax() -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from launch import rank
+from launch.hosts import Host
 from spmd import machine
 from spmd.runtime.thread_share import THREAD_VARIABLES
 
@@ -49,7 +50,8 @@ class Job:
     """What to start: ``command`` on ``ranks`` ranks, each with ``threads`` threads of numerical libraries.
 
     ``threads`` is None when the user's environment already says how many. ``extra`` goes to the launcher as it is,
-    ``settings`` into the ranks' environment.
+    ``settings`` into the ranks' environment. ``elastic`` jobs go on when ranks are lost. ``hosts`` are those to run on,
+    where they are not this machine or the batch system's.
     """
 
     command: Sequence[str]
@@ -59,6 +61,7 @@ class Job:
     extra: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     elastic: bool = False
+    hosts: Sequence[Host] = ()
 
 
 def find() -> Launcher | None:
@@ -117,7 +120,7 @@ def in_allocation() -> bool:
 
 def on_one_machine(job: Job) -> bool:
     """Whether all ranks run on this machine: nothing that the launcher is told names another."""
-    if in_allocation() or HOST_VARIABLES & os.environ.keys():
+    if job.hosts or in_allocation() or HOST_VARIABLES & os.environ.keys():
         return False
     return not any(word in ("-H", "-f") or "host" in word or "machine" in word for word in job.extra)
 
@@ -138,6 +141,9 @@ def _openmpi_options(job: Job) -> list[str]:
         options.append("--allow-run-as-root")
     for name in environment(job):
         options += ["-x", name]
+    if job.hosts:
+        binding = {True: ["--bind-to", "core"], False: ["--bind-to", "none"], None: []}
+        return [*options, "--host", ",".join(map(str, job.hosts)), *binding[job.bind]]
     if in_allocation():
         return options  # The batch system has said which processors are ours; Open MPI reads it there.
     cores = machine.usable_cores()
@@ -162,6 +168,8 @@ def _binding(job: Job, cores: int) -> bool:
 
 def _hydra_options(job: Job) -> list[str]:
     options = ["-n", str(job.ranks)]
+    if job.hosts:
+        return [*options, "-hosts", ",".join(map(str, job.hosts)), *(["-bind-to", "core"] if job.bind else [])]
     if _binding(job, machine.usable_cores()):
         options += ["-bind-to", "core" if job.threads in (None, 1) else f"core:{job.threads}"]
     return options

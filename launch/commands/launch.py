@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 
-from launch import elastic, job, mpirun, parallel, values
+from launch import elastic, hosts, job, mpirun, parallel, values
 from spmd import machine
 from spmd.runtime import thread_share
 
@@ -16,13 +16,20 @@ HELP = "start a command on MPI ranks, with the flags this machine needs"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spmd launch [-n N] [options] [--] command ..."
     parser.add_argument(
-        "-n", "--ranks", type=values.positive, default=machine.usable_cores(), help="ranks (default: cores)"
+        "-n", "--ranks", type=values.positive, help="ranks (default: cores, or what the hosts are to take)"
     )
     parser.add_argument("--threads", type=values.positive, help="threads of numerical libraries a rank (default: 1)")
     parser.add_argument(
         "--bind",
         action=argparse.BooleanOptionalAction,
         help="give each rank cores of its own (default: when the job fills the machine)",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--hosts", type=hosts.from_text, default=(), metavar="A:2,B:2", help="the hosts to use, and ranks on each"
+    )
+    where.add_argument(
+        "--hostfile", type=hosts.from_file, dest="hosts", metavar="FILE", help="the same, a host a line: A slots=2"
     )
     parser.add_argument(
         "--elastic", action="store_true", help="go on when ranks are lost (see spmd.elastic); Open MPI alone can"
@@ -48,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if not (shutil.which(command[0]) or os.path.exists(command[0]) or mpirun.in_allocation()):
         print(f"spmd launch: there is no command {command[0]!r}", file=sys.stderr)
         return 2
+    if args.ranks is None:
+        args.ranks = sum(host.slots for host in args.hosts) or machine.usable_cores()
     if (fault := _misuse(args)) is not None:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 2
@@ -55,12 +64,17 @@ def run(args: argparse.Namespace) -> int:
     if launcher is None:
         print(mpirun.HOW_TO_INSTALL, file=sys.stderr)
         return 127
+    if args.hosts and launcher.kind == "srun":
+        print("spmd launch: srun takes the hosts of its allocation; --hosts needs mpirun", file=sys.stderr)
+        return 2
     if args.elastic and (reason := elastic.refusal(launcher)) is not None:
         print(f"spmd launch: {reason}", file=sys.stderr)
         return 2
     threads = args.threads or (None if thread_share.said_by_user() else 1)
     settings = parallel.timeout_settings(args) | (_elastic_settings(args) if args.elastic else {})
-    plan = mpirun.Job(command, args.ranks, threads, args.bind, args.mpirun_args, settings, args.elastic)
+    plan = mpirun.Job(
+        command, args.ranks, threads, args.bind, args.mpirun_args, settings, args.elastic, tuple(args.hosts)
+    )
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
     if args.dry_run:
         variables = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
@@ -71,6 +85,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _misuse(args: argparse.Namespace) -> str | None:
     """What is wrong with options that go together."""
+    slots = sum(host.slots for host in args.hosts)
+    if args.hosts and args.ranks > slots:
+        return f"{args.ranks} ranks do not fit the {slots} that the hosts are to take"
     if not args.elastic and (args.min_ranks is not None or args.patience is not None):
         return "--min-ranks and --patience are for jobs that go on when ranks are lost: add --elastic"
     if args.min_ranks is not None and args.min_ranks > args.ranks:

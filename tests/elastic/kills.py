@@ -2,8 +2,8 @@
 
 ``python -m tests.elastic.kills --runs 200`` draws numbers of ranks, victims and moments at random. A run is as it
 should be when the job ends with status 0, every example of every epoch was counted once, the accuracy is that of a run
-without losses within a percent, and neither processes nor files stay behind. The last lines tell the pauses: from the
-last step that was finished before ranks were lost to the first one after.
+without losses within a percent, and neither processes nor files stay behind. The last lines tell the pauses: from a
+rank's death to the first step that the others have finished without it.
 """
 
 import argparse
@@ -31,6 +31,7 @@ def main() -> int:
     print(f"without losses: accuracy {undisturbed:.2%}", flush=True)
     bad, pauses = 0, []
     for number in range(options.runs):
+        took: list[float] = []
         ranks = rng.randint(4, 6)
         victims = [0] * (rng.random() < 0.4)
         victims += rng.sample(range(1, ranks), rng.randint(1, 3) - len(victims))
@@ -41,23 +42,27 @@ def main() -> int:
         ended, killed = _run(ranks, victims, sorted(moments), arguments)
         faults = ended.faults + ([] if ended.status == 0 else [f"status {ended.status}: {ended.screen[-2000:]}"])
         if ended.found:
-            pauses += ended.found["pauses"]
+            took = [after - moment for moment in killed.values() for after in _first(ended.found["resumed"], moment)]
+            pauses += took
             faults += [] if ended.found["counted"] else ["examples were lost or counted twice"]
             if abs(ended.found["accuracy"] - undisturbed) > 0.01:
                 faults.append(f"accuracy {ended.found['accuracy']:.2%}")
         bad += bool(faults)
-        took = " ".join(f"{pause:.3f}" for pause in ended.found.get("pauses", []))
-        told = "; ".join(faults) or "well"
-        print(f"{number + 1:4d}  {ranks} ranks, killed {killed}: pauses {took}  {told}", flush=True)
+        told = " ".join(f"{pause:.3f}" for pause in took) + "  " + ("; ".join(faults) or "well")
+        print(f"{number + 1:4d}  {ranks} ranks, killed {list(killed)}: pauses {told}", flush=True)
     if pauses:
         print(f"pauses: median {statistics.median(pauses):.3f} s, worst {max(pauses):.3f} s, {len(pauses)} in all")
     print(f"{options.runs - bad} of {options.runs} runs went well")
     return int(bad > 0)
 
 
+def _first(moments: list[float], after: float) -> list[float]:
+    return [moment for moment in moments if moment > after][:1]
+
+
 def _run(ranks, victims, moments, arguments):  # type: ignore[no-untyped-def]
     """Kills the victims at moments after the start; how the job ended, and who was killed before it did."""
-    job, killed = Job(ranks, arguments), []
+    job, killed = Job(ranks, arguments), {}
     assert job.process.stdout is not None
     job.process.stdout.readline()  # "started"
     began, processes = time.monotonic(), job.processes()
@@ -65,7 +70,7 @@ def _run(ranks, victims, moments, arguments):  # type: ignore[no-untyped-def]
         time.sleep(max(0.0, began + moment - time.monotonic()))
         try:
             os.kill(processes[victim], signal.SIGKILL)
-            killed.append(victim)
+            killed[victim] = time.time()
         except ProcessLookupError:
             break
     return job.finish(), killed

@@ -81,9 +81,7 @@ def main() -> None:
 
     state = [*example.initial_state(0), np.zeros(EXAMPLES, np.int64)]
     training = Training(state, examples=EXAMPLES, batch=example.TRAIN_BATCH, epochs=options.epochs, build=build)
-    if training.rank == 0:
-        print("started", flush=True)
-    finished, pauses = time.perf_counter(), []
+    resumed: list[float] = []  # when, after each change, the next step was finished
     for step in training:
         with step:
             fault("step", step.number)
@@ -100,10 +98,10 @@ def main() -> None:
             fault("commit", step.number)
             step.commit([*held, seen + total])
             time.sleep(options.pace)
-        if len(training.changes) > len(pauses):
-            pauses += [time.perf_counter() - finished] * (len(training.changes) - len(pauses))
-        else:
-            finished = time.perf_counter()
+        if step.number == 0 and training.rank == 0:
+            print("started", flush=True)
+        if training.finished > step.number:
+            resumed += [time.time()] * (len(training.changes) - len(resumed))
     if training.rank == 0:
         *held, seen = training.state
         part = elastic.Schedule(example.HELD_OUT, example.HELD_OUT, 1, shuffle=False).cut(0, 0, 1)
@@ -116,7 +114,7 @@ def main() -> None:
             "counted": bool((seen == options.epochs).all()),
             "ranks": training.ranks,
             "lost": [str(member) for change in training.changes for member in change.lost],
-            "pauses": pauses,
+            "resumed": resumed,
         }
         print(json.dumps(found), flush=True)
 
