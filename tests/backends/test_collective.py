@@ -21,6 +21,33 @@ def test_results_are_those_of_the_specification(name: str, reproducible: bool) -
             np.testing.assert_array_equal(actual, wanted, strict=True)
 
 
+@pytest.mark.parametrize(
+    ("flag", "groups", "expected"),
+    [
+        ("", "[[0, 1]]", [1111.0] * 4),
+        ("use_global_device_ids = false,", "[[0, 1]]", [1111.0] * 4),
+        ("use_global_device_ids = true,", "[[0, 1], [2, 3]]", [11.0, 11.0, 1100.0, 1100.0]),
+        ("use_global_device_ids,", "[[0, 1], [2, 3]]", [11.0, 11.0, 1100.0, 1100.0]),
+    ],
+)
+def test_global_device_ids_may_be_said_to_be_used_or_not(flag: str, groups: str, expected: list[float]) -> None:
+    """With a channel: groups of replicas across all partitions, or of flattened ids."""
+    count = groups.count("], ") + 1
+    text = f"""func.func @main(%x: tensor<1xf32>) -> tensor<1xf32> {{
+      %0 = "stablehlo.all_reduce"(%x) ({{
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.add %a, %b : tensor<f32>
+        stablehlo.return %c : tensor<f32>
+      }}) {{channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, {flag}
+           replica_groups = dense<{groups}> : tensor<{count}x2xi64>}} : (tensor<1xf32>) -> tensor<1xf32>
+      return %0 : tensor<1xf32>
+    }}"""
+    module = spmd.parse(str(spmd.parse(text)))
+    inputs = [(np.float32([10**rank]),) for rank in range(4)]
+    found = spmd.run_parallel(module, spmd.ProcessGrid(2, 2), inputs)
+    assert [float(array[0]) for (array,) in found] == expected
+
+
 def test_a_process_in_no_group_is_an_error() -> None:
     module = spmd.parse(all_reduce("replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>"), name="test.mlir")
     with pytest.raises(spmd.CollectiveError, match=r"process 3 is in none of the process groups"):
