@@ -10,6 +10,7 @@ from math import prod
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.blas import thread_count
 from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.integer_products import IntegerProduct, supports_pairs, write_integer_product
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tiles import LARGEST, Depth, Tiled, write_tiled
@@ -105,7 +106,29 @@ def _matrix(value: Value, batching: Sequence[int], rows: Sequence[int], columns:
 def product_of(op: Op) -> _Product | None:
     """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
     types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
-    if len(types) != 1 or not types <= set(_ROUTINES) or not all(is_plain(v.type) for v in (*op.operands, op.result)):
+    return _matrices_of(op) if len(types) == 1 and types <= set(_ROUTINES) else None
+
+
+def integer_product_of(op: Op) -> IntegerProduct | None:
+    """`op` as one product of 8-bit integers whose neighbours in memory are those that are read together; None
+    otherwise."""
+    elements = [str(value.tensor.element_type) for value in op.operands]
+    if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
+        return None
+    product = _matrices_of(op) if supports_pairs() else None
+    if product is None or prod(product.batch) != 1 or not prod(op.result.tensor.static_shape):
+        return None
+    lhs, rhs = product.lhs, product.rhs
+    if lhs.column_stride != 1 or rhs.column_stride != 1 or not lhs.columns:
+        return None
+    signed = [element == "i8" for element in elements]
+    strides = ((lhs.row_stride, 1), (rhs.row_stride, 1))
+    return IntegerProduct(lhs.rows, rhs.columns, lhs.columns, *strides, *signed)
+
+
+def _matrices_of(op: Op) -> _Product | None:
+    """`op` as products of matrices of which rows or columns lie side by side; None otherwise."""
+    if not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     lhs, rhs = op.operands
     if op.name == "stablehlo.dot_general":
@@ -131,9 +154,20 @@ def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> 
     return [d for d in range(value.tensor.rank) if d not in batching and d not in contracting]
 
 
-@native("stablehlo.dot_general", lambda op: product_of(op) is not None)
-@native("stablehlo.dot", lambda op: product_of(op) is not None)
+def _is_native(op: Op) -> bool:
+    return product_of(op) is not None or integer_product_of(op) is not None
+
+
+@native("stablehlo.dot_general", _is_native)
+@native("stablehlo.dot", _is_native)
 def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
+    integers = integer_product_of(op)
+    if integers is not None:
+        left, right = (writer.pointer(operand) for operand in op.operands)
+        target = writer.allocate(frame, op.result).pointer
+        memory = tuple(writer.scratch(frame, size).pointer for size in (integers.left_bytes, integers.right_bytes))
+        write_integer_product(writer.text, integers, (left, right, target), (memory[0], memory[1]))
+        return
     product = product_of(op)
     assert product is not None
     lhs, rhs = (writer.pointer(operand) for operand in op.operands)

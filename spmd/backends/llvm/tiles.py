@@ -18,6 +18,8 @@ from spmd.backends.llvm.text import FunctionText
 #: Multiply-adds up to which a product is written as loops.
 LARGEST = 1 << 22
 _VECTORS = 2
+#: The instruction that multiplies 16-bit numbers and adds neighbouring products, by how many sums it gives.
+_PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class Tiled:
     bits: int
     left_row: int
     result_row: int
+
+    @property
+    def kind(self) -> str:
+        """f for floats, i for integers, each of which is then a pair of 16-bit ones, but for the result's."""
+        return "i" if self.type.startswith("i") else "f"
 
     @property
     def lanes(self) -> int:
@@ -93,7 +100,7 @@ def write_tiled(
 
     `packed` is where `pack` has laid out the right operand, if it has.
     """
-    for column, valid in _blocks(text, product):
+    for column, valid in column_blocks(text, product):
         _Block(text, product, (left, right, result), column, valid, packed).write(outer)
 
 
@@ -102,7 +109,7 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
 
     `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
     """
-    for column, valid in _blocks(text, product):
+    for column, valid in column_blocks(text, product):
         block = text.value(f"mul i64 {column}, {product.depth_rows}")
         row, _ = text.open_loop()
         start = text.value(f"mul i64 {row}, {product.depth[-1].right}")
@@ -118,7 +125,7 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
         text.close_loop(product.depth_rows)
 
 
-def _blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
+def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
     """Blocks of columns: where each begins, and how many lanes of each of its vectors stand for columns.
 
     What is written meanwhile is run for each of them.
@@ -231,9 +238,20 @@ class _Block:
             all_lanes = text.value(f"shufflevector {vector} {single}, {vector} poison, {places}")
             for slot, stretch in zip(slots, stretches, strict=True):
                 before = text.value(f"load {vector}, ptr {slot}")
-                name = f"@llvm.fma.v{product.lanes}f{product.bits}"
-                after = text.value(f"call {vector} {name}({vector} {all_lanes}, {vector} {stretch}, {vector} {before})")
+                after = self._multiplied(all_lanes, stretch, before)
                 text.line(f"store {vector} {after}, ptr {slot}")
+
+    def _multiplied(self, left: str, right: str, total: str) -> str:
+        """The vector of products added to `total`: of floats in one rounding, of i32 the sums of two products each."""
+        text, product = self.text, self.product
+        vector = f"<{product.lanes} x {product.type}>"
+        if product.kind == "f":
+            name = f"@llvm.fma.v{product.lanes}f{product.bits}"
+            return text.value(f"call {vector} {name}({vector} {left}, {vector} {right}, {vector} {total})")
+        pairs = f"<{2 * product.lanes} x i16>"
+        one, other = (text.value(f"bitcast {vector} {name} to {pairs}") for name in (left, right))
+        sums = text.value(f"call {vector} @{_PAIRS[product.lanes]}({pairs} {one}, {pairs} {other})")
+        return text.value(f"add {vector} {total}, {sums}")
 
     def _plus(self, first: str, second: str) -> str:
         if first == "0":
@@ -250,7 +268,7 @@ def _load(text: FunctionText, product: Tiled, base: str, at: str, count: int) ->
     if count == product.lanes:
         return text.value(f"load {vector}, ptr {address}, align {align}")
     return text.value(
-        f"call {vector} @llvm.masked.load.v{product.lanes}f{product.bits}.p0(ptr align {align} {address}, "
+        f"call {vector} @llvm.masked.load.v{product.lanes}{product.kind}{product.bits}.p0(ptr align {align} {address}, "
         f"<{product.lanes} x i1> {_mask(product.lanes, count)}, {vector} zeroinitializer)"
     )
 
@@ -260,7 +278,7 @@ def _store(text: FunctionText, product: Tiled, value: str, address: str, count: 
     if count == product.lanes:
         text.line(f"store {vector} {value}, ptr {address}, align {align}")
         return
-    name = f"@llvm.masked.store.v{product.lanes}f{product.bits}.p0"
+    name = f"@llvm.masked.store.v{product.lanes}{product.kind}{product.bits}.p0"
     mask = f"<{product.lanes} x i1> {_mask(product.lanes, count)}"
     text.line(f"call void {name}({vector} {value}, ptr align {align} {address}, {mask})")
 
