@@ -175,6 +175,8 @@ class FunctionWriter:
         self.callbacks: list[Callback] = []
         self.text = FunctionText()
         self.arena = Arena()
+        #: Memory of results, where others may lie before they are written.
+        self._free: set[Buffer] = set()
         #: Bytes of the arena, known in the end.
         self.arena_size = 0
         self.globals: dict[str, str] = {}
@@ -206,6 +208,8 @@ class FunctionWriter:
         """A buffer for `value`: where it is to be put, or one of the block's own."""
         placed = frame.placed.get(value) or frame.lent.get(value)
         if placed is not None:
+            if placed in self._free:
+                self.arena.lend(placed.pointer, placed.nbytes)
             return self.assign(value, placed)
         size = nbytes(value)
         if size <= _SLOT and self._stack + size <= _STACK:
@@ -280,6 +284,7 @@ class FunctionWriter:
         placed: dict[Value, Buffer] = {}
         for result, target in zip(results, targets, strict=True):
             placed.setdefault(result, target)
+        self._free |= set(free)
         self.write_units(units, results, placed, {v: buffer for v, buffer in placed.items() if buffer in free})
         for result, target in zip(results, targets, strict=True):
             self.copy(target.pointer, placed[result].pointer, target.nbytes)
@@ -540,8 +545,8 @@ class FunctionWriter:
         placement = self.arena.place()
         self.arena_size = placement.size
         places = [
-            f"  %arena{number} = getelementptr i8, ptr {arena}, i64 {offset}"
-            for number, offset in enumerate(placement.offsets)
+            f"  %arena{number} = getelementptr i8, ptr {block or arena}, i64 {offset}"
+            for number, (block, offset) in enumerate(zip(placement.blocks, placement.offsets, strict=True))
         ]
         if self.clock is not None:
             last = len(self.inputs) + len(self.outputs) + 1 + len(self.constants)

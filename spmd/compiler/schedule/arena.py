@@ -7,7 +7,7 @@ lowest place that is free for as long as it is needed. That comes close to the m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,10 +17,24 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Placement:
-    """The offset of each buffer, by its number, and the bytes of the block that holds them."""
+    """Where each buffer lies, by its number: the block that was lent, or None for the arena, and the offset.
 
+    `size`: bytes of the arena.
+    """
+
+    blocks: Sequence[str | None]
     offsets: Sequence[int]
     size: int
+
+
+@dataclass
+class _Block:
+    """A block of memory that buffers may lie in until `end`."""
+
+    name: str | None
+    size: int
+    end: int
+    numbers: list[int] = field(default_factory=list)
 
 
 class Arena:
@@ -35,6 +49,12 @@ class Arena:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._now = 0
+        self._lent: dict[str, _Block] = {}
+
+    def lend(self, name: str, nbytes: int) -> None:
+        """Says that other memory, which nobody needed before, is needed by its owner from now on."""
+        self._now += 1
+        self._lent.setdefault(name, _Block(name, nbytes, self._now))
 
     def allocate(self, nbytes: int) -> int:
         """The number of a buffer of `nbytes`, needed from now on."""
@@ -55,12 +75,20 @@ class Arena:
         """Where the buffers lie: those that are needed at one time apart from each other."""
         sizes, begins, ends = (np.array(each, np.int64) for each in (self._sizes, self._begins, self._ends))
         offsets = np.zeros(len(sizes), np.int64)
-        placed = np.zeros(len(sizes), bool)
+        arena = _Block(None, _NEVER, _NEVER)
+        lent = sorted(self._lent.values(), key=lambda block: block.size)
+        homes: list[str | None] = [None] * len(sizes)
         for number in np.lexsort((begins, -sizes)):
-            beside = placed & (begins < ends[number]) & (begins[number] < ends)
-            offsets[number] = _lowest(offsets[beside], sizes[beside], int(sizes[number]))
-            placed[number] = True
-        return Placement(offsets.tolist(), int((offsets + sizes).max(initial=0)))
+            for block in (*(block for block in lent if ends[number] <= block.end), arena):
+                there = np.array(block.numbers, np.int64)
+                there = there[(begins[there] < ends[number]) & (begins[number] < ends[there])]
+                offset = _lowest(offsets[there], sizes[there], int(sizes[number]))
+                if offset + self._sizes[number] <= block.size:
+                    offsets[number], homes[number] = offset, block.name
+                    block.numbers.append(number)
+                    break
+        inside = np.array([home is None for home in homes], bool)
+        return Placement(homes, offsets.tolist(), int((offsets + sizes)[inside].max(initial=0)))
 
 
 def _lowest(taken: np.ndarray, sizes: np.ndarray, wanted: int) -> int:

@@ -96,3 +96,15 @@ def test_a_softmax_is_written_over_what_it_is_of() -> None:
     p = np.exp(scores - scores.max(1, keepdims=True))
     (made,) = spmd.compile(spmd.parse(text))(x)
     np.testing.assert_allclose(made, p / p.sum(1, keepdims=True) @ x, rtol=1e-3, atol=1e-3)
+
+
+def test_what_comes_before_a_result_may_lie_in_its_place() -> None:
+    text = CHAIN.replace("-> tensor<f32> {", "-> (tensor<f32>, tensor<400x400xf32>) {").replace(
+        "return %s : tensor<f32>", "%e = stablehlo.transpose %x, dims = [1, 0] : (tensor<400x400xf32>) "
+        "-> tensor<400x400xf32>\n  return %s, %e : tensor<f32>, tensor<400x400xf32>"
+    )  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((400, 400)).astype(np.float32) / 20
+    assert peak(text, x) < 2.2 * 4 * x.size
+    total, turned = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_allclose(total, (x @ x @ x @ x @ x).sum(), rtol=1e-3)
+    np.testing.assert_array_equal(turned, x.T)
