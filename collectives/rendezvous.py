@@ -15,7 +15,7 @@ from collectives.scheduler import Scheduler, Stopped
 Key = tuple[str, tuple[int, ...], int, int, int]
 
 
-class Round:
+class RendezvousRound:
     """One collective of one group, while its processes arrive."""
 
     __slots__ = ("arrays", "calls", "done", "missing", "results", "sleeping")
@@ -34,16 +34,16 @@ class Group:
 
     def __init__(self, members: tuple[int, ...]) -> None:
         self.members = members
-        self.rounds: deque[Round] = deque()
+        self.rounds: deque[RendezvousRound] = deque()
         self.completed = 0
         self.arrived = [0] * len(members)
 
-    def round(self, position: int) -> Round:
+    def round(self, position: int) -> RendezvousRound:
         """The round that the process at ``position`` arrives at."""
         number = self.arrived[position]
         self.arrived[position] += 1
         while self.completed + len(self.rounds) <= number:
-            self.rounds.append(Round(len(self.members)))
+            self.rounds.append(RendezvousRound(len(self.members)))
         return self.rounds[number - self.completed]
 
 

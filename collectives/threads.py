@@ -19,7 +19,7 @@ from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import CollectiveError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
-from collectives.rendezvous import Group, Key, Posted, Round, World, at_place
+from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Stopped
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text
@@ -85,7 +85,7 @@ class ThreadCommunicator(Communicator):
     def _label(self, operation: Operation, where: str) -> str:
         return f"{describe(operation)} among {short_list(self.members)}" + (f" at {where}" if where else "")
 
-    def _arrive(self, operation: Operation, where: str, array: Array) -> Round:
+    def _arrive(self, operation: Operation, where: str, array: Array) -> RendezvousRound:
         scheduler, group = self.world.scheduler, self._group
         with scheduler.lock:
             if scheduler.failure is not None:
@@ -101,7 +101,7 @@ class ThreadCommunicator(Communicator):
         self._complete(here)
         return here
 
-    def _complete(self, here: Round) -> None:
+    def _complete(self, here: RendezvousRound) -> None:
         operation = here.calls[self.rank][0]
         if any(called is not operation for called, _ in here.calls.values()):
             labels = {self.members[position]: self._label(*called) for position, called in here.calls.items()}
@@ -160,7 +160,7 @@ class _Ticket:
 
     __slots__ = ("_communicator", "_label", "_round")
 
-    def __init__(self, communicator: ThreadCommunicator, here: Round, label: str) -> None:
+    def __init__(self, communicator: ThreadCommunicator, here: RendezvousRound, label: str) -> None:
         self._communicator, self._round, self._label = communicator, here, label
 
     def finish(self) -> None:

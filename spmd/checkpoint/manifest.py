@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spmd.checkpoint.blocks import Box
-from spmd.checkpoint.safetensors import Part, Stored
+from spmd.checkpoint.safetensors import FilePart, Stored
 from spmd.errors import CheckpointError, DamagedCheckpointError
 
 FORMAT = "spmd checkpoint 1"
@@ -38,7 +38,7 @@ class Manifest:
     folder: str
     tree: Any
     leaves: tuple[ArrayEntry, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
     @property
     def names(self) -> Sequence[str]:
@@ -58,7 +58,7 @@ def encode(manifest: Manifest) -> bytes:
     return f"{_HEAD}{zlib.crc32(rest):0{_DIGITS}x}".encode() + rest
 
 
-def encode_part(part: Part) -> Any:
+def encode_part(part: FilePart) -> Any:
     blocks = [
         [block.leaf, block.box.start, block.box.shape, block.offset, block.size, block.checksums]
         for block in part.blocks
@@ -66,13 +66,13 @@ def encode_part(part: Part) -> Any:
     return [part.file, part.size, part.header, blocks]
 
 
-def decode_part(part: Any) -> Part:
+def decode_part(part: Any) -> FilePart:
     file, size, header, blocks = part
     stored = [
         Stored(leaf, Box(tuple(start), tuple(shape)), offset, size, tuple(checksums))
         for leaf, start, shape, offset, size, checksums in blocks
     ]
-    return Part(file, size, header, tuple(stored))
+    return FilePart(file, size, header, tuple(stored))
 
 
 def read(path: Path) -> Manifest:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Ranks:
+class CheckpointRanks:
     """`size` processes of which this one is number `rank`; alone without a communicator."""
 
     def __init__(self, communicator: MPI.Comm | None) -> None:

@@ -18,7 +18,7 @@ from spmd.checkpoint import store
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Place, places
 from spmd.checkpoint.manifest import ArrayEntry, Manifest
-from spmd.checkpoint.processes import Ranks
+from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import PartFile, dtype_name, dtype_of
 from spmd.checkpoint.writing import settle
 from spmd.errors import CheckpointError, DamagedCheckpointError
@@ -36,7 +36,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
     names what is damaged.
     """
     place = Path(folder).absolute()
-    processes = Ranks(communicator)
+    processes = CheckpointRanks(communicator)
     settle(place)
     for step in _steps(place, processes):
         if _unless_damaged(processes, partial(_verify, place, step, processes)):
@@ -46,7 +46,7 @@ def newest(folder: str | os.PathLike[str], *, communicator: MPI.Comm | None = No
 
 def verify(folder: str | os.PathLike[str], step: int, *, communicator: MPI.Comm | None = None) -> None:
     """Reads all of a checkpoint; CheckpointError names the file, and the array, that is not as it was written."""
-    processes = Ranks(communicator)
+    processes = CheckpointRanks(communicator)
     processes.agree(lambda: _verify(Path(folder).absolute(), step, processes))
 
 
@@ -71,7 +71,7 @@ def restore(
     :raises CheckpointError: when there is no such checkpoint, it is damaged, or `like` or a sharding does not fit it.
     """
     place = Path(folder).absolute()
-    processes = Ranks(communicator)
+    processes = CheckpointRanks(communicator)
     settle(place)
     if step is not None:
         found: _Found | None = processes.agree(partial(_read, place, step, shardings, processes.rank))
@@ -83,20 +83,20 @@ def restore(
     return processes.agree(partial(_tree, found, like))
 
 
-def _steps(folder: Path, processes: Ranks) -> list[int]:
+def _steps(folder: Path, processes: CheckpointRanks) -> list[int]:
     """Steps of which there is a manifest, newest first: as process 0 sees the folder."""
     steps = processes.all_gather(processes.on_first(lambda: store.steps(folder)))[0]
     assert steps is not None
     return steps
 
 
-def _verify(folder: Path, step: int, processes: Ranks) -> bool:
+def _verify(folder: Path, step: int, processes: CheckpointRanks) -> bool:
     manifest = manifests.read(store.manifest_path(folder, step))
     store.verify(folder, manifest, range(processes.rank, len(manifest.parts), processes.size))
     return True
 
 
-def _unless_damaged(processes: Ranks, act: Callable[[], T]) -> T | None:
+def _unless_damaged(processes: CheckpointRanks, act: Callable[[], T]) -> T | None:
     """What `act` returns; None, and a warning, when it finds the checkpoint damaged on any process."""
 
     def attempt() -> tuple[T | None, str]:

@@ -65,7 +65,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """A file of a checkpoint: its name, length in bytes, the checksum of all before the first array, and its blocks."""
 
     file: str
@@ -74,7 +74,7 @@ class Part:
     blocks: tuple[Stored, ...]
 
 
-def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: bool) -> Part:
+def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: bool) -> FilePart:
     """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk.
 
     `aside`: a thread beside this one makes the checksums while the disk writes. While Python ends, none can start.
@@ -100,7 +100,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
     for (leaf, _, box, _), part, sums in zip(blocks, data, checksums, strict=True):
         stored.append(Stored(leaf, box, offset, len(part), sums))
         offset += len(part)
-    return Part(path.name, offset, zlib.crc32(header), tuple(stored))
+    return FilePart(path.name, offset, zlib.crc32(header), tuple(stored))
 
 
 def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
@@ -132,7 +132,7 @@ class PartFile:
     Its length and header are verified at once. DamagedCheckpointError names the file, and the array, that is damaged.
     """
 
-    def __init__(self, folder: Path, part: Part, names: Sequence[str]) -> None:
+    def __init__(self, folder: Path, part: FilePart, names: Sequence[str]) -> None:
         self._path = folder / part.file
         self._part = part
         self._names = names

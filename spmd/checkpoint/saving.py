@@ -13,7 +13,7 @@ from spmd.arrays import Array
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
 from spmd.checkpoint.manifest import ArrayEntry
-from spmd.checkpoint.processes import Ranks
+from spmd.checkpoint.processes import CheckpointRanks
 from spmd.checkpoint.safetensors import dtype_name
 from spmd.checkpoint.writing import Pending, Writing, settle
 from spmd.errors import CheckpointError
@@ -73,7 +73,7 @@ def save(
     :raises OSError: when it cannot be written; what was there before is untouched.
     """
     place = Path(folder).absolute()
-    processes = Ranks(communicator)
+    processes = CheckpointRanks(communicator)
     state = processes.agree(lambda: _state(place, step, keep, tree, shardings, processes.rank))
     held = processes.all_gather((state.structure, state.leaves, [entry.box for entry in state.places]))
     mine = processes.agree(lambda: _share(held, state))[processes.rank]

@@ -18,8 +18,8 @@ from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.manifest import ArrayEntry, Manifest
-from spmd.checkpoint.processes import Ranks
-from spmd.checkpoint.safetensors import Part
+from spmd.checkpoint.processes import CheckpointRanks
+from spmd.checkpoint.safetensors import FilePart
 from spmd.errors import CheckpointError
 
 _POLL_SECONDS = 0.005
@@ -97,7 +97,7 @@ def _tell_failures() -> None:
 class Writing:
     """A checkpoint on its way to the disk, seen from one process. Process 0 holds the lock."""
 
-    processes: Ranks
+    processes: CheckpointRanks
     folder: Path
     step: int
     keep: int | None
@@ -111,7 +111,7 @@ class Writing:
     @classmethod
     def begin(
         cls,
-        processes: Ranks,
+        processes: CheckpointRanks,
         folder: Path,
         step: int,
         keep: int | None,
@@ -157,7 +157,7 @@ class Writing:
         _pending[self.folder] = pending
         return pending
 
-    def _write_part(self, *, aside: bool = False) -> Part | None:
+    def _write_part(self, *, aside: bool = False) -> FilePart | None:
         if not self.blocks:
             return None
         rank, size = self.processes.rank, self.processes.size
@@ -165,7 +165,7 @@ class Writing:
         blocks = [(leaf, name, box, array) for (leaf, box, array), name in zip(self.blocks, names, strict=True)]
         return safetensors.write(self.data / f"part-{rank:05d}-of-{size:05d}.safetensors", blocks, aside=aside)
 
-    def _commit(self, parts: Sequence[Part | None]) -> None:
+    def _commit(self, parts: Sequence[FilePart | None]) -> None:
         written = tuple(part for part in parts if part is not None)
         store.commit(self.folder, Manifest(int(self.step), self.data.name, self.structure, self.leaves, written))
         assert self.lock is not None

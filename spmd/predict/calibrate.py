@@ -51,7 +51,7 @@ Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Ranks:
+class MeasuredRanks:
     """Who measures together: nobody else where `world` is None."""
 
     world: Communicator | None = None
@@ -93,7 +93,7 @@ def calibrate(name: str, world: Communicator | None = None, report: Report = lam
 
     `report` is told what is measured next.
     """
-    ranks = Ranks(world)
+    ranks = MeasuredRanks(world)
     with no_collection():
         report("calls and loops")
         overhead = _overheads(ranks)
@@ -122,13 +122,13 @@ def _executable(text: str, backends: tuple[str, ...] | None = None) -> tuple[Exe
     return executable, probes.arguments(executable.in_types)
 
 
-def _time(ranks: Ranks, text: str, backends: tuple[str, ...] | None = None) -> float:
+def _time(ranks: MeasuredRanks, text: str, backends: tuple[str, ...] | None = None) -> float:
     executable, arrays = _executable(text, backends)
     process = Process(ProcessGrid(1, 1), single_process())
     return ranks.time(lambda: executable.run(process, arrays))
 
 
-def _overheads(ranks: Ranks) -> dict[str, float]:
+def _overheads(ranks: MeasuredRanks) -> dict[str, float]:
     call = _time(ranks, probes.chain(1, 16))
     few, many = (_time(ranks, probes.chain(length, 16), ("numpy",)) for length in (4, 36))
     alone = single_process().all_reduce((1,), np.float32)
@@ -136,7 +136,7 @@ def _overheads(ranks: Ranks) -> dict[str, float]:
     return {"call": call, "kernel": max(many - few, 1e-6) / 32, "collective": ranks.time(lambda: alone(array))}
 
 
-def _rate(ranks: Ranks, texts: Sequence[str], kind: str, call: float) -> float:
+def _rate(ranks: MeasuredRanks, texts: Sequence[str], kind: str, call: float) -> float:
     """Work of one kind a second, over programs that do little else."""
     amount = seconds = 0.0
     for text in texts:
@@ -148,19 +148,19 @@ def _rate(ranks: Ranks, texts: Sequence[str], kind: str, call: float) -> float:
     return amount / seconds
 
 
-def _memory(ranks: Ranks, call: float) -> Iterator[Memory]:
+def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:
     for count in (1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24):
         touched = 2 * 4 * count
         yield Memory(touched, touched / max(_time(ranks, probes.chain(1, count)) - call, 1e-8))
 
 
-def _products(ranks: Ranks, call: float) -> Iterator[Product]:
+def _products(ranks: MeasuredRanks, call: float) -> Iterator[Product]:
     for bits, form, sizes in probes.PRODUCTS:
         seconds = max(_time(ranks, probes.product(bits, form, sizes)) - call, 1e-8)
         yield Product(bits, form, sizes, 2 * prod(sizes) / seconds)
 
 
-def _kernel_rate(ranks: Ranks, kernel: float) -> float:
+def _kernel_rate(ranks: MeasuredRanks, kernel: float) -> float:
     """Bytes a second of an op that NumPy runs, in a chain of them on arrays beyond the nearest caches."""
     count, length = 1 << 19, 4
     return 3 * 4 * count * length / max(_time(ranks, probes.chain(length, count), ("numpy",)) - length * kernel, 1e-7)
@@ -190,7 +190,7 @@ def _operations(count: int, size: int) -> Iterator[Operation]:
     yield CollectiveBroadcast((count,), single)
 
 
-def _curves(ranks: Ranks, size: int) -> Iterator[Curve]:
+def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
     """Every collective on groups of `size` neighbours, all groups at once."""
     assert ranks.world is not None
     first = ranks.world.rank // size * size
@@ -220,7 +220,7 @@ def _link(curves: Sequence[Curve]) -> Level:
     )
 
 
-def _folding_rate(ranks: Ranks) -> float:
+def _folding_rate(ranks: MeasuredRanks) -> float:
     """Bytes a second that one array is added to another."""
     first, second = np.ones(1 << 20, np.float32), np.ones(1 << 20, np.float32)
     return first.nbytes / ranks.time(lambda: np.add(first, second, out=second))

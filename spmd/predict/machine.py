@@ -21,7 +21,7 @@ from collectives.network import Level, Network
 from collectives.operations import Operation, ReducingOperation
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
-from spmd.predict.tables import Table, number_text, quoted
+from spmd.predict.tables import FileTable, number_text, quoted
 
 #: Seconds, each with what it is.
 OVERHEADS = {
@@ -195,14 +195,14 @@ def how(operation: Operation) -> str:
 
 def read_machine(path: str | Path) -> Machine:
     """The machine that the file at `path` tells. UsageError, naming the entry, for one that is wrong."""
-    return _machine(Table.read(path))
+    return _machine(FileTable.read(path))
 
 
 @cache
 def nominal() -> Machine:
     """A machine to reckon with where none was measured: round figures of one core of a server."""
     text = resources.files("spmd.predict").joinpath("nominal.toml").read_text(encoding="utf-8")
-    return _machine(Table.parse(text, "nominal.toml"))
+    return _machine(FileTable.parse(text, "nominal.toml"))
 
 
 def default_machine() -> Machine:
@@ -211,7 +211,7 @@ def default_machine() -> Machine:
     return read_machine(path) if path else nominal()
 
 
-def _machine(table: Table) -> Machine:
+def _machine(table: FileTable) -> Machine:
     link = table.table("link")
     level = Level("machine", None, link.number("latency"), link.number("bandwidth"), HALVING)
     link.done()
@@ -231,19 +231,19 @@ def _machine(table: Table) -> Machine:
     return made
 
 
-def _numbers(table: Table, names: Mapping[str, str]) -> dict[str, float]:
+def _numbers(table: FileTable, names: Mapping[str, str]) -> dict[str, float]:
     found = {name: table.number(name) for name in names}
     table.done()
     return found
 
 
-def _memory(table: Table) -> Memory:
+def _memory(table: FileTable) -> Memory:
     made = Memory(table.number("bytes"), table.number("bandwidth"))
     table.done()
     return made
 
 
-def _product(table: Table) -> Product:
+def _product(table: FileTable) -> Product:
     made = Product(table.count("bits"), table.text("form", ("nn", "nt")), table.numbers("sizes"), table.number("rate"))
     if len(made.sizes) != 4:
         raise table.fault("sizes", "batch, rows, depth and columns")
@@ -251,7 +251,7 @@ def _product(table: Table) -> Product:
     return made
 
 
-def _curve(table: Table) -> Curve:
+def _curve(table: FileTable) -> Curve:
     made = Curve(
         table.text("name"),
         table.text("how", HOW),

@@ -19,7 +19,7 @@ from spmd.errors import UsageError
 from spmd.ir import Module, Op
 from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, Story, story_of
 from spmd.predict.machine import Machine
-from spmd.predict.timeline import OfNetwork, OneMachine, Prices, Timeline, timeline
+from spmd.predict.timeline import OfNetwork, OneMachine, Timeline, TrafficPrices, timeline
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Prediction:
         }
 
 
-def prices_of(machine: Machine, network: Network | None, size: int) -> Prices:
+def prices_of(machine: Machine, network: Network | None, size: int) -> TrafficPrices:
     """What collectives take: as the network lets expect, or as measured on the machine.
 
     UsageError for a network that has not room for `size` processes.

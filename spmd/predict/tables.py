@@ -12,7 +12,7 @@ from spmd.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Table:
+class FileTable:
     """A table of a file: its entries are taken one by one; what nobody takes is an error (`done`)."""
 
     entries: Mapping[str, Any]
@@ -20,7 +20,7 @@ class Table:
     taken: set[str]
 
     @classmethod
-    def read(cls, path: str | Path) -> Table:
+    def read(cls, path: str | Path) -> FileTable:
         """The whole of the file at `path`. UsageError for a file that cannot be read, or is no TOML."""
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -30,7 +30,7 @@ class Table:
         return cls.parse(text, str(path))
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Table:
+    def parse(cls, text: str, where: str) -> FileTable:
         try:
             return cls(tomllib.loads(text), where, set())
         except tomllib.TOMLDecodeError as error:
@@ -77,20 +77,20 @@ class Table:
             raise self.fault(name, "a list of positive numbers")
         return tuple(map(float, value))
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> FileTable:
         value = self._take(name)
         if not isinstance(value, dict):
             raise self.fault(name, f"a table, [{name}]")
-        return Table(value, f"{self.where}: [{name}]", set())
+        return FileTable(value, f"{self.where}: [{name}]", set())
 
-    def tables(self, name: str) -> list[Table]:
+    def tables(self, name: str) -> list[FileTable]:
         """The tables [[name]]; none where there are none."""
         value = self._take(name)
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise self.fault(name, f"tables, [[{name}]]")
-        return [Table(entry, f"{self.where}: [[{name}]] {index + 1}", set()) for index, entry in enumerate(value)]
+        return [FileTable(entry, f"{self.where}: [[{name}]] {index + 1}", set()) for index, entry in enumerate(value)]
 
     def done(self) -> None:
         """UsageError for an entry that has no meaning."""

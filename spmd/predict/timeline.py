@@ -18,7 +18,7 @@ from spmd.predict.events import Event
 from spmd.predict.machine import Machine
 
 
-class Prices(Protocol):
+class TrafficPrices(Protocol):
     """What collectives take."""
 
     @property
@@ -142,13 +142,13 @@ class Timeline:
             number = max(index for index in range(number) if self.moments[index].event.starts)
 
 
-def timeline(events: Sequence[Event], size: int, prices: Prices) -> Timeline:
+def timeline(events: Sequence[Event], size: int, prices: TrafficPrices) -> Timeline:
     """The step of `size` processes that all do `events`."""
     return _Run(size, prices).run(events)
 
 
 class _Run:
-    def __init__(self, size: int, prices: Prices) -> None:
+    def __init__(self, size: int, prices: TrafficPrices) -> None:
         self.size, self.prices = size, prices
         self.now = np.zeros(size)
         self.computing, self.communicating = np.zeros(size), np.zeros(size)

@@ -25,7 +25,7 @@ from collectives.algorithms import ALGORITHMS
 from collectives.network import HIERARCHICAL, Level, Network
 from spmd.errors import UsageError
 from spmd.predict.machine import Machine
-from spmd.predict.tables import Table
+from spmd.predict.tables import FileTable
 
 
 def read_topology(path: str | Path, folding: float) -> Network:
@@ -33,7 +33,7 @@ def read_topology(path: str | Path, folding: float) -> Network:
 
     UsageError for an entry that is wrong, and for levels that do not grow.
     """
-    table = Table.read(path)
+    table = FileTable.read(path)
     if "name" in table.entries:
         table.text("name")
     levels = tuple(map(_level, table.tables("level")))
@@ -53,7 +53,7 @@ def default_network(machine: Machine) -> Network | None:
     return read_topology(path, machine.rates["folding"]) if path else None
 
 
-def _level(table: Table) -> Level:
+def _level(table: FileTable) -> Level:
     made = Level(
         table.text("name"),
         table.optional_count("processes"),

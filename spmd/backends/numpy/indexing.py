@@ -1,6 +1,6 @@
 """Where gather and scatter read and write: StableHLO specification, "gather" and "scatter".
 
-Both move slices between an array and a table of updates, at places given by index vectors. `Placement` is that
+Both move slices between an array and a table of updates, at places given by index vectors. `IndexPlacement` is that
 relation, worked out when compiled: the trailing dimensions that are moved whole are a row's payload, and every other
 element of a slice is a row with a number of its own. What remains while running is arithmetic on row numbers.
 """
@@ -19,7 +19,7 @@ from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
 
 
-class Placement:
+class IndexPlacement:
     """Slices of `slice_sizes` of an array of `shape` at index vectors.
 
     `mapped[k]` is the array's dimension that component k of an index vector is for; `batching` pairs dimensions of the
@@ -142,7 +142,7 @@ def gatherer(
     shape: tuple[int, ...], index_shape: tuple[int, ...], sizes: Sequence[int], numbers: GatherDimensionNumbersAttr
 ) -> Kernel:
     """The kernel of a gather on (operand, indices); starts are clamped so that slices lie within the operand."""
-    placement = Placement(
+    placement = IndexPlacement(
         shape,
         sizes,
         index_shape,
@@ -192,7 +192,7 @@ def _arrangement(batch_rank: int, slice_rank: int, offset_dims: Sequence[int]) -
     return None if order == sorted(order) else order
 
 
-def _taken_axis(placement: Placement, numbers: GatherDimensionNumbersAttr, sizes: Sequence[int]) -> int | None:
+def _taken_axis(placement: IndexPlacement, numbers: GatherDimensionNumbersAttr, sizes: Sequence[int]) -> int | None:
     """The only indexed dimension, when single elements of it and all of the others are taken: NumPy's own `take`."""
     if len(placement.mapped) != 1 or numbers.operand_batching_dims:
         return None
@@ -202,7 +202,7 @@ def _taken_axis(placement: Placement, numbers: GatherDimensionNumbersAttr, sizes
 
 
 def _take_along(
-    placement: Placement,
+    placement: IndexPlacement,
     axis: int,
     dropped: set[int],
     numbers: GatherDimensionNumbersAttr,
@@ -228,7 +228,7 @@ def _take_along(
     return call
 
 
-def _one_slice(placement: Placement, result_shape: tuple[int, ...]) -> Any:
+def _one_slice(placement: IndexPlacement, result_shape: tuple[int, ...]) -> Any:
     """A single slice is a view."""
     sizes = placement.slice_sizes
     plain: list[Any] = [slice(0, size) for size in sizes]

@@ -12,7 +12,7 @@ from spmd.analysis.reducers import binary_of, returned_argument
 from spmd.arrays import Array
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.indexing import Placement
+from spmd.backends.numpy.indexing import IndexPlacement
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.backends.numpy.regions import Loop, from_keys, has_minus_zero, keys, loop_of
@@ -58,7 +58,7 @@ def scatter(op: Op, context: Context) -> Kernel:
     return _general(op, context, placement, arrange)
 
 
-def _placement(op: Op) -> tuple[Placement, list[int]]:
+def _placement(op: Op) -> tuple[IndexPlacement, list[int]]:
     """The placement, and the order that brings updates into (scatter dimensions..., the operand's dimensions...).
 
     Inserted and batching dimensions are missing from the updates; they have size 1 in a slice and change no shape.
@@ -70,7 +70,7 @@ def _placement(op: Op) -> tuple[Placement, list[int]]:
     windows = sorted(numbers.update_window_dims)
     sizes_of_windows = iter(update_shape[axis] for axis in windows)
     sizes = [1 if axis in absent else next(sizes_of_windows) for axis in range(len(shape))]
-    placement = Placement(
+    placement = IndexPlacement(
         shape,
         sizes,
         op.operand("scatter_indices").tensor.static_shape,
@@ -81,7 +81,7 @@ def _placement(op: Op) -> tuple[Placement, list[int]]:
     return placement, [*(axis for axis in range(len(update_shape)) if axis not in windows), *windows]
 
 
-def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, monoid: Loop | None) -> Kernel:
+def _in_place(op: Op, placement: IndexPlacement, arrange: list[int], apply: Apply, monoid: Loop | None) -> Kernel:
     """One operand: the updates are applied to a copy of it, or to itself when it is dead."""
     dtype = op.result.tensor.dtype
     compute = dtype if monoid is None else monoid.compute
@@ -107,7 +107,9 @@ def _in_place(op: Op, placement: Placement, arrange: list[int], apply: Apply, mo
     return Kernel(call, accepts_out=True, reuses=(0,))
 
 
-def _selected(placement: Placement, arrange: list[int], starts: Sequence[Array], updates: Array) -> tuple[Array, Array]:
+def _selected(
+    placement: IndexPlacement, arrange: list[int], starts: Sequence[Array], updates: Array
+) -> tuple[Array, Array]:
     """Row numbers and updates (rows, payload) of what lies within the operand, in row-major order of the updates."""
     rows = placement.rows(starts).reshape(-1)
     values = updates.transpose(arrange).reshape(len(rows), placement.payload)
@@ -124,7 +126,7 @@ def _selected(placement: Placement, arrange: list[int], starts: Sequence[Array],
     return rows[keep], values[keep]
 
 
-def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable[[Array, Array, Array], None]:
+def _at_rows(placement: IndexPlacement, arrange: list[int], apply: Apply) -> Callable[[Array, Array, Array], None]:
     table = (placement.row_count, placement.payload)
 
     def apply_to(base: Array, indices: Array, updates: Array) -> None:
@@ -133,7 +135,7 @@ def _at_rows(placement: Placement, arrange: list[int], apply: Apply) -> Callable
     return apply_to
 
 
-def _at_single_element(placement: Placement, monoid: Loop | None) -> Callable[[Array, Array, Array], None]:
+def _at_single_element(placement: IndexPlacement, monoid: Loop | None) -> Callable[[Array, Array, Array], None]:
     """Loops fill an array so, one element in each turn."""
     shape, mapped = placement.shape, placement.mapped
 
@@ -150,7 +152,7 @@ def _at_single_element(placement: Placement, monoid: Loop | None) -> Callable[[A
 
 
 def _at_single_slice(
-    placement: Placement, arrange: list[int], monoid: Loop | None
+    placement: IndexPlacement, arrange: list[int], monoid: Loop | None
 ) -> Callable[[Array, Array, Array], None]:
     """A single slice needs no row numbers: it is combined with a part of the operand."""
     sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
@@ -255,7 +257,7 @@ def _adding(monoid: Loop, table_shape: tuple[int, int]) -> Apply:
 # --- any region, any number of operands ------------------------------------------------------------------------------
 
 
-def _general(op: Op, context: Context, placement: Placement, arrange: list[int]) -> Kernel:
+def _general(op: Op, context: Context, placement: IndexPlacement, arrange: list[int]) -> Kernel:
     """Updates of one place are applied one after another, those of different places at once."""
     count, combine = len(op.results), context.vectorized(op, 0)
     dtypes = [value.tensor.dtype for value in op.results]

@@ -50,15 +50,15 @@ def partition_id(stacker: Stacker, op: Op) -> Sequence[Tree]:
 
 @rule(*(DESCRIPTIONS.keys() - ROOTED.keys()), always=True)
 def collective(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
+    return _carried_out(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
 
 
 @rule(*ROOTED, always=True)
 def rooted(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """A root told while running is looked up in a table of the groups."""
     if not op["has_dynamic_root"]:
-        return _carried_out(stacker, DESCRIPTIONS[op.name](op, Settings(stacker)))
-    described = ROOTED[op.name](op, Settings(stacker), 0)
+        return _carried_out(stacker, DESCRIPTIONS[op.name](op, StackSettings(stacker)))
+    described = ROOTED[op.name](op, StackSettings(stacker), 0)
     meet(stacker, op, _members(stacker, described))
     roots = stacker.leaf(op.operands[-1])
     return [_rooted(stacker, described, index, roots) for index in range(len(op.results))]
@@ -77,7 +77,7 @@ def async_done(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return list(tree)
 
 
-class Settings:
+class StackSettings:
     """What the description of a collective asks of the compiler."""
 
     def __init__(self, stacker: Stacker) -> None:

@@ -16,7 +16,7 @@ from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
-from spmd.compiler.stack.collective import Settings
+from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt, refuse
 from spmd.compiler.stack.placing import inverse, take_rows
 from spmd.compiler.stack.program import function_of, module_of
@@ -177,6 +177,6 @@ def _described(part: _Part) -> tuple[object, ...]:
     inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
     if inner.name not in DESCRIPTIONS or any(isinstance(type, FutureType) for type in op.operand_types):
         raise refuse(op, "what it starts is no collective")
-    found = DESCRIPTIONS[inner.name](inner, Settings(part))
+    found = DESCRIPTIONS[inner.name](inner, StackSettings(part))
     groups = None if found.groups is None else tuple(found.groups)
     return ", ".join(map(describe, found.operations)), op.name, found.operations, groups
