@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from collectives.settings import seconds_from
 from spmd.errors import UsageError
+from spmd.runtime.failure import ELASTIC_VARIABLE
 
-MINIMUM_VARIABLE = "SPMD_ELASTIC_MIN_RANKS"
+MINIMUM_VARIABLE = ELASTIC_VARIABLE
 PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
 DEFAULT_PATIENCE = 10.0
 

@@ -23,6 +23,8 @@ from typing import Any, NoReturn
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 #: The process that keeps this rank (launch.rank), where one does.
 KEPT_VARIABLE = "SPMD_RANK_KEEPER"
+#: Set for the ranks of a job that goes on when some are lost.
+ELASTIC_VARIABLE = "SPMD_ELASTIC_MIN_RANKS"
 EXIT_FAILURE = 1
 EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
@@ -103,6 +105,8 @@ def _meet_launcher() -> None:
     if parent in _LAUNCHERS:
         end_with_parent()
         _launched_rank = launched_rank()
+        if ELASTIC_VARIABLE in os.environ:
+            _mark_running()
     elif KEPT_VARIABLE in os.environ and os.environ[KEPT_VARIABLE] == str(os.getppid()):
         _launched_rank = launched_rank()  # who keeps it has seen to its end
         _mark_running()
@@ -122,12 +126,22 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def _mark_running() -> None:
-    """Leave a file that goes when the interpreter ends, by which one is told that ends in another way."""
+    """Leave a file that gets another name when the interpreter ends, by which one is told that ends in another way."""
     folder = os.environ.get(REPORTS_VARIABLE, "")
     if os.path.isdir(folder):
         file = Path(folder) / f".running-{_launched_rank}"
         file.touch()
-        atexit.register(file.unlink, missing_ok=True)
+        atexit.register(_mark_ended, file)
+
+
+def _mark_ended(file: Path) -> None:
+    with contextlib.suppress(OSError):
+        file.rename(file.with_name(f".ended-{_launched_rank}"))
+
+
+def all_were_lost(folder: Path) -> bool:
+    """Whether ranks have run here, and none of them has come to its interpreter's end."""
+    return any(folder.glob(".running-*")) and not any(folder.glob(".ended-*"))
 
 
 def ranks_without_ending(folder: Path) -> set[int]:

@@ -46,6 +46,12 @@ def test_too_few_ranks_end_the_job() -> None:
     assert "2 ranks are left, and the job goes on with 3 or more" in ended.screen
 
 
+def test_a_job_whose_every_rank_is_lost_has_failed() -> None:
+    ended = Job(2, ["--faults", "0:kill@step:5,1:kill@step:5"]).finish()
+    assert ended.faults == []
+    assert (ended.status, ended.screen.splitlines()[-1]) == (1, "spmd launch: all ranks were lost")
+
+
 def test_an_error_of_the_program_ends_the_job() -> None:
     ended = Job(3, ["--faults", "1:raise@step:5"]).finish()
     assert ended.faults == []
