@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
+from spmd.backends.numpy.sort_unstable import order_of_ranks
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import here, main, op, type_of
+from tests.backends.modules import assert_as_reference, here, main, op, type_of
 
 SOME = settings(max_examples=25, deadline=None)
 NAN = {"f64": "0x7FF8000000000000", "f32": "0x7FC00000", "f16": "0x7E00", "bf16": "0x7FC0"}
@@ -213,24 +214,45 @@ def test_sorting_an_iota_gives_the_order() -> None:
     np.testing.assert_array_equal(got, np.argsort(-x, axis=1, kind="stable"))
 
 
-@pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (256,), (257,), (3, 40), (40, 17)])
+@pytest.mark.parametrize("shape", [(5,), (16,), (17,), (100,), (256,), (3, 40), (40, 17)])
 @pytest.mark.parametrize("distinct", [1, 2, 30])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
-def test_a_sort_that_need_not_be_stable_is_whatever_its_size(
+def test_ties_of_a_small_unstable_sort_are_left_as_by_the_reference(
     shape: tuple[int, ...], distinct: int, direction: str
 ) -> None:
     keys = np.random.default_rng(0).integers(0, distinct, shape).astype(np.int32)
     places = np.arange(keys.size, dtype=np.int32).reshape(shape)
     body = comparator(["i32", "i32"], compare("%c", direction, "%a0", "%b0", "i32"), "%c")
     text = f'"stablehlo.sort"(%0, %1) <{{dimension = {len(shape) - 1} : i64, is_stable = false}}> {body}'
-    module = spmd.parse(op(text, [keys, places], ("i32", shape), ("i32", shape)))
-    order = np.argsort(keys if direction == "LT" else -keys, axis=-1, kind="stable")
-    want = [np.take_along_axis(array, order, -1) for array in (keys, places)]
-    for got, expected in zip(spmd.compile(module)(keys, places), want, strict=True):
-        np.testing.assert_array_equal(got, expected)
-    stacked = spmd.simulate(module, spmd.ProcessGrid(3, 1))(keys[None], places[None])
-    for got, expected in zip(stacked, want, strict=True):
-        np.testing.assert_array_equal(got, np.broadcast_to(expected, got.shape))
+    assert_as_reference(op(text, [keys, places], ("i32", shape), ("i32", shape)), keys, places)
+
+
+def test_ties_hang_on_the_length_of_a_row_alone() -> None:
+    keys = np.random.default_rng(0).integers(0, 3, (50, 30)).astype(np.int32)
+    places = np.tile(np.arange(30, dtype=np.int32), (50, 1))
+    body = comparator(["i32", "i32"], compare("%c", "LT", "%a0", "%b0", "i32"), "%c")
+    text = f'"stablehlo.sort"(%0, %1) <{{dimension = 1 : i64, is_stable = false}}> {body}'
+
+    def sort(rows: int) -> list[np.ndarray]:
+        module = spmd.parse(op(text, [keys[:rows], places[:rows]], ("i32", (rows, 30)), ("i32", (rows, 30))))
+        stacked = spmd.simulate(module, spmd.ProcessGrid(3, 1))(keys[None, :rows], places[None, :rows])
+        results = spmd.compile(module)(keys[:rows], places[:rows])
+        for one, several in zip(results, stacked, strict=True):
+            np.testing.assert_array_equal(several, np.broadcast_to(one, several.shape))
+        return [np.asarray(result) for result in results]
+
+    for few, many in zip(sort(2), sort(50), strict=True):
+        np.testing.assert_array_equal(few, many[:2])
+
+
+@given(st.lists(st.integers(0, 40), min_size=17, max_size=300))
+@SOME
+def test_an_unstable_order_is_an_order(ranks: list[int]) -> None:
+    for given_ranks in (ranks, sorted(ranks), sorted(ranks, reverse=True), sorted(ranks) + sorted(ranks, reverse=True)):
+        row = np.array([given_ranks])
+        (order,) = order_of_ranks(row, np.argsort(row, kind="stable"))
+        assert sorted(order) == list(range(len(given_ranks)))
+        assert row[0, order].tolist() == sorted(given_ranks)
 
 
 @pytest.mark.parametrize("direction", ["LT", "GT"])

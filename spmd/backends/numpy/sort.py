@@ -2,9 +2,7 @@
 
 A comparator that orders by keys goes to NumPy's sorts: values alone are sorted as they are, several operands by
 integers that hold an element's key and, below it, its place, which makes any sort stable. Any other comparator runs
-in a merge sort whose comparisons are made for all elements at once. Every sort is stable, also one that need not be
-(`is_stable = false`): where elements compare equal, what an array of one size gives, one of any size does, and it does
-not show how arrays are cut or stacked.
+in a merge sort whose comparisons are made for all elements at once.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import call_attributes, target
 from spmd.backends.numpy.pointwise import is_sign_and_magnitude
+from spmd.backends.numpy.sort_unstable import LEAST, MOST, order_of_ranks
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Region, Value, copy_block
 from spmd.types import element_type_of
@@ -152,6 +151,8 @@ def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
 
 def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
     functions = [None if key.operand is not None else key_function(op, key, context) for key in keys]
+    length = op.operands[0].tensor.static_shape[op["dimension"]]
+    unstable = not op["is_stable"] and len(op.operands) > 1 and LEAST <= length <= MOST
 
     def order(rows: Sequence[Array], captured: Sequence[Array]) -> Array:
         codes = []
@@ -162,8 +163,21 @@ def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
                 values = function(*rows, *captured)
             parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
             codes += [_code(part, key) for part in parts]
-        return _order_of_codes(codes)
+        found = _order_of_codes(codes)
+        return _unstable(found, codes) if unstable else found
 
+    return order
+
+
+def _unstable(order: Array, codes: list[Array]) -> Array:
+    """From the stable order to the one of a sort that need not be stable, where there are ties."""
+    ordered = [np.take_along_axis(code, order, 1) for code in codes]
+    differs = np.logical_or.reduce([code[:, 1:] != code[:, :-1] for code in ordered])
+    tied = ~differs.all(axis=1)
+    if tied.any():
+        ranks = np.zeros((int(tied.sum()), order.shape[1]), np.int64)
+        np.put_along_axis(ranks, order[tied, 1:], np.cumsum(differs[tied], axis=1), 1)
+        order[tied] = order_of_ranks(ranks, order[tied])
     return order
 
 
