@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-pytest.importorskip("torchax")
+try:
+    pytest.importorskip("torchax")
+except AttributeError as error:  # one that names ops which this PyTorch has no more
+    pytest.skip(f"torchax does not import beside this PyTorch: {error}", allow_module_level=True)
 PAGE = (Path(__file__).parents[2] / "examples" / "jax" / "README.md").read_text()
 
 
