@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Operations, and bytes, of a nanosecond, roughly; what a unit takes at least to be cut, and a part of it.
 _OPERATIONS, _BYTES = 16, 16
-_LEAST_UNIT, _LEAST_PART = 20_000, 4_000
+_LEAST_UNIT, _LEAST_PART = 50_000, 4_000
 #: Points of a nest that is looked at.
 _LEAST_POINTS = 1 << 10
 #: Points of a nest that is written as a function of its own.

@@ -184,7 +184,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     pointers = (lhs, rhs, result)
     if parts > 1 and count >= parts:
         _in_batches(writer, product, pointers, parts)
-    elif parts > 1 and (cut := _cut(product, -(-parts // count))) is not None:
+    elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
         _in_stretches(writer, product, pointers, cut)
     elif count <= _WRITTEN_OUT:
         for index in index_product(*map(range, product.batch)):
