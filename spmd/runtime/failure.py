@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -23,6 +24,8 @@ from typing import Any, NoReturn
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 #: The process that keeps this rank (launch.rank), where one does.
 KEPT_VARIABLE = "SPMD_RANK_KEEPER"
+#: Hydra ends an aborted job without reading on: what a rank printed last is lost unless it was read before.
+HYDRA_READS_SECONDS = 0.2
 #: Set for the ranks of a job that goes on when some are lost.
 ELASTIC_VARIABLE = "SPMD_ELASTIC_MIN_RANKS"
 EXIT_FAILURE = 1
@@ -226,4 +229,6 @@ def _end_job(status: int) -> None:
     # The MPI library announces the abort on this process's stderr; what it would say has been said better.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
+    if KEPT_VARIABLE in os.environ:
+        time.sleep(HYDRA_READS_SECONDS)
     world.Abort(status)
