@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.compiler.rewrite import Replacement, rewrite
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
@@ -24,21 +25,14 @@ DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 def legalize_products(block: Block) -> None:
     """Rewrites the products and convolutions of `block` and of the regions inside it; in place."""
+    rewrite(block, lambda block: _rule)
+
+
+def _rule(op: Op) -> Replacement | None:
     builder = OpBuilder()
-    replaced: dict[Value, Value] = {}
-    for op in block.ops:
-        for inner in op.walk() if replaced else ():
-            inner.replace_operands(replaced)
-        for region in op.regions:
-            for nested in region.blocks:
-                legalize_products(nested)
-        builder.location = op.location
-        made = _legal(op, builder)
-        if made is None:
-            builder.ops.append(op)
-        else:
-            replaced[op.result] = made
-    block.ops[:] = builder.ops
+    builder.location = op.location
+    result = _legal(op, builder)
+    return None if result is None else Replacement(builder.ops, [result])
 
 
 def _legal(op: Op, builder: OpBuilder) -> Value | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container
 
+from spmd.compiler.rewrite import Replacement, rewrite
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
 from spmd.types import QuantizedType
@@ -19,34 +20,24 @@ def fold_transposes(block: Block) -> None:
     A transpose that a product reads becomes the product's dimension numbers, and one that is all that reads a product
     becomes the product of its operands exchanged: the gradient of a weight, as frontends write it, is both.
     """
-    _fold_operands(block)
-    _fold_results(block, _readers(block))
+    rewrite(block, lambda block: _with_operands_folded)
+    readers = _readers(block)
+    rewrite(block, lambda block: _ResultFolding(readers))
 
 
-def _fold_operands(block: Block) -> None:
-    replaced: dict[Value, Value] = {}
-    for place, op in enumerate(block.ops):
-        for inner in op.walk() if replaced else ():
-            inner.replace_operands(replaced)
-        for region in op.regions:
-            for nested in region.blocks:
-                _fold_operands(nested)
-        if op.name == DOT:
-            folded = _with_operands_folded(op)
-            if folded is not op:
-                replaced.update(zip(op.results, folded.results, strict=True))
-                block.ops[place] = folded
-
-
-def _with_operands_folded(op: Op) -> Op:
+def _with_operands_folded(op: Op) -> Replacement | None:
+    """`op`, a product that reads a transpose, as a product of what was transposed."""
+    if op.name != DOT:
+        return None
     numbers = op["dot_dimension_numbers"]
     lhs, rhs = op.operands
     left = _through(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
     right = _through(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
     if left[0] is lhs and right[0] is rhs:
-        return op
+        return None
     folded = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
-    return op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": folded})
+    product = op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": folded})
+    return Replacement([product], product.results)
 
 
 def _readers(block: Block) -> Counter[Value]:
@@ -54,23 +45,21 @@ def _readers(block: Block) -> Counter[Value]:
     return Counter(value for op in block.ops for inner in op.walk() for value in inner.operands)
 
 
-def _fold_results(block: Block, readers: Counter[Value]) -> None:
-    replaced: dict[Value, Value] = {}
-    kept: list[Op] = []
-    products: set[Op] = set()  # of this very block: none is taken into a loop
-    for op in block.ops:
-        for inner in op.walk() if replaced else ():
-            inner.replace_operands(replaced)
-        for region in op.regions:
-            for nested in region.blocks:
-                _fold_results(nested, readers)
-        exchanged = _exchanged(op, products) if op.name == TRANSPOSE else None
-        if exchanged is not None:
-            replaced[op.result] = exchanged.result
-        elif op.name == DOT and readers[op.result] == 1 and _may_exchange(op):
-            products.add(op)
-        kept.append(exchanged or op)
-    block.ops = kept  # a product that nobody reads any more is dead code, and goes as such
+class _ResultFolding:
+    """The rule of one block: a transpose of a product of this very block, which it alone reads, exchanges its operands.
+
+    None is taken into a loop. The product itself, which nobody reads any more, is dead code, and goes as such.
+    """
+
+    def __init__(self, readers: Counter[Value]) -> None:
+        self._readers = readers
+        self._products: set[Op] = set()
+
+    def __call__(self, op: Op) -> Replacement | None:
+        if op.name == DOT and self._readers[op.result] == 1 and _may_exchange(op):
+            self._products.add(op)
+        exchanged = _exchanged(op, self._products) if op.name == TRANSPOSE else None
+        return None if exchanged is None else Replacement([exchanged], exchanged.results)
 
 
 def _may_exchange(product: Op) -> bool:

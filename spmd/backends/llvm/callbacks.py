@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from spmd.backends.llvm.function import CALL, Callback, nbytes
+from spmd.backends.llvm.interpreter import ANSWER, interpreter_symbols
 from spmd.ir import Value
 from spmd.types import TokenType
 
@@ -36,16 +37,7 @@ entry:
   %result = call ptr @PyObject_Vectorcall(ptr @spmd.python, ptr %arguments, i64 2, ptr null)
   call void @Py_DecRef(ptr %which)
   call void @Py_DecRef(ptr %where)
-  %raised = icmp eq ptr %result, null
-  br i1 %raised, label %done, label %release
-release:
-  call void @Py_DecRef(ptr %result)
-  br label %done
-done:
-  call void @PyGILState_Release(i32 %state)
-  %answer = zext i1 %raised to i32
-  ret i32 %answer
-}}
+{ANSWER}
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 @spmd.python = external global i8
@@ -78,12 +70,7 @@ class Callbacks:
 
     def symbols(self) -> dict[str, int]:
         """The addresses that `CALL_TEXT` refers to beyond those of loops that ask."""
-        found = {"spmd.python": id(self)}
-        for name in ("PyLong_FromVoidPtr", "PyObject_Vectorcall"):
-            address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-            assert address is not None
-            found[name] = address
-        return found
+        return {"spmd.python": id(self), **interpreter_symbols("PyLong_FromVoidPtr", "PyObject_Vectorcall")}
 
 
 class _Call:

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from spmd.backends.llvm.interpreter import interpreter_symbols
+
 #: Flags of an array that is contiguous in C order, and whose elements are aligned.
 _NEEDED = 0x0001 | 0x0100
 _FASTCALL = 0x0080
@@ -108,12 +110,8 @@ def entry_text(name: str, function: str, count: int, *, may_raise: bool) -> str:
 @cache
 def entry_symbols() -> dict[str, int]:
     """The addresses that the text of entries refers to."""
-    found = {"ndarray": id(np.ndarray)}
-    for name in ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred"):
-        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        assert address is not None
-        found[name] = address
-    return found
+    names = ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred")
+    return {"ndarray": id(np.ndarray), **interpreter_symbols(*names)}
 
 
 def python_function(address: int, name: str, keep: Any) -> Callable[..., int]:

@@ -8,7 +8,7 @@ hands the exception on.
 
 from __future__ import annotations
 
-import ctypes
+from spmd.backends.llvm.interpreter import ANSWER, interpreter_symbols
 
 #: The native function that asks: without arguments, an i32 that is 0 to go on.
 POLL = "spmd.poll"
@@ -20,16 +20,7 @@ define internal i32 @{POLL}() {{
 entry:
   %state = call i32 @PyGILState_Ensure()
   %result = call ptr @PyObject_CallNoArgs(ptr @spmd.nothing)
-  %raised = icmp eq ptr %result, null
-  br i1 %raised, label %done, label %release
-release:
-  call void @Py_DecRef(ptr %result)
-  br label %done
-done:
-  call void @PyGILState_Release(i32 %state)
-  %answer = zext i1 %raised to i32
-  ret i32 %answer
-}}
+{ANSWER}
 declare i32 @PyGILState_Ensure()
 declare void @PyGILState_Release(i32)
 declare ptr @PyObject_CallNoArgs(ptr)
@@ -52,9 +43,5 @@ def _nothing() -> None:
 
 def poll_symbols() -> dict[str, int]:
     """The addresses that `POLL_TEXT` refers to."""
-    found = {"spmd.nothing": id(_nothing)}
-    for name in ("PyGILState_Ensure", "PyGILState_Release", "PyObject_CallNoArgs", "Py_DecRef"):
-        address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        assert address is not None
-        found[name] = address
-    return found
+    names = ("PyGILState_Ensure", "PyGILState_Release", "PyObject_CallNoArgs", "Py_DecRef")
+    return {"spmd.nothing": id(_nothing), **interpreter_symbols(*names)}
