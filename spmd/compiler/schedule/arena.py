@@ -79,11 +79,12 @@ class Arena:
         lent = sorted(self._lent.values(), key=lambda block: block.size)
         homes: list[str | None] = [None] * len(sizes)
         for number in np.lexsort((begins, -sizes)):
-            for block in (*(block for block in lent if ends[number] <= block.end), arena):
+            size, end = self._sizes[number], self._ends[number]
+            for block in (*(block for block in lent if size <= block.size and end <= block.end), arena):
                 there = np.array(block.numbers, np.int64)
                 there = there[(begins[there] < ends[number]) & (begins[number] < ends[there])]
-                offset = _lowest(offsets[there], sizes[there], int(sizes[number]))
-                if offset + self._sizes[number] <= block.size:
+                offset = _lowest(offsets[there], sizes[there], size)
+                if offset + size <= block.size:
                     offsets[number], homes[number] = offset, block.name
                     block.numbers.append(number)
                     break
@@ -93,6 +94,8 @@ class Arena:
 
 def _lowest(taken: np.ndarray, sizes: np.ndarray, wanted: int) -> int:
     """The lowest offset of `wanted` bytes beside those that are taken."""
+    if not taken.size:
+        return 0
     order = np.argsort(taken, kind="stable")
     begins = taken[order]
     reach = np.concatenate(([0], np.maximum.accumulate((taken + sizes)[order])))
