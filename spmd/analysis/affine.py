@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from spmd.analysis.scalar import build
 from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 
 #: A loop variable: its number among those of a loop nest.
@@ -96,8 +95,8 @@ class Affine:
         total = constant(self.offset, I64)
         parts = [(position(v), c) for v, c in self.terms] + list(self.dynamic)
         for part, coefficient in parts:
-            scaled = part if coefficient == 1 else build.mul(part, constant(coefficient, I64))
-            total = scaled if is_constant(total, 0) else build.add(total, scaled)
+            scaled = part if coefficient == 1 else part * constant(coefficient, I64)
+            total = scaled if is_constant(total, 0) else total + scaled
         return total
 
 

@@ -168,7 +168,7 @@ def at_least(form: Affine, least: int, reader: ElementReader) -> Expression | No
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[0] >= least:
         return None
-    return build.compare("sge", reader.position(form), constant(least, I64))
+    return build.compare("sge", reader.position(form), least)
 
 
 def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
@@ -176,7 +176,7 @@ def below(form: Affine, limit: int, reader: ElementReader) -> Expression | None:
     bounds = form.bounds(reader.extents)
     if bounds is not None and bounds[1] < limit:
         return None
-    return build.compare("slt", reader.position(form), constant(limit, I64))
+    return build.compare("slt", reader.position(form), limit)
 
 
 def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
@@ -184,7 +184,7 @@ def all_of(conditions: Sequence[Expression | None]) -> Expression | None:
     expression: Expression | None = None
     for condition in conditions:
         if condition is not None:
-            expression = condition if expression is None else build.and_(expression, condition)
+            expression = condition if expression is None else expression & condition
     return expression
 
 
@@ -217,7 +217,7 @@ def padded(
             conditions.append(at_least(form, 0, reader))
             number, step = reader.position(form), constant(between + 1, I64)
             rest = build.urem(number, step)
-            conditions.append(build.compare("eq", rest, constant(0, I64)))
+            conditions.append(build.compare("eq", rest, 0))
             form = Affine.computed(build.udiv(number, step))
             conditions.append(below(form, size, reader))
         else:

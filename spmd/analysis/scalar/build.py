@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
 
@@ -12,7 +13,9 @@ from spmd.analysis.scalar.expression import (
     I16,
     Expression,
     MachineType,
+    Operand,
     Primitive,
+    as_expression,
     constant,
     constant_bits,
     constant_value,
@@ -32,23 +35,18 @@ def _binary(primitive: Primitive) -> Binary:
     return lambda x, y: expression(primitive, x.type, (x, y))
 
 
-add, sub, mul, div, rem = (
-    _binary(p) for p in (Primitive.ADD, Primitive.SUB, Primitive.MUL, Primitive.DIV, Primitive.REM)
-)
+rem = _binary(Primitive.REM)
 sdiv, udiv, srem, urem = (_binary(p) for p in (Primitive.SDIV, Primitive.UDIV, Primitive.SREM, Primitive.UREM))
 smax, smin, umax, umin = (_binary(p) for p in (Primitive.SMAX, Primitive.SMIN, Primitive.UMAX, Primitive.UMIN))
-and_, or_, xor = (_binary(p) for p in (Primitive.AND, Primitive.OR, Primitive.XOR))
 shl, lshr, ashr = (_binary(p) for p in (Primitive.SHL, Primitive.LSHR, Primitive.ASHR))
-ctpop, ctlz, neg, abs_, sqrt = (
-    _unary(p) for p in (Primitive.CTPOP, Primitive.CTLZ, Primitive.NEG, Primitive.ABS, Primitive.SQRT)
-)
+ctpop, ctlz, abs_, sqrt = (_unary(p) for p in (Primitive.CTPOP, Primitive.CTLZ, Primitive.ABS, Primitive.SQRT))
 floor, ceil, trunc, rint = (_unary(p) for p in (Primitive.FLOOR, Primitive.CEIL, Primitive.TRUNC, Primitive.RINT))
 copysign = _binary(Primitive.COPYSIGN)
 
 
-def fma(x: Expression, y: Expression, z: Expression) -> Expression:
+def fma(x: Operand, y: Expression, z: Operand) -> Expression:
     """x * y + z, rounded once."""
-    return expression(Primitive.FMA, x.type, (x, y, z))
+    return expression(Primitive.FMA, y.type, (as_expression(x, y.type), y, as_expression(z, y.type)))
 
 
 def call(function: Primitive, *operands: Expression) -> Expression:
@@ -70,41 +68,47 @@ def table(index: Expression, values: Sequence[float], type: MachineType) -> Expr
 # --- choices and comparisons -----------------------------------------------------------------------------------------
 
 
-def select(chosen: Expression, x: Expression, y: Expression) -> Expression:
-    """x where `chosen`, else y."""
-    if x is y:
+def select(chosen: Expression, x: Operand, y: Operand) -> Expression:
+    """x where `chosen`, else y; one of them may be a number."""
+    if x is y and isinstance(x, Expression):
         return x
+    first, second = _of_one_type(x, y)
     if is_constant(chosen):
-        return x if chosen.attribute else y
-    return expression(Primitive.SELECT, x.type, (chosen, x, y))
+        return first if chosen.attribute else second
+    return expression(Primitive.SELECT, first.type, (chosen, first, second))
 
 
-def rarely(chosen: Expression, x: Expression, y: Expression) -> Expression:
+def rarely(chosen: Expression, x: Operand, y: Operand) -> Expression:
     """`select`, of an x that is long and seldom chosen."""
-    return expression(Primitive.RARELY, x.type, (chosen, x, y))
+    first, second = _of_one_type(x, y)
+    return expression(Primitive.RARELY, first.type, (chosen, first, second))
 
 
-def compare(predicate: str, x: Expression, y: Expression) -> Expression:
+def _of_one_type(x: Operand, y: Operand) -> tuple[Expression, Expression]:
+    """Both as expressions; TypeError where both are numbers."""
+    if isinstance(x, Expression):
+        return x, as_expression(y, x.type)
+    if isinstance(y, Expression):
+        return as_expression(x, y.type), y
+    raise TypeError("two numbers have no machine type")
+
+
+def compare(predicate: str, x: Expression, y: Operand) -> Expression:
     """An i1; `predicate` is one of COMPARE_FLOAT's or COMPARE_INTEGER's."""
     primitive = Primitive.COMPARE_FLOAT if x.type.is_float else Primitive.COMPARE_INTEGER
-    return expression(primitive, I1, (x, y), predicate)
+    return expression(primitive, I1, (x, as_expression(y, x.type)), predicate)
 
 
 def is_nan(x: Expression) -> Expression:
     return compare("uno", x, x)
 
 
-def not_(x: Expression) -> Expression:
-    """All bits inverted."""
-    return xor(x, constant(-1, x.type))
-
-
 def all_of(*conditions: Expression) -> Expression:
-    return reduce(and_, conditions)
+    return reduce(operator.and_, conditions)
 
 
 def any_of(*conditions: Expression) -> Expression:
-    return reduce(or_, conditions)
+    return reduce(operator.or_, conditions)
 
 
 # --- maxima ----------------------------------------------------------------------------------------------------------
@@ -204,7 +208,7 @@ def polynomial(x: Expression, coefficients: Sequence[float]) -> Expression:
     """The polynomial with `coefficients`, highest power first, by Horner's rule with fused steps."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
-        result = fma(result, x, like(coefficient, x))
+        result = fma(result, x, coefficient)
     return result
 
 
@@ -218,7 +222,7 @@ def shift_right(x: Expression, count: int, *, signed: bool = False) -> Expressio
 
 def mask(x: Expression, bits: int) -> Expression:
     """x and a constant's bits."""
-    return and_(x, constant_bits(bits, x.type))
+    return x & constant_bits(bits, x.type)
 
 
 def infinity(type: MachineType) -> Expression:

@@ -32,7 +32,7 @@ UNARY: dict[str, ScalarRule] = {
     "chlo.erfc": ScalarRule(function(Primitive.ERFC)),
     "chlo.lgamma": ScalarRule(function(Primitive.LGAMMA)),
     "chlo.sinh": ScalarRule(function(Primitive.SINH), z.sinh),
-    "chlo.square": ScalarRule(lambda x: b.mul(x, x), z.square),
+    "chlo.square": ScalarRule(lambda x: x * x, z.square),
     "chlo.tan": ScalarRule(function(Primitive.TAN), z.tan),
 }
 
@@ -58,7 +58,7 @@ def is_pos_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 @rule("chlo.is_neg_inf")
 def is_neg_inf(op: Op, operands: Sequence[Element]) -> list[Element] | None:
     value = operands[0][0]
-    return [(compare("oeq", value, b.neg(b.infinity(value.type))),)]
+    return [(compare("oeq", value, -b.infinity(value.type)),)]
 
 
 @rule("chlo.mulhi")
@@ -80,10 +80,10 @@ def next_after(op: Op, operands: Sequence[Element]) -> list[Element] | None:
     other = encode((y,), element_type)[0]
     other_bits = b.bits_of(other) if other.type.is_float else other
     sign = 1 << (bits.type.bits - 1)
-    outwards = b.xor(compare("ogt", y, x), compare("olt", x, like(0, x)))
-    step = select(outwards, like(1, bits), like(-1, bits))
-    least = b.or_(b.mask(other_bits, sign), like(1, bits))
-    moved = select(compare("oeq", x, like(0, x)), least, b.add(bits, step))
+    outwards = compare("ogt", y, x) ^ compare("olt", x, 0)
+    step = select(outwards, like(1, bits), -1)
+    least = b.mask(other_bits, sign) | 1
+    moved = select(compare("oeq", x, 0), least, bits + step)
     back = b.float_of(moved) if code.type.is_float else moved
     value = select(compare("oeq", x, y), y, decode((back,), element_type)[0])
     return [(select(compare("uno", x, y), b.nan(x.type), value),)]

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from spmd import types as t
 from spmd.analysis.float_formats import FLOAT_FORMATS
 from spmd.analysis.scalar.build import (
-    add,
-    and_,
     compare,
     extend,
     infinity,
@@ -21,8 +19,6 @@ from spmd.analysis.scalar.build import (
     like,
     mask,
     nan,
-    not_,
-    or_,
     resize,
     select,
     shift_left,
@@ -56,7 +52,7 @@ def converted(element: Element, source: ElementType, target: ElementType) -> Ele
         return (parts[0], parts[1] if len(parts) == 2 else like(0, parts[0]))
     value = element[0]
     if target.is_boolean:
-        return (compare("une" if source.is_float else "ne", value, like(0, value)),)
+        return (compare("une" if source.is_float else "ne", value, 0),)
     if target.is_float:
         return _to_float(value, source, target)
     if source.is_float:
@@ -82,11 +78,11 @@ def _to_float(value: Expression, source: ElementType, target: ElementType) -> El
 def _odd_53_bits(value: Expression, *, signed: bool) -> Expression:
     """An i64 that f64 holds exactly, rounded to odd: what is rounded from it to a narrow float is rounded once."""
     high = shift_right(value, 11, signed=signed)
-    sticky = zero_extend(compare("ne", mask(value, 2047), like(0, value)), I64)
-    odd = shift_left(or_(high, sticky), 11)
+    sticky = zero_extend(compare("ne", mask(value, 2047), 0), I64)
+    odd = shift_left(high | sticky, 11)
     exact = 1 << 53
-    small = compare("ult", add(value, like(exact, value)), like(2 * exact, value)) if signed else None
-    return select(small or compare("ult", value, like(exact, value)), value, odd)
+    small = compare("ult", value + exact, 2 * exact) if signed else None
+    return select(small or compare("ult", value, exact), value, odd)
 
 
 def _saturated(value: Expression, target: ElementType) -> Expression:
@@ -95,11 +91,11 @@ def _saturated(value: Expression, target: ElementType) -> Expression:
     whole = I64 if register is I64 else I32
     lowest, highest = t.storage_range(target)
     above, below = like(float(highest + 1), value), like(float(lowest), value)
-    inside = and_(compare("oge", value, below), compare("olt", value, above))
+    inside = compare("oge", value, below) & compare("olt", value, above)
     wide_unsigned = target.is_unsigned and whole.bits == target.bits
-    result = to_integer(select(inside, value, like(0, value)), whole, signed=not wide_unsigned)
-    result = select(compare("oge", value, above), like(highest, result), result)
-    result = select(compare("olt", value, below), like(lowest, result), result)
+    result = to_integer(select(inside, value, 0), whole, signed=not wide_unsigned)
+    result = select(compare("oge", value, above), highest, result)
+    result = select(compare("olt", value, below), lowest, result)
     return truncate(result, register)
 
 
@@ -154,13 +150,13 @@ def _reduced_bits(
     spare = own_mantissa - mantissa_bits
     if spare > 0:
         odd = mask(shift_right(raw, spare), 1)
-        raw = add(raw, add(odd, like((1 << (spare - 1)) - 1, raw)))
-        raw = and_(raw, not_(like((1 << spare) - 1, raw)))
+        raw = raw + (odd + ((1 << (spare - 1)) - 1))
+        raw = raw & ~like((1 << spare) - 1, raw)
     if exponent_bits >= own_exponent:
         return raw
     bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
     largest, smallest = (bias + kept_bias) << own_mantissa, max(0, bias - kept_bias) << own_mantissa
     exponent, zero = mask(raw, all_ones), mask(raw, sign_mask)
-    over = compare("ugt", exponent, like(largest, raw))
-    under = compare("ule", exponent, like(smallest, raw))
-    return select(under, zero, select(over, or_(zero, like(all_ones, raw)), raw))
+    over = compare("ugt", exponent, largest)
+    under = compare("ule", exponent, smallest)
+    return select(under, zero, select(over, zero | all_ones, raw))

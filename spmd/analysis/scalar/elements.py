@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from spmd.analysis.scalar.build import compare, like, mask, shift_left, shift_right, shorten, zero_extend
+from spmd.analysis.scalar.build import compare, mask, shift_left, shift_right, shorten, zero_extend
 from spmd.analysis.scalar.expression import (
     F32,
     F64,
@@ -65,7 +65,7 @@ def decode(codes: Element, element_type: ElementType | QuantizedType) -> Element
     if isinstance(element_type, QuantizedType):
         return decode(codes, element_type.storage)
     if element_type.is_boolean:
-        return (compare("ne", codes[0], like(0, codes[0])),)
+        return (compare("ne", codes[0], 0),)
     if element_type.is_integer and element_type.bits < 8:
         return (normalize(codes[0], element_type),)
     if element_type.is_float and element_type.bits < 32:

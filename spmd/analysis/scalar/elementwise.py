@@ -6,6 +6,7 @@ f64 serves the narrower types is spmd.analysis.scalar.rules' matter. Source: Sta
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.scalar import build as b
@@ -45,25 +46,25 @@ def has_scalar_form(name: str) -> bool:
 
 def _real_sign(x: Expression) -> Expression:
     """-1, 1, the zero itself with its sign, or NaN."""
-    return select(compare("one", x, like(0, x)), b.copysign(like(1, x), x), x)
+    return select(compare("one", x, 0), b.copysign(like(1, x), x), x)
 
 
 def _rsqrt(x: Expression) -> Expression:
-    return b.div(like(1, x), b.sqrt(x))
+    return 1 / b.sqrt(x)
 
 
 def _round_half_away(x: Expression) -> Expression:
     """The nearest integer, halves away from zero."""
     whole = b.trunc(x)
-    away = compare("oge", b.abs_(b.sub(x, whole)), like(0.5, x))
+    away = compare("oge", b.abs_(x - whole), 0.5)
     size = b.abs_(whole)
-    return b.copysign(select(away, b.add(size, like(1, x)), size), x)
+    return b.copysign(select(away, size + 1, size), x)
 
 
 def _power(x: Expression, y: Expression) -> Expression:
     """A square is a product, wherever the exponent comes from."""
     if is_constant(y, 2):
-        return b.mul(x, x)
+        return x * x
     return b.call(Primitive.POW, x, y)
 
 
@@ -78,8 +79,8 @@ UNARY: dict[str, ScalarRule] = {
     "stablehlo.log": ScalarRule(function(Primitive.LOG), z.log),
     "stablehlo.log_plus_one": ScalarRule(function(Primitive.LOG1P), z.log1p),
     "stablehlo.logistic": ScalarRule(function(Primitive.LOGISTIC), z.logistic),
-    "stablehlo.negate": ScalarRule(b.neg, z.negative, integer.negate, integer.negate, exact=True),
-    "stablehlo.not": ScalarRule(signed=b.not_, unsigned=b.not_, boolean=b.not_),
+    "stablehlo.negate": ScalarRule(operator.neg, z.negative, integer.negate, integer.negate, exact=True),
+    "stablehlo.not": ScalarRule(signed=operator.invert, unsigned=operator.invert, boolean=operator.invert),
     "stablehlo.round_nearest_afz": ScalarRule(_round_half_away),
     "stablehlo.round_nearest_even": ScalarRule(b.rint),
     "stablehlo.rsqrt": ScalarRule(_rsqrt, z.rsqrt),
@@ -91,18 +92,18 @@ UNARY: dict[str, ScalarRule] = {
 }
 
 BINARY: dict[str, ScalarRule] = {
-    "stablehlo.add": ScalarRule(b.add, z.plus, b.add, b.add, b.or_),
-    "stablehlo.and": ScalarRule(signed=b.and_, unsigned=b.and_, boolean=b.and_),
+    "stablehlo.add": ScalarRule(operator.add, z.plus, operator.add, operator.add, operator.or_),
+    "stablehlo.and": ScalarRule(signed=operator.and_, unsigned=operator.and_, boolean=operator.and_),
     "stablehlo.atan2": ScalarRule(function(Primitive.ATAN2), z.atan2),
-    "stablehlo.divide": ScalarRule(b.div, z.divide, integer.divide_signed, integer.divide_unsigned),
-    "stablehlo.maximum": ScalarRule(b.maximum, z.maximum, b.smax, b.umax, b.or_, exact=True),
-    "stablehlo.minimum": ScalarRule(b.minimum, z.minimum, b.smin, b.umin, b.and_, exact=True),
-    "stablehlo.multiply": ScalarRule(b.mul, z.times, b.mul, b.mul, b.and_),
-    "stablehlo.or": ScalarRule(signed=b.or_, unsigned=b.or_, boolean=b.or_),
+    "stablehlo.divide": ScalarRule(operator.truediv, z.divide, integer.divide_signed, integer.divide_unsigned),
+    "stablehlo.maximum": ScalarRule(b.maximum, z.maximum, b.smax, b.umax, operator.or_, exact=True),
+    "stablehlo.minimum": ScalarRule(b.minimum, z.minimum, b.smin, b.umin, operator.and_, exact=True),
+    "stablehlo.multiply": ScalarRule(operator.mul, z.times, operator.mul, operator.mul, operator.and_),
+    "stablehlo.or": ScalarRule(signed=operator.or_, unsigned=operator.or_, boolean=operator.or_),
     "stablehlo.power": ScalarRule(_power, z.power, integer.power_signed, integer.power_unsigned),
     "stablehlo.remainder": ScalarRule(b.rem, z.remainder, integer.remainder_signed, integer.remainder_unsigned),
-    "stablehlo.subtract": ScalarRule(b.sub, z.minus, b.sub, b.sub),
-    "stablehlo.xor": ScalarRule(signed=b.xor, unsigned=b.xor, boolean=b.xor),
+    "stablehlo.subtract": ScalarRule(operator.sub, z.minus, operator.sub, operator.sub),
+    "stablehlo.xor": ScalarRule(signed=operator.xor, unsigned=operator.xor, boolean=operator.xor),
 }
 
 
@@ -186,7 +187,7 @@ def _order_key(x: Expression) -> Expression:
     """The signed integer whose order is the total order of floats."""
     bits = b.bits_of(x)
     sign = b.shift_right(bits, bits.type.bits - 1, signed=True)
-    return b.xor(bits, b.shift_right(sign, 1))
+    return bits ^ b.shift_right(sign, 1)
 
 
 @rule("stablehlo.select")

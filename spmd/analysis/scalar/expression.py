@@ -159,7 +159,11 @@ Attribute = int | str | tuple[object, ...] | None
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Expression:
-    """A primitive on operands. Made by `expression`, `constant` and `parameter` alone."""
+    """A primitive on operands. Made by `expression`, `constant` and `parameter` alone.
+
+    Operators write the primitives of two operands of one type, one of which may be a number: `0.5 * x + y`. `/` is of
+    floats. There are none of comparison, since those of integers have a sign: see `build.compare`.
+    """
 
     primitive: Primitive
     type: MachineType
@@ -168,6 +172,52 @@ class Expression:
 
     def __repr__(self) -> str:
         return show(self)
+
+    def __add__(self, other: Operand) -> Expression:
+        return self._with(Primitive.ADD, other)
+
+    def __radd__(self, other: float) -> Expression:
+        return constant(other, self.type) + self
+
+    def __sub__(self, other: Operand) -> Expression:
+        return self._with(Primitive.SUB, other)
+
+    def __rsub__(self, other: float) -> Expression:
+        return constant(other, self.type) - self
+
+    def __mul__(self, other: Operand) -> Expression:
+        return self._with(Primitive.MUL, other)
+
+    def __rmul__(self, other: float) -> Expression:
+        return constant(other, self.type) * self
+
+    def __truediv__(self, other: Operand) -> Expression:
+        return self._with(Primitive.DIV, other)
+
+    def __rtruediv__(self, other: float) -> Expression:
+        return constant(other, self.type) / self
+
+    def __and__(self, other: Operand) -> Expression:
+        return self._with(Primitive.AND, other)
+
+    def __or__(self, other: Operand) -> Expression:
+        return self._with(Primitive.OR, other)
+
+    def __xor__(self, other: Operand) -> Expression:
+        return self._with(Primitive.XOR, other)
+
+    def __invert__(self) -> Expression:
+        return self ^ -1
+
+    def __neg__(self) -> Expression:
+        return expression(Primitive.NEG, self.type, (self,))
+
+    def _with(self, primitive: Primitive, other: Operand) -> Expression:
+        return expression(primitive, self.type, (self, as_expression(other, self.type)))
+
+
+#: An expression, or a number that stands for the constant of the type at hand.
+Operand = Expression | float
 
 
 _KNOWN: WeakValueDictionary[tuple[object, ...], Expression] = WeakValueDictionary()
@@ -196,6 +246,11 @@ def constant(value: float | bool, type: MachineType) -> Expression:
     if type.is_float:
         return constant_bits(float_bits(float(value), type), type)
     return constant_bits(int(value) & ((1 << type.bits) - 1), type)
+
+
+def as_expression(operand: Operand, type: MachineType) -> Expression:
+    """`operand` itself, or the constant of `type` that a number is."""
+    return operand if isinstance(operand, Expression) else constant(operand, type)
 
 
 def constant_bits(bits: int, type: MachineType) -> Expression:

@@ -14,20 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spmd.analysis.scalar.build import (
-    add,
-    and_,
     any_of,
     ashr,
     call,
     compare,
     ctlz,
     ctpop,
-    div,
     like,
     lshr,
     mask,
-    mul,
-    not_,
     resize,
     sdiv,
     select,
@@ -35,7 +30,6 @@ from spmd.analysis.scalar.build import (
     shl,
     smax,
     srem,
-    sub,
     to_float,
     to_integer,
     truncate,
@@ -51,7 +45,7 @@ Shift = Callable[[Expression, Expression, ElementType], Expression]
 
 
 def negate(x: Expression) -> Expression:
-    return sub(like(0, x), x)
+    return 0 - x
 
 
 def absolute(x: Expression) -> Expression:
@@ -60,18 +54,18 @@ def absolute(x: Expression) -> Expression:
 
 
 def sign(x: Expression) -> Expression:
-    positive = zero_extend(compare("sgt", x, like(0, x)), x.type)
-    return add(positive, shift_right(x, x.type.bits - 1, signed=True))
+    positive = zero_extend(compare("sgt", x, 0), x.type)
+    return positive + shift_right(x, x.type.bits - 1, signed=True)
 
 
 def divide_signed(x: Expression, y: Expression) -> Expression:
     zero = _is_zero(y)
-    return select(zero, like(-1, x), _quotient(x, y, signed=True))
+    return select(zero, -1, _quotient(x, y, signed=True))
 
 
 def divide_unsigned(x: Expression, y: Expression) -> Expression:
     zero = _is_zero(y)
-    return select(zero, like(-1, x), _quotient(x, y, signed=False))
+    return select(zero, -1, _quotient(x, y, signed=False))
 
 
 def remainder_signed(x: Expression, y: Expression) -> Expression:
@@ -83,22 +77,22 @@ def remainder_unsigned(x: Expression, y: Expression) -> Expression:
 
 
 def _is_zero(x: Expression) -> Expression:
-    return compare("eq", x, like(0, x))
+    return compare("eq", x, 0)
 
 
 def _quotient(x: Expression, y: Expression, *, signed: bool) -> Expression:
     """x / y towards zero; any number where y = 0."""
     if is_constant(y):
         return _by_constant(x, y, signed=signed)
-    divisor = select(_is_zero(y), like(1, y), y)
+    divisor = select(_is_zero(y), 1, y)
     if x.type.bits < 64:
         wide, whole = (F64, I64) if x.type.bits == 32 else (F32, I32)
-        ratio = div(to_float(x, wide, signed=signed), to_float(divisor, wide, signed=signed))
+        ratio = to_float(x, wide, signed=signed) / to_float(divisor, wide, signed=signed)
         return truncate(to_integer(ratio, whole), x.type)
     if not signed:
         return udiv(x, divisor)
-    minus = compare("eq", y, like(-1, y))
-    return select(minus, negate(x), sdiv(x, select(minus, like(1, y), divisor)))
+    minus = compare("eq", y, -1)
+    return select(minus, negate(x), sdiv(x, select(minus, 1, divisor)))
 
 
 def _by_constant(x: Expression, y: Expression, *, signed: bool) -> Expression:
@@ -111,9 +105,9 @@ def _by_constant(x: Expression, y: Expression, *, signed: bool) -> Expression:
 
 def _remainder(x: Expression, y: Expression, *, signed: bool) -> Expression:
     if x.type.bits < 64:
-        return select(_is_zero(y), x, sub(x, mul(_quotient(x, y, signed=signed), y)))
-    unit = any_of(_is_zero(y), compare("eq", y, like(-1, y))) if signed else _is_zero(y)
-    rest = (srem if signed else urem)(x, select(unit, like(1, y), y))
+        return select(_is_zero(y), x, x - _quotient(x, y, signed=signed) * y)
+    unit = any_of(_is_zero(y), compare("eq", y, -1)) if signed else _is_zero(y)
+    rest = (srem if signed else urem)(x, select(unit, 1, y))
     return select(_is_zero(y), x, rest)
 
 
@@ -128,10 +122,10 @@ def power_signed(x: Expression, y: Expression) -> Expression:
     """For negative y, 1 and -1 keep their powers, any other x gives 0."""
     if is_constant(y) and constant_value(y) >= 0:
         return power_unsigned(x, y)
-    negative = compare("slt", y, like(0, y))
-    unit = any_of(compare("eq", x, like(1, x)), compare("eq", x, like(-1, x)))
+    negative = compare("slt", y, 0)
+    unit = any_of(compare("eq", x, 1), compare("eq", x, -1))
     power = power_unsigned(x, select(negative, mask(y, 1), y))
-    return select(and_(negative, not_(unit)), like(0, x), power)
+    return select(negative & ~unit, 0, power)
 
 
 def power_by_squaring(x: Expression, exponent: int) -> Expression:
@@ -139,21 +133,21 @@ def power_by_squaring(x: Expression, exponent: int) -> Expression:
     result, square = None, x
     while exponent:
         if exponent & 1:
-            result = square if result is None else mul(result, square)
+            result = square if result is None else result * square
         exponent >>= 1
         if exponent:
-            square = mul(square, square)
+            square = square * square
     return like(1, x) if result is None else result
 
 
 def shift_left(x: Expression, y: Expression, element: ElementType) -> Expression:
     amount = _amount(y, element)
-    return select(_within(amount), shl(x, amount), like(0, x))
+    return select(_within(amount), shl(x, amount), 0)
 
 
 def shift_right_logical(x: Expression, y: Expression, element: ElementType) -> Expression:
     amount = _amount(y, element)
-    return select(_within(amount), lshr(_own_bits(x, element), amount), like(0, x))
+    return select(_within(amount), lshr(_own_bits(x, element), amount), 0)
 
 
 def shift_right_arithmetic(x: Expression, y: Expression, element: ElementType) -> Expression:
@@ -173,7 +167,7 @@ def _own_bits(x: Expression, element: ElementType) -> Expression:
 
 
 def _within(amount: Expression) -> Expression:
-    return compare("ult", amount, like(amount.type.bits, amount))
+    return compare("ult", amount, amount.type.bits)
 
 
 def population_count(x: Expression, element: ElementType) -> Expression:
@@ -183,7 +177,7 @@ def population_count(x: Expression, element: ElementType) -> Expression:
 
 def count_leading_zeros(x: Expression, element: ElementType) -> Expression:
     """Number of zero bits above the highest one bit; the width for zero."""
-    return sub(ctlz(_own_bits(x, element)), like(x.type.bits - element.bits, x))
+    return ctlz(_own_bits(x, element)) - (x.type.bits - element.bits)
 
 
 def high_product(x: Expression, y: Expression, element: ElementType) -> Expression:
@@ -191,21 +185,21 @@ def high_product(x: Expression, y: Expression, element: ElementType) -> Expressi
     if element.bits == 64:
         return _high_product_64(x, y, signed=element.is_signed)
     wide = I64 if element.bits == 32 else I32
-    product = mul(resize(x, wide, signed=element.is_signed), resize(y, wide, signed=element.is_signed))
+    product = resize(x, wide, signed=element.is_signed) * resize(y, wide, signed=element.is_signed)
     return truncate(shift_right(product, element.bits, signed=element.is_signed), x.type)
 
 
 def _high_product_64(x: Expression, y: Expression, *, signed: bool) -> Expression:
     low = 0xFFFFFFFF
     x_low, x_high, y_low, y_high = mask(x, low), shift_right(x, 32), mask(y, low), shift_right(y, 32)
-    middle = add(mul(x_high, y_low), shift_right(mul(x_low, y_low), 32))
-    crossed = add(mul(x_low, y_high), mask(middle, low))
-    high = add(add(mul(x_high, y_high), shift_right(middle, 32)), shift_right(crossed, 32))
+    middle = x_high * y_low + shift_right(x_low * y_low, 32)
+    crossed = x_low * y_high + mask(middle, low)
+    high = x_high * y_high + shift_right(middle, 32) + shift_right(crossed, 32)
     if not signed:
         return high
-    return sub(sub(high, _if_negative(x, y)), _if_negative(y, x))
+    return high - _if_negative(x, y) - _if_negative(y, x)
 
 
 def _if_negative(x: Expression, value: Expression) -> Expression:
     """`value` where x < 0, else 0."""
-    return and_(shift_right(x, 63, signed=True), value)
+    return shift_right(x, 63, signed=True) & value

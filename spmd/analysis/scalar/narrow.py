@@ -13,8 +13,6 @@ from enum import Enum
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
-    and_,
     bits_of,
     compare,
     copysign,
@@ -23,18 +21,12 @@ from spmd.analysis.scalar.build import (
     from_half,
     infinity,
     is_nan,
-    like,
     mask,
-    mul,
     nan,
-    neg,
-    not_,
-    or_,
     select,
     shift_left,
     shift_right,
     shorten,
-    sub,
     to_half,
     truncate,
     umax,
@@ -148,50 +140,50 @@ def odd_single(value: Expression) -> Expression:
     bits = bits_of(nearest)
     inexact = compare("one", back, value)
     above = compare("ogt", abs_(back), abs_(value))
-    truncated = sub(bits, zero_extend(above, I32))
-    return float_of(or_(truncated, zero_extend(inexact, I32)))
+    truncated = bits - zero_extend(above, I32)
+    return float_of(truncated | zero_extend(inexact, I32))
 
 
 def _round_bf16(value: Expression) -> Expression:
     bits = bits_of(value)
     even = mask(shift_right(bits, 16), 1)
-    rounded = add(bits, add(even, like(0x7FFF, bits)))
+    rounded = bits + (even + 0x7FFF)
     return float_of(mask(select(is_nan(value), bits_of(_quiet(value)), rounded), 0xFFFF0000))
 
 
 def _quiet(value: Expression) -> Expression:
     """A NaN, quiet: what it carries at the top is not nothing."""
     bits = bits_of(value)
-    return float_of(or_(bits, like(0x400000, bits)))
+    return float_of(bits | 0x400000)
 
 
 def _decode(code: Expression, form: Format) -> Expression:
     wide = zero_extend(code, I32)
     magnitude = mask(wide, form.magnitude)
     # as an f32 the bits have the wrong bias, subnormal ones included, which one exact product mends
-    value = mul(float_of(shift_left(magnitude, _MANTISSA - form.mantissa)), constant(2.0 ** (_BIAS - form.bias), F32))
+    value = float_of(shift_left(magnitude, _MANTISSA - form.mantissa)) * (2.0 ** (_BIAS - form.bias))
     sign = mask(shift_left(wide, 32 - form.bits), _SIGN)
     if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
-        value = select(compare("eq", mask(wide, 2 * form.magnitude + 1), like(form.nan, wide)), nan(F32), value)
+        value = select(compare("eq", mask(wide, 2 * form.magnitude + 1), form.nan), nan(F32), value)
     elif form.beyond is Beyond.NAN:
-        value = select(compare("eq", magnitude, like(form.nan, wide)), nan(F32), value)
+        value = select(compare("eq", magnitude, form.nan), nan(F32), value)
     elif form.beyond is Beyond.INFINITY:
-        largest_exponent = or_(shift_left(magnitude, _MANTISSA - form.mantissa), like(_INFINITY, wide))
-        value = select(compare("uge", magnitude, like(form.infinity, wide)), float_of(largest_exponent), value)
-    return float_of(or_(bits_of(value), sign))
+        largest_exponent = shift_left(magnitude, _MANTISSA - form.mantissa) | _INFINITY
+        value = select(compare("uge", magnitude, form.infinity), float_of(largest_exponent), value)
+    return float_of(bits_of(value) | sign)
 
 
 def _encode(value: Expression, form: Format) -> Expression:
     size = abs_(value)
     spare = _MANTISSA - form.mantissa
-    code = shift_right(bits_of(mul(size, constant(2.0 ** (form.bias - _BIAS), F32))), spare)
+    code = shift_right(bits_of(size * (2.0 ** (form.bias - _BIAS))), spare)
     if form.beyond is Beyond.INFINITY:
         own = bits_of(size)  # infinity, and NaNs with what they carry
-        code = select(compare("uge", own, like(_INFINITY, own)), mask(shift_right(own, spare), form.magnitude), code)
+        code = select(compare("uge", own, _INFINITY), mask(shift_right(own, spare), form.magnitude), code)
     elif form.beyond is not Beyond.NOTHING:
-        code = select(is_nan(value), like(form.nan, code), code)
+        code = select(is_nan(value), form.nan, code)
     sign = mask(shift_right(bits_of(value), 32 - form.bits), 1 << (form.bits - 1))
-    return truncate(or_(code, sign), I8)
+    return truncate(code | sign, I8)
 
 
 def _round(value: Expression, form: Format) -> Expression:
@@ -201,15 +193,15 @@ def _round(value: Expression, form: Format) -> Expression:
     # the distance of the type's numbers about here, and a sum that has no bits below it
     smallest_exponent = (_BIAS + 1 - form.bias) << _MANTISSA
     exponent = umax(mask(bits_of(limited), _INFINITY), constant(smallest_exponent, I32))
-    anchor = float_of(add(exponent, constant(((_MANTISSA - form.mantissa) << _MANTISSA) | 1 << 22, I32)))
-    rounded = sub(add(limited, anchor), anchor)
+    anchor = float_of(exponent + (((_MANTISSA - form.mantissa) << _MANTISSA) | 1 << 22))
+    rounded = limited + anchor - anchor
     largest = constant(form.largest, F32)
     above = {Beyond.INFINITY: infinity(F32), Beyond.NOTHING: largest}.get(form.beyond, nan(F32))
     rounded = copysign(select(compare("ogt", rounded, largest), above, rounded), value)
     if form.beyond is Beyond.NOTHING:
-        return select(is_nan(value), copysign(constant(0, F32), neg(value)), rounded)
+        return select(is_nan(value), copysign(constant(0, F32), -value), rounded)
     if form.beyond is Beyond.NEGATIVE_ZERO_IS_NAN:
-        rounded = add(rounded, constant(0.0, F32))  # the only zero is +0
+        rounded = rounded + 0.0  # the only zero is +0
     return select(is_nan(value), _quiet(value), rounded)
 
 
@@ -218,16 +210,16 @@ def _round(value: Expression, form: Format) -> Expression:
 
 def _decode_exponent(code: Expression) -> Expression:
     wide = zero_extend(code, I32)
-    value = select(compare("eq", wide, like(0, wide)), like(0x400000, wide), shift_left(wide, _MANTISSA))
-    return float_of(select(compare("eq", wide, like(255, wide)), like(0x7FC00000, wide), value))
+    value = select(compare("eq", wide, 0), 0x400000, shift_left(wide, _MANTISSA))
+    return float_of(select(compare("eq", wide, 255), 0x7FC00000, value))
 
 
 def _round_exponent(value: Expression) -> Expression:
     """Halves go up; what is not positive is NaN. Subnormal numbers go to 2^-127 or 2^-126 as ml_dtypes has them."""
     bits = bits_of(value)
-    normal = zero_extend(compare("uge", bits, like(1 << _MANTISSA, bits)), I32)
-    exponent = mask(add(bits, add(like(0x3FFFFF, bits), normal)), _INFINITY)
-    power = select(compare("eq", exponent, like(0, bits)), like(0x400000, bits), exponent)
-    positive = compare("ogt", value, like(0, value))
-    overflow = compare("eq", exponent, like(_INFINITY, bits))
-    return select(and_(positive, not_(overflow)), float_of(power), nan(F32))
+    normal = zero_extend(compare("uge", bits, 1 << _MANTISSA), I32)
+    exponent = mask(bits + (0x3FFFFF + normal), _INFINITY)
+    power = select(compare("eq", exponent, 0), 0x400000, exponent)
+    positive = compare("ogt", value, 0)
+    overflow = compare("eq", exponent, _INFINITY)
+    return select(positive & ~overflow, float_of(power), nan(F32))

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.analysis.scalar.build import add, div, maximum, minimum, mul, resize, rint, sub, to_float
+from spmd.analysis.scalar.build import maximum, minimum, resize, rint, to_float
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, register_types, round_to
-from spmd.analysis.scalar.expression import I32, I64, constant
+from spmd.analysis.scalar.expression import I32, I64
 from spmd.analysis.scalar.rules import RULES, rule
 from spmd.ir import Op, Value
 from spmd.types import ElementType, QuantizedType, Type
@@ -66,18 +66,18 @@ def dequantized(element: Element, quantized: QuantizedType) -> Element:
     storage, expressed = quantized.storage, quantized.expressed
     wide = I32 if storage.bits <= 16 else I64
     value = resize(element[0], wide, signed=storage.is_signed)
-    centered = sub(value, constant(quantized.zero_points[0], wide))
+    centered = value - quantized.zero_points[0]
     register = register_types(expressed)[0]
     number = round_to((to_float(centered, register, signed=True),), expressed)[0]
-    return round_to((mul(number, _number(quantized.scales[0], expressed)[0]),), expressed)
+    return round_to((number * _number(quantized.scales[0], expressed)[0],), expressed)
 
 
 def quantized_to(element: Element, quantized: QuantizedType) -> Element:
     """round(clamp(float / scale + zero point)) in the storage type, in the expressed type's steps; NaN gives 0."""
     expressed = quantized.expressed
     scale, zero_point = (_number(number, expressed)[0] for number in (quantized.scales[0], quantized.zero_points[0]))
-    scaled = round_to((div(element[0], scale),), expressed)[0]
-    moved = round_to((add(scaled, zero_point),), expressed)[0]
+    scaled = round_to((element[0] / scale,), expressed)[0]
+    moved = round_to((scaled + zero_point,), expressed)[0]
     lowest, highest = (_number(bound, expressed)[0] for bound in (quantized.storage_min, quantized.storage_max))
     limited = minimum(maximum(moved, lowest), highest)
     return converted(round_to((rint(limited),), expressed), expressed, quantized.storage)

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from spmd.analysis.affine import Affine, Split, linear, row_major
 from spmd.analysis.constants import constant_array
 from spmd.analysis.index_maps import INDEX_MAPS, Index, element_type
-from spmd.analysis.scalar import build
 from spmd.analysis.scalar.elements import Element, decode, element_constant, encode, memory_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
@@ -142,7 +141,7 @@ class PointReader:
     def under(self, condition: Expression) -> Iterator[None]:
         """Within, elements are read only where `condition` holds; elsewhere they may be anything."""
         before = self._mask
-        self._mask = condition if before is None else build.and_(before, condition)
+        self._mask = condition if before is None else before & condition
         try:
             yield
         finally:

@@ -14,23 +14,18 @@ from collections.abc import Sequence
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
     call,
     compare,
     copysign,
-    div,
     fma,
     infinity,
     like,
     maximum,
     minimum,
-    mul,
     nan,
-    neg,
     polynomial,
     select,
     sqrt,
-    sub,
 )
 from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions.exponential import at_most, scaled_exp
@@ -73,7 +68,7 @@ def _in_steps(x: Expression, coefficients: Sequence[float]) -> Expression:
     """A polynomial by Horner's rule, each product and sum rounded."""
     result = like(coefficients[0], x)
     for coefficient in coefficients[1:]:
-        result = add(mul(result, x), like(coefficient, x))
+        result = result * x + coefficient
     return result
 
 
@@ -84,31 +79,31 @@ def _exp(x: Expression) -> Expression:
 def _erf_single(x: Expression) -> Expression:
     """An odd rational function on [-4, 4]."""
     inside = minimum(maximum(x, like(-4, x)), like(4, x))
-    square = mul(inside, inside)
-    ratio = div(mul(_in_steps(square, ERF_ALPHA), inside), _in_steps(square, ERF_BETA))
+    square = inside * inside
+    ratio = _in_steps(square, ERF_ALPHA) * inside / _in_steps(square, ERF_BETA)
     return minimum(maximum(ratio, like(-1, x)), like(1, x))
 
 
 def _erfc_single(x: Expression) -> Expression:
     """1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
-    square, size, one = mul(x, x), abs_(x), like(1, x)
-    inside = sub(one, mul(x, _in_steps(square, ERF_BELOW_1)))
-    reciprocal = div(one, square)
-    near = compare("olt", size, like(2, x))
+    square, size, one = x * x, abs_(x), like(1, x)
+    inside = one - x * _in_steps(square, ERF_BELOW_1)
+    reciprocal = one / square
+    near = compare("olt", size, 2)
     series = select(near, _in_steps(reciprocal, ERFC_BELOW_2), _in_steps(reciprocal, ERFC_FROM_2))
-    tail = mul(mul(_exp(neg(square)), div(one, size)), series)
-    tail = select(compare("ogt", square, like(LARGEST_EXPONENT, x)), like(0, x), tail)
-    outside = select(compare("olt", x, like(0, x)), sub(like(2, x), tail), tail)
+    tail = _exp(-square) * (one / size) * series
+    tail = select(compare("ogt", square, LARGEST_EXPONENT), 0, tail)
+    outside = select(compare("olt", x, 0), 2 - tail, tail)
     return select(compare("olt", size, one), inside, outside)
 
 
 def _erf_inv_single(x: Expression) -> Expression:
     """x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails."""
-    w = neg(call(Primitive.LOG, sub(like(1, x), mul(x, x))))
-    center = _in_steps(sub(w, like(2.5, x)), ERF_INV_CENTER)
-    tail = _in_steps(sub(sqrt(w), like(3, x)), ERF_INV_TAIL)
-    result = mul(select(compare("olt", w, like(5, x)), center, tail), x)
-    return select(compare("oeq", abs_(x), like(1, x)), mul(x, infinity(x.type)), result)
+    w = -call(Primitive.LOG, 1 - x * x)
+    center = _in_steps(w - 2.5, ERF_INV_CENTER)
+    tail = _in_steps(sqrt(w) - 3, ERF_INV_TAIL)
+    result = select(compare("olt", w, 5), center, tail) * x
+    return select(compare("oeq", abs_(x), 1), x * infinity(x.type), result)
 
 
 _LOG_HALF = -0.6931471824645996
@@ -116,19 +111,19 @@ _LOG_HALF = -0.6931471824645996
 
 def _halved_exp(x: Expression) -> Expression:
     """exp(x) / 2, which overflows no earlier than its halves' sum."""
-    return _exp(add(x, like(_LOG_HALF, x)))
+    return _exp(x + _LOG_HALF)
 
 
 def _cosh_single(x: Expression) -> Expression:
-    return add(_halved_exp(x), _exp(sub(like(_LOG_HALF, x), x)))
+    return _halved_exp(x) + _exp(_LOG_HALF - x)
 
 
 def _sinh_single(x: Expression) -> Expression:
     """Near zero (e + e / (e + 1)) / 2 with e = exp(x) - 1."""
-    large = sub(_halved_exp(x), _exp(sub(like(_LOG_HALF, x), x)))
+    large = _halved_exp(x) - _exp(_LOG_HALF - x)
     excess = call(Primitive.EXPM1, x)
-    small = mul(like(0.5, x), add(excess, div(excess, add(excess, like(1, x)))))
-    return select(compare("olt", abs_(x), like(1, x)), small, large)
+    small = 0.5 * (excess + excess / (excess + 1))
+    return select(compare("olt", abs_(x), 1), small, large)
 
 
 # --- f64 -------------------------------------------------------------------------------------------------------------
@@ -152,32 +147,32 @@ _ERFC_CENTER = 2.5
 
 
 def _erf_near(x: Expression) -> Expression:
-    return mul(x, polynomial(mul(x, x), _ERF))
+    return x * polynomial(x * x, _ERF)
 
 
 def _erfc_far(x: Expression) -> Expression:
     """erfc of x >= 0.45; what squaring rounds off is made good."""
     x = at_most(x, 28.0)
-    square = mul(x, x)
-    lost = fma(x, x, neg(square))
-    small = scaled_exp(neg(square))
-    small = fma(neg(small), lost, small)
+    square = x * x
+    lost = fma(x, x, -square)
+    small = scaled_exp(-square)
+    small = fma(-small, lost, small)
     center = like(_ERFC_CENTER, x)
-    series = polynomial(div(sub(x, center), add(x, center)), _ERFC)
-    return mul(small, div(series, fma(like(2, x), x, like(1, x))))
+    series = polynomial((x - center) / (x + center), _ERFC)
+    return small * (series / fma(2, x, 1))
 
 
 def _erf_double(x: Expression) -> Expression:
     size, one = abs_(x), like(1, x)
-    far = copysign(sub(one, _erfc_far(size)), x)
+    far = copysign(one - _erfc_far(size), x)
     return select(compare("olt", size, one), _erf_near(x), far)
 
 
 def _erfc_double(x: Expression) -> Expression:
     size = abs_(x)
     tail = _erfc_far(size)
-    outside = select(compare("olt", x, like(0, x)), sub(like(2, x), tail), tail)
-    return select(compare("olt", size, like(0.5, x)), sub(like(1, x), _erf_near(x)), outside)
+    outside = select(compare("olt", x, 0), 2 - tail, tail)
+    return select(compare("olt", size, 0.5), 1 - _erf_near(x), outside)
 
 
 #: erf_inv(x) in sqrt(-log(1 - x^2)) - 4, from sqrt(5) on.
@@ -192,29 +187,29 @@ _TWO_OVER_ROOT_PI = 1.1283791670955126
 def _erf_inv_double(x: Expression) -> Expression:
     """A guess z, and the step for the difference of erf(z) and |x|, taken from 1 where both are near it."""
     size, one = abs_(x), like(1, x)
-    w = neg(call(Primitive.LOG, mul(sub(one, size), add(one, size))))
-    center = mul(size, polynomial(sub(w, like(2.5, x)), ERF_INV_CENTER))
-    z = select(compare("olt", w, like(5, x)), center, polynomial(sub(sqrt(w), like(4, x)), _ERF_INV_FAR))
-    far = sub(sub(one, size), _erfc_far(z))
-    difference = select(compare("olt", size, like(0.5, x)), sub(_erf_near(z), size), far)
-    step = div(difference, mul(like(_TWO_OVER_ROOT_PI, x), scaled_exp(neg(mul(z, z)))))
-    result = sub(z, div(step, fma(z, step, one)))
+    w = -call(Primitive.LOG, (one - size) * (one + size))
+    center = size * polynomial(w - 2.5, ERF_INV_CENTER)
+    z = select(compare("olt", w, 5), center, polynomial(sqrt(w) - 4, _ERF_INV_FAR))
+    far = one - size - _erfc_far(z)
+    difference = select(compare("olt", size, 0.5), _erf_near(z) - size, far)
+    step = difference / (_TWO_OVER_ROOT_PI * scaled_exp(-(z * z)))
+    result = z - step / fma(z, step, one)
     edge = select(compare("oeq", size, one), infinity(x.type), nan(x.type))
     return copysign(select(compare("olt", size, one), result, edge), x)
 
 
 def _cosh_double(x: Expression) -> Expression:
     half = scaled_exp(abs_(x), 1)
-    return add(half, div(like(0.25, x), half))
+    return half + 0.25 / half
 
 
 def _sinh_double(x: Expression) -> Expression:
     size = abs_(x)
     half = scaled_exp(size, 1)
-    large = sub(half, div(like(0.25, x), half))
+    large = half - 0.25 / half
     excess = call(Primitive.EXPM1, size)
-    small = mul(like(0.5, x), add(excess, div(excess, add(excess, like(1, x)))))
-    return copysign(select(compare("olt", size, like(1, x)), small, large), x)
+    small = 0.5 * (excess + excess / (excess + 1))
+    return copysign(select(compare("olt", size, 1), small, large), x)
 
 
 define(Primitive.ERF)(by_width(_erf_single, _erf_double))

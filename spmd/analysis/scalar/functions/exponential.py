@@ -10,21 +10,16 @@ from dataclasses import dataclass
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
     bits_of,
     compare,
     copysign,
-    div,
     float_of,
     fma,
     like,
-    mul,
-    neg,
     polynomial,
     select,
     shift_left,
     shift_right,
-    sub,
 )
 from spmd.analysis.scalar.expression import F32, Expression, MachineType, Primitive
 from spmd.analysis.scalar.functions.table import define
@@ -89,26 +84,26 @@ def _reduced(x: Expression) -> tuple[Expression, Expression]:
     form = _format(x.type)
     rounder = like(form.rounder, x)
     shifted = fma(x, like(_LOG2_E, x), rounder)
-    k = sub(shifted, rounder)
+    k = shifted - rounder
     r = fma(k, like(-form.log_2[1], x), fma(k, like(-form.log_2[0], x), x))
-    excess = fma(mul(r, r), polynomial(r, form.coefficients), r)
-    return sub(bits_of(shifted), bits_of(rounder)), excess
+    excess = fma(r * r, polynomial(r, form.coefficients), r)
+    return bits_of(shifted) - bits_of(rounder), excess
 
 
 def _power_of_two(exponent: Expression, type: MachineType) -> Expression:
     """2^exponent, of an integer for which that is a normal number."""
     form = _format(type)
-    return float_of(shift_left(add(exponent, like(form.bias, exponent)), form.mantissa))
+    return float_of(shift_left(exponent + form.bias, form.mantissa))
 
 
 def _at_least(x: Expression, limit: float) -> Expression:
     """x, but not below `limit`; NaN stays."""
-    return select(compare("olt", x, like(limit, x)), like(limit, x), x)
+    return select(compare("olt", x, limit), limit, x)
 
 
 def at_most(x: Expression, limit: float) -> Expression:
     """x, but not above `limit`; NaN stays."""
-    return select(compare("ogt", x, like(limit, x)), like(limit, x), x)
+    return select(compare("ogt", x, limit), limit, x)
 
 
 def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
@@ -116,21 +111,21 @@ def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
     if halvings:
-        k = sub(k, like(halvings, k))
-    return _times_power_of_two(add(excess, like(1, x)), k)
+        k = k - halvings
+    return _times_power_of_two(excess + 1, k)
 
 
 def exp_of_sum(x: Expression, low: Expression) -> Expression:
     """exp(x + low), where `low` is within the last places of x."""
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest))
-    return _times_power_of_two(add(fma(add(excess, like(1, x)), low, excess), like(1, x)), k)
+    return _times_power_of_two(fma(excess + 1, low, excess) + 1, k)
 
 
 def _times_power_of_two(mantissa: Expression, exponent: Expression) -> Expression:
     """In two steps: the power may be no normal number."""
     half = shift_right(exponent, 1, signed=True)
-    return mul(mul(mantissa, _power_of_two(half, mantissa.type)), _power_of_two(sub(exponent, half), mantissa.type))
+    return mantissa * _power_of_two(half, mantissa.type) * _power_of_two(exponent - half, mantissa.type)
 
 
 @define(Primitive.EXP)
@@ -142,39 +137,39 @@ def unsigned_expm1(x: Expression) -> Expression:
     """exp(x) - 1, but for the least numbers."""
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
-    half = _power_of_two(sub(k, like(1, k)), x.type)  # of 2^k, which may overflow
-    result = fma(half, excess, sub(half, like(0.5, x)))
-    return add(result, result)
+    half = _power_of_two(k - 1, x.type)  # of 2^k, which may overflow
+    result = fma(half, excess, half - 0.5)
+    return result + result
 
 
 @define(Primitive.EXPM1)
 def expm1(x: Expression) -> Expression:
     """Of the least numbers x itself, -0 and subnormal ones included."""
-    tiny = compare("olt", abs_(x), like(2.0**-25 if x.type is F32 else 2.0**-54, x))
+    tiny = compare("olt", abs_(x), 2.0**-25 if x.type is F32 else 2.0**-54)
     return select(tiny, x, unsigned_expm1(x))
 
 
 @define(Primitive.LOGISTIC)
 def logistic(x: Expression) -> Expression:
     """1 / (1 + exp(-x)), from the side on which the exponential is small."""
-    small = scaled_exp(neg(abs_(x)))
+    small = scaled_exp(-abs_(x))
     one = like(1, x)
-    return _quotient(select(compare("olt", x, like(0, x)), small, one), one, small)
+    return _quotient(select(compare("olt", x, 0), small, one), one, small)
 
 
 @define(Primitive.TANH)
 def tanh(x: Expression) -> Expression:
     """e / (e + 2) with e = exp(2|x|) - 1."""
     size = at_most(abs_(x), 10.0 if x.type is F32 else 20.0)
-    excess = unsigned_expm1(add(size, size))
+    excess = unsigned_expm1(size + size)
     return copysign(_quotient(excess, like(2, x), excess), x)
 
 
 def _quotient(numerator: Expression, x: Expression, y: Expression) -> Expression:
     """numerator / (x + y) with nearly one rounding."""
-    total = add(x, y)
-    error = sub(y, sub(total, x))
-    inverse = div(like(1, x), total)
-    quotient = mul(numerator, inverse)
-    rest = fma(neg(quotient), error, fma(neg(quotient), total, numerator))
+    total = x + y
+    error = y - (total - x)
+    inverse = 1 / total
+    quotient = numerator * inverse
+    rest = fma(-quotient, error, fma(-quotient, total, numerator))
     return fma(rest, inverse, quotient)

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
-    and_,
     call,
     compare,
-    div,
     floor,
     infinity,
     like,
-    mul,
     nan,
-    neg,
     polynomial,
     rarely,
     rint,
     select,
-    sub,
 )
 from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions.table import define, in_double
@@ -64,44 +58,42 @@ def lgamma(x: Expression, single: bool) -> Expression:
     """log |gamma(x)|; infinity at both infinities and at the poles."""
     size = abs_(x)
     positive = _lgamma_right(size)
-    reflected = sub(like(_LOG_PI, x), add(_log(mul(size, _sine_of_pi(size))), positive))
-    left = compare("olt", x, like(0, x))
+    reflected = _LOG_PI - (_log(size * _sine_of_pi(size)) + positive)
+    left = compare("olt", x, 0)
     value = rarely(left, reflected, positive)
-    tiny = compare("olt", size, like(2.0**-70, x))
-    value = select(tiny, neg(_log(size)), value)
+    tiny = compare("olt", size, 2.0**-70)
+    value = select(tiny, -_log(size), value)
     return select(compare("oeq", size, infinity(x.type)), size, value)
 
 
 def _lgamma_right(x: Expression) -> Expression:
     one, two = like(1, x), like(2, x)
-    small = compare("olt", x, like(0.75, x))
-    moved = select(small, add(x, one), x)
+    small = compare("olt", x, 0.75)
+    moved = select(small, x + one, x)
     factor = one  # what the recurrence takes from x in [3, 8)
     for step in range(3, 8):
-        above = compare("oge", x, like(step, x))
-        factor = select(above, mul(factor, sub(x, like(step - 2, x))), factor)
-        moved = select(above, sub(x, like(step - 2, x)), moved)
-    about_1 = compare("olt", moved, like(1.5, x))
-    t = sub(moved, select(about_1, one, two))
-    near = mul(t, select(about_1, polynomial(t, _ABOUT_1), polynomial(t, _ABOUT_2)))
+        above = compare("oge", x, step)
+        factor = select(above, factor * (x - (step - 2)), factor)
+        moved = select(above, x - (step - 2), moved)
+    about_1 = compare("olt", moved, 1.5)
+    t = moved - select(about_1, one, two)
+    near = t * select(about_1, polynomial(t, _ABOUT_1), polynomial(t, _ABOUT_2))
     # one logarithm serves the recurrence on either side and Stirling's series
-    far = compare("oge", x, like(8, x))
+    far = compare("oge", x, 8)
     logarithm = _log(select(far, x, select(small, x, factor)))
-    near = select(small, sub(near, logarithm), add(near, logarithm))
-    inverse = div(one, x)
-    tail = add(like(_HALF_LOG_TAU - 0.5, x), mul(inverse, polynomial(mul(inverse, inverse), _STIRLING)))
-    stirling = add(mul(sub(x, like(0.5, x)), sub(logarithm, one)), tail)
+    near = select(small, near - logarithm, near + logarithm)
+    inverse = one / x
+    tail = _HALF_LOG_TAU - 0.5 + inverse * polynomial(inverse * inverse, _STIRLING)
+    stirling = (x - 0.5) * (logarithm - one) + tail
     return select(far, stirling, near)
 
 
 def _sine_of_pi(x: Expression) -> Expression:
     """|sin(pi x)|, zero at whole numbers."""
-    distance = abs_(sub(x, rint(x)))
+    distance = abs_(x - rint(x))
     pi = like(3.141592653589793, x)
-    near = call(Primitive.SIN, mul(pi, distance))
-    return select(
-        compare("ole", distance, like(0.25, x)), near, call(Primitive.COS, mul(pi, sub(like(0.5, x), distance)))
-    )
+    near = call(Primitive.SIN, pi * distance)
+    return select(compare("ole", distance, 0.25), near, call(Primitive.COS, pi * (0.5 - distance)))
 
 
 # --- digamma ---------------------------------------------------------------------------------------------------------
@@ -125,13 +117,13 @@ DIGAMMA_Q = (
 @in_double
 def digamma(x: Expression, single: bool) -> Expression:
     """The derivative of lgamma; NaN at the poles 0, -1, -2, ..."""
-    left = compare("olt", x, like(0.5, x))
-    positive = select(left, sub(like(1, x), x), x)
-    value = select(compare("olt", positive, like(4, x)), _digamma_below_4(positive), _digamma_from_4(positive))
-    fraction = sub(x, rint(x))  # exact, and tan has its period
+    left = compare("olt", x, 0.5)
+    positive = select(left, 1 - x, x)
+    value = select(compare("olt", positive, 4), _digamma_below_4(positive), _digamma_from_4(positive))
+    fraction = x - rint(x)  # exact, and tan has its period
     pi = like(3.141592653589793, x)
-    reflected = sub(value, div(pi, call(Primitive.TAN, mul(pi, fraction))))
-    pole = and_(compare("ole", x, like(0, x)), compare("oeq", x, floor(x)))
+    reflected = value - pi / call(Primitive.TAN, pi * fraction)
+    pole = compare("ole", x, 0) & compare("oeq", x, floor(x))
     return select(pole, nan(x.type), rarely(left, reflected, value))
 
 
@@ -139,28 +131,28 @@ def _digamma_below_4(x: Expression) -> Expression:
     """Moved into [1, 2] by the recurrence."""
     one, zero = like(1, x), like(0, x)
     below = compare("olt", x, one)
-    moved = select(below, neg(div(one, x)), zero)
-    x = select(below, add(x, one), x)
+    moved = select(below, -(one / x), zero)
+    x = select(below, x + one, x)
     for _ in range(2):
-        above = compare("ogt", x, like(2, x))
-        x = select(above, sub(x, one), x)
-        moved = add(moved, select(above, div(one, x), zero))
+        above = compare("ogt", x, 2)
+        x = select(above, x - one, x)
+        moved = moved + select(above, one / x, zero)
     distance = x
     for part in DIGAMMA_ROOT:
-        distance = sub(distance, like(part, x))
-    t = sub(x, one)
-    ratio = div(polynomial(t, DIGAMMA_P), polynomial(t, DIGAMMA_Q))
-    return add(add(mul(distance, like(DIGAMMA_SLOPE, x)), mul(distance, ratio)), moved)
+        distance = distance - part
+    t = x - one
+    ratio = polynomial(t, DIGAMMA_P) / polynomial(t, DIGAMMA_Q)
+    return distance * DIGAMMA_SLOPE + distance * ratio + moved
 
 
 def _digamma_from_4(x: Expression) -> Expression:
     """Moved beyond 10, to the asymptotic series."""
     one = like(1, x)
-    steps = div(one, x)
+    steps = one / x
     for step in range(1, 6):
-        steps = add(steps, div(one, add(x, like(step, x))))
-    x = add(x, like(6, x))
-    inverse = div(one, x)
-    square = mul(inverse, inverse)
-    series = mul(square, polynomial(square, DIGAMMA_SERIES))
-    return sub(sub(sub(_log(x), mul(like(0.5, x), inverse)), series), steps)
+        steps = steps + one / (x + step)
+    x = x + 6
+    inverse = one / x
+    square = inverse * inverse
+    series = square * polynomial(square, DIGAMMA_SERIES)
+    return _log(x) - 0.5 * inverse - series - steps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.analysis.scalar.build import compare, like, mask, mul, select, shift_right
+from spmd.analysis.scalar.build import compare, like, mask, select, shift_right
 from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions.table import define
 
@@ -12,7 +12,7 @@ def integer_power(x: Expression, exponent: Expression) -> Expression:
     """x to the power of an exponent without sign, wrapped: by squaring, one step for each bit of the exponent."""
     result, square = like(1, x), x
     for bit in range(x.type.bits):
-        odd = compare("ne", mask(shift_right(exponent, bit), 1), like(0, x))
-        result = select(odd, mul(result, square), result)
-        square = mul(square, square)
+        odd = compare("ne", mask(shift_right(exponent, bit), 1), 0)
+        result = select(odd, result * square, result)
+        square = square * square
     return result

@@ -9,25 +9,18 @@ from collections.abc import Sequence
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
-    and_,
     bits_of,
     call,
     compare,
     copysign,
-    div,
     fma,
     infinity,
     is_nan,
     like,
-    mul,
     nan,
-    neg,
     polynomial,
     select,
     sqrt,
-    sub,
-    xor,
 )
 from spmd.analysis.scalar.expression import Expression, Primitive
 from spmd.analysis.scalar.functions.table import define, in_double
@@ -65,8 +58,8 @@ _LOG_2 = 0.6931471805599453
 
 def _cubic(t: Expression, coefficients: Sequence[float]) -> Expression:
     """What is added to t."""
-    square = mul(t, t)
-    return mul(mul(t, square), polynomial(square, coefficients))
+    square = t * t
+    return t * square * polynomial(square, coefficients)
 
 
 def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expression:
@@ -74,28 +67,28 @@ def _atan2(y: Expression, x: Expression, coefficients: Sequence[float]) -> Expre
     size_x, size_y = abs_(x), abs_(y)
     steep = compare("ogt", size_y, size_x)
     small, large = select(steep, size_x, size_y), select(steep, size_y, size_x)
-    huge = compare("ogt", large, like(2.0**1000, x))
-    scale = select(huge, like(2.0**-30, x), like(1, x))
-    small, large = mul(small, scale), mul(large, scale)
+    huge = compare("ogt", large, 2.0**1000)
+    scale = select(huge, like(2.0**-30, x), 1)
+    small, large = small * scale, large * scale
     infinite = compare("oeq", small, infinity(x.type))
-    none = compare("oeq", large, like(0, x))
-    diagonal = and_(infinite, compare("oeq", large, infinity(x.type)))
-    small = select(diagonal, like(1, x), small)
-    large = select(xor(diagonal, none), like(1, x), large)
-    turned = compare("ogt", small, mul(large, like(_TAN_EIGHTH, x)))
-    t = div(select(turned, sub(small, large), small), select(turned, add(small, large), large))
-    left = compare("slt", bits_of(x), like(0, bits_of(x)))
+    none = compare("oeq", large, 0)
+    diagonal = infinite & compare("oeq", large, infinity(x.type))
+    small = select(diagonal, 1, small)
+    large = select(diagonal ^ none, 1, large)
+    turned = compare("ogt", small, large * _TAN_EIGHTH)
+    t = select(turned, small - large, small) / select(turned, small + large, large)
+    left = compare("slt", bits_of(x), 0)
     high, low = (_corner(turned, steep, left, part, x) for part in (0, 1))
-    backwards = xor(steep, left)
-    sign = select(backwards, like(-1, x), like(1, x))
+    backwards = steep ^ left
+    sign = select(backwards, like(-1, x), 1)
     rest = fma(sign, _cubic(t, coefficients), low)
-    return copysign(add(high, fma(sign, t, rest)), y)
+    return copysign(high + fma(sign, t, rest), y)
 
 
 def _corner(turned: Expression, steep: Expression, left: Expression, part: int, x: Expression) -> Expression:
     """The multiple of pi / 4 from which the angle is counted."""
     one, two, three, four = (like(eighth[part], x) for eighth in _EIGHTHS)
-    return select(turned, select(left, three, one), select(steep, two, select(left, four, like(0, x))))
+    return select(turned, select(left, three, one), select(steep, two, select(left, four, 0)))
 
 
 @define(Primitive.ATAN2, 2)
@@ -116,11 +109,11 @@ def atan(x: Expression, single: bool) -> Expression:
 def _half_angle(x: Expression, single: bool) -> tuple[Expression, Expression, Expression, Expression]:
     """(is |x| <= 1/2, t, what is added to t, root): asin(t), where t is x or sqrt((1 - |x|) / 2)."""
     size = abs_(x)
-    near = compare("ole", size, like(0.5, x))
-    half = mul(like(0.5, x), sub(like(1, x), size))
+    near = compare("ole", size, 0.5)
+    half = 0.5 * (1 - size)
     t = select(near, x, sqrt(half))
-    square = select(near, mul(x, x), half)
-    return near, t, mul(mul(t, square), polynomial(square, _SHORT_ASIN if single else _LONG_ASIN)), half
+    square = select(near, x * x, half)
+    return near, t, t * square * polynomial(square, _SHORT_ASIN if single else _LONG_ASIN), half
 
 
 @define(Primitive.ASIN)
@@ -128,8 +121,8 @@ def _half_angle(x: Expression, single: bool) -> tuple[Expression, Expression, Ex
 def asin(x: Expression, single: bool) -> Expression:
     near, t, rest, _ = _half_angle(x, single)
     high, low = (like(part, x) for part in _EIGHTHS[1])
-    far = sub(high, fma(like(2, x), t, fma(like(2, x), rest, neg(low))))
-    return select(near, add(t, rest), copysign(far, x))
+    far = high - fma(2, t, fma(2, rest, -low))
+    return select(near, t + rest, copysign(far, x))
 
 
 @define(Primitive.ACOS)
@@ -138,13 +131,13 @@ def acos(x: Expression, single: bool) -> Expression:
     near, t, rest, half = _half_angle(x, single)
     right, right_low = (like(part, x) for part in _EIGHTHS[1])
     straight, straight_low = (like(part, x) for part in _EIGHTHS[3])
-    middle = sub(right, add(t, sub(rest, right_low)))
+    middle = right - (t + (rest - right_low))
     # what the root rounds off, which nothing larger hides here
-    lost = div(fma(neg(t), t, half), add(t, t))
-    lost = select(compare("oeq", t, like(0, x)), like(0, x), lost)
-    end = mul(like(2, x), add(t, add(rest, lost)))
-    other_end = sub(straight, fma(like(2, x), t, fma(like(2, x), rest, neg(straight_low))))
-    far = select(compare("olt", x, like(0, x)), other_end, end)
+    lost = fma(-t, t, half) / (t + t)
+    lost = select(compare("oeq", t, 0), 0, lost)
+    end = 2 * (t + (rest + lost))
+    other_end = straight - fma(2, t, fma(2, rest, -straight_low))
+    far = select(compare("olt", x, 0), other_end, end)
     return select(near, middle, select(is_nan(x), x, far))
 
 
@@ -164,8 +157,8 @@ def _log1p(x: Expression) -> Expression:
 def asinh(x: Expression, single: bool) -> Expression:
     """log(|x| + sqrt(x^2 + 1)), from the excess over one."""
     size, one = abs_(x), like(1, x)
-    square = mul(size, size)
-    excess = add(size, div(square, add(one, sqrt(add(square, one)))))
+    square = size * size
+    excess = size + square / (one + sqrt(square + one))
     return copysign(_unless_large(size, _log1p(excess)), x)
 
 
@@ -173,14 +166,14 @@ def asinh(x: Expression, single: bool) -> Expression:
 @in_double
 def acosh(x: Expression, single: bool) -> Expression:
     """log(x + sqrt(x^2 - 1)), from the excess over one."""
-    excess = sub(x, like(1, x))
-    value = _unless_large(x, _log1p(add(excess, sqrt(mul(excess, add(excess, like(2, x)))))))
-    return select(compare("olt", x, like(1, x)), nan(x.type), value)
+    excess = x - 1
+    value = _unless_large(x, _log1p(excess + sqrt(excess * (excess + 2))))
+    return select(compare("olt", x, 1), nan(x.type), value)
 
 
 def _unless_large(size: Expression, value: Expression) -> Expression:
     """`value`, or log(2 size) where the square of `size` could overflow, and one more or less makes no difference."""
-    return select(compare("ogt", size, like(2.0**28, size)), add(_log(size), like(_LOG_2, size)), value)
+    return select(compare("ogt", size, 2.0**28), _log(size) + _LOG_2, value)
 
 
 @define(Primitive.ATANH)
@@ -188,5 +181,5 @@ def _unless_large(size: Expression, value: Expression) -> Expression:
 def atanh(x: Expression, single: bool) -> Expression:
     """log1p(2|x| / (1 - |x|)) / 2."""
     size = abs_(x)
-    ratio = div(add(size, size), sub(like(1, x), size))
-    return copysign(mul(like(0.5, x), _log1p(ratio)), x)
+    ratio = (size + size) / (1 - size)
+    return copysign(0.5 * _log1p(ratio), x)

@@ -8,24 +8,18 @@ with s = f / (2 + f), it is 2 atanh(s) = 2 s + s R(s^2), arranged so that f, whi
 from __future__ import annotations
 
 from spmd.analysis.scalar.build import (
-    add,
-    and_,
     bits_of,
     compare,
     copysign,
-    div,
     float_of,
     fma,
     infinity,
     like,
     mask,
-    mul,
     nan,
-    neg,
     polynomial,
     select,
     shift_right,
-    sub,
 )
 from spmd.analysis.scalar.expression import F32, Expression, Primitive
 from spmd.analysis.scalar.functions.table import define
@@ -48,42 +42,42 @@ def parts(x: Expression) -> tuple[Expression, Expression]:
     single = x.type is F32
     mantissa, root_half = (23, 0x3F3504F3) if single else (52, 0x3FE6A09E667F3BCD)
     rounder = like(1.5 * 2.0**mantissa, x)
-    small = compare("olt", x, like(2.0 ** (-126 if single else -1022), x))
-    bits = sub(bits_of(select(small, mul(x, like(2.0**mantissa, x)), x)), like(root_half, bits_of(x)))
-    exponent = sub(float_of(add(shift_right(bits, mantissa, signed=True), bits_of(rounder))), rounder)
-    exponent = sub(exponent, select(small, like(mantissa, x), like(0, x)))
-    m = float_of(add(mask(bits, (1 << mantissa) - 1), like(root_half, bits)))
-    return exponent, sub(m, like(1, x))
+    small = compare("olt", x, 2.0 ** (-126 if single else -1022))
+    bits = bits_of(select(small, x * 2.0**mantissa, x)) - root_half
+    exponent = float_of(shift_right(bits, mantissa, signed=True) + bits_of(rounder)) - rounder
+    exponent = exponent - select(small, like(mantissa, x), 0)
+    m = float_of(mask(bits, (1 << mantissa) - 1) + root_half)
+    return exponent, m - 1
 
 
 def log_of_positive(x: Expression, correction: Expression | None = None) -> Expression:
     """log(x), and a small `correction` added before the last rounding."""
     exponent, f = parts(x)
-    square = mul(f, f)
+    square = f * f
     if x.type is F32:
         high, low = (like(part, x) for part in _SINGLE_LOG_2)
-        rest = fma(exponent, low, mul(mul(f, square), polynomial(f, _SINGLE_P)))
+        rest = fma(exponent, low, f * square * polynomial(f, _SINGLE_P))
         if correction is not None:
-            rest = add(rest, correction)
-        return fma(exponent, high, add(f, fma(like(-0.5, x), square, rest)))
+            rest = rest + correction
+        return fma(exponent, high, f + fma(-0.5, square, rest))
     high, low = (like(part, x) for part in _DOUBLE_LOG_2)
-    s = div(f, add(like(2, x), f))
-    z = mul(s, s)
-    half_square = mul(like(0.5, x), square)
-    small = mul(exponent, low) if correction is None else fma(exponent, low, correction)
+    s = f / (2 + f)
+    z = s * s
+    half_square = 0.5 * square
+    small = exponent * low if correction is None else fma(exponent, low, correction)
     rest = fma(s, fma(z, polynomial(z, _DOUBLE_R), half_square), small)
-    return fma(exponent, high, sub(f, sub(half_square, rest)))
+    return fma(exponent, high, f - (half_square - rest))
 
 
 def _outside(x: Expression, root: float) -> Expression:
     """What the logarithm with its pole at `root` is at the pole, at infinity, left of the pole and of NaN."""
-    left = select(compare("olt", x, like(root, x)), nan(x.type), x)
-    return select(compare("oeq", x, like(root, x)), neg(infinity(x.type)), left)
+    left = select(compare("olt", x, root), nan(x.type), x)
+    return select(compare("oeq", x, root), -infinity(x.type), left)
 
 
 @define(Primitive.LOG)
 def log(x: Expression) -> Expression:
-    inside = and_(compare("ogt", x, like(0, x)), compare("olt", x, infinity(x.type)))
+    inside = compare("ogt", x, 0) & compare("olt", x, infinity(x.type))
     return select(inside, log_of_positive(x), _outside(x, 0))
 
 
@@ -91,8 +85,8 @@ def log(x: Expression) -> Expression:
 def log1p(x: Expression) -> Expression:
     """log(1 + x), with what the sum rounds off added again."""
     one = like(1, x)
-    total = add(one, x)
-    lost = select(compare("ogt", x, one), sub(one, sub(total, x)), sub(x, sub(total, one)))
-    inside = and_(compare("ogt", x, like(-1, x)), compare("olt", x, infinity(x.type)))
-    result = copysign(log_of_positive(total, div(lost, total)), x)
+    total = one + x
+    lost = select(compare("ogt", x, one), one - (total - x), x - (total - one))
+    inside = compare("ogt", x, -1) & compare("olt", x, infinity(x.type))
+    result = copysign(log_of_positive(total, lost / total), x)
     return select(inside, result, _outside(x, -1))

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
-    and_,
     any_of,
     bits_of,
     call,
     compare,
     copysign,
-    div,
     float_of,
     fma,
     infinity,
     like,
     mask,
-    mul,
     nan,
-    neg,
-    or_,
     polynomial,
     rint,
     select,
     shift_left,
     shift_right,
     sqrt,
-    sub,
     truncate,
     udiv,
     zero_extend,
@@ -55,71 +48,69 @@ def power(x: Expression, y: Expression, single: bool) -> Expression:
     size, one = abs_(x), like(1, x)
     magnitude = _in_range_of_single(size, y) if single else _power_of_positive(size, y)
     whole = compare("oeq", rint(y), y)
-    half = mul(like(0.5, y), y)
-    odd = and_(whole, compare("une", rint(half), half))
+    half = 0.5 * y
+    odd = whole & compare("une", rint(half), half)
     infinite = compare("oeq", abs_(y), infinity(y.type))
-    always_one = any_of(
-        compare("oeq", x, one), compare("oeq", y, like(0, y)), and_(compare("oeq", size, one), infinite)
-    )
-    negative = compare("slt", bits_of(x), like(0, bits_of(x)))
-    result = select(and_(negative, odd), neg(magnitude), magnitude)
-    finite_negative = and_(compare("olt", x, like(0, x)), compare("olt", size, infinity(x.type)))
-    undefined = and_(finite_negative, compare("one", rint(y), y))
+    always_one = any_of(compare("oeq", x, one), compare("oeq", y, 0), compare("oeq", size, one) & infinite)
+    negative = compare("slt", bits_of(x), 0)
+    result = select(negative & odd, -magnitude, magnitude)
+    finite_negative = compare("olt", x, 0) & compare("olt", size, infinity(x.type))
+    undefined = finite_negative & compare("one", rint(y), y)
     result = select(undefined, nan(x.type), result)
     return select(always_one, one, _exact_power(x, y, result))
 
 
 def _exact_power(x: Expression, y: Expression, otherwise: Expression) -> Expression:
     """Squares, reciprocals and square roots, which have one rounding."""
-    root = abs_(sqrt(select(compare("oeq", x, neg(infinity(x.type))), infinity(x.type), x)))
-    for exponent, value in ((2, mul(x, x)), (-1, div(like(1, x), x)), (0.5, root)):
-        otherwise = select(compare("oeq", y, like(exponent, y)), value, otherwise)
+    root = abs_(sqrt(select(compare("oeq", x, -infinity(x.type)), infinity(x.type), x)))
+    for exponent, value in ((2, x * x), (-1, 1 / x), (0.5, root)):
+        otherwise = select(compare("oeq", y, exponent), value, otherwise)
     return otherwise
 
 
 def _in_range_of_single(x: Expression, y: Expression) -> Expression:
     """Where the result is wanted as f32, the logarithm has digits enough."""
-    return call(Primitive.EXP, mul(y, call(Primitive.LOG, x)))
+    return call(Primitive.EXP, y * call(Primitive.LOG, x))
 
 
 def _power_of_positive(x: Expression, y: Expression) -> Expression:
     high, low = _long_log(x)
-    product = mul(y, high)
-    rest = add(fma(y, high, neg(product)), mul(y, low))
-    inside = and_(compare("ogt", x, like(0, x)), compare("olt", x, infinity(x.type)))
-    edge = mul(y, call(Primitive.LOG, x))
-    tame = and_(inside, compare("olt", abs_(product), like(1e4, x)))
-    return exp_of_sum(select(inside, product, edge), select(tame, rest, like(0, x)))
+    product = y * high
+    rest = fma(y, high, -product) + y * low
+    inside = compare("ogt", x, 0) & compare("olt", x, infinity(x.type))
+    edge = y * call(Primitive.LOG, x)
+    tame = inside & compare("olt", abs_(product), 1e4)
+    return exp_of_sum(select(inside, product, edge), select(tame, rest, 0))
 
 
 def _long_log(x: Expression) -> tuple[Expression, Expression]:
     """log(x) of a positive number as a sum of two, to about 68 bits."""
     exponent, f = parts(x)
     two = like(2, x)
-    divisor = add(two, f)
-    divisor_low = sub(f, sub(divisor, two))
-    s = div(f, divisor)
-    s_low = div(fma(neg(s), divisor_low, fma(neg(s), divisor, f)), divisor)
-    square = mul(s, s)
-    square_low = fma(add(s, s), s_low, fma(s, s, neg(square)))
+    divisor = two + f
+    divisor_low = f - (divisor - two)
+    s = f / divisor
+    s_low = fma(-s, divisor_low, fma(-s, divisor, f)) / divisor
+    square = s * s
+    square_low = fma(s + s, s_low, fma(s, s, -square))
     third, third_low = (like(part, x) for part in _TWO_THIRDS)
-    head = mul(third, square)
-    head_low = fma(third, square_low, fma(third_low, square, fma(third, square, neg(head))))
-    tail = mul(mul(square, square), polynomial(square, _SERIES))
-    ratio = add(head, tail)
-    ratio_low = add(sub(tail, sub(ratio, head)), head_low)
-    cubic = mul(s, ratio)
-    cubic_low = fma(s_low, ratio, fma(s, ratio_low, fma(s, ratio, neg(cubic))))
-    double = add(s, s)
-    high = add(double, cubic)
-    low = add(add(sub(cubic, sub(high, double)), cubic_low), add(s_low, s_low))
-    whole = mul(exponent, like(_LOG_2[0], x))  # exact
-    total = add(whole, high)
-    moved = sub(total, whole)
-    lost = add(sub(whole, sub(total, moved)), sub(high, moved))
-    rest = add(lost, fma(exponent, like(_LOG_2[1], x), low))
-    sum_ = add(total, rest)
-    return sum_, sub(rest, sub(sum_, total))
+    head = third * square
+    head_low = fma(third, square_low, fma(third_low, square, fma(third, square, -head)))
+    tail = square * square * polynomial(square, _SERIES)
+    ratio = head + tail
+    ratio_low = tail - (ratio - head) + head_low
+    cubic = s * ratio
+    cubic_low = fma(s_low, ratio, fma(s, ratio_low, fma(s, ratio, -cubic)))
+    double = s + s
+    high = double + cubic
+    low = cubic - (high - double) + cubic_low + (s_low + s_low)
+    whole = exponent * _LOG_2[0]  # exact
+    total = whole + high
+    moved = total - whole
+    lost = whole - (total - moved) + (high - moved)
+    rest = lost + fma(exponent, like(_LOG_2[1], x), low)
+    sum_ = total + rest
+    return sum_, rest - (sum_ - total)
 
 
 # --- cbrt ------------------------------------------------------------------------------------------------------------
@@ -137,22 +128,22 @@ _THIRDS = 400  # makes exponents positive before they are divided by three
 def cbrt(x: Expression, single: bool) -> Expression:
     """A polynomial of the mantissa, a third of the exponent, and Newton's steps."""
     size = abs_(x)
-    small = compare("olt", size, like(2.0**-1022, x))
-    size = select(small, mul(size, like(2.0**54, x)), size)
+    small = compare("olt", size, 2.0**-1022)
+    size = select(small, size * 2.0**54, size)
     bits = bits_of(size)
-    exponent = add(truncate(shift_right(bits, 52), I32), constant(3 * _THIRDS - 1022, I32))
+    exponent = truncate(shift_right(bits, 52), I32) + (3 * _THIRDS - 1022)
     third = udiv(exponent, constant(3, I32))
-    rest = sub(exponent, mul(third, constant(3, I32)))
-    mantissa = float_of(or_(mask(bits, (1 << 52) - 1), like(1022 << 52, bits)))
-    number = float_of(or_(mask(bits, (1 << 52) - 1), shift_left(zero_extend(add(rest, constant(1022, I32)), I64), 52)))
-    step = select(compare("eq", rest, constant(1, I32)), like(_ROOT_OF_2, x), like(_ROOT_OF_4, x))
-    root = mul(polynomial(mantissa, _ROOT), select(compare("eq", rest, constant(0, I32)), like(1, x), step))
+    rest = exponent - third * 3
+    mantissa = float_of(mask(bits, (1 << 52) - 1) | (1022 << 52))
+    number = float_of(mask(bits, (1 << 52) - 1) | shift_left(zero_extend(rest + 1022, I64), 52))
+    step = select(compare("eq", rest, 1), like(_ROOT_OF_2, x), _ROOT_OF_4)
+    root = polynomial(mantissa, _ROOT) * select(compare("eq", rest, 0), 1, step)
     for _ in range(1 if single else 2):
-        square = mul(root, root)
-        square_low = fma(root, root, neg(square))
-        error = fma(neg(square_low), root, fma(neg(square), root, number))
-        root = add(root, div(error, mul(like(3, x), square)))
-    scale = shift_left(zero_extend(add(third, constant(1023 - _THIRDS, I32)), I64), 52)
-    result = mul(root, mul(float_of(scale), select(small, like(2.0**-18, x), like(1, x))))
-    ordinary = and_(compare("one", x, like(0, x)), compare("olt", abs_(x), infinity(x.type)))
+        square = root * root
+        square_low = fma(root, root, -square)
+        error = fma(-square_low, root, fma(-square, root, number))
+        root = root + error / (3 * square)
+    scale = shift_left(zero_extend(third + (1023 - _THIRDS), I64), 52)
+    result = root * (float_of(scale) * select(small, like(2.0**-18, x), 1))
+    ordinary = compare("one", x, 0) & compare("olt", abs_(x), infinity(x.type))
     return select(ordinary, copysign(result, x), x)

@@ -10,21 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spmd.analysis.scalar.build import (
-    add,
     bits_of,
     extend,
     float_of,
     fma,
     like,
     mask,
-    mul,
-    neg,
     rint,
     shift_left,
     shift_right,
     shorten,
     smax,
-    sub,
     table,
     truncate,
     udiv,
@@ -54,39 +50,39 @@ def largest_small(x: Expression) -> float:
 def _rounded(x: Expression) -> tuple[Expression, Expression]:
     """(the nearest integer to a small float as an integer, as a float)."""
     rounder = like(1.5 * 2.0 ** (23 if x.type is F32 else 52), x)
-    shifted = add(x, rounder)
-    return sub(bits_of(shifted), bits_of(rounder)), sub(shifted, rounder)
+    shifted = x + rounder
+    return bits_of(shifted) - bits_of(rounder), shifted - rounder
 
 
 def small_angle(x: Expression) -> Angle:
-    quadrant, turns = _rounded(mul(x, like(_TWO_OVER_PI, x)))
+    quadrant, turns = _rounded(x * _TWO_OVER_PI)
     first, second, third = (like(-part, x) for part in (_SINGLE_PARTS if x.type is F32 else _DOUBLE_PARTS))
     exact = fma(turns, first, x)
     if x.type is F32:
         return Angle(quadrant, fma(turns, third, fma(turns, second, exact)), None)
-    product = mul(turns, second)
+    product = turns * second
     near, error = _two_sum(exact, product)
-    low = add(error, fma(turns, third, fma(turns, second, neg(product))))
-    rest = add(near, low)
-    return Angle(quadrant, rest, add(sub(near, rest), low))
+    low = error + fma(turns, third, fma(turns, second, -product))
+    rest = near + low
+    return Angle(quadrant, rest, near - rest + low)
 
 
 def large_angle(x: Expression) -> Angle:
     if x.type is F32:
         wide = extend(x)
         pieces = _pieces(24, 9)
-        terms = [mul(wide, constant(piece * 2.0 ** (-24 * (at + 1)), F64)) for at, piece in enumerate(pieces)]
+        terms = [wide * (piece * 2.0 ** (-24 * (at + 1))) for at, piece in enumerate(pieces)]
     else:
         terms = _double_terms(x)
     high, middle, low = _sum_of_parts(terms)
     quadrant, turns = _rounded(high)
-    fraction = sub(high, turns)
-    rest = add(fraction, middle)
-    lost = add(sub(middle, sub(rest, fraction)), low)
+    fraction = high - turns
+    rest = fraction + middle
+    lost = middle - (rest - fraction) + low
     right_angle, right_angle_low = (constant(part, F64) for part in _DOUBLE_PARTS[:2])
-    angle = mul(rest, right_angle)
-    angle_low = fma(rest, right_angle, neg(angle))
-    angle_low = add(angle_low, fma(rest, right_angle_low, mul(lost, right_angle)))
+    angle = rest * right_angle
+    angle_low = fma(rest, right_angle, -angle)
+    angle_low = angle_low + fma(rest, right_angle_low, lost * right_angle)
     if x.type is F64:
         return Angle(quadrant, angle, angle_low)
     return Angle(truncate(quadrant, I32), shorten(angle), None)
@@ -97,19 +93,19 @@ def _sum_of_parts(terms: list[Expression]) -> tuple[Expression, Expression, Expr
     high = middle = low = constant(0, F64)
     quarter = constant(0.25, F64)
     for term in terms:
-        part = fma(constant(-4, F64), rint(mul(term, quarter)), term)
+        part = fma(-4, rint(term * quarter), term)
         high, error = _two_sum(high, part)
         middle, error = _two_sum(middle, error)
-        low = add(low, error)
+        low = low + error
     high, error = _two_sum(high, middle)
     return high, error, low
 
 
 def _two_sum(x: Expression, y: Expression) -> tuple[Expression, Expression]:
     """x + y rounded, and what that lost."""
-    total = add(x, y)
-    part = sub(total, x)
-    return total, add(sub(x, sub(total, part)), sub(y, part))
+    total = x + y
+    part = total - x
+    return total, x - (total - part) + (y - part)
 
 
 #: Bits of a piece of 2/pi that is multiplied with half an f64, and how many pieces matter to one x.
@@ -118,17 +114,17 @@ _PIECE, _WINDOW = 26, 8
 
 def _double_terms(x: Expression) -> list[Expression]:
     """Products of x with the pieces of 2/pi that are neither whole turns nor below all bits."""
-    exponent = truncate(sub(mask(shift_right(bits_of(x), 52), 0x7FF), like(1023 + 54, bits_of(x))), I32)
+    exponent = truncate(mask(shift_right(bits_of(x), 52), 0x7FF) - (1023 + 54), I32)
     first = udiv(smax(exponent, constant(0, I32)), constant(_PIECE, I32))
-    power = sub(constant(1023, I32), mul(first, constant(_PIECE, I32)))
-    scaled = mul(x, float_of(shift_left(zero_extend(power, I64), 52)))
+    power = 1023 - first * _PIECE
+    scaled = x * float_of(shift_left(zero_extend(power, I64), 52))
     head = float_of(mask(bits_of(scaled), ~((1 << 27) - 1) & (1 << 64) - 1))
-    tail = sub(scaled, head)
+    tail = scaled - head
     pieces = tuple(float(piece) for piece in _pieces(_PIECE, 1024 // _PIECE + _WINDOW))
     terms = []
     for at in range(_WINDOW):
-        piece = mul(table(add(first, constant(at, I32)), pieces, F64), constant(2.0 ** (-_PIECE * (at + 1)), F64))
-        terms += [mul(head, piece), mul(tail, piece)]
+        piece = table(first + at, pieces, F64) * (2.0 ** (-_PIECE * (at + 1)))
+        terms += [head * piece, tail * piece]
     return terms
 
 

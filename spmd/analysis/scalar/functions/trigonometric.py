@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from spmd.analysis.scalar.build import (
     abs_,
-    add,
     bits_of,
     compare,
-    div,
     extend,
     float_of,
     fma,
-    like,
     mask,
-    mul,
-    neg,
     polynomial,
     rarely,
     select,
     shift_left,
     shorten,
-    sub,
-    xor,
 )
 from spmd.analysis.scalar.expression import F32, Expression, Primitive
 from spmd.analysis.scalar.functions.reduction import Angle, large_angle, largest_small, small_angle
@@ -42,40 +35,40 @@ _DOUBLE_COS = (
 
 def _sine(angle: Angle) -> Expression:
     r = angle.rest
-    square = mul(r, r)
-    cubic = mul(mul(r, square), polynomial(square, _SINGLE_SIN if r.type is F32 else _DOUBLE_SIN))
-    return add(r, cubic if angle.low is None else add(cubic, angle.low))
+    square = r * r
+    cubic = r * square * polynomial(square, _SINGLE_SIN if r.type is F32 else _DOUBLE_SIN)
+    return r + (cubic if angle.low is None else cubic + angle.low)
 
 
 def _cosine(angle: Angle) -> Expression:
     r = angle.rest
-    square = mul(r, r)
-    quartic = mul(mul(square, square), polynomial(square, _SINGLE_COS if r.type is F32 else _DOUBLE_COS))
+    square = r * r
+    quartic = square * square * polynomial(square, _SINGLE_COS if r.type is F32 else _DOUBLE_COS)
     if angle.low is not None:
-        quartic = fma(neg(r), angle.low, quartic)
-    half = mul(like(0.5, r), square)
-    head = sub(like(1, r), half)
-    return add(head, add(sub(sub(like(1, r), head), half), quartic))
+        quartic = fma(-r, angle.low, quartic)
+    half = 0.5 * square
+    head = 1 - half
+    return head + (1 - head - half + quartic)
 
 
 def _of_angle(angle: Angle, quarter: int) -> Expression:
     """sin(angle + quarter pi/2)."""
-    quadrant = add(angle.quadrant, like(quarter, angle.quadrant)) if quarter else angle.quadrant
-    odd = compare("ne", mask(quadrant, 1), like(0, quadrant))
+    quadrant = angle.quadrant + quarter if quarter else angle.quadrant
+    odd = compare("ne", mask(quadrant, 1), 0)
     value = select(odd, _cosine(angle), _sine(angle))
     sign = shift_left(mask(quadrant, 2), quadrant.type.bits - 2)
-    return float_of(xor(bits_of(value), sign))
+    return float_of(bits_of(value) ^ sign)
 
 
 def _large(x: Expression) -> Expression:
     """Whether x is too large for the quick reduction; infinity is."""
-    return compare("ogt", abs_(x), like(largest_small(x), x))
+    return compare("ogt", abs_(x), largest_small(x))
 
 
 @define(Primitive.SIN)
 def sin(x: Expression) -> Expression:
     value = rarely(_large(x), _of_angle(large_angle(x), 0), _of_angle(small_angle(x), 0))
-    return select(compare("oeq", x, like(0, x)), x, value)
+    return select(compare("oeq", x, 0), x, value)
 
 
 @define(Primitive.COS)
@@ -84,9 +77,9 @@ def cos(x: Expression) -> Expression:
 
 
 def _tangent(angle: Angle) -> Expression:
-    odd = compare("ne", mask(angle.quadrant, 1), like(0, angle.quadrant))
+    odd = compare("ne", mask(angle.quadrant, 1), 0)
     sine, cosine = _sine(angle), _cosine(angle)
-    return div(select(odd, neg(cosine), sine), select(odd, sine, cosine))
+    return select(odd, -cosine, sine) / select(odd, sine, cosine)
 
 
 @define(Primitive.TAN)
@@ -94,4 +87,4 @@ def tan(x: Expression) -> Expression:
     """f32 is computed in f64, where a quotient loses nothing that matters."""
     wide = extend(x)
     value = rarely(_large(wide), _tangent(large_angle(wide)), _tangent(small_angle(wide)))
-    return select(compare("oeq", x, like(0, x)), x, shorten(value) if x.type is F32 else value)
+    return select(compare("oeq", x, 0), x, shorten(value) if x.type is F32 else value)
