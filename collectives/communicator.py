@@ -21,19 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from collectives import operations
 from collectives.arrays import Array
-from collectives.operations import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Barrier,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectiveReduce,
-    Operation,
-    ReduceScatter,
-    Shape,
-)
+from collectives.operations import Operation, Shape
 from collectives.reduction import ADD, Reduction
 
 Pairs = Sequence[tuple[int, int]]
@@ -126,7 +116,7 @@ class Communicator(ABC):
         where: str = "",
     ) -> BoundCollective:
         """Binds the reduction over all processes."""
-        return self.bind(AllReduce(shape, np.dtype(dtype), reduction, reproducible), where)
+        return self.bind(operations.AllReduce(shape, np.dtype(dtype), reduction, reproducible), where)
 
     def reduce_scatter(
         self,
@@ -139,30 +129,30 @@ class Communicator(ABC):
         where: str = "",
     ) -> BoundCollective:
         """Binds the reduction of which each process gets its part along ``dim``."""
-        return self.bind(ReduceScatter(shape, np.dtype(dtype), reduction, dim, reproducible), where)
+        return self.bind(operations.ReduceScatter(shape, np.dtype(dtype), reduction, dim, reproducible), where)
 
     def all_gather(self, shape: Shape, dtype: npt.DTypeLike, dim: int, *, where: str = "") -> BoundCollective:
         """Binds the concatenation of all operands along ``dim``."""
-        return self.bind(AllGather(shape, np.dtype(dtype), dim), where)
+        return self.bind(operations.AllGather(shape, np.dtype(dtype), dim), where)
 
     def all_to_all(
         self, shape: Shape, dtype: npt.DTypeLike, split_dim: int, concat_dim: int, split_count: int, *, where: str = ""
     ) -> BoundCollective:
         """Binds the exchange of parts along ``split_dim``, concatenated along ``concat_dim``."""
-        return self.bind(AllToAll(shape, np.dtype(dtype), split_dim, concat_dim, split_count), where)
+        return self.bind(operations.AllToAll(shape, np.dtype(dtype), split_dim, concat_dim, split_count), where)
 
     def collective_permute(
         self, shape: Shape, dtype: npt.DTypeLike, pairs: Pairs, *, fill: int = 0, where: str = ""
     ) -> BoundCollective:
         """Binds the transfers ``(source, target)``, by position in the group; ``fill`` where nothing arrives."""
         pairs = tuple((int(source), int(target)) for source, target in pairs)
-        return self.bind(CollectivePermute(shape, np.dtype(dtype), pairs, fill), where)
+        return self.bind(operations.CollectivePermute(shape, np.dtype(dtype), pairs, fill), where)
 
     def collective_broadcast(
         self, shape: Shape, dtype: npt.DTypeLike, root: int = 0, *, where: str = ""
     ) -> BoundCollective:
         """Binds the broadcast from position ``root``."""
-        return self.bind(CollectiveBroadcast(shape, np.dtype(dtype), root), where)
+        return self.bind(operations.CollectiveBroadcast(shape, np.dtype(dtype), root), where)
 
     def collective_reduce(
         self,
@@ -176,9 +166,11 @@ class Communicator(ABC):
         where: str = "",
     ) -> BoundCollective:
         """Binds the reduction to position ``root``; the others get ``fill``."""
-        return self.bind(CollectiveReduce(shape, np.dtype(dtype), reduction, root, reproducible, fill), where)
+        return self.bind(
+            operations.CollectiveReduce(shape, np.dtype(dtype), reduction, root, reproducible, fill), where
+        )
 
     def barrier(self, where: str = "") -> None:
         """Waits until every process of the group has come here."""
-        operation = Barrier()
+        operation = operations.Barrier()
         self.bind(operation, where)(np.empty(operation.shape, operation.dtype))

@@ -10,25 +10,13 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from collectives import layout
+from collectives import layout, operations
 from collectives.arrays import Array
 from collectives.element_types import element
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message, as_is, mpi_reduction
-from collectives.operations import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Barrier,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectiveReduce,
-    Operation,
-    ReduceScatter,
-    ReducingOperation,
-    Shape,
-)
+from collectives.operations import Operation, Shape
 
 PERMUTE_TAG = 0
 
@@ -38,7 +26,7 @@ def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
     return within_limits(_BUILDERS[type(operation)](comm, operation), operation, comm.size)
 
 
-def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
+def _all_reduce(comm: MPI.Intracomm, operation: operations.AllReduce) -> Transfer:
     rule = operation.arithmetic
     op, message = _reduction(operation)
     if rule.widened:
@@ -59,7 +47,7 @@ def _all_reduce(comm: MPI.Intracomm, operation: AllReduce) -> Transfer:
     )
 
 
-def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
+def _reduce_scatter(comm: MPI.Intracomm, operation: operations.ReduceScatter) -> Transfer:
     rule = operation.arithmetic
     op, message = _reduction(operation)
     split = layout.splitter(operation.shape, operation.dim, comm.size)
@@ -74,7 +62,7 @@ def _reduce_scatter(comm: MPI.Intracomm, operation: ReduceScatter) -> Transfer:
     )
 
 
-def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
+def _reduce(comm: MPI.Intracomm, operation: operations.CollectiveReduce) -> Transfer:
     rule, root = operation.arithmetic, operation.root
     op, message = _reduction(operation)
     widened = rule.widened
@@ -93,7 +81,7 @@ def _reduce(comm: MPI.Intracomm, operation: CollectiveReduce) -> Transfer:
     )
 
 
-def _all_gather(comm: MPI.Intracomm, operation: AllGather) -> Transfer:
+def _all_gather(comm: MPI.Intracomm, operation: operations.AllGather) -> Transfer:
     wire = _wire(operation.dtype, 1, operation.shape, comm.size, operation.shape, operation.dim)
     return Transfer(
         wire.encode,
@@ -104,7 +92,7 @@ def _all_gather(comm: MPI.Intracomm, operation: AllGather) -> Transfer:
     )
 
 
-def _all_to_all(comm: MPI.Intracomm, operation: AllToAll) -> Transfer:
+def _all_to_all(comm: MPI.Intracomm, operation: operations.AllToAll) -> Transfer:
     n = comm.size
     part = (*operation.shape[: operation.split_dim], operation.shape[operation.split_dim] // n,
             *operation.shape[operation.split_dim + 1 :])  # fmt: skip
@@ -119,7 +107,7 @@ def _all_to_all(comm: MPI.Intracomm, operation: AllToAll) -> Transfer:
     )
 
 
-def _permute(comm: MPI.Intracomm, operation: CollectivePermute) -> Transfer:
+def _permute(comm: MPI.Intracomm, operation: operations.CollectivePermute) -> Transfer:
     source, target = operation.source(comm.rank), operation.target(comm.rank)
     wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
     if source == comm.rank:
@@ -153,7 +141,7 @@ def _permute(comm: MPI.Intracomm, operation: CollectivePermute) -> Transfer:
     )
 
 
-def _broadcast(comm: MPI.Intracomm, operation: CollectiveBroadcast) -> Transfer:
+def _broadcast(comm: MPI.Intracomm, operation: operations.CollectiveBroadcast) -> Transfer:
     root = operation.root
     wire = _wire(operation.dtype, 1, operation.shape, 1, operation.shape, 0)
     plain = layout.wire_dtype(operation.dtype)
@@ -183,25 +171,25 @@ def _broadcast(comm: MPI.Intracomm, operation: CollectiveBroadcast) -> Transfer:
     )
 
 
-def _barrier(comm: MPI.Intracomm, operation: Barrier) -> Transfer:
+def _barrier(comm: MPI.Intracomm, operation: operations.Barrier) -> Transfer:
     return Transfer(_pass, _pass, lambda s, r: comm.Barrier(), lambda s, r: [comm.Ibarrier()])
 
 
 _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
-    AllReduce: _all_reduce,
-    ReduceScatter: _reduce_scatter,
-    CollectiveReduce: _reduce,
-    AllGather: _all_gather,
-    AllToAll: _all_to_all,
-    CollectivePermute: _permute,
-    CollectiveBroadcast: _broadcast,
-    Barrier: _barrier,
+    operations.AllReduce: _all_reduce,
+    operations.ReduceScatter: _reduce_scatter,
+    operations.CollectiveReduce: _reduce,
+    operations.AllGather: _all_gather,
+    operations.AllToAll: _all_to_all,
+    operations.CollectivePermute: _permute,
+    operations.CollectiveBroadcast: _broadcast,
+    operations.Barrier: _barrier,
 }
 
 
-def gathered_fold(comm: MPI.Intracomm, operation: ReducingOperation) -> Transfer:
+def gathered_fold(comm: MPI.Intracomm, operation: operations.ReducingOperation) -> Transfer:
     """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
-    gathering = AllGather((1, *operation.shape), operation.dtype, 0)
+    gathering = operations.AllGather((1, *operation.shape), operation.dtype, 0)
     gather = transfer(comm, gathering)
     stacked, rank = (comm.size, *operation.shape), comm.rank
 
@@ -258,7 +246,7 @@ def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving:
     )
 
 
-def _reduction(operation: ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
+def _reduction(operation: operations.ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
     found = mpi_reduction(operation.arithmetic)
     assert found is not None
     return found
@@ -296,6 +284,6 @@ def _narrow(received: Array, out: Array) -> None:
         np.copyto(out, received, casting="unsafe")
 
 
-def _filler(operation: CollectivePermute | CollectiveReduce) -> Callable[[Message, Array], None]:
+def _filler(operation: operations.CollectivePermute | operations.CollectiveReduce) -> Callable[[Message, Array], None]:
     value = element(operation.dtype, operation.fill)
     return lambda received, out: np.copyto(out, value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from launch import values
+from launch import options, values
 
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
@@ -25,25 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="threads of native code in each process (default: $OMP_NUM_THREADS; else one a rank, all cores alone)",
     )
     group = parser.add_argument_group("processes that run together")
-    group.add_argument(
-        "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
-    )
+    options.communication(group)
     group.add_argument(
         "--check-collectives", action="store_true", help="processes compare what they do at each collective"
     )
     add_timeout_arguments(group)
-    group.add_argument(
-        "--combine-threshold",
-        type=values.not_negative,
-        metavar="BYTES",
-        help="combine small all_reduces up to this size; 0: never",
-    )
-    group.add_argument(
-        "--mode",
-        choices=("auto", "stacked", "threads"),
-        default="auto",
-        help="with --grid: compute all processes at once as one stacked program, or run each as a thread; auto stacks "
+    options.mode(
+        group,
+        "with --grid: compute all processes at once as one stacked program, or run each as a thread; auto stacks "
         "more than 16 where it can be done, and -v tells why it could not",
+        default="auto",
     )
     group.add_argument(
         "--memory",
@@ -55,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
 
 
-def add_timeout_arguments(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+def add_timeout_arguments(parser: options.Arguments) -> None:
     parser.add_argument(
         "--collective-timeout",
         type=values.seconds,
@@ -73,12 +64,8 @@ def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
 
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     """The options of ``spmd.compile`` that were given."""
-    options: dict[str, Any] = {"reproducible": args.reproducible, "check_collectives": args.check_collectives}
-    if args.threads is not None:
-        options["threads"] = args.threads
-    if args.combine_threshold is not None:
-        options["combine_threshold"] = args.combine_threshold
-    return options
+    threads = {} if args.threads is None else {"threads": args.threads}
+    return options.compile_options(args) | {"check_collectives": args.check_collectives} | threads
 
 
 def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:

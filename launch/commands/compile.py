@@ -4,16 +4,15 @@ import argparse
 import re
 from pathlib import Path
 
-from launch import programs
+from launch import options, programs
 
 HELP = "compile a program to an object file, and a header of C, that need no interpreter"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a program in any form that is read")
+    options.program(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="OBJECT", help="default: PROGRAM's name, ending in .o")
     parser.add_argument("--header", type=Path, metavar="HEADER", help="default: OBJECT's name, ending in .h")
-    parser.add_argument("--function", default="main", help="the program's function (default: %(default)s)")
     parser.add_argument("--name", help="the function's name in C (default: what OBJECT is called)")
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from launch import programs, values
+from launch import options
 
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
@@ -18,24 +18,16 @@ _LOOPS = ("stablehlo.while",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
-    parser.add_argument("--function", default="main", help="default: %(default)s")
-    parser.add_argument(
-        "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
-    )
+    options.program(parser)
+    options.grid(parser)
     parser.add_argument("--schedule", action="store_true", help="the units that run, with their operations and bytes")
-    parser.add_argument("--reproducible", action="store_true", help="as for run")
-    parser.add_argument("--combine-threshold", type=values.not_negative, metavar="BYTES", help="as for run")
+    options.communication(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from spmd.compiler.lower import ModuleLowering
-    from spmd.compiler.prepare import prepare
 
-    options: dict[str, Any] = {"reproducible": args.reproducible}
-    if args.combine_threshold is not None:
-        options["combine_threshold"] = args.combine_threshold
-    prepared = prepare(programs.load(args.program, args.function), args.grid, args.function, **options)
+    prepared = options.prepared(args)
     lowering = ModuleLowering(prepared.module, prepared.options)
     flat = lowering.flatten(prepared.function)
     if args.schedule:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from launch import machines, programs
+from launch import machines, options, programs
 
 if TYPE_CHECKING:
     from spmd.ir import Module, Op
@@ -18,8 +18,7 @@ HELP = "print the program of one process of a program with shardings, and a tabl
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO with shardings")
-    parser.add_argument("--function", default="main", help="default: %(default)s")
+    options.program(parser)
     parser.add_argument(
         "--axis-priority",
         default="",

@@ -3,9 +3,9 @@
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from launch import machines, programs, values
+from launch import machines, options, programs, values
 
 if TYPE_CHECKING:
     from collectives.network import Network
@@ -16,11 +16,8 @@ HELP = "tell what a step of a program takes on a machine or cluster, before ther
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
-    parser.add_argument("--function", default="main", help="default: %(default)s")
-    parser.add_argument(
-        "--grid", type=values.grid, metavar="RxP", help="replicas by partitions (default: the module's own)"
-    )
+    options.program(parser)
+    options.grid(parser)
     machines.add_arguments(parser)
     parser.add_argument(
         "--turns",
@@ -29,8 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="turns of loops that do not say how many they make (default: %(default)s)",
     )
-    parser.add_argument("--reproducible", action="store_true", help="as for run")
-    parser.add_argument("--combine-threshold", type=values.not_negative, metavar="BYTES", help="as for run")
+    options.communication(parser)
     parser.add_argument("--trace", metavar="FILE.json", help="write the step as a trace for Perfetto")
     parser.add_argument("--json", action="store_true", help="print JSON")
     what = parser.add_mutually_exclusive_group()
@@ -44,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="run the program as well, on the ranks that there are, and compare by unit"
     )
     parser.add_argument("--axis", help="the mesh axis that --sweep resizes (default: the first)")
-    parser.add_argument(
-        "--random", type=values.not_negative, default=0, metavar="SEED", help="of the arguments that --check makes"
-    )
+    options.seed(parser, "of the arguments that --check makes", default=0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,13 +55,6 @@ def run(args: argparse.Namespace) -> int:
     return _check(args, module, machine) if args.check else _predict(args, module, machine, network)
 
 
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    options: dict[str, Any] = {"reproducible": args.reproducible}
-    if args.combine_threshold is not None:
-        options["combine_threshold"] = args.combine_threshold
-    return options
-
-
 def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.compiler.prepare import prepare
     from spmd.predict.prediction import predict
@@ -75,7 +62,7 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
     from spmd.predict.trace import predicted_events
     from spmd.runtime.trace import write_trace
 
-    prepared = prepare(module, args.grid, args.function, **_options(args))
+    prepared = prepare(module, args.grid, args.function, **options.compile_options(args))
     found = predict(prepared, machine, network, args.turns)
     if args.trace:
         write_trace(args.trace, predicted_events(found.timeline))
@@ -86,7 +73,9 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
 def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.predict.sweep import sweep
 
-    found = sweep(module, args.function, args.sweep, machine, network, args.axis, args.turns, **_options(args))
+    found = sweep(
+        module, args.function, args.sweep, machine, network, args.axis, args.turns, **options.compile_options(args)
+    )
     print(json.dumps(found.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{found.page()}")
     return 0
 
@@ -99,7 +88,7 @@ def _check(args: argparse.Namespace, module: "Module", machine: "Machine") -> in
     from spmd.runtime.compile import executable_of
     from spmd.runtime.trace import write_trace
 
-    prepared = prepare(module, args.grid, args.function, **_options(args))
+    prepared = prepare(module, args.grid, args.function, **options.compile_options(args))
     executable = executable_of(prepared)
     arrays = executable.shard(*arguments.make(module, args.function, args.random))
     checked = check(prepared, executable, arrays, machine, args.turns)

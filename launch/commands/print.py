@@ -3,14 +3,15 @@
 import argparse
 import sys
 
+from launch import options
+
 HELP = "reprint a program, in the pretty or the generic form, or as a pass leaves it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
+    options.program(parser)
     parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
     parser.add_argument("--after", metavar="PASS", help="as this pass leaves it, or each pass in turn: all")
-    parser.add_argument("--function", default="main", help="what the passes begin with (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from launch import mpirun, parallel, programs, values
+from launch import mpirun, options, parallel, programs
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
@@ -18,7 +18,7 @@ HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("program", metavar="PROGRAM", help="a file of StableHLO, or of HLO text")
+    options.program(parser)
     parser.add_argument(
         "arguments",
         nargs="*",
@@ -27,16 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=".npy or .npz files, in the order of the arguments; a program with shardings takes the global arrays; "
         "{rank} in a name stands for the process's rank",
     )
-    parser.add_argument("--function", default="main", help="default: %(default)s")
-    parser.add_argument(
-        "--grid",
-        type=values.grid,
-        metavar="RxP",
-        help="replicas by partitions: of the MPI ranks, or without MPI as processes inside this one",
-    )
-    parser.add_argument(
-        "--random", type=values.not_negative, metavar="SEED", help="make the arguments from the function's signature"
-    )
+    options.grid(parser, "replicas by partitions: of the MPI ranks, or without MPI as processes inside this one")
+    options.seed(parser, "make the arguments from the function's signature")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell how processes inside this one are run")
     parser.add_argument("--output", metavar="FILE.npz", help="write the results instead of printing them")
     parallel.add_arguments(parser)
@@ -104,11 +96,11 @@ def _as_this_rank(
     """Run as the process that this rank is; rank 0 gets the results of all, or the one global result."""
     import spmd
 
-    options = parallel.compile_options(args)
+    settings = parallel.compile_options(args)
     plan = parallel.Ranks.meet(module, args.function)
     if plan.different:
-        options["combine_threshold"] = 0
-    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
+        settings["combine_threshold"] = 0
+    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process
     plan.connect(process)
@@ -147,8 +139,8 @@ def _in_this_process(
     """Run every process of the grid; without shardings, the results of each."""
     import spmd
 
-    options = parallel.compile_options(args)
-    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **options)
+    settings = parallel.compile_options(args)
+    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
     inputs = [_shard(executable, _arguments(args, module, rank), rank) for rank in range(grid.size)]
     results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:

@@ -13,7 +13,7 @@ from itertools import groupby
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from launch import values
+from launch import options, values
 from launch.conformance import Case, Verdict, judge, read_cases
 
 if TYPE_CHECKING:
@@ -33,12 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-j", dest="jobs", metavar="N", type=values.positive, default=os.cpu_count() or 1, help="parallel workers"
     )
     parser.add_argument("--no-run", action="store_true", help="read, verify and print only")
-    parser.add_argument(
-        "--mode",
-        choices=("threads", "stacked", "auto"),
-        default="threads",
-        help="run the grids that modules run on threads, as one stacked program, or stacked where they can be "
+    options.mode(
+        parser,
+        "run the grids that modules run on threads, as one stacked program, or stacked where they can be "
         "(default: %(default)s)",
+        default="threads",
     )
     parser.add_argument(
         "--diagnostics",

@@ -54,30 +54,25 @@ CONSTANT = define(
 )
 CONSTANT.infers("", "the result has the type of value")(lambda op: [getattr(op["value"], "type", t.I1)])
 
-for _name in (
-    "addi", "subi", "muli", "divsi", "divui", "ceildivsi", "ceildivui", "floordivsi", "remsi", "remui", "maxsi",
-    "maxui", "minsi", "minui", "andi", "ori", "xori", "shli", "shrsi", "shrui",
-):  # fmt: skip
-    _one_type(
-        define(
-            f"arith.{_name}",
-            operands=[operand("lhs", _INTEGER), operand("rhs", _INTEGER)],
-            results=[result("result", _INTEGER)],
-            assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-            traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE],
-        )
-    )
+_BINARY = {
+    _INTEGER: (
+        "addi", "subi", "muli", "divsi", "divui", "ceildivsi", "ceildivui", "floordivsi", "remsi", "remui", "maxsi",
+        "maxui", "minsi", "minui", "andi", "ori", "xori", "shli", "shrsi", "shrui",
+    ),
+    _FLOAT: ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf"),
+}  # fmt: skip
 
-for _name in ("addf", "subf", "mulf", "divf", "remf", "maximumf", "minimumf"):
-    _one_type(
-        define(
-            f"arith.{_name}",
-            operands=[operand("lhs", _FLOAT), operand("rhs", _FLOAT)],
-            results=[result("result", _FLOAT)],
-            assembly="$lhs `,` $rhs attr-dict `:` type($result)",
-            traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE],
+for _kind, _names in _BINARY.items():
+    for _name in _names:
+        _one_type(
+            define(
+                f"arith.{_name}",
+                operands=[operand("lhs", _kind), operand("rhs", _kind)],
+                results=[result("result", _kind)],
+                assembly="$lhs `,` $rhs attr-dict `:` type($result)",
+                traits=[Trait.PURE, Trait.ELEMENTWISE, Trait.SAME_TYPE],
+            )
         )
-    )
 
 for _name, _source, _target in (
     ("index_cast", _INTEGER, _INTEGER),

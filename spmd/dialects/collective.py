@@ -31,6 +31,7 @@ from spmd.dialects.process_groups import (
     check_root,
     data_operands,
 )
+from spmd.dialects.result_types import keeps_type
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
@@ -273,10 +274,7 @@ COLLECTIVE_PERMUTE = define(
 )
 
 check_pairs(COLLECTIVE_PERMUTE, ("C1", "C2", "C3", "C4"))
-COLLECTIVE_PERMUTE.constraint("C5", "type(result) = type(operand)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
-COLLECTIVE_PERMUTE.infers("C5", "type(result) = type(operand)")(lambda op: [op.operands[0].type])
+keeps_type(COLLECTIVE_PERMUTE, "C5", "type(result) = type(operand)")
 
 CROSS_REPLICA_SUM = define(
     "stablehlo.cross-replica-sum",

@@ -28,6 +28,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.result_types import keeps_element_type, keeps_type
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
 from spmd.ir import Op
 from spmd.types import QuantizedType, Type
@@ -178,9 +179,7 @@ def _(op: Op) -> str | None:
     return None
 
 
-CONCATENATE.constraint("C5", "element_type(result) = element_type(inputs[0])", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(CONCATENATE, "C5", "element_type(result) = element_type(inputs[0])")
 
 
 def _joined(left: Size, right: Size) -> Size:
@@ -322,10 +321,7 @@ REVERSE.constraint("C2", "is_unique(dimensions)")(lambda op: unique(op["dimensio
 REVERSE.constraint("C3", "0 <= dimensions < rank(result)")(
     lambda op: in_range(op["dimensions"], op.operands[0].tensor.rank)
 )
-REVERSE.constraint("C1", "type(operand) = type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
-REVERSE.infers("C1", "type(operand) = type(result)")(lambda op: [op.operands[0].type])
+keeps_type(REVERSE, "C1")
 
 SLICE = define(
     "stablehlo.slice",
@@ -361,9 +357,7 @@ def _(op: Op) -> str | None:
 
 
 SLICE.constraint("C4", "0 < strides")(lambda op: positive(op["strides"]))
-SLICE.constraint("C1", "element_type(operand) = element_type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(SLICE, "C1")
 
 
 @SLICE.infers("C5", "shape(result) = ceil((limit_indices - start_indices) / strides)")

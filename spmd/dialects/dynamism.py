@@ -35,6 +35,7 @@ from spmd.dialects.data_movement import (
 from spmd.dialects.forms import TYPED
 from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
+from spmd.dialects.result_types import keeps_element_type
 from spmd.dialects.shape import INDEX_ONLY, WITNESS
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbersAttr
@@ -194,9 +195,7 @@ def _slice_sizes(op: Op) -> Sequence[Dimension]:
 
 
 check_slice_sizes(DYNAMIC_GATHER, _slice_sizes, _GATHER_LABELS)
-DYNAMIC_GATHER.constraint("C14", "element_type(operand) = element_type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(DYNAMIC_GATHER, "C14")
 DYNAMIC_GATHER.infers("C13", "shape(result) = combine(batch_dim_sizes, offset_dim_sizes)")(
     lambda op: [gathered(op, _slice_sizes(op))]
 )
@@ -309,9 +308,7 @@ def _(op: Op) -> str | None:
 
 
 REAL_DYNAMIC_SLICE.constraint("", "0 < strides")(lambda op: positive(constant_list(op.operands[3]) or ()))
-REAL_DYNAMIC_SLICE.constraint("", "element_type(operand) = element_type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(REAL_DYNAMIC_SLICE, "")
 
 
 @REAL_DYNAMIC_SLICE.infers("", "shape(result) = ceil((limit_indices - start_indices) / strides)")

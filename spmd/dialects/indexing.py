@@ -20,6 +20,7 @@ from spmd.dialects.checks import (
 )
 from spmd.dialects.core import Check, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED
+from spmd.dialects.result_types import keeps_element_type, keeps_type
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Op
@@ -53,9 +54,7 @@ def fitting(sizes: Sequence[Dimension], shape: Sequence[Dimension]) -> str | Non
 DYNAMIC_SLICE.constraint("C4", "0 <= slice_sizes <= shape(operand)")(
     lambda op: fitting(op["slice_sizes"], op.operands[0].tensor.shape)
 )
-DYNAMIC_SLICE.constraint("C1", "element_type(operand) = element_type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(DYNAMIC_SLICE, "C1")
 DYNAMIC_SLICE.infers("C5", "shape(result) = slice_sizes")(
     lambda op: [tensor(op["slice_sizes"], op.operands[0].tensor.element_type)]
 )
@@ -87,10 +86,7 @@ DYNAMIC_UPDATE_SLICE.constraint("C5", "same(type(start_indices...))")(
 DYNAMIC_UPDATE_SLICE.constraint("C6", "0 <= shape(update) <= shape(operand)")(
     lambda op: fitting(op.operands[1].tensor.shape, op.operands[0].tensor.shape)
 )
-DYNAMIC_UPDATE_SLICE.constraint("C1", "type(operand) = type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
-DYNAMIC_UPDATE_SLICE.infers("C1", "type(operand) = type(result)")(lambda op: [op.operands[0].type])
+keeps_type(DYNAMIC_UPDATE_SLICE, "C1")
 
 
 def size_or_one(shape: Sequence[Dimension], dimension: int) -> Dimension:
@@ -259,9 +255,7 @@ GATHER = define(
 _GATHER_LABELS = {f"C{number}": f"C{number}" for number in range(1, 22)}
 check_gather(GATHER, _GATHER_LABELS)
 check_slice_sizes(GATHER, lambda op: op["slice_sizes"], _GATHER_LABELS)
-GATHER.constraint("C23", "element_type(operand) = element_type(result)", on_results=True)(
-    lambda op: equal_elements(op.operands[0].type, op.result.type)
-)
+keeps_element_type(GATHER, "C23")
 GATHER.infers("C22", "shape(result) = combine(batch_dim_sizes, offset_dim_sizes)")(
     lambda op: [gathered(op, op["slice_sizes"])]
 )

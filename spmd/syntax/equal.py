@@ -46,20 +46,14 @@ class _Comparison:
     def _regions(self, left: Op, right: Op) -> str | None:
         if len(left.regions) != len(right.regions):
             return f"{left.location}: {left.name}: {len(left.regions)} regions against {len(right.regions)}"
-        for a, b in zip(left.regions, right.regions, strict=True):
-            text = self._region(left, a, b)
-            if text:
-                return text
-        return None
+        pairs = zip(left.regions, right.regions, strict=True)
+        return next(filter(None, (self._region(left, a, b) for a, b in pairs)), None)
 
     def _region(self, op: Op, left: Region, right: Region) -> str | None:
         if len(left.blocks) != len(right.blocks):
             return f"{op.location}: {op.name}: {len(left.blocks)} blocks against {len(right.blocks)}"
-        for a, b in zip(left.blocks, right.blocks, strict=True):
-            text = self._block(op, a, b)
-            if text:
-                return text
-        return None
+        pairs = zip(left.blocks, right.blocks, strict=True)
+        return next(filter(None, (self._block(op, a, b) for a, b in pairs)), None)
 
     def _block(self, op: Op, left: Block, right: Block) -> str | None:
         if [a.type for a in left.arguments] != [b.type for b in right.arguments]:

@@ -8,20 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectives import operations as op
 from collectives.algorithms import ALGORITHMS, HALVING, RING, TREE, rounds, wire_bytes
 from collectives.errors import CollectiveError
 from collectives.network import Level, Network
-from collectives.operations import (
-    AllGather,
-    AllReduce,
-    AllToAll,
-    Barrier,
-    CollectiveBroadcast,
-    CollectivePermute,
-    CollectiveReduce,
-    Operation,
-    ReduceScatter,
-)
+from collectives.operations import Operation
 from collectives.reduction import ADD
 
 F32 = np.dtype(np.float32)
@@ -38,11 +29,14 @@ def turns(operation: Operation, size: int, algorithm: str) -> int:
 @given(st.integers(2, 100), st.integers(1, 50))
 def test_rings_send_what_is_known_of_them(size: int, part: int) -> None:
     n = 4 * size * part
-    reduced, scattered = AllReduce((size * part,), F32, ADD), ReduceScatter((size * part,), F32, ADD, 0)
+    reduced, scattered = (
+        op.AllReduce((size * part,), F32, ADD),
+        op.ReduceScatter((size * part,), F32, ADD, 0),
+    )
     assert sent(reduced, size, RING) == pytest.approx(2 * n * (size - 1) / size)
     assert sent(scattered, size, RING) == pytest.approx(n * (size - 1) / size)
-    assert sent(AllGather((part,), F32, 0), size, RING) == 4 * part * (size - 1)
-    assert sent(AllToAll((size * part,), F32, 0, 0, size), size, RING) == pytest.approx(n * (size - 1) / size)
+    assert sent(op.AllGather((part,), F32, 0), size, RING) == 4 * part * (size - 1)
+    assert sent(op.AllToAll((size * part,), F32, 0, 0, size), size, RING) == pytest.approx(n * (size - 1) / size)
     assert turns(reduced, size, RING) == 2 * (size - 1) and turns(scattered, size, RING) == size - 1
 
 
@@ -50,9 +44,9 @@ def test_rings_send_what_is_known_of_them(size: int, part: int) -> None:
 def test_recursive_halving_sends_no_more_in_fewer_rounds(place: int, part: int) -> None:
     size = 1 << place
     for operation in (
-        AllReduce((size * part,), F32, ADD),
-        ReduceScatter((size * part,), F32, ADD, 0),
-        AllGather((part,), F32, 0),
+        op.AllReduce((size * part,), F32, ADD),
+        op.ReduceScatter((size * part,), F32, ADD, 0),
+        op.AllGather((part,), F32, 0),
     ):
         assert sent(operation, size, HALVING) == pytest.approx(sent(operation, size, RING))
         assert turns(operation, size, HALVING) == turns(operation, size, RING) * place / (size - 1)
@@ -61,28 +55,28 @@ def test_recursive_halving_sends_no_more_in_fewer_rounds(place: int, part: int) 
 @given(st.integers(2, 100))
 def test_trees_have_a_round_a_level(size: int) -> None:
     depth = ceil(log2(size))
-    assert turns(CollectiveBroadcast((5,), F32), size, TREE) == depth
-    assert sent(CollectiveReduce((5,), F32, ADD), size, TREE) == 20 * depth
-    assert sent(AllReduce((5,), F32, ADD), size, TREE) == 40 * depth
-    assert turns(Barrier(), size, TREE) == depth and sent(Barrier(), size, TREE) == 0
+    assert turns(op.CollectiveBroadcast((5,), F32), size, TREE) == depth
+    assert sent(op.CollectiveReduce((5,), F32, ADD), size, TREE) == 20 * depth
+    assert sent(op.AllReduce((5,), F32, ADD), size, TREE) == 40 * depth
+    assert turns(op.Barrier(), size, TREE) == depth and sent(op.Barrier(), size, TREE) == 0
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_nothing_travels_in_a_group_of_one_or_of_empty_operands(algorithm: str) -> None:
-    assert rounds(AllReduce((3,), F32, ADD), 1, algorithm) == ()
-    assert rounds(AllGather((0, 3), F32, 0), 4, algorithm) == ()
+    assert rounds(op.AllReduce((3,), F32, ADD), 1, algorithm) == ()
+    assert rounds(op.AllGather((0, 3), F32, 0), 4, algorithm) == ()
 
 
 def test_what_travels_is_widened_or_packed() -> None:
-    assert wire_bytes(AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD)) == 40
-    assert wire_bytes(AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD, reproducible=True)) == 20
-    assert wire_bytes(AllGather((10,), np.dtype(ml_dtypes.bfloat16), 0)) == 20
-    assert wire_bytes(AllGather((10,), np.dtype(ml_dtypes.int4), 0)) == 5
+    assert wire_bytes(op.AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD)) == 40
+    assert wire_bytes(op.AllReduce((10,), np.dtype(ml_dtypes.bfloat16), ADD, reproducible=True)) == 20
+    assert wire_bytes(op.AllGather((10,), np.dtype(ml_dtypes.bfloat16), 0)) == 20
+    assert wire_bytes(op.AllGather((10,), np.dtype(ml_dtypes.int4), 0)) == 5
 
 
 def test_an_algorithm_that_is_none_is_named() -> None:
     with pytest.raises(CollectiveError, match="ring, tree, recursive_halving, got 'star'"):
-        rounds(AllReduce((3,), F32, ADD), 4, "star")
+        rounds(op.AllReduce((3,), F32, ADD), 4, "star")
 
 
 # --- networks ---
@@ -104,14 +98,14 @@ def test_messages_that_leave_a_unit_share_its_uplink() -> None:
 
 
 def test_a_ring_crosses_each_boundary_once_at_a_time() -> None:
-    operation = AllReduce((8000,), F32, ADD)
+    operation = op.AllReduce((8000,), F32, ADD)
     traffic = NODES.flat(operation, np.arange(8)[None], RING)
     assert traffic.seconds[0] == pytest.approx(14 * (1e-5 + 4000 / 1e9))
     assert traffic.bytes.tolist() == pytest.approx([14 * 6 * 4000, 14 * 2 * 4000])
 
 
 def test_groups_within_nodes_are_quicker_than_groups_across() -> None:
-    operation = AllReduce((8000,), F32, ADD)
+    operation = op.AllReduce((8000,), F32, ADD)
     within = NODES.collective(operation, np.arange(8).reshape(2, 4))
     across = NODES.collective(operation, np.arange(8).reshape(4, 2).T)
     assert (within.seconds < across.seconds[:1]).all() and within.bytes[1] == 0
@@ -121,10 +115,10 @@ def test_level_by_level_sends_less_over_the_upper_levels() -> None:
     levels = (NODES.levels[0], Level("rack", None, 1e-5, 1e9, "hierarchical", 2e9))
     group = np.arange(16)[None]
     for operation in (
-        AllReduce((1 << 16,), F32, ADD),
-        ReduceScatter((1 << 16,), F32, ADD, 0),
-        AllGather((1 << 12,), F32, 0),
-        CollectiveBroadcast((1 << 16,), F32),
+        op.AllReduce((1 << 16,), F32, ADD),
+        op.ReduceScatter((1 << 16,), F32, ADD, 0),
+        op.AllGather((1 << 12,), F32, 0),
+        op.CollectiveBroadcast((1 << 16,), F32),
     ):
         flat, layered = NODES.flat(operation, group, HALVING), Network(levels).collective(operation, group)
         assert layered.bytes[1] <= flat.bytes[1]
@@ -132,7 +126,7 @@ def test_level_by_level_sends_less_over_the_upper_levels() -> None:
 
 
 def test_an_exchange_of_all_with_all_is_bound_by_the_uplink() -> None:
-    operation = AllToAll((8 << 17,), F32, 0, 0, 8)
+    operation = op.AllToAll((8 << 17,), F32, 0, 0, 8)
     part = 4 << 17
     traffic = NODES.flat(operation, np.arange(8)[None], RING)
     assert traffic.bytes.tolist() == [8 * 3 * part, 8 * 4 * part]
@@ -140,13 +134,13 @@ def test_an_exchange_of_all_with_all_is_bound_by_the_uplink() -> None:
 
 
 KINDS: list[Operation] = [
-    AllReduce((64,), F32, ADD),
-    ReduceScatter((64,), F32, ADD, 0),
-    AllGather((64,), F32, 0),
-    CollectiveBroadcast((64,), F32),
-    CollectiveReduce((64,), F32, ADD),
-    AllToAll((64,), F32, 0, 0, 8),
-    Barrier(),
+    op.AllReduce((64,), F32, ADD),
+    op.ReduceScatter((64,), F32, ADD, 0),
+    op.AllGather((64,), F32, 0),
+    op.CollectiveBroadcast((64,), F32),
+    op.CollectiveReduce((64,), F32, ADD),
+    op.AllToAll((64,), F32, 0, 0, 8),
+    op.Barrier(),
 ]
 
 
@@ -169,6 +163,6 @@ def test_any_collective_on_any_groups(operation: Operation, algorithm: str, orde
 
 
 def test_a_permutation_is_one_round() -> None:
-    assert rounds(CollectivePermute((5,), F32, ((0, 1),)), 2, TREE) == rounds(
-        CollectivePermute((5,), F32, ((0, 1),)), 2, RING
+    assert rounds(op.CollectivePermute((5,), F32, ((0, 1),)), 2, TREE) == rounds(
+        op.CollectivePermute((5,), F32, ((0, 1),)), 2, RING
     )

@@ -1,0 +1,61 @@
+"""Options that several commands take, each declared once."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from launch import values
+
+if TYPE_CHECKING:
+    from spmd.compiler.prepare import Prepared
+
+Arguments = argparse.ArgumentParser | argparse._ArgumentGroup
+
+MODES = ("auto", "stacked", "threads")
+
+
+def program(parser: Arguments) -> None:
+    """The program, in any form, and the function that is meant."""
+    parser.add_argument("program", metavar="PROGRAM", help="a program in any form that is read")
+    parser.add_argument("--function", default="main", help="the program's function (default: %(default)s)")
+
+
+def grid(parser: Arguments, use: str = "replicas by partitions (default: the module's own)") -> None:
+    parser.add_argument("--grid", type=values.grid, metavar="RxP", help=use)
+
+
+def seed(parser: Arguments, use: str, default: int | None = None) -> None:
+    parser.add_argument("--random", type=values.not_negative, default=default, metavar="SEED", help=use)
+
+
+def mode(parser: Arguments, use: str, default: str) -> None:
+    parser.add_argument("--mode", choices=MODES, default=default, help=use)
+
+
+def communication(parser: Arguments) -> None:
+    """What of a program's collectives is decided when it is compiled."""
+    parser.add_argument(
+        "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
+    )
+    parser.add_argument(
+        "--combine-threshold",
+        type=values.not_negative,
+        metavar="BYTES",
+        help="combine small all_reduces up to this size; 0: never",
+    )
+
+
+def compile_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of ``spmd.compile`` that `communication` declares, where they are set."""
+    options: dict[str, Any] = {"reproducible": args.reproducible}
+    if args.combine_threshold is not None:
+        options["combine_threshold"] = args.combine_threshold
+    return options
+
+
+def prepared(args: argparse.Namespace) -> "Prepared":
+    """The program of one process, of a command that takes `program`, `grid` and `communication`."""
+    from launch import programs
+    from spmd.compiler.prepare import prepare
+
+    module = programs.load(args.program, args.function)
+    return prepare(module, args.grid, args.function, **compile_options(args))
