@@ -9,7 +9,7 @@ HELP = "measure this machine (under spmd launch -n N, its collectives, too), and
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "output", nargs="?", default="machine.toml", metavar="FILE", help="what to write (default: %(default)s)"
+        "output", nargs="?", default="machine.toml", metavar="FILE", help="what to write (default: machine.toml)"
     )
     parser.add_argument("--name", help="what to call the machine (default: its network name and processor)")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from spmd.dialects.core import OPS
 from spmd.errors import UNKNOWN, Location
-from spmd.ir import Block, Op, Region, Value, new_op
-from spmd.types import TensorType, Type
+from spmd.ir import Block, Function, Op, Region, Value, new_op
+from spmd.types import FunctionType, TensorType, Type
 
 
 def make_op(
@@ -35,3 +35,16 @@ def make_reducer(name: str, scalar: TensorType, *, location: Location = UNKNOWN)
     op = make_op(name, block.arguments, [scalar], location=location)
     block.ops += [op, make_op(f"{name.partition('.')[0]}.return", op.results, location=location)]
     return Region([block])
+
+
+def make_function(symbol: str, body: Block, *, location: Location = UNKNOWN) -> Function:
+    """The private function `symbol` of a body that ends in func.return."""
+    results = tuple(value.type for value in body.terminator.operands)
+    attributes = {
+        "sym_name": symbol,
+        "sym_visibility": "private",
+        "function_type": FunctionType(tuple(value.type for value in body.arguments), results),
+    }
+    made = new_op("func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=location)
+    assert isinstance(made, Function)
+    return made

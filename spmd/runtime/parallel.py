@@ -22,7 +22,7 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.several import ProgramsSimulation
 from spmd.runtime.simulation import Simulation, of_process, simulation_of, stacked_columns
-from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
 from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
 
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
@@ -90,28 +90,24 @@ def run_parallel(
         if isinstance(simulation, Simulation):
             return _stacked(simulation, given, infeed, outfeed)
         if simulation is not None:
-            return simulation(given)
+            return simulation(given, infeed, outfeed)
     _check_size(grid)
-    infeeds = [infeed_from(source) for source in infeed or [None] * grid.size]
-    outfeeds = [outfeed_to(target) for target in outfeed or [None] * grid.size]
     ends = [endpoints(executable.module, executable.function) for executable in executables]
     sends, receives = [end[0] for end in ends], [end[1] for end in ends]
 
     def process(communicator: ThreadCommunicator) -> tuple[Any, ...]:
         rank = communicator.rank
-        me = Process(grid, communicator, infeed=infeeds[rank], outfeed=outfeeds[rank])
+        own = (None, None) if streams is None else streams[rank]
+        me = Process(grid, communicator, infeed=own[0], outfeed=own[1])
         if sends[rank] or receives[rank]:
             connect(me, sends, receives)
         return executables[rank].run(me, executables[rank].with_copies(given[rank]))
 
     try:
-        return run(grid.size, process, timeout=timeout, abort=abort)
+        with open_streams(grid, infeed, outfeed) as streams:
+            return run(grid.size, process, timeout=timeout, abort=abort)
     except TransportError as error:
         raise error if isinstance(error, CollectiveError) else CollectiveError(str(error)) from error
-    finally:
-        for stream in outfeeds:
-            if isinstance(stream, OutfeedFile):
-                stream.close()
 
 
 def _simulation(

@@ -6,13 +6,14 @@ collectives, channels and streams.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NoReturn, Protocol, cast
 
 from collectives.communicator import Communicator
 from collectives.errors import CollectiveError
 from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
+from collectives.threads import single_process
 
 
 class Infeed(Protocol):
@@ -27,6 +28,10 @@ class Outfeed(Protocol):
     def __call__(self, arrays: tuple[Any, ...]) -> None: ...
 
 
+#: Infeed and outfeed of each process of a grid.
+Streams = Sequence[tuple[Infeed | None, Outfeed | None]]
+
+
 class _Nobody:
     """The communicator of a process that has none."""
 
@@ -39,10 +44,11 @@ class _Nobody:
 
 class Process:
     """One process. `bound` keeps what collectives found out once for this process (groups, bound calls); `threads`
-    lets one Python thread at a time run programs that communicate, where several might.
+    lets one Python thread at a time run programs that communicate, where several might. `streams` are infeed and
+    outfeed of each process of a grid that this one computes as one program.
     """
 
-    __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank", "threads")
+    __slots__ = ("bound", "communicator", "grid", "id", "infeed", "outfeed", "rank", "streams", "threads")
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class Process:
         infeed: Infeed | None = None,
         outfeed: Outfeed | None = None,
         threads: OneThread | None = None,
+        streams: Streams | None = None,
     ) -> None:
         self.grid = grid
         self.communicator = communicator
@@ -60,6 +67,7 @@ class Process:
         self.infeed = infeed
         self.outfeed = outfeed
         self.threads = threads
+        self.streams = streams
         self.bound: dict[Hashable, Any] = {}
 
     def bind(self, key: Hashable, make: Callable[[Process], Any]) -> Any:
@@ -68,6 +76,17 @@ class Process:
         if found is None:
             found = self.bound[key] = make(self)
         return found
+
+    def member(self, grid: ProcessGrid, rank: int) -> Process:
+        """The process `rank` of `grid`, which this one computes as one program with its others."""
+
+        def make(whole: Process) -> Process:
+            own = (whole.infeed, whole.outfeed) if whole.streams is None else whole.streams[rank]
+            member = Process(grid, single_process(), infeed=own[0], outfeed=own[1])
+            member.rank, member.id = rank, grid.process_id(rank)
+            return member
+
+        return cast(Process, self.bind((Process, grid, rank), make))
 
     def join(self, communicator: Communicator) -> None:
         """Goes on as a process of other ranks: what was found out about those of before is forgotten."""

@@ -15,6 +15,7 @@ from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 from spmd.runtime.simulation import of_process, stacked_columns
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
 
 
 class ProgramsSimulation:
@@ -36,15 +37,21 @@ class ProgramsSimulation:
         self.grid = options.grid
         self.serial = tuple([f"{op.location}: {op.name}" for op in self._made.serial])
 
-    def __call__(self, inputs: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        """The results of each process; `inputs` are its arguments, in rank order."""
+    def __call__(
+        self,
+        inputs: Sequence[Sequence[Any]],
+        infeed: Sequence[InfeedSource | None] | None = None,
+        outfeed: Sequence[OutfeedTarget | None] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        """The results of each process; `inputs`, `infeed` and `outfeed` have an entry a process, in rank order."""
         arrays = []
         for program, ranks in zip(self._programs, self._made.ranks, strict=True):
             given = [inputs[rank] for rank in ranks]
             columns = stacked_columns(program.function, program.in_types, given, ranks)
             arrays += [np.broadcast_to(column, (len(ranks), *column.shape[1:])) for column in columns]
-        process = Process(ProcessGrid(1, 1), single_process())
-        values = iter(self._executable.run(process, arrays))
+        with open_streams(self.grid, infeed, outfeed) as streams:
+            process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
+            values = iter(self._executable.run(process, arrays))
         found: list[tuple[Any, ...]] = [()] * self.grid.size
         for ranks, stacked in zip(self._made.ranks, self._made.results, strict=True):
             results = [next(values) for _ in stacked]

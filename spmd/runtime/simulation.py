@@ -20,8 +20,8 @@ from spmd.ir import Module
 from spmd.runtime.arguments import argument_check
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
-from spmd.runtime.process import Infeed, Outfeed, Process
-from spmd.runtime.streams import InfeedSource, OutfeedFile, OutfeedTarget, infeed_from, outfeed_to
+from spmd.runtime.process import Process
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
 from spmd.types import TensorType, Type
 from spmd.usage import check_function, check_grid, check_memory, check_module
 
@@ -74,26 +74,19 @@ class Simulation:
         given = [_argument(array, type, self.grid, index) for index, (array, type) in pairs]
         flags = tuple([stacked for _, stacked in given])
         compiled = self._compiled(flags)
-        targets = _entries("outfeed", outfeed, self.grid)
-        outfeeds = [outfeed_to(target) for target in targets]
-        process = Process(
-            ProcessGrid(1, 1),
-            single_process(),
-            infeed=self._infeed(_entries("infeed", infeed, self.grid)) if infeed else None,
-            outfeed=_outfeed(outfeeds) if outfeed else None,
-        )
+        with open_streams(self.grid, infeed, outfeed) as streams:
+            process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
+            results = self._run(compiled, process, [value for value, _ in given])
+        return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
+
+    def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:
-            results = compiled.executable.run(process, [value for value, _ in given])
+            return compiled.executable.run(process, arrays)
         except ExecutionError as error:
             error.add_note(
                 f"in the stacked program of a {self.grid} grid: leading axes of {self.grid.size} are processes"
             )
             raise
-        finally:
-            for stream in outfeeds:
-                if isinstance(stream, OutfeedFile):
-                    stream.close()
-        return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
 
     def shard(self, *arrays: Source) -> tuple[Any, ...]:
         """The parts of global arguments that the processes hold, stacked, by the program's shardings.
@@ -124,10 +117,6 @@ class Simulation:
         if compiled is None:
             compiled = self._made[flags] = _compile(self._prepared, flags, self._options, self._memory)
         return compiled
-
-    def _infeed(self, sources: Sequence[InfeedSource | None]) -> Infeed:
-        streams = [infeed_from(source) for source in sources]
-        return lambda: _next_entries(streams)
 
     def _result(self, value: Any, stacked: bool, collapse: bool) -> Any:
         if isinstance(value, tuple):
@@ -222,14 +211,6 @@ def of_process(value: Any, row: int) -> Any:
     return None if value is None else np.array(value[row])
 
 
-def _entries(name: str, entries: Sequence[Any] | None, grid: ProcessGrid) -> Sequence[Any]:
-    if entries is None:
-        return ()
-    if len(entries) != grid.size:
-        raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
-    return entries
-
-
 def _argument(value: Any, type: Type, grid: ProcessGrid, index: int) -> tuple[Any, bool]:
     """An argument as the program takes it, and whether it differs between processes."""
     if not isinstance(type, TensorType):
@@ -240,32 +221,3 @@ def _argument(value: Any, type: Type, grid: ProcessGrid, index: int) -> tuple[An
         raise ExecutionError(f"{text}, got {array.dtype} of shape {array.shape}")
     stacked = array.shape[0] == grid.size
     return (array, True) if stacked else (array[0, ...], False)
-
-
-def _next_entries(streams: Sequence[Infeed | None]) -> tuple[Array, ...]:
-    """The next entry of every process, stacked. ExecutionError names a process that has none."""
-    entries: list[Sequence[Array]] = []
-    for rank, stream in enumerate(streams):
-        if stream is None:
-            raise ExecutionError(f"process {rank} has no infeed")
-        try:
-            entry = stream()
-        except StopIteration:
-            raise ExecutionError(f"the infeed of process {rank} is at its end") from None
-        arrays = [np.asarray(array) for array in (entry if isinstance(entry, tuple | list) else (entry,))]
-        forms = [(array.shape, array.dtype) for array in arrays]
-        if entries and forms != [(array.shape, array.dtype) for array in entries[0]]:
-            raise ExecutionError(f"the infeed of process {rank} gives {forms}, unlike that of process 0")
-        entries.append(arrays)
-    return tuple([np.stack(column) for column in zip(*entries, strict=True)])
-
-
-def _outfeed(streams: Sequence[Outfeed | None]) -> Outfeed:
-    """Deals stacked arrays out to the processes' streams."""
-
-    def write(arrays: tuple[Any, ...]) -> None:
-        for rank, stream in enumerate(streams):
-            if stream is not None:
-                stream(tuple([np.array(array[rank]) for array in arrays]))
-
-    return write

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import atexit
 import re
-from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from collectives.grid import ProcessGrid
 from spmd.arrays import Array
-from spmd.errors import ArrayFileError, UsageError
+from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.array_files import read_arrays
-from spmd.runtime.process import Infeed, Outfeed
+from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
 
 Entry = tuple[Array, ...]
@@ -76,6 +78,32 @@ def outfeed_to(target: OutfeedTarget | None) -> Outfeed | None:
         raise UsageError(f"an outfeed is a function, a list or the path of an .npz file, got {kind_of(target)}")
     give: Callable[[Any], Any] = target if callable(target) else target.append
     return lambda arrays: give(arrays[0] if len(arrays) == 1 else arrays)
+
+
+@contextmanager
+def open_streams(
+    grid: ProcessGrid,
+    infeed: Sequence[InfeedSource | None] | None,
+    outfeed: Sequence[OutfeedTarget | None] | None,
+) -> Iterator[Streams | None]:
+    """Infeed and outfeed of each process of `grid` while it runs, None without any; files are written at the end.
+
+    ExecutionError where there are more entries than processes, or fewer.
+    """
+    for name, entries in (("infeed", infeed), ("outfeed", outfeed)):
+        if entries is not None and len(entries) != grid.size:
+            raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
+    if infeed is None and outfeed is None:
+        yield None
+        return
+    infeeds = [infeed_from(source) for source in infeed or [None] * grid.size]
+    outfeeds = [outfeed_to(target) for target in outfeed or [None] * grid.size]
+    try:
+        yield list(zip(infeeds, outfeeds, strict=True))
+    finally:
+        for stream in outfeeds:
+            if isinstance(stream, OutfeedFile):
+                stream.close()
 
 
 def read_stream(path: str | PathLike[str]) -> Iterator[Entry]:

@@ -77,6 +77,13 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(cli.load_command(name).HELP.split()[0] in text for name in cli.command_names())
 
 
+@pytest.mark.parametrize("name", cli.command_names())
+def test_every_command_tells_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        cli.main([name, "--help"])
+    assert exit.value.code == 0 and f"usage: spmd {name}" in capsys.readouterr().out
+
+
 def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         cli.main(["dance"])

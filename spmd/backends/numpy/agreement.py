@@ -1,4 +1,4 @@
-"""What a stacked program checks while it runs: that the processes of a group agree.
+"""What a stacked program checks while it runs: that the processes of a group, and the ends of a transfer, agree.
 
 On ranks of their own they would wait for one another in vain.
 """
@@ -37,6 +37,27 @@ def expect_agreement(op: Op, context: Context) -> Kernel:
         if differ.any():
             number, place = (int(found[0]) for found in np.nonzero(differ))
             raise CollectiveError(Diagnostic(op.location, _told(groups[number], place, of_groups[number], what), name))
+        return ()
+
+    return Kernel(call)
+
+
+@target("spmd.expect_transfer")
+def expect_transfer(op: Op, context: Context) -> Kernel:
+    """Takes who comes to the send, and who to the recv; CollectiveError names a process that does without its other."""
+    config = call_attributes(op)["backend_config"]
+    sending, receiving = np.asarray(config["pairs"]).T
+    channel, sent_at = config["channel"], str(config["sent_at"])
+
+    def call(sends: Array, receives: Array) -> tuple[()]:
+        differ = np.flatnonzero(sends[sending] != receives[receiving])
+        if len(differ):
+            sender, receiver = int(sending[differ[0]]), int(receiving[differ[0]])
+            if receives[receiver]:
+                text = f"process {receiver} waits here for process {sender}, which sends nothing on channel {channel}"
+            else:
+                text = f"process {sender} sends at {sent_at} to process {receiver}, which does not receive it"
+            raise CollectiveError(Diagnostic(op.location, text, "stablehlo.recv"))
         return ()
 
     return Kernel(call)

@@ -203,13 +203,15 @@ def _ordered(array: Array) -> Array:
 
 @kernel("interpreter.print")
 def print_value(op: Op, context: Context) -> Kernel:
+    """Tells which process prints where there are several."""
     name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
 
-    def call(operand: Array) -> tuple[()]:
-        print(f"{op.location}: {name} = {operand}")
+    def call(process: Any, operand: Array) -> tuple[()]:
+        who = f"process {process.rank} {process.id}: " if process.grid.size > 1 else ""
+        print(f"{op.location}: {who}{name} = {operand}")
         return ()
 
-    return Kernel(call)
+    return Kernel(call, needs_process=True)
 
 
 @kernel("interpreter.probe")

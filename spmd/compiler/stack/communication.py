@@ -1,4 +1,4 @@
-"""Transfers between two processes, streams, tokens and looks at values."""
+"""Transfers between two processes, and tokens."""
 
 from __future__ import annotations
 
@@ -9,54 +9,88 @@ import numpy as np
 from collectives.errors import GroupError
 from collectives.grid import permute_pairs
 from spmd.analysis.process_groups import channel_id
-from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
+from spmd.attributes import DenseAttr, DictAttr, IntegerAttr, StringAttr
+from spmd.compiler.stack.core import Sent, StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.placing import take_rows
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
-from spmd.types import TOKEN, TensorType
+from spmd.types import I1, I64, TensorType
+
+#: The call that compares who has come to the two ends of a transfer.
+TRANSFER = "spmd.expect_transfer"
 
 
 @rule("stablehlo.send", always=True)
 def send(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """What is sent waits for the recv of its channel."""
-    _alone(stacker, op)
+    _check_order(stacker, op)
     *values, token = (stacker.leaf(value) for value in op.operands)
-    stacker.channels.setdefault(channel_id(op), []).append((op, values))
+    stacker.channels.setdefault(channel_id(op), []).append(Sent(op, tuple(values), stacker.mask))
     return [token]
 
 
 @rule("stablehlo.recv", always=True)
 def recv(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Who is no target gets zeros."""
-    _alone(stacker, op)
+    _check_order(stacker, op)
     queue = stacker.channels.get(channel_id(op))
     if not queue:
         raise CollectiveError(Diagnostic(op.location, f"nothing was sent on channel {channel_id(op)}", op.name))
-    sender, values = queue.pop(0)
+    sent = queue.pop(0)
     types = [value.type for value in op.results if isinstance(value.type, TensorType)]
-    if [value.type for value in sender.operands[:-1]] != types:
-        have, want = (", ".join(map(str, found)) for found in ([v.type for v in sender.operands[:-1]], types))
-        text = f"({want}) is received where {sender.location} sends ({have})"
+    sent_types = [value.type for value in sent.op.operands[:-1]]
+    if sent_types != types:
+        received, given = (", ".join(map(str, each)) for each in (types, sent_types))
+        text = f"({received}) is received where {sent.op.location} sends ({given})"
         raise CollectiveError(Diagnostic(op.location, text, op.name))
-    ends = [_pairs(stacker, end) for end in (sender, op)]
+    ends = [_pairs(stacker, end) for end in (sent.op, op)]
     if set(ends[0]) != set(ends[1]):
-        text = f"the pairs {sorted(ends[1])} are not those of the send at {sender.location}, {sorted(ends[0])}"
+        text = f"the pairs {sorted(ends[1])} are not those of the send at {sent.op.location}, {sorted(ends[0])}"
         raise CollectiveError(Diagnostic(op.location, text, op.name))
+    _expect_both(stacker, op, sent, ends[0])
     order = np.full(stacker.size, -1, np.int64)
     for source, target in ends[0]:
         order[target] = source
-    return [*(_arrived(stacker, leaf, order) for leaf in values), stacker.trees[op.operands[0]]]
+    return [*(_arrived(stacker, leaf, order) for leaf in sent.values), stacker.trees[op.operands[0]]]
+
+
+def _expect_both(stacker: Stacker, op: Op, sent: Sent, pairs: Sequence[tuple[int, int]]) -> None:
+    """Has the program check, where not all processes come to both ends, that of each pair both come, or neither."""
+    if (sent.mask is None and stacker.mask is None) or not pairs:
+        return
+    everyone = stacker.splat(True, TensorType((stacker.size,), I1))
+    table = np.array(pairs, np.int64)
+    entries = {
+        "pairs": DenseAttr(table, TensorType(table.shape, I64)),
+        "channel": IntegerAttr(channel_id(op), I64),
+        "sent_at": StringAttr(str(sent.op.location).encode()),
+    }
+    attributes = {
+        "call_target_name": TRANSFER,
+        "has_side_effect": True,
+        "backend_config": DictAttr(entries),
+        "api_version": 4,
+    }
+    masks = [everyone if mask is None else mask for mask in (sent.mask, stacker.mask)]
+    stacker.op("stablehlo.custom_call", masks, (), attributes)
+
+
+def _check_order(stacker: Stacker, op: Op) -> None:
+    """CompileError where predicates decide which of several sends a recv gets, turns of a loop counted in."""
+    key = channel_id(op), op.name
+    seen = stacker.transfers.get(key, {})
+    seen = stacker.transfers[key] = {**seen, op: stacker.mask is not None or seen.get(op, False)}
+    if not any(seen.values()):
+        return
+    once = not stacker.turns or (len(stacker.turns) == 1 and stacker.turns[0] is stacker.mask)
+    if len(seen) > 1 or not once:
+        raise refuse(op, f"predicates that differ decide what is sent and received first on channel {channel_id(op)}")
 
 
 def _arrived(stacker: Stacker, leaf: StackedValue, order: np.ndarray) -> StackedValue:
     if not leaf.stacked and (order >= 0).all():
         return leaf
     return StackedValue(take_rows(stacker, stacker.stack(leaf), order), True)
-
-
-def _alone(stacker: Stacker, op: Op) -> None:
-    if stacker.mask is not None:
-        raise refuse(op, "not all processes come here")
 
 
 def _pairs(stacker: Stacker, op: Op) -> Sequence[tuple[int, int]]:
@@ -70,45 +104,11 @@ def _pairs(stacker: Stacker, op: Op) -> Sequence[tuple[int, int]]:
         raise CollectiveError(Diagnostic(op.location, f"on a {stacker.grid} process grid: {error}", op.name)) from None
 
 
-@rule("stablehlo.infeed", always=True)
-def infeed(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """One entry of every process's stream."""
-    _alone(stacker, op)
-    types = [stacker.type_of(type) for type in op.result_types]
-    attributes = {name: value for name, value in op.attributes.items() if name != "layout"}
-    made = op.clone([stacker.leaf(op.operands[0]).value], types, attributes=attributes)
-    stacker.ops.append(made)
-    return [StackedValue(value, isinstance(value.type, TensorType)) for value in made.results]
-
-
-@rule("stablehlo.outfeed", always=True)
-def outfeed(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    _alone(stacker, op)
-    made = op.clone([stacker.stack(stacker.leaf(value)) for value in op.operands], [TOKEN])
-    stacker.ops.append(made)
-    return [StackedValue(made.result)]
-
-
 @rule("stablehlo.after_all", always=True)
 def after_all(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return stacker.copied(op)
 
 
-@rule("interpreter.probe", "interpreter.print")
-def probe(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The values of all processes at once."""
-    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value])
-
-
 @rule("interpreter.run_parallel", always=True)
 def run_parallel(stacker: Stacker, op: Op) -> Sequence[Tree]:
     raise refuse(op, "it runs a grid of processes of its own")
-
-
-@rule("check.expect_eq", "check.expect_almost_eq", "check.expect_close")
-def expect(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """The results of all processes beside what each expects; those that are not here agree with anything."""
-    actual, expected = (StackedValue(stacker.stack(stacker.leaf(value)), True) for value in op.operands)
-    if stacker.mask is not None:
-        actual = stacker.chosen(stacker.mask, actual, expected)
-    return stacker.lifted(op, [actual.value, expected.value])

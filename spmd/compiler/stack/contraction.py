@@ -8,6 +8,7 @@ from typing import Any
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import Op, Value
@@ -93,7 +94,7 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     quantized = any(value.tensor.is_quantized for value in (*op.operands, op.result))
     grouped = op["feature_group_count"] > 1 and not lhs.stacked
     if quantized or groups > 1 or grouped:
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     inputs, kernel = numbers.input_batch_dimension, numbers.kernel_output_feature_dimension
     attributes = dict(op.attributes)

@@ -17,42 +17,44 @@ from spmd.types import I1, I32, TensorType, TokenType, Type
 @rule("stablehlo.if", always=True)
 def if_(stacker: Stacker, op: Op) -> Sequence[Tree]:
     predicate = stacker.leaf(op.operands[0])
-    if not predicate.stacked:
-        return _branches(stacker, op, predicate.value)
-    no = stacker.one("not", [predicate.value], predicate.value.type)
-    return _selected(stacker, op, [predicate.value, no])
+    if not predicate.stacked and (together := _branches(stacker, op, predicate.value)) is not None:
+        return together
+    yes = stacker.stack(predicate)
+    no = stacker.one("not", [yes], yes.type)
+    return _selected(stacker, op, [yes, no])
 
 
 @rule("stablehlo.case", always=True)
 def case(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """An index outside of the branches takes the last one."""
-    index = stacker.leaf(op.operands[0])
-    if not index.stacked:
-        return _branches(stacker, op, index.value)
+    branch = stacker.leaf(op.operands[0])
+    if not branch.stacked and (together := _branches(stacker, op, branch.value)) is not None:
+        return together
+    index = stacker.stack(branch)
     last = len(op.regions) - 1
-    type = index.value.tensor
-    limits = [stacker.index(0), stacker.index(last)]
-    is_inside = stacker.binary(
-        "and",
-        stacker.compare(index.value, stacker.stack(StackedValue(limits[0])), "GE"),
-        stacker.compare(index.value, stacker.stack(StackedValue(limits[1])), "LE"),
-    )
-    taken = stacker.select(is_inside, index.value, stacker.stack(StackedValue(limits[1])))
+    type = index.tensor
+    limits = [stacker.stack(StackedValue(stacker.index(limit))) for limit in (0, last)]
+    is_inside = stacker.binary("and", stacker.compare(index, limits[0], "GE"), stacker.compare(index, limits[1], "LE"))
+    taken = stacker.select(is_inside, index, limits[1])
     masks = [
         stacker.compare(taken, stacker.splat(number, TensorType(type.shape, I32)), "EQ") for number in range(last + 1)
     ]
     return _selected(stacker, op, masks)
 
 
-def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree]:
-    """All processes take one branch; what differs after one of the branches is stacked after all."""
+def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree] | None:
+    """All processes take one branch; what differs after one of the branches is stacked after all.
+
+    None where a branch sends what is received elsewhere, or receives what is sent elsewhere.
+    """
     written, trees = [], []
+    sent, transfers = stacker.sent(), dict(stacker.transfers)
     for region in op.regions:
         with stacker.block() as block:
-            sent = {channel: list(queue) for channel, queue in stacker.channels.items()}
             trees.append(stacker.run(region.block, ()))
-            if sent != {channel: queue for channel, queue in stacker.channels.items() if queue or channel in sent}:
-                raise refuse(op, "a branch sends or receives what the other end does not receive or send there")
+        if stacker.sent() != sent:
+            stacker.channels, stacker.transfers = {channel: list(queue) for channel, queue in sent.items()}, transfers
+            return None
         written.append(block)
     found = [[leaf for tree in results for leaf in leaves(tree)] for results in trees]
     stacked = [any(leaf.stacked for leaf in column) for column in zip(*found, strict=True)]
@@ -211,10 +213,12 @@ class _Loop:
         return holds if mask is None else self.stacker.binary("and", holds, mask)
 
     def _step(self, carried: Sequence[StackedValue]) -> list[StackedValue]:
-        sent = {channel: len(queue) for channel, queue in self.stacker.channels.items() if queue}
+        sent = self.stacker.sent()
+        self.stacker.turns.append(self.stacker.mask)
         results = self.stacker.run(self.op.regions[1].block, self._as_trees(carried))
+        self.stacker.turns.pop()
         self.stacker.location = self.op.location
-        if sent != {channel: len(queue) for channel, queue in self.stacker.channels.items() if queue}:
+        if self.stacker.sent() != sent:
             raise refuse(self.op, "a step sends or receives what the other end does not receive or send there")
         return [leaf for tree in results for leaf in leaves(tree)]
 

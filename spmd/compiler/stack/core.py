@@ -20,8 +20,8 @@ from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Module, Op, Region, Value, captured_values, copy_block, copy_op
-from spmd.types import TOKEN, UI32, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
+from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, copy_block, copy_op
+from spmd.types import UI32, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,16 @@ class StackedValue:
 #: What a value of the program is in the stacked one. Tuples and futures are what they hold.
 Tree = StackedValue | tuple["Tree", ...]
 
+
+@dataclass(frozen=True)
+class Sent:
+    """What a send gives, and who sends: the processes in `mask`, or all."""
+
+    op: Op
+    values: tuple[StackedValue, ...]
+    mask: Value | None
+
+
 Rule = Callable[["Stacker", Op], Sequence[Tree]]
 
 _RULES: dict[str, Rule] = {}
@@ -58,9 +68,11 @@ _FAMILIES = (
     "control_flow",
     "custom_call",
     "data_movement",
+    "each_process",
     "elementwise",
     "indexing",
     "linear_algebra",
+    "one_by_one",
     "random",
     "reduction",
 )
@@ -113,11 +125,13 @@ class Stacker(OpBuilder):
 
     `mask`, where there is one, tells for each process whether it is here (tensor<Pxi1>): processes whose predicates
     differ go through both branches of an `if`, and what a process computes that is not here is not looked at.
-    `write_block` is how the ops of a block are written where all processes are here.
+    `write_block` is how the ops of a block are written where all processes are here; `prefix` begins the names of
+    functions that it adds.
     """
 
-    def __init__(self, module: Module, options: Options) -> None:
+    def __init__(self, module: Module, options: Options, prefix: str = "each.") -> None:
         super().__init__()
+        self.prefix = prefix
         self.write_block: Callable[[Stacker, Block], None] = one_after_another
         self.module = module
         self.options = options
@@ -126,13 +140,32 @@ class Stacker(OpBuilder):
         self.trees: dict[Value, Tree] = {}
         self.mask: Value | None = None
         #: Values on their way from a send to its receive, by channel.
-        self.channels: dict[int, list[tuple[Op, list[StackedValue]]]] = {}
+        self.channels: dict[int, list[Sent]] = {}
+        #: The sends and the recvs of each channel so far, and whether some processes alone come to them.
+        self.transfers: dict[tuple[int, str], dict[Op, bool]] = {}
+        #: Who takes the turn of each loop that is being written, from the outermost on; None: all who are here.
+        self.turns: list[Value | None] = []
         #: Process groups by the id of the object that holds them, which is kept here.
         self.members: dict[int, tuple[Any, Members]] = {}
+        #: Functions that the program may call as each process.
+        self.functions: list[Function] = []
         #: Ops that are run process by process, each once.
         self.serial: dict[Op, None] = {}
         self._rules = rules()
         self._name = ""
+
+    @property
+    def everyone(self) -> Sequence[int]:
+        """The ranks of the rows of stacked values."""
+        return range(self.size)
+
+    def new_symbol(self, op: Op) -> str:
+        """The name of one more function, which holds `op`."""
+        return f"{self.prefix}{op.name.rpartition('.')[2]}.{len(self.functions)}"
+
+    def sent(self) -> dict[int, tuple[Sent, ...]]:
+        """What is on its way now, by channel."""
+        return {channel: tuple(queue) for channel, queue in self.channels.items() if queue}
 
     # --- what has become of values
 
@@ -147,7 +180,7 @@ class Stacker(OpBuilder):
 
     def differs(self, op: Op) -> bool:
         """Whether an operand, or what a region captures, is not the same for all processes."""
-        return any(leaf.stacked for leaf in self.all_leaves(_read(op)))
+        return any(leaf.stacked for leaf in self.all_leaves(read_by(op)))
 
     def captures_differ(self, op: Op) -> bool:
         return any(leaf.stacked for leaf in self.all_leaves(captured_values(op)))
@@ -212,17 +245,18 @@ class Stacker(OpBuilder):
         self.trees.update(zip(op.results, self._results(op), strict=True))
 
     def _results(self, op: Op) -> Sequence[Tree]:
-        differs = op.name in _ALWAYS or self.differs(op)
-        if not differs:
-            return self.copied(op)
         made = self._rules.get(op.name)
+        if made is None and not is_pure(op):
+            return self._rules["effects"](self, op)
+        if op.name not in _ALWAYS and not self.differs(op):
+            return self.copied(op)
         if made is None and has_trait(op, Trait.ELEMENTWISE):
             made = self._rules["elementwise"]
-        return self.one_by_one(op) if made is None else made(self, op)
+        return (made or self._rules["otherwise"])(self, op)
 
     def copied(self, op: Op) -> list[Tree]:
         """The op as it is: what it gives is the same for all processes."""
-        made = copy_op(op, {value: self.packed(self.trees[value]) for value in _read(op)})
+        made = copy_op(op, {value: self.packed(self.trees[value]) for value in read_by(op)})
         self.ops.append(made)
         return [self.unpacked(value) for value in made.results]
 
@@ -300,78 +334,9 @@ class Stacker(OpBuilder):
         predicate = self.along(StackedValue(mask, True), on[0].tensor.static_shape[1:])
         return StackedValue(self.select(predicate, on[0], on[1]), True)
 
-    # --- process by process
-
-    def one_by_one(self, op: Op) -> list[Tree]:
-        """The op in a loop over the processes: each on its own part of what differs."""
-        if any(isinstance(type, FutureType) for type in (*op.operand_types, *op.result_types)):
-            raise refuse(op, "it takes or gives a future")
-        self.serial[op] = None
-        read = _read(op)
-        types = [type for result in op.result_types for type in _tensors(result)]
-        count = self.index(self.size)
-        init = [self.index(0), *(self.splat(0, self.tensor_of(type)) for type in types)]
-        carried = [value.type for value in init]
-        with self.block(carried) as condition:
-            self.finish([self.compare(condition.arguments[0], count, "LT")])
-        with self.block(carried) as body:
-            rank, *sums = body.arguments
-            made = self._of_process(op, read, rank)
-            parts = [leaf.value for value in made.results for leaf in leaves(self.unpacked(value)) if _is_tensor(leaf)]
-            if self.mask is not None and not _is_pure(op):
-                parts = self._guarded(made, parts, rank)
-            new = [self._put(total, part, rank) for total, part in zip(sums, parts, strict=True)]
-            self.finish([self.binary("add", rank, self.index(1)), *new])
-        loop = self.op("stablehlo.while", init, carried, regions=[Region([condition]), Region([body])])
-        found = iter(loop.results[1:])
-        return [self._gathered(type, found) for type in op.result_types]
-
-    def _of_process(self, op: Op, read: Sequence[Value], rank: Value) -> Op:
-        """The op as process `rank` runs it."""
-        values = {}
-        for value in read:
-            tree = self.trees[value]
-            parts = iter([self.part(leaf, rank) for leaf in leaves(tree)])
-            values[value] = self.packed(rebuilt(tree, parts))
-        made = copy_op(op, values)
-        self.ops.append(made)
-        return made
-
-    def part(self, leaf: StackedValue, rank: Value) -> StackedValue:
-        """The part of process `rank`, a scalar of type i32."""
-        if not leaf.stacked:
-            return leaf
-        one = self.dynamic_slice(leaf.value, 0, rank, 1)
-        return StackedValue(self.one("reshape", [one], self._unstacked(leaf.value.tensor)))
-
-    def _unstacked(self, type: TensorType) -> TensorType:
+    def type_of_one(self, type: TensorType) -> TensorType:
+        """The type that one process has of a value that differs."""
         return TensorType(type.shape[1:], _moved(type.element_type, -1))
-
-    def _put(self, total: Value, part: Value, rank: Value) -> Value:
-        row = TensorType((1, *part.tensor.shape), total.tensor.element_type)
-        return self.dynamic_update(total, self.one("reshape", [part], row), 0, rank)
-
-    def _guarded(self, made: Op, parts: Sequence[Value], rank: Value) -> list[Value]:
-        """What `made`, the last op that was written, gives, run by the processes that are here alone."""
-        assert self.mask is not None
-        start = self.ops.index(made)
-        written, self.ops[start:] = self.ops[start:], []
-        one = self.dynamic_slice(self.mask, 0, rank, 1)
-        here = self.reshape(one, ())
-        with self.block() as present:
-            self.ops += written
-            self.finish(parts)
-        with self.block() as absent:
-            self.finish([self.splat(0, part.tensor) for part in parts])
-        types = [part.type for part in parts]
-        return list(self.op("stablehlo.if", [here], types, regions=[Region([present]), Region([absent])]).results)
-
-    def _gathered(self, type: Type, found: Iterator[Value]) -> Tree:
-        if isinstance(type, TupleType):
-            return tuple([self._gathered(part, found) for part in type.types])
-        if isinstance(type, TokenType):
-            return StackedValue(self.one("create_token", (), TOKEN))
-        return StackedValue(next(found), True)
 
     def in_order(self, op: Op) -> None:
         """Says of a reduction that it keeps the order of the elements."""
@@ -388,24 +353,9 @@ def one_after_another(stacker: Stacker, block: Block) -> None:
         stacker.apply(op)
 
 
-def _read(op: Op) -> list[Value]:
+def read_by(op: Op) -> list[Value]:
     """Operands and what regions capture."""
     return [*dict.fromkeys((*op.operands, *(captured_values(op) if op.regions else ())))]
-
-
-def _is_tensor(leaf: StackedValue) -> bool:
-    return isinstance(leaf.value.type, TensorType)
-
-
-def _is_pure(op: Op) -> bool:
-    return is_pure(op) or (op.name == "stablehlo.custom_call" and not op["has_side_effect"])
-
-
-def _tensors(type: Type) -> list[TensorType]:
-    """The tensor types inside a type."""
-    if isinstance(type, TupleType):
-        return [found for part in type.types for found in _tensors(part)]
-    return [type] if isinstance(type, TensorType) else []
 
 
 def _moved(element: Type, by: int = 1) -> Any:

@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 from spmd.analysis.custom_calls import takes_batch
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
+from spmd.compiler.stack.each_process import each_process
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.ir import Op
 from spmd.types import TensorType
 
 
 @rule("stablehlo.custom_call", always=True)
 def custom_call(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    if op["has_side_effect"]:
+        return each_process(stacker, op)
     differs = stacker.differs(op)
     if takes_batch(op["call_target_name"]) and differs and _is_plain(op):
         given = [StackedValue(stacker.stack(leaf), True) for leaf in stacker.all_leaves(op.operands)]
@@ -20,7 +24,7 @@ def custom_call(stacker: Stacker, op: Op) -> Sequence[Tree]:
         made = op.clone([leaf.value for leaf in given], types, attributes=attributes)
         stacker.ops.append(made)
         return [StackedValue(value, True) for value in made.results]
-    return stacker.one_by_one(op) if differs or op["has_side_effect"] else stacker.copied(op)
+    return one_by_one(stacker, op) if differs else stacker.copied(op)
 
 
 def _is_plain(op: Op) -> bool:

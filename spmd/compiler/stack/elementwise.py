@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.ir import Op, Value
 
 
@@ -30,6 +31,6 @@ def _operand(stacker: Stacker, leaf: StackedValue, shape: tuple[int, ...]) -> Va
 @rule("stablehlo.map")
 def map_(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if stacker.captures_differ(op):
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     operands = aligned(stacker, op)
     return stacker.lifted(op, operands, {"dimensions": tuple(range(operands[0].tensor.rank))})

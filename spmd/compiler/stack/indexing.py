@@ -10,6 +10,7 @@ import numpy as np
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
 from spmd.dialects.structs import GatherDimensionNumbersAttr, ScatterDimensionNumbersAttr
 from spmd.ir import Block, Op, Region, Value
@@ -121,7 +122,7 @@ def _behind(dimensions: Sequence[int], stacked: bool) -> tuple[int, ...]:
 def scatter(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Where the indices are the same everywhere, processes are one more dimension of the windows."""
     if stacker.captures_differ(op):
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     indices = stacker.leaf(op.operand("scatter_indices"))
     batch, window = ((0,), ()) if indices.stacked else ((), (0,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,8 +12,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
-from spmd.dialects.core import OPS
-from spmd.dialects.make import make_op
+from spmd.dialects.make import make_function, make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
 from spmd.types import FunctionType, TensorType
@@ -38,16 +37,18 @@ def stack(
     function: str = "main",
     stacked: Sequence[bool] | None = None,
     memory: int | None = None,
+    prefix: str = "each.",
 ) -> Stacked:
     """The program of all processes of the grid of `options`, from `function` of `module`, the program of one.
 
     `stacked` tells for each argument whether it has the leading axis (all, unless given). What lies between
     communications runs in chunks of processes where all would take more than `memory` bytes, arguments and results
-    counted in. Raises CompileError for what cannot be stacked, CollectiveError for processes that would not meet.
+    counted in. `prefix` begins the names of functions that are added. Raises CompileError for what cannot be stacked,
+    CollectiveError for processes that would not meet.
     """
     entry = module.function(function)
     flat = inline(module, entry, whole=True)
-    stacker = Stacker(module, options)
+    stacker = Stacker(module, options, prefix)
     if memory is not None:
         stacker.write_block = partial(write_in_chunks, _left(memory, options.grid.size, flat))
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
@@ -63,11 +64,12 @@ def stack(
             results.append(stacker.packed(rebuilt(tree, parts)))
         body.ops.append(make_op("func.return", results, location=flat.location))
     for channel, queue in stacker.channels.items():
-        for op, _ in queue:
-            raise CompileError(Diagnostic(op.location, f"nobody receives what is sent on channel {channel}", op.name))
+        for sent in queue:
+            text = f"nobody receives what is sent on channel {channel}"
+            raise CompileError(Diagnostic(sent.op.location, text, sent.op.name))
     remove_dead(body)
     made = function_of(flat, body)
-    return Stacked(module_of(module, made), made, tuple(ups), tuple(stacker.serial))
+    return Stacked(module_of(module, made, stacker.functions), made, tuple(ups), tuple(stacker.serial))
 
 
 def _left(memory: int, size: int, flat: Function) -> int:
@@ -94,12 +96,7 @@ def stack_region(module: Module, options: Options, op: Op, index: int, count: in
         trees = stacker.run(source, [StackedValue(value, True) for value in body.arguments[:arity]])
         results = [stacker.stack(leaf) for tree in trees for leaf in leaves(tree)]
         body.ops.append(make_op("func.return", results, location=op.location))
-    attributes = {"sym_name": "region", "function_type": FunctionType(tuple(types), tuple(v.type for v in results))}
-    function = new_op(
-        "func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=op.location
-    )
-    assert isinstance(function, Function)
-    return function
+    return make_function("region", body, location=op.location)
 
 
 def function_of(flat: Function, body: Block) -> Function:
@@ -118,9 +115,9 @@ def function_of(flat: Function, body: Block) -> Function:
     return function
 
 
-def module_of(module: Module, function: Function) -> Module:
-    """The stacked function, and what it still names: functions that custom calls are given."""
-    named = _named(module, function)
+def module_of(module: Module, function: Function, added: Sequence[Function]) -> Module:
+    """The stacked function, and what it names, of those `added` or of the module: functions that calls are given."""
+    named = _named({**module.symbols, **{each.symbol: each for each in added}}, function)
     block = Block()
     block.ops += [function, *named]
     attributes = dict(module.attributes)
@@ -137,8 +134,7 @@ def module_of(module: Module, function: Function) -> Module:
     return made
 
 
-def _named(module: Module, function: Function) -> list[Op]:
-    symbols = module.symbols
+def _named(symbols: Mapping[str, Op], function: Function) -> list[Op]:
     ops: dict[str, Op] = {}
     pending: list[Op] = [function]
     while pending:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.ir import Op
 
 
@@ -15,7 +16,7 @@ def rng(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Every process draws for itself."""
     limits = [stacker.leaf(value) for value in op.operands[:2]]
     if any(limit.stacked for limit in limits):
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     type = stacker.tensor_of(op.result.type)
     shape = stacker.constant(np.array(type.static_shape, np.int64))
     made = op.clone([*(limit.value for limit in limits), shape], [type])

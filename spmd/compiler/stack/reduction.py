@@ -9,6 +9,7 @@ import numpy as np
 
 from spmd.compiler.stack.core import Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
+from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.ir import Op
 
 
@@ -29,7 +30,7 @@ def _folded(stacker: Stacker, op: Op, attributes: dict[str, Any]) -> Sequence[Tr
     count = len(op.results)
     inits = [stacker.leaf(value) for value in op.operands[count:]]
     if stacker.captures_differ(op) or any(init.stacked for init in inits):
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     inputs = [stacker.stack(stacker.leaf(value)) for value in op.operands[:count]]
     return stacker.lifted(op, [*inputs, *(init.value for init in inits)], attributes)
 
@@ -46,7 +47,7 @@ def _window(op: Op, names: Sequence[str]) -> dict[str, Any]:
 def select_and_scatter(stacker: Stacker, op: Op) -> Sequence[Tree]:
     operand, source, init = (stacker.leaf(value) for value in op.operands)
     if stacker.captures_differ(op) or init.stacked:
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     operands = [stacker.stack(operand), stacker.stack(source), init.value]
     return stacker.lifted(op, operands, _window(op, ("window_dimensions", "window_strides")))
 
@@ -54,6 +55,6 @@ def select_and_scatter(stacker: Stacker, op: Op) -> Sequence[Tree]:
 @rule("stablehlo.sort")
 def sort(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if stacker.captures_differ(op):
-        return stacker.one_by_one(op)
+        return one_by_one(stacker, op)
     operands = [stacker.stack(stacker.leaf(value)) for value in op.operands]
     return stacker.lifted(op, operands, {"dimension": op["dimension"] % op.operands[0].tensor.rank + 1})

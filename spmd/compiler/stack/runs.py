@@ -37,34 +37,34 @@ def _rewritten(
 ) -> Function:
     if function.is_declaration or not any(op.name == RUN for op in function.body.ops):
         return function
-    writer, replaced = OpBuilder(), dict[Value, Value]()
+    writer, replaced, kept = OpBuilder(), dict[Value, Value](), set(module.body.ops)
     for op in function.body.ops:
         op.replace_operands(replaced)
         if op.name != RUN:
             writer.ops.append(op)
             continue
         try:
-            made = _stacked(module, options, op)
+            made = _stacked(module, options, op, f"{function.symbol}.each.{len(added)}.")
         except SpmdError as error:
             refused.append(error)
             writer.ops.append(op)
             continue
         symbol = f"{made.function.symbol}.stacked.{len(added)}"
         made.function.attributes = {**made.function.attributes, "sym_name": symbol, "sym_visibility": "private"}
-        added += [op for op in made.module.body.ops if op is made.function]
+        added += [op for op in made.module.body.ops if op is made.function or op not in kept]
         replaced.update(zip(op.results, _called(writer, op, made, symbol), strict=True))
     function.body.ops = writer.ops
     return function
 
 
-def _stacked(module: Module, options: Options, op: Op) -> Stacked:
+def _stacked(module: Module, options: Options, op: Op, prefix: str) -> Stacked:
     table = op["programs"]
     symbols = {str(getattr(symbol, "root", symbol)) for row in table for symbol in row}
     if len(symbols) > 1:
         raise refuse(op, "its processes run different programs")
     if op["infeed"]:
         raise refuse(op, "its processes read from one queue")
-    return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop())
+    return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop(), prefix=prefix)
 
 
 def _called(writer: OpBuilder, op: Op, made: Stacked, symbol: str) -> list[Value]:

@@ -20,7 +20,6 @@ from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt, refuse
 from spmd.compiler.stack.placing import inverse, take_rows
 from spmd.compiler.stack.program import function_of, module_of
-from spmd.dialects.core import is_pure
 from spmd.dialects.make import make_op
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value
@@ -51,7 +50,7 @@ def stack_several(
     """
     whole = Stacker(programs[0][0], options)
     parts = [
-        _Part(module, name, options, np.flatnonzero(np.array(program_of) == number))
+        _Part(module, name, options, np.flatnonzero(np.array(program_of) == number), f"each.{number}.")
         for number, (module, name) in enumerate(programs)
     ]
     types = [part.type_of(value.type) for part in parts for value in part.flat.arguments]
@@ -67,7 +66,7 @@ def stack_several(
     remove_dead(body)
     made = function_of(parts[0].flat, body)
     return StackedPrograms(
-        module_of(programs[0][0], made),
+        module_of(programs[0][0], made, [function for part in parts for function in part.functions]),
         made,
         tuple([tuple(part.processes.tolist()) for part in parts]),
         tuple([tuple([leaf.stacked for leaf in column]) for column in results]),
@@ -78,14 +77,18 @@ def stack_several(
 class _Part(Stacker):
     """The processes `ranks` of the grid, which run one program."""
 
-    def __init__(self, module: Module, name: str, options: Options, ranks: np.ndarray) -> None:
-        super().__init__(module, options)
+    def __init__(self, module: Module, name: str, options: Options, ranks: np.ndarray, prefix: str) -> None:
+        super().__init__(module, options, prefix)
         self.processes = ranks
         self.size = len(ranks)
         self.flat = inline(module, module.function(name), whole=True)
         self._pending: Iterator[Op] = iter(self.flat.body.ops[:-1])
         #: The collective that the program has come to.
         self.at: Op | None = None
+
+    @property
+    def everyone(self) -> Sequence[int]:
+        return self.processes.tolist()  # type: ignore[no-any-return]
 
     def begin(self, body: Block, given: Iterator[Value]) -> None:
         """Takes the program's arguments, and writes into `body` from now on."""
@@ -109,8 +112,6 @@ class _Part(Stacker):
             inside = [inner for inner in op.walk() if inner is not op and inner.name in COMMUNICATING]
             if op.name in COMMUNICATING or inside:
                 raise refuse(op, "different programs meet outside of control flow and channels alone")
-            if not is_pure(op) and op.name != "stablehlo.async_done":
-                raise refuse(op, "it has side effects, and the processes run different programs")
             self.apply(op)
         return False
 
