@@ -93,11 +93,14 @@ class _Space:
 def convolution(lowering: Lowering, op: Op) -> None:
     """Cut spatial dimensions of the result need halos of the input; a cut window gives partial sums."""
     rule, spaces = _rule(lowering, op)
+    groups = _group_factors(op, rule)
 
     def allowed(factor: int) -> bool:
         return rule.kinds[factor] != REPLICATE
 
     def extra(assignment: Assignment) -> float:
+        if any(rule.sizes[group] % lowering.mesh.count(assignment[group]) for group in groups.values()):
+            return float("inf")  # a process has groups as a whole, as many as any other
         layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
         spent = _work(lowering, rule, assignment)
         for space in spaces:
@@ -121,7 +124,9 @@ def convolution(lowering: Lowering, op: Op) -> None:
                 local = without_padding(lowering, local, op.operands[0], layouts[0], dimension)
             else:
                 kernel = without_padding(lowering, kernel, op.operands[1], layouts[1], dimension)
-    attributes = _group_counts(lowering, op, rule, assignment)
+    attributes: dict[str, Any] = {
+        name: rule.sizes[group] // lowering.mesh.count(assignment[group]) for name, group in groups.items()
+    }
     padding = np.array([(space.low, space.high) for space in spaces], np.int64).reshape(len(spaces), 2)
     for index, space in enumerate(spaces):
         blocks = layouts[0].count(space.source)
@@ -142,18 +147,14 @@ def convolution(lowering: Lowering, op: Op) -> None:
     lowering.set(op.result, lowering.clone(op, [local, kernel], [layout], attributes)[0], layout)
 
 
-def _group_counts(lowering: Lowering, op: Op, rule: Rule, assignment: Assignment) -> dict[str, Any]:
-    """The group counts of a block: the groups themselves may be cut."""
+def _group_factors(op: Op, rule: Rule) -> dict[str, int]:
+    """The factor of the groups, by the attribute that says how many there are."""
     numbers = op["dimension_numbers"]
-    found = {}
-    for name, dimension in (
-        ("batch_group_count", numbers.input_batch_dimension),
-        ("feature_group_count", numbers.input_feature_dimension),
-    ):
-        if op[name] > 1:
-            group = rule.operands[0][dimension][0]
-            found[name] = op[name] // lowering.mesh.count(assignment[group])
-    return found
+    dimensions = {
+        "batch_group_count": numbers.input_batch_dimension,
+        "feature_group_count": numbers.input_feature_dimension,
+    }
+    return {name: rule.operands[0][dimension][0] for name, dimension in dimensions.items() if op[name] > 1}
 
 
 def _rule(lowering: Lowering, op: Op) -> tuple[Rule, list[_Space]]:

@@ -15,6 +15,7 @@ from typing import Any
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
 from partitioner.lowering.sums import nothing_of, sum_of
+from partitioner.lowering.unreduced import layout_cost, same_layout, to_layout
 from partitioner.manual import copy_local
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
@@ -184,41 +185,23 @@ class Lowering:
             here = replace(sharding, mesh=self.mesh)
             return self._reordered(self.get(value, here), here, sharding.mesh)
         for entry in entries:
-            if entry.sharding.dimensions == sharding.dimensions and entry.sharding.partial == sharding.partial:
+            if same_layout(entry.sharding, sharding):
                 return entry.value
         if value in self._makers and not sharding.partial:
             made = self._makers[value](sharding)
             self._add(value, made, sharding, len(self._scopes) - 1)
             return made
-        best = min(entries, key=lambda entry: self._cost(value, entry.sharding, sharding))
+        best = min(entries, key=lambda entry: layout_cost(value.tensor, entry.sharding, sharding))
         depth = self._depth_for(best.depth)
         outer, location = self.emitter.ops, self.emitter.location
         self.emitter.ops = self._scopes[depth].ops
         if best.sharding.partial and value.defining_op is not None:
             # A sum is told by where it comes from, all else by who asks for it.
             self.emitter.location = value.defining_op.location
-        made = self._reshard(value, best, sharding)
+        made = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
         self.emitter.ops, self.emitter.location = outer, location
-        reduction = best.sharding.reduction if best.sharding.partial else sharding.reduction
-        self._add(value, made, replace(sharding, reduction=reduction), depth)
+        self._add(value, made, sharding, depth)
         return made
-
-    def _reshard(self, value: Value, source: Local, target: Sharding) -> Value:
-        emitter, local = self.emitter, source.value
-        extra = tuple(axis for axis in target.partial if axis not in source.sharding.partial)
-        have = source.sharding
-        if extra:
-            # Copies are partial results of a maximum or minimum as they are.
-            local = self._unreduced(local, extra) if target.reduction == "stablehlo.add" else local
-            have = replace(have, partial=tuple(sorted((*have.partial, *extra))), reduction=target.reduction)
-        return reshard(emitter, local, value.tensor, have, target)
-
-    def _unreduced(self, local: Value, axes: tuple[int, ...]) -> Value:
-        """A value whose sum over `axes` is `local`: nothing on all but one device."""
-        first = self.emitter.is_first(axes)
-        nothing = nothing_of(local.tensor)
-        zero = self.emitter.splat(0 if nothing is None else nothing, local.tensor)
-        return self.emitter.select(self.emitter.broadcast(first, local.tensor.shape), local, zero)
 
     def _depth_for(self, depth: int) -> int:
         """Where a reshard of a value made at `depth` goes: as far out as only loops are in between."""
@@ -227,19 +210,11 @@ class Lowering:
             at -= 1
         return at
 
-    def _cost(self, value: Value, source: Sharding, target: Sharding) -> float:
-        extra = tuple(axis for axis in target.partial if axis not in source.partial)
-        if extra:
-            if set(extra) & source.used:
-                return float("inf")
-            source = replace(source, partial=tuple(sorted((*source.partial, *extra))))
-        return cost(value.tensor, source, target)
-
     def price(self, value: Value, target: Sharding) -> float:
         """What `get` would cost, in bytes sent."""
         if value in self._makers and not target.partial:
             return 0.0
-        return min(self._cost(value, layout, target) for layout in self.layouts_of(value))
+        return min(layout_cost(value.tensor, layout, target) for layout in self.layouts_of(value))
 
     def whole(self, value: Value) -> Value:
         """`value` whole on every process (those of a manual computation: on every one that shares its block)."""

@@ -181,6 +181,52 @@ def test_values_made_unreduced_keep_their_sum() -> None:
     np.testing.assert_array_equal(run_parts(text, [a], 4)[0], a)
 
 
+@pytest.mark.parametrize(("size", "before"), [(8, []), (7, []), (5, ["all_gather"])])
+def test_blocks_made_unreduced_are_sent_nowhere(size: int, before: list[str]) -> None:
+    """A block stands among nothing: the sum over the processes, zeros' signs included, is the whole.
+
+    Blocks of 2 of a dimension of 5 do not make those of 3 up: they are gathered first.
+    """
+    text = (
+        _MESH
+        + f"""
+    func.func @main(%a: tensor<{size}x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x", "y"}}, {{}}]>}})
+        -> tensor<{size}x4xf32> {{
+      %u = sdy.sharded_to_unreduced [{{"y"}}, {{}}] %a out_sharding=<@mesh, [{{"x"}}, {{}}], unreduced={{"y"}}>
+          : tensor<{size}x4xf32>
+      %v = sdy.sharded_to_unreduced [{{"x"}}, {{}}] %u out_sharding=<@mesh, [{{}}, {{}}], unreduced={{"x", "y"}}>
+          : tensor<{size}x4xf32>
+      %r = sdy.all_reduce {{"x", "y"}} %v out_sharding=<@mesh, [{{}}, {{}}]> : tensor<{size}x4xf32>
+      return %r : tensor<{size}x4xf32>
+    }}"""
+    )
+    assert collective_kinds(text, 4) == [*before, "all_reduce"]
+    a = _array(size, 4)
+    a[0], a[-1] = -0.0, 0.0
+    result = run_parts(text, [a], 4)[0]
+    np.testing.assert_array_equal(result.view(np.int32), a.view(np.int32))
+
+
+@pytest.mark.parametrize(("groups", "batch"), [("batch", 4), ("feature", 1)])
+def test_groups_of_a_convolution_are_cut_where_processes_have_as_many(groups: str, batch: int) -> None:
+    """Four groups over three devices: each does all of them."""
+    counts = {"batch": "batch_group_count = 4 : i64, feature_group_count = 1 : i64",
+              "feature": "batch_group_count = 1 : i64, feature_group_count = 4 : i64"}[groups]  # fmt: skip
+    features = 1 if groups == "batch" else 4
+    types = f"(tensor<{batch}x6x{features}xf32>, tensor<3x1x4xf32>) -> tensor<1x4x4xf32>"
+    body = f"""
+      %0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{stride = [1]}}
+          {{{counts}}} : {types}
+      return %0 : tensor<1x4x4xf32>
+    }}"""
+    cut = '{sdy.sharding = #sdy.sharding<@three, [{}, {}, {"x"}]>}'
+    head = f"func.func @main(%a: tensor<{batch}x6x{features}xf32>, %b: tensor<3x1x4xf32> CUT) -> "
+    sharded = f'sdy.mesh @three = <["x"=3]>\n{head.replace("CUT", cut)}(tensor<1x4x4xf32> {cut}) {{{body}'
+    arguments = [_array(batch, 6, features), _array(3, 1, 4)]
+    expected = run_whole(f"{head.replace('CUT', '')}tensor<1x4x4xf32> {{{body}", arguments)[0]
+    np.testing.assert_allclose(run_parts(sharded, arguments, 3)[0], expected)
+
+
 def test_manual_computations_stand_among_automatic_code() -> None:
     text = (
         _MESH

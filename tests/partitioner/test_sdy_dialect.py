@@ -55,6 +55,14 @@ def test_the_print_reads_as_the_same_program() -> None:
     assert '#sdy.sharding<mesh<["z"=8]>, [{"z"}, {?}]>' in pretty
 
 
+def test_the_fold_of_a_collective_is_printed_where_it_is_no_sum() -> None:
+    line = 'sdy.all_reduce KIND{"x"} %a out_sharding=<@mesh, [{}]> : tensor<4xf32>'
+    program = 'sdy.mesh @mesh = <["x"=2]>\nfunc.func @main(%a: tensor<4xf32>) {\n%0 = LINE\nreturn\n}'
+    for written, printed in (("", ""), ("sum ", ""), ("max ", "max "), ("min ", "min ")):
+        text = str(spmd.parse(program.replace("LINE", line.replace("KIND", written))))
+        assert f'sdy.all_reduce {printed}{{"x"}}' in text
+
+
 def test_propagation_edges_read_and_print() -> None:
     text = '#sdy.propagation_edges<[{step-0 = [{"x" = operand-0 -> [operand-1, result-0]}]}]>'
     module = spmd.parse(f"func.func @main() attributes {{edges = {text}}} {{\nreturn\n}}")

@@ -38,7 +38,7 @@ class EnumWord(_Named):
     def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
         super().__init__(definition, arguments)
         declared = definition.attribute_table[self.name]
-        self.required = declared.required
+        self.required, self.default = declared.required, declared.default
         self.cases = declared.kind.cases
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -50,7 +50,8 @@ class EnumWord(_Named):
             parser.expected(f"one of: {', '.join(self.cases)}")
 
     def print(self, printer: Printer, op: Op) -> str:
-        return str(op.attributes.get(self.name, ""))
+        case = op[self.name]
+        return "" if not self.required and case == self.default else str(case)
 
 
 @custom("RegionWithArguments")
