@@ -15,7 +15,6 @@ import runpy
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -249,33 +248,20 @@ def transformer_arguments(sizes: Any) -> list[Array]:
     return [*parameters, *[np.zeros(shape, np.float32) for shape in shapes] * 2, *words]
 
 
-@dataclass(frozen=True)
-class TransformerSizes:
-    """Sizes that 64 processes can share along either axis."""
-
-    vocabulary: int = 512
-    width: int = 128
-    heads: int = 64
-    hidden: int = 256
-    sequence: int = 16
-    batch: int = 64
-
-    def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Shapes by name, as the example has them."""
-        folder = Path(__file__).parents[1] / "examples" / "sharded"
-        made = runpy.run_path(str(folder / "layouts.py"))["Sizes"](**vars(self))
-        parameters: dict[str, tuple[int, ...]] = made.parameters()
-        return parameters
+def transformer_sizes() -> Any:
+    """Sizes of the example's transformer that 64 processes can share along either axis."""
+    layouts = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "sharded" / "layouts.py"))
+    return layouts["Sizes"](heads=64, hidden=256, sequence=16, batch=64)
 
 
 def _transformer(axis: int) -> None:
-    module = transformer_program(TransformerSizes(), axis)
+    module = transformer_program(transformer_sizes(), axis)
     if module is None:
         return
     began = time.perf_counter()
     simulation = spmd.simulate(module, spmd.ProcessGrid(1, axis * axis))
     compiled = time.perf_counter() - began
-    arrays = simulation.shard(*transformer_arguments(TransformerSizes()))
+    arrays = simulation.shard(*transformer_arguments(transformer_sizes()))
     simulation(*arrays)
     seconds = _seconds(lambda: simulation(*arrays))
     loss = simulation.unshard(*simulation(*arrays))[0]

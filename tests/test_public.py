@@ -17,6 +17,7 @@ import pytest
 import spmd
 from spmd.compiler.options import CompileOptions, Options
 from spmd.syntax import difference
+from tests.measuring import with_peak_memory
 
 ROOT = Path(__file__).parents[1]
 TEXT = """module @sums attributes {mhlo.num_replicas = 1 : i32} {
@@ -230,15 +231,8 @@ def with_replicas(count: int) -> spmd.Module:
 
 
 def test_a_large_grid_costs_nothing_until_processes_run() -> None:
-    import tracemalloc
-
     program = with_replicas(1 << 20)
-    tracemalloc.start()
-    try:
-        compiled = spmd.compile(program)
-        held = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    compiled, held = with_peak_memory(lambda: spmd.compile(program))
     assert compiled.grid.size == 1 << 20
     assert held < 4 << 20, f"{held} bytes for a grid of a million processes, none of which runs"
 

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,16 +11,16 @@ import spmd
 from benchmarks.simulation import (
     ROWS,
     SIZES,
-    TransformerSizes,
     mlp_arguments,
     mlp_program,
     rounds_program,
     transformer_arguments,
     transformer_program,
+    transformer_sizes,
 )
 from spmd.arrays import Array
 
-SMALL = TransformerSizes(vocabulary=32, width=16, heads=4, hidden=32, sequence=4, batch=8)
+SMALL = replace(transformer_sizes(), vocabulary=32, width=16, heads=4, hidden=32, sequence=4, batch=8)
 
 
 def test_a_larger_grid_gives_what_a_small_one_gives() -> None:

@@ -1,12 +1,11 @@
 """Texts that are short and mean much, or nest without end: linear time and memory, or an error at a place."""
 
-import tracemalloc
-
 import pytest
 
 import spmd
 from spmd.syntax import difference
 from spmd.types import F32, TensorType, TupleType
+from tests.measuring import with_peak_memory
 
 SCALAR = TensorType((), F32)
 
@@ -54,12 +53,7 @@ def test_attributes_that_double_are_refused() -> None:
 def test_strings_of_escapes_take_memory_in_proportion(escape: str) -> None:
     count = 300_000
     text = f'module attributes {{a.b = "{escape * count}"}} {{}}'
-    tracemalloc.start()
-    try:
-        module = spmd.parse(text)
-        used = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    module, used = with_peak_memory(lambda: spmd.parse(text))
     data = {"\\\\": b"\\", '\\"': b'"', "\\n": b"\n", "\\22": b'"', "\\t\\n": b"\t\n"}[escape]
     assert module.discardable["a.b"].data == data * count  # type: ignore[attr-defined]
     assert used < 64 * len(text)

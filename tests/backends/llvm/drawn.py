@@ -158,3 +158,12 @@ class Program:
         chosen = [self.one_of(results) for _ in range(2)] + [results[-1]]
         ops.Tuple(self.b, chosen)
         return self.b.Build().to_stablehlo()
+
+
+def drawn_program(data: st.DataObject, most: int) -> tuple[spmd.Module, list[np.ndarray]]:
+    """A random program of up to `most` steps, and arguments for it."""
+    program = Program(data)
+    program.grow(data.draw(st.integers(1, most)))
+    module = program.build()
+    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
+    return module, [rng.standard_normal(shape).astype(np.float32) for shape in program.arguments]

@@ -5,17 +5,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spmd
-from tests.backends.llvm.drawn import Program
+from tests.backends.llvm.drawn import drawn_program
 
 
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_native_code_and_numpy_agree(data: st.DataObject) -> None:
-    program = Program(data)
-    program.grow(data.draw(st.integers(1, 14)))
-    module = program.build()
-    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in program.arguments]
+    module, arrays = drawn_program(data, 14)
     kept = [array.copy() for array in arrays]
     native = spmd.compile(module)(*arrays)
     plain = spmd.compile(module, backends=("numpy",))(*arrays)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import spmd
 from spmd.backends.llvm import parts, workers
 from spmd.machine import RANK_VARIABLES, default_threads, usable_cores
-from tests.backends.llvm.drawn import Program
+from tests.backends.llvm.drawn import drawn_program
 
 pytestmark = pytest.mark.skipif(not workers.are_supported(), reason="no workers on this system")
 
@@ -43,11 +43,7 @@ def bits(results: tuple) -> list[bytes]:
 @given(st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.DataObject) -> None:
-    program = Program(data)
-    program.grow(data.draw(st.integers(1, 12)))
-    module = program.build()
-    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
-    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in program.arguments]
+    module, arrays = drawn_program(data, 12)
     alone, *others = [bits(spmd.compile(module, threads=threads)(*arrays)) for threads in THREADS]
     assert others == [alone] * len(others)
 
