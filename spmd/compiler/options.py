@@ -20,7 +20,8 @@ from spmd.machine import default_threads
 class CompileOptions(TypedDict, total=False):
     """The keyword arguments of `spmd.compile`, which `spmd.run_parallel` passes on.
 
-    reproducible       reductions between processes give the same bits on any transport and mapping
+    reproducible       reductions between processes give the same bits on any transport and mapping, and a simulation
+                       those of its processes one by one
     combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
     check_collectives  processes compare what they are about to do at each collective
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)

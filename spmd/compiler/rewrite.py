@@ -42,5 +42,15 @@ def _rewrite(block: Block, rule_of: Callable[[Block], Rule], replaced: dict[Valu
             kept.append(op)
         else:
             kept += replacement.ops
+            if op.discardable:
+                _carry(op, replacement)
             replaced.update(zip(op.results, replacement.results, strict=True))
     block.ops = kept
+
+
+def _carry(op: Op, replacement: Replacement) -> None:
+    """What is said of `op` is said of the ops that give its results from now on."""
+    for value in replacement.results:
+        maker = value.defining_op
+        if maker is not None and maker in replacement.ops:
+            maker.discardable = {**op.discardable, **maker.discardable}

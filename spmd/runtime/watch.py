@@ -9,63 +9,115 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TextIO
 
 import numpy as np
 
+from spmd.analysis.process_rows import UNSEEN, ProcessRows
 from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
-from spmd.errors import UNKNOWN, Diagnostic, ExecutionError, Location
-from spmd.ir import Value
+from spmd.errors import Diagnostic, ExecutionError, Location
+from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 
 def check_nans(unit: ScheduledUnit, run: Run) -> Any:
     """Raises ExecutionError at the first op that gives a NaN or an infinity, with how many and where the first is.
 
-    A unit of several ops that gives one runs again, op by op, to tell which of them it was.
+    A unit of several ops that gives one runs again, op by op, to tell which of them it was. Where all processes of a
+    grid are computed at once, a note names the process, whose results the error is about.
     """
     results = run()
-    if _all_finite(results):
+    last = unit.ops[-1]
+    makers = [value.defining_op or last for value in unit.results]
+    if not any(fault for _, fault in _faults(results, makers)):
         return results
     for op, values in run.op_by_op():
-        _check_finite(values, op.name, op.location)
-    _check_finite(results, unit.name, unit.location)
+        _raise_fault(values, [op] * len(op.results), op.name, op.location)
+    _raise_fault(results, makers, unit.name, unit.location)
     return results
 
 
-def _all_finite(results: Any) -> bool:
-    try:
-        _check_finite(results, "", UNKNOWN)
-    except ExecutionError:
-        return False
-    return True
+def _raise_fault(results: Any, makers: Sequence[Op], name: str, location: Location) -> None:
+    for rows, fault in _faults(results, makers):
+        if fault:
+            error = ExecutionError(Diagnostic(location, fault.text, name if rows is None else rows.name))
+            if fault.process:
+                error.add_note(f"in process {fault.process}")
+            raise error
 
 
-def _check_finite(results: Any, name: str, location: Location) -> None:
-    for index, array in enumerate(_arrays(results)):
-        if array.dtype.kind not in "fcV" or array.size == 0:
-            continue
-        finite = np.isfinite(array if array.dtype.kind != "V" else array.astype(np.float32))
-        if not finite.all():
-            count = finite.size - int(np.count_nonzero(finite))
-            where = np.unravel_index(int(np.argmin(finite)), finite.shape)
-            place = f" at {[int(axis) for axis in where]}" if finite.ndim else ""
-            text = f"result {index} has {count} of {finite.size} elements that are NaN or infinite, the first{place}"
-            value = array[where] if finite.ndim else array
-            raise ExecutionError(Diagnostic(location, f"{text}: {value}", name))
+@dataclass(frozen=True)
+class _Fault:
+    text: str
+    process: str = ""
+
+
+def _faults(results: Any, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows | None, _Fault | None]]:
+    """For each result that `makers` give, which rows are whose, and what is not finite."""
+    for index, (array, maker) in enumerate(zip(_values(results), makers, strict=False)):
+        if array is not None and UNSEEN not in maker.discardable:
+            rows = ProcessRows.of(maker)
+            yield rows, _fault(array, index, rows)
+
+
+def _fault(array: Any, index: int, rows: ProcessRows | None) -> _Fault | None:
+    """What is not finite in result `index`: of the first process that has such numbers, where they are processes'."""
+    if array.dtype.kind not in "fcV" or array.size == 0:
+        return None
+    finite = np.isfinite(array if array.dtype.kind != "V" else array.astype(np.float32))
+    if finite.all():
+        return None
+    if rows is None:
+        return _Fault(_told(array, finite, index))
+    moved, of_numbers = (np.moveaxis(each, rows.dimension, 0) for each in (finite, array))
+    row = int(np.argmin(moved.all(axis=tuple(range(1, moved.ndim))))) // rows.block
+    part = slice(row * rows.block, (row + 1) * rows.block) if rows.block > 1 else row
+    own, numbers = (np.asarray(each[part]) for each in (moved, of_numbers))
+    if rows.block > 1:
+        own, numbers = (np.moveaxis(each, 0, rows.dimension) for each in (own, numbers))
+    rank = rows.ranks[row]
+    return _Fault(_told(numbers, own, index), f"{rank} {rows.grid.process_id(rank)}")
+
+
+def _told(array: Any, finite: Any, index: int) -> str:
+    count = finite.size - int(np.count_nonzero(finite))
+    where = np.unravel_index(int(np.argmin(finite)), finite.shape)
+    place = f" at {[int(axis) for axis in where]}" if finite.ndim else ""
+    value = array[where] if finite.ndim else array
+    return f"result {index} has {count} of {finite.size} elements that are NaN or infinite, the first{place}: {value}"
 
 
 def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Any:
-    """Prints what each unit gives: place, ops, types, and the values shortened."""
+    """Prints what each unit gives: place, process, ops, types, and the values shortened.
+
+    Where all processes of a grid are computed at once, a line for each of them.
+    """
     results = run()
     out = file or sys.stdout
-    for value, array in zip(unit.results, _arrays(results), strict=False):
-        name = f"%{value.name_hint}" if value.name_hint else "%"
-        shown = np.array2string(np.asarray(array), threshold=16, edgeitems=3, precision=6, separator=", ")
-        print(f"{unit.place}: {unit.name} {name} : {value.type} = {shown}", file=out)
+    kind, _, number = threading.current_thread().name.partition("-")
+    who = f"process {number}: " if kind == "process" and number.isdigit() else ""
+    for value, array in zip(unit.results, _values(results), strict=False):
+        maker = value.defining_op
+        if array is None or (maker is not None and UNSEEN in maker.discardable):
+            continue
+        rows = ProcessRows.of(maker)
+        if rows is None or rows.block > 1:
+            print(f"{unit.place}: {who}{_shown(unit.name, value, array)}", file=out)
+            continue
+        for rank, own in zip(rows.ranks, np.moveaxis(array, rows.dimension, 0), strict=True):
+            print(
+                f"{unit.place}: process {rank} {rows.grid.process_id(rank)}: {_shown(rows.name, value, own)}", file=out
+            )
     return results
+
+
+def _shown(name: str, value: Value, array: Any) -> str:
+    shown = np.array2string(np.asarray(array), threshold=16, edgeitems=3, precision=6, separator=", ")
+    return (
+        f"{name} {f'%{value.name_hint}' if value.name_hint else '%'} : {value.tensor.with_shape(array.shape)} = {shown}"
+    )
 
 
 @dataclass(slots=True)
@@ -156,9 +208,10 @@ def _rank_of_thread(name: str, otherwise: int) -> int:
     return int(number) if kind == "process" and number.isdigit() else otherwise
 
 
-def _arrays(results: Any) -> list[Any]:
+def _values(results: Any) -> list[Any]:
+    """An entry a result: an array, or None for what is none."""
     values = results if isinstance(results, tuple) else (results,)
-    return [np.asarray(value) for value in values if isinstance(value, (np.ndarray, np.generic))]
+    return [np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None for value in values]
 
 
 def _parts(clock: Clock, start: float, seconds: float, thread: str) -> Iterator[_Event]:

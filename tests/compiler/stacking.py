@@ -32,7 +32,12 @@ def varied(array: Array, rank: int) -> Array:
 
 
 def assert_stacks(
-    text: str, *arrays: Array, tolerance: float | None = None, serial: bool | None = False, varying: Any = varied
+    text: str,
+    *arrays: Array,
+    tolerance: float | None = None,
+    serial: bool | None = False,
+    varying: Any = varied,
+    reproducible: bool = False,
 ) -> None:
     """Whichever arguments differ between processes, each gets what it gets alone.
 
@@ -40,7 +45,7 @@ def assert_stacks(
     """
     module = spmd.parse(text)
     alone = spmd.compile(module, spmd.ProcessGrid(1, 1))
-    simulation = spmd.simulate(module, spmd.ProcessGrid(PROCESSES, 1))
+    simulation = spmd.simulate(module, spmd.ProcessGrid(PROCESSES, 1), reproducible=reproducible)
     spmd.verify(simulation.module)
     spmd.parse(str(simulation.module))
     if serial is not None:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import dense, monoid, op, region
 from tests.backends.test_contraction import dot_text, draw_dot
 from tests.backends.test_convolution import defined, draw_convolution
@@ -176,6 +177,29 @@ def test_products(data: st.DataObject) -> None:
     x, y = whole(*lhs), whole(*rhs)
     shape = np.einsum(equation, x, y).shape
     assert_stacks(op(dot_text(numbers), [x, y], ("f32", shape)), x, y)
+
+
+#: Sizes at which a product of all processes' rows sums in another order than each one's.
+UNLIKE = [(36, 64, 19, "f64"), (77, 70, 1, "f32"), (7, 34, 5, "f32"), (1, 34, 12, "f64"), (2, 73, 10, "f32")]
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns", "element"), UNLIKE)
+def test_reproducible_products_have_the_bits_of_each_process(rows: int, depth: int, columns: int, element: str) -> None:
+    rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
+    for transposed in (False, True):
+        numbers = f"lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [{int(transposed)}]"
+        text = f'"stablehlo.dot_general"(%0, %1) {{dot_dimension_numbers = #stablehlo.dot<{numbers}>}}'
+        x = rng.normal(size=(rows, depth)).astype(dtype)
+        w = rng.normal(size=(columns, depth) if transposed else (depth, columns)).astype(dtype)
+        assert_stacks(op(text, [x, w], (element, (rows, columns))), x, w, reproducible=True)
+
+
+def test_reproducible_convolutions_have_the_bits_of_each_process() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 9, 4), (3, 4, 6)))
+    text = '"stablehlo.convolution"(%0, %1) {dimension_numbers = #stablehlo.conv<[b, 0, f]x[0, i, o]->[b, 0, f]>, '
+    text += "feature_group_count = 1 : i64, batch_group_count = 1 : i64}"
+    assert_stacks(op(text, [x, w], ("f32", (2, 7, 6))), x, w, serial=None, reproducible=True)
 
 
 @given(st.data())

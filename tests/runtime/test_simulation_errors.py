@@ -154,8 +154,9 @@ def test_what_fails_while_running_says_where_processes_are() -> None:
     simulation = spmd.simulate(spmd.parse(text, name="test.mlir"), GRID, watch=check_nans)
     x = np.ones((4, 2), np.float32)
     x[2, 1] = -1
-    with pytest.raises(
-        spmd.ExecutionError, match=r"test.mlir:2:\d+: stablehlo.log: .* the first at \[2, 1\]"
-    ) as caught:
+    with pytest.raises(spmd.ExecutionError, match=r"test.mlir:2:\d+: stablehlo.log: .* the first at \[1\]") as caught:
         simulation(x)
-    assert caught.value.__notes__ == ["in the stacked program of a 4x1 grid: leading axes of 4 are processes"]
+    assert caught.value.__notes__ == [
+        "in process 2 (2, 0)",
+        "in the stacked program of a 4x1 grid: leading axes of 4 are processes",
+    ]

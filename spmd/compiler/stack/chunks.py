@@ -138,18 +138,23 @@ class _ChunkLoop:
 
     def _turn(self, start: Value) -> list[Value]:
         """The ops on the rows from `start` on; the rows of the outputs."""
-        stacker, trees, everyone = self.stacker, dict(self.stacker.trees), self.stacker.size
+        stacker, trees, everyone, after_op = (
+            self.stacker,
+            dict(self.stacker.trees),
+            self.stacker.size,
+            self.stacker.after_op,
+        )
         try:
             for value in self._inputs():
                 leaf = stacker.leaf(value)
                 if leaf.stacked:
                     stacker.trees[value] = StackedValue(stacker.dynamic_slice(leaf.value, 0, start, self.size), True)
-            stacker.size = self.size
+            stacker.size, stacker.after_op = self.size, None  # whose rows they are is known while running
             for op in self.ops:
                 stacker.apply(op)
             return [stacker.stack(stacker.leaf(value)) for value in self.outputs]
         finally:
-            stacker.trees, stacker.size = trees, everyone
+            stacker.trees, stacker.size, stacker.after_op = trees, everyone, after_op
 
     def _inputs(self) -> Iterator[Value]:
         """What the ops read that others make."""

@@ -1,4 +1,7 @@
-"""Products. What differs on one side only is one more free dimension: one large product, not many small ones."""
+"""Products. What differs on one side only is one more free dimension: one large product, not many small ones.
+
+How large a product is may decide in which order it sums. `reproducible` compilations multiply as each process does.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from spmd.types import QuantizedType, TensorType
 @rule("stablehlo.dot_general")
 def dot_general(stacker: Stacker, op: Op) -> Sequence[Tree]:
     lhs, rhs = (stacker.leaf(value) for value in op.operands)
+    if stacker.options.reproducible:
+        lhs, rhs = (StackedValue(stacker.stack(side), True) for side in (lhs, rhs))
     numbers: DotDimensionNumbersAttr = op["dot_dimension_numbers"]
     both = lhs.stacked and rhs.stacked
     moved = DotDimensionNumbersAttr(
@@ -93,7 +98,7 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     groups = op["batch_group_count"]
     quantized = any(value.tensor.is_quantized for value in (*op.operands, op.result))
     grouped = op["feature_group_count"] > 1 and not lhs.stacked
-    if quantized or groups > 1 or grouped:
+    if quantized or groups > 1 or grouped or stacker.options.reproducible:
         return one_by_one(stacker, op)
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     inputs, kernel = numbers.input_batch_dimension, numbers.kernel_output_feature_dimension

@@ -133,6 +133,8 @@ class Stacker(OpBuilder):
         super().__init__()
         self.prefix = prefix
         self.write_block: Callable[[Stacker, Block], None] = one_after_another
+        #: What is done with the results of each op, for which the ops from a number on were written.
+        self.after_op: Callable[[Stacker, Op, int, Sequence[Tree]], Sequence[Tree]] | None = None
         self.module = module
         self.options = options
         self.grid: ProcessGrid = options.grid
@@ -242,7 +244,11 @@ class Stacker(OpBuilder):
 
     def apply(self, op: Op) -> None:
         self.location, self._name = op.location, op.name
-        self.trees.update(zip(op.results, self._results(op), strict=True))
+        start = len(self.ops)
+        results = self._results(op)
+        if self.after_op is not None:
+            results = self.after_op(self, op, start, results)
+        self.trees.update(zip(op.results, results, strict=True))
 
     def _results(self, op: Op) -> Sequence[Tree]:
         made = self._rules.get(op.name)

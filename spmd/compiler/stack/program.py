@@ -12,6 +12,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
+from spmd.compiler.stack.watched import tell_rows
 from spmd.dialects.make import make_function, make_op
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
@@ -49,6 +50,8 @@ def stack(
     entry = module.function(function)
     flat = inline(module, entry, whole=True)
     stacker = Stacker(module, options, prefix)
+    if options.watch is not None:
+        stacker.after_op = tell_rows
     if memory is not None:
         stacker.write_block = partial(write_in_chunks, _left(memory, options.grid.size, flat))
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)

@@ -20,6 +20,7 @@ from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt, refuse
 from spmd.compiler.stack.placing import inverse, take_rows
 from spmd.compiler.stack.program import function_of, module_of
+from spmd.compiler.stack.watched import tell_rows
 from spmd.dialects.make import make_op
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value
@@ -79,6 +80,7 @@ class _Part(Stacker):
 
     def __init__(self, module: Module, name: str, options: Options, ranks: np.ndarray, prefix: str) -> None:
         super().__init__(module, options, prefix)
+        self.after_op = tell_rows if options.watch is not None else None
         self.processes = ranks
         self.size = len(ranks)
         self.flat = inline(module, module.function(name), whole=True)

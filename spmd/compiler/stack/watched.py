@@ -1,0 +1,72 @@
+"""Programs that are watched: each op says which rows are whose, and what nobody looks at.
+
+Where not all processes are here, the others compute as well, and what they get is dropped. A watcher that looks for NaN
+must not see it: it sees zeros in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from spmd.analysis.process_rows import ROWS, UNSEEN, ProcessRows
+from spmd.attributes import UNIT
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt
+from spmd.ir import Op, Value
+from spmd.types import TensorType
+
+_CONTROL_FLOW = ("stablehlo.while", "stablehlo.if", "stablehlo.case")
+
+
+def tell_rows(stacker: Stacker, op: Op, start: int, results: Sequence[Tree]) -> Sequence[Tree]:
+    """The results of `op`, for which the ops from number `start` on were written."""
+    if op.name in _CONTROL_FLOW:
+        return results
+    if stacker.mask is not None:
+        for inner in (inner for each in stacker.ops[start:] for inner in each.walk()):
+            inner.discardable = {**inner.discardable, UNSEEN: UNIT}
+        results = [rebuilt(tree, iter([_seen(stacker, leaf) for leaf in leaves(tree)])) for tree in results]
+    written = set(stacker.ops[start:])
+    for leaf in (leaf for tree in results for leaf in leaves(tree)):
+        if leaf.stacked:
+            _mark(stacker, op, leaf.value, written)
+    return results
+
+
+def _seen(stacker: Stacker, leaf: StackedValue) -> StackedValue:
+    """A value, with zeros for the processes that are not here; one that is the same for all, if nobody is."""
+    if stacker.mask is None or not isinstance(leaf.value.type, TensorType) or leaf.value.type.dtype.kind not in "fcV":
+        return leaf
+    zeros = StackedValue(stacker.splat(0, leaf.value.tensor), leaf.stacked)
+    if leaf.stacked:
+        return stacker.chosen(stacker.mask, leaf, zeros)
+    return StackedValue(stacker.select(stacker.is_anyone(stacker.mask), leaf.value, zeros.value))
+
+
+def _mark(stacker: Stacker, op: Op, value: Value, written: set[Op]) -> None:
+    """Says of the op that gives `value`, and of those before it that only lie otherwise, whose rows are whose."""
+    dimension, block = 0, 1
+    maker = value.defining_op
+    while maker is not None and maker in written and ROWS not in maker.discardable:
+        rows = ProcessRows(op.name, dimension, block, stacker.grid, stacker.everyone)
+        maker.discardable = {**maker.discardable, ROWS: rows.attribute()}
+        if maker.name == "stablehlo.transpose":
+            dimension = maker["permutation"][dimension]
+        elif maker.name == "stablehlo.reshape":
+            split = _joined(maker, dimension, block * stacker.size)
+            if split is None:
+                return
+            dimension, block = split
+        else:
+            return
+        maker = maker.operands[0].defining_op
+
+
+def _joined(reshape: Op, dimension: int, count: int) -> tuple[int, int] | None:
+    """Where a reshape's operand has the processes that are `dimension` of its result, and in rows of how many."""
+    shape, whole = reshape.operands[0].tensor.static_shape, reshape.result.tensor.static_shape
+    before = prod(whole[:dimension])
+    for place, size in enumerate(shape):
+        if prod(shape[:place]) == before and size and size % count == 0 and len(whole) >= len(shape):
+            return place, size // count
+    return None
