@@ -16,7 +16,7 @@ from spmd.backends.llvm.function import (
     nbytes,
     supports,
 )
-from spmd.backends.llvm.in_place import may_overwrite
+from spmd.backends.llvm.in_place import UnitsOfBlock, may_overwrite
 from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.forms import is_fusible, is_plain
@@ -105,7 +105,7 @@ class _LoopWriter:
         self.frame = frame
         self.condition, self.body = (region.block for region in op.regions)
         self.units = fuse(self.body, self.body.terminator.operands)
-        self.last = writer.last_reads(self.units, ())
+        self.units_of_body = UnitsOfBlock(self.units, writer.last_reads(self.units, ()))
 
     def write(self) -> None:
         writer, text = self.writer, self.writer.text
@@ -187,7 +187,7 @@ class _LoopWriter:
             return False
         if sum(result is state.result for result in results) > 1:
             return False
-        return may_overwrite(self.writer, self.units, self.last, state.argument, state.result)
+        return may_overwrite(self.writer, self.units_of_body, state.argument, state.result)
 
     def _bind(self, states: Sequence[_State]) -> None:
         """Tells where the carried values lie in this turn."""

@@ -20,10 +20,11 @@ from spmd.analysis.constants import constant_array
 from spmd.analysis.memory import over_memory
 from spmd.arrays import Array
 from spmd.attributes import aligned
+from spmd.backends.llvm.addresses import Addresses
 from spmd.backends.llvm.blas import Routine, routine
 from spmd.backends.llvm.clocks import NativeClock
 from spmd.backends.llvm.functions import function_text
-from spmd.backends.llvm.in_place import lent
+from spmd.backends.llvm.in_place import UnitsOfBlock, lent
 from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.text import FunctionText
@@ -137,11 +138,17 @@ class Frame:
     placed: dict[Value, Buffer]
     lent: dict[Value, Buffer] = field(default_factory=dict)
     index: int = 0
-    buffers: list[Buffer] = field(default_factory=list)
+    buffers: dict[Buffer, None] = field(default_factory=dict)
+    #: By buffer: how many values stood on it when it was looked at last, and the unit that reads them last.
+    _reads: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
 
     def is_last_read(self, buffer: Buffer) -> bool:
         """Whether nobody reads `buffer` after the unit that is being written."""
-        return all(self.last_read.get(value, -1) <= self.index for value in buffer.values)
+        count, last = self._reads.get(buffer, (-1, -1))
+        if count != len(buffer.values):
+            last = max((self.last_read.get(value, -1) for value in buffer.values), default=-1)
+            self._reads[buffer] = len(buffer.values), last
+        return last <= self.index
 
 
 class FunctionWriter:
@@ -186,7 +193,7 @@ class FunctionWriter:
         self.symbols: dict[str, int] = {}
         #: Whether it asks from time to time whether it is to go on, or calls Python: it may end with an exception.
         self.may_raise = False
-        self._prologue: list[str] = []
+        self._addresses = Addresses()
         self._stack = 0
         self._nests: dict[Unit, list[Nest]] = {}
         self.inputs, self.outputs = list(inputs), list(outputs)
@@ -197,12 +204,17 @@ class FunctionWriter:
 
     def argument(self, place: int) -> str:
         """The name of the address that the caller gives as number `place`."""
-        name = f"%argument{place}"
-        self._prologue += [
-            f"  {name}.at = getelementptr ptr, ptr %arguments, i64 {place}",
-            f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
-        ]
-        return name
+        return self._addresses.argument(place)
+
+    def frame(self, addresses: Sequence[str]) -> str:
+        """The name of the address of a frame that holds addresses, for a function to look into."""
+        text = self.text
+        begin, open_places = self._addresses.frame(addresses)
+        frame = text.value(begin)
+        for place in open_places:
+            at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
+            text.line(f"store ptr {addresses[place]}, ptr {at}")
+        return frame
 
     def allocate(self, frame: Frame, value: Value) -> Buffer:
         """A buffer for `value`: where it is to be put, or one of the block's own."""
@@ -218,7 +230,7 @@ class FunctionWriter:
         else:
             op = value.defining_op or frame.units[frame.index].roots[0]
             buffer = self._in_arena(size, str(value.type), op)
-        frame.buffers.append(buffer)
+        frame.buffers[buffer] = None
         return self.assign(value, buffer)
 
     def _in_arena(self, size: int, what: str, op: Op) -> Buffer:
@@ -233,7 +245,7 @@ class FunctionWriter:
             self._stack += size
             return Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size)
         buffer = self._in_arena(size, "scratch memory", frame.units[frame.index].roots[0])
-        frame.buffers.append(buffer)
+        frame.buffers[buffer] = None
         return buffer
 
     def assign(self, value: Value, buffer: Buffer) -> Buffer:
@@ -302,7 +314,7 @@ class FunctionWriter:
         """
         last_reads = self.last_reads(units, results)
         frame = Frame(units, last_reads, through_views(placed))
-        frame.lent = lent(self, units, last_reads, frame.placed, free)
+        frame.lent = lent(self, UnitsOfBlock(units, last_reads), frame.placed, free)
         for group in row_groups(units):
             first = frame.index
             frame.index += len(group) - 1
@@ -478,13 +490,10 @@ class FunctionWriter:
 
     def _release(self, frame: Frame) -> None:
         """Gives back the memory of what nobody reads any more."""
-        kept = []
-        for buffer in frame.buffers:
-            if not frame.is_last_read(buffer):
-                kept.append(buffer)
-            elif buffer.owned and buffer.number is not None:
+        for buffer in [buffer for buffer in frame.buffers if frame.is_last_read(buffer)]:
+            del frame.buffers[buffer]
+            if buffer.owned and buffer.number is not None:
                 self.arena.release(buffer.number)
-        frame.buffers = kept
 
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
         nests = self.nests(unit)
@@ -544,20 +553,19 @@ class FunctionWriter:
         arena = self.argument(len(self.inputs) + len(self.outputs))
         placement = self.arena.place()
         self.arena_size = placement.size
-        places = [
-            f"  %arena{number} = getelementptr i8, ptr {block or arena}, i64 {offset}"
-            for number, (block, offset) in enumerate(zip(placement.blocks, placement.offsets, strict=True))
-        ]
+        counters: list[str] = []
         if self.clock is not None:
             last = len(self.inputs) + len(self.outputs) + 1 + len(self.constants)
-            places.append(f"  %counters.at = getelementptr ptr, ptr %arguments, i64 {last}")
-            places.append("  %counters = load ptr, ptr %counters.at")
+            counters.append(f"  %counters.at = getelementptr ptr, ptr %arguments, i64 {last}")
+            counters.append("  %counters = load ptr, ptr %counters.at")
         self.text.line("ret void")
+        addresses = self._addresses.prologue(self.name, self.text.lines, placement, arena)
         return "\n".join(
             [
                 *(f"{name} = {text}" for text, name in self.globals.items()),
+                *self._addresses.tables(self.name, placement, arena),
                 f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
-                self.text.body([*self._prologue, *places]),
+                self.text.body([*counters, *addresses]),
                 "}",
                 *(define(name, body) for body, name in self.parts.items()),
                 *self.text.declarations,

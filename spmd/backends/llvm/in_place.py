@@ -15,22 +15,42 @@ if TYPE_CHECKING:
 WHILE = "stablehlo.while"
 
 
-def may_overwrite(
-    writer: FunctionWriter, units: Sequence[Unit], last_read: Mapping[Value, int], old: Value, new: Value
-) -> bool:
-    """Whether `new`, which one of `units` makes, may be written over `old`: nobody reads that after, nor meanwhile."""
-    if _has_other_names(units, old, new):
+class UnitsOfBlock:
+    """The units of a block in their order: who makes a value, who reads it last, who gives its memory other names."""
+
+    def __init__(self, units: Sequence[Unit], last_read: Mapping[Value, int]) -> None:
+        self.units = units
+        self.last_read = last_read
+        #: The number of the unit that makes each value.
+        self.makers: dict[Value, int] = {}
+        self._naming: dict[Value, list[Unit]] = {}
+        for index, unit in enumerate(units):
+            for op in unit.roots:
+                self.makers.update(dict.fromkeys(op.results, index))
+                if not unit.fused and (op.name in VIEWS or op.name == WHILE):
+                    for operand in op.operands:
+                        self._naming.setdefault(operand, []).append(unit)
+
+    def has_other_names(self, old: Value, new: Value) -> bool:
+        """Whether values beside `new` may stand on the memory of `old`: views of it, and what loops hand on."""
+        return any(not _carries(unit, old, new) for unit in self._naming.get(old, ()))
+
+
+def may_overwrite(writer: FunctionWriter, block: UnitsOfBlock, old: Value, new: Value) -> bool:
+    """Whether `new`, made by a unit of `block`, may be written over `old`: nobody reads that after, nor meanwhile."""
+    if block.has_other_names(old, new):
         return False
-    made = {new}
+    makers = [block.makers.get(new)]
     while (op := new.defining_op) is not None and op.name == "stablehlo.reshape":
         new = op.operands[0]
-        made.add(new)
-    for index, unit in enumerate(units):
-        if any(value in made for op in unit.roots for value in op.results):
-            last = last_read.get(old, -1)
-            alike = _reads_where_it_writes(writer, unit, old, new) or _carries(unit, old, new)
-            return last < index or (last == index and alike)
-    return False
+        makers.append(block.makers.get(new))
+    index = min((index for index in makers if index is not None), default=None)
+    if index is None:
+        return False
+    last = block.last_read.get(old, -1)
+    unit = block.units[index]
+    alike = last == index and (_reads_where_it_writes(writer, unit, old, new) or _carries(unit, old, new))
+    return last < index or alike
 
 
 def _carries(unit: Unit, old: Value, new: Value) -> bool:
@@ -61,11 +81,7 @@ def _reads_where_it_writes(writer: FunctionWriter, unit: Unit, old: Value, new: 
 
 
 def lent(
-    writer: FunctionWriter,
-    units: Sequence[Unit],
-    last_read: Mapping[Value, int],
-    placed: Mapping[Value, Buffer],
-    free: Mapping[Value, Buffer],
+    writer: FunctionWriter, block: UnitsOfBlock, placed: Mapping[Value, Buffer], free: Mapping[Value, Buffer]
 ) -> dict[Value, Buffer]:
     """Where values may lie that are read last where results are made of them: in the results' places, `free` before.
 
@@ -73,19 +89,18 @@ def lent(
     """
     if not free:
         return {}
-    makers = {value: unit for unit in units for op in unit.roots for value in op.results}
     found: dict[Value, Buffer] = {}
-    for index in range(len(units) - 1, -1, -1):
-        for new in (value for op in units[index].roots for value in op.results):
+    for index in range(len(block.units) - 1, -1, -1):
+        for new in (value for op in block.units[index].roots for value in op.results):
             place = free.get(new) or found.get(new)
             if place is None:
                 continue
-            for old in _read_by(writer, units[index], new):
-                maker = makers.get(old)
+            for old in _read_by(writer, block.units[index], new):
+                maker = block.makers.get(old)
                 known = old in placed or old in found
-                if maker is None or known or last_read[old] != index or old.type != new.type:
+                if maker is None or known or block.last_read[old] != index or old.type != new.type:
                     continue
-                if not _is_view(maker) and may_overwrite(writer, units, last_read, old, new):
+                if not _is_view(block.units[maker]) and may_overwrite(writer, block, old, new):
                     found[old] = place
                     break
     return found
@@ -108,20 +123,11 @@ def overwritten(
     writer: FunctionWriter, units: Sequence[Unit], donated: Sequence[Value], outputs: Sequence[Value]
 ) -> dict[Value, Value]:
     """By output, the input whose memory it takes over: one of `donated`, of the same type."""
-    last_read = writer.last_reads(units, ())
+    block = UnitsOfBlock(units, writer.last_reads(units, ()))
     found: dict[Value, Value] = {}
     for old in donated:
         for new in outputs:
-            if new not in found and new.type == old.type and may_overwrite(writer, units, last_read, old, new):
+            if new not in found and new.type == old.type and may_overwrite(writer, block, old, new):
                 found[new] = old
                 break
     return found
-
-
-def _has_other_names(units: Sequence[Unit], old: Value, new: Value) -> bool:
-    """Whether values beside `new` may stand on the memory of `old`: views of it, and what loops hand on."""
-    for unit in units:
-        for op in () if unit.fused else unit.roots:
-            if old in op.operands and (op.name in VIEWS or (op.name == WHILE and not _carries(unit, old, new))):
-                return True
-    return False

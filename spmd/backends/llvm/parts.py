@@ -30,8 +30,9 @@ _OPERATIONS, _BYTES = 16, 16
 _LEAST_UNIT, _LEAST_PART = 50_000, 4_000
 #: Points of a nest that is looked at.
 _LEAST_POINTS = 1 << 10
-#: Points of a nest that is written as a function of its own.
-_LEAST_APART = 1 << 9
+#: Points of a nest that is written as a function of its own: in a loop, where a call of it costs at every turn, and
+#: elsewhere, where what is alike is rather compiled once.
+_LEAST_APART, _LEAST_APART_OUTSIDE = 1 << 9, 1 << 3
 #: Parts for each thread, so that one that comes late does not keep the others waiting.
 _EACH = 4
 
@@ -57,7 +58,7 @@ class PartFunction:
                 f"  {name}.at = getelementptr ptr, ptr %frame, i64 {place}",
                 f"  {name} = load ptr, ptr {name}.at, !invariant.load !0",
             ]
-        return self.text.body(loads)
+        return self.text.body([*loads, "  br label %entry"])
 
 
 def define(name: str, body: str) -> str:
@@ -99,17 +100,12 @@ def _written(writer: FunctionWriter, write: Callable[[PartFunction], None]) -> t
     write(part)
     part.text.line("ret void")
     name = writer.parts.setdefault(part.body(), f"{writer.name}.part{len(writer.parts)}")
-    text = writer.text
-    frame = text.allocate(f"[{max(len(part.captured), 1)} x ptr]", 8)
-    for place, outside in enumerate(part.captured):
-        at = text.value(f"getelementptr ptr, ptr {frame}, i64 {place}")
-        text.line(f"store ptr {outside}, ptr {at}")
-    return name, frame
+    return name, writer.frame(list(part.captured))
 
 
 def write_apart(writer: FunctionWriter, nest: Nest) -> None:
     """Writes `nest` as a function and a call of it, or where the call stands if it has few points."""
-    if prod(nest.extents) < _LEAST_APART:
+    if prod(nest.extents) < (_LEAST_APART if writer.text.depth else _LEAST_APART_OUTSIDE):
         NestWriter(nest, writer.text, writer.pointer).write()
         return
 

@@ -7,7 +7,7 @@ loops: nothing is computed again where it does not change.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -131,7 +131,12 @@ class FunctionText:
         ]
         outer.label = f"{head}.end"
 
-    def body(self, prologue: list[str]) -> str:
-        """The whole text between the function's braces."""
+    @property
+    def lines(self) -> list[str]:
+        """All lines but allocations."""
         (scope,) = self.scopes
-        return "\n".join(["entry:", *self.entry, *prologue, *scope.lines])
+        return scope.lines
+
+    def body(self, prologue: Sequence[str]) -> str:
+        """The whole text between the function's braces; `prologue` ends with a branch to `entry`."""
+        return "\n".join(["begin:", *self.entry, *prologue, "entry:", *self.lines])

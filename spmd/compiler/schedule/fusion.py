@@ -46,7 +46,8 @@ class Unit:
     """Ops that run together. `roots` are those whose results are written to memory, `taken` those computed on the way.
 
     `shape` and `reduced` are the points that a fused unit goes over and the dimensions that it folds; a unit of one op
-    that is not fused (`fused` False) has neither.
+    that is not fused (`fused` False) has neither. Bit n of `waiting` is set where the unit of that `number` waits for
+    this one, be it by way of others; `readers` wait for it themselves.
     """
 
     fused: bool
@@ -56,6 +57,8 @@ class Unit:
     roots: list[Op] = field(default_factory=list)
     taken: dict[Op, None] = field(default_factory=dict)
     readers: set[Unit] = field(default_factory=set)
+    number: int = 0
+    waiting: int = 0
 
     @property
     def ops(self) -> list[Op]:
@@ -93,6 +96,8 @@ class _Fusion:
         self._paths: dict[tuple[Op, Path, tuple[int, ...]], Path] = {}
         self._repeating: set[Path] = set()
         self._last_effect: Unit | None = None
+        #: The units that a unit waits for.
+        self._read_from: dict[Unit, list[Unit]] = {}
 
     def run(self) -> list[Unit]:
         for position in range(len(self.ops) - 1, -1, -1):
@@ -114,17 +119,34 @@ class _Fusion:
             self.uses.setdefault(value, {}).setdefault(unit, set())
         if not is_pure(op):
             if self._last_effect is not None:
-                unit.readers.add(self._last_effect)
+                self._wait(self._last_effect, unit)
             self._last_effect = unit
 
     def _add(self, unit: Unit, op: Op) -> None:
+        unit.number = len(self.units)
         self.units.append(unit)
         self._link(unit, op)
 
     def _link(self, unit: Unit, op: Op) -> None:
         """Whoever reads a result of `op` waits for `unit`."""
         for result in op.results:
-            unit.readers.update(reader for reader in self.uses.get(result, {}) if reader is not unit)
+            for reader in self.uses.get(result, {}):
+                if reader is not unit:
+                    self._wait(reader, unit)
+
+    def _wait(self, reader: Unit, unit: Unit) -> None:
+        """Has `reader` wait for `unit`, as all do that wait for `reader`."""
+        if reader in unit.readers:
+            return
+        unit.readers.add(reader)
+        self._read_from.setdefault(reader, []).append(unit)
+        waiting = reader.waiting | 1 << reader.number
+        behind = [unit]
+        while behind:
+            before = behind.pop()
+            if waiting & ~before.waiting:
+                before.waiting |= waiting
+                behind += self._read_from.get(before, ())
 
     # --- fused units ---
 
@@ -200,16 +222,7 @@ class _Fusion:
 
     def _reaches(self, start: Unit, goal: Unit) -> bool:
         """Whether `goal` waits for `start`."""
-        seen, stack = {start}, [start]
-        while stack:
-            unit = stack.pop()
-            if unit is goal:
-                return True
-            for reader in unit.readers:
-                if reader not in seen:
-                    seen.add(reader)
-                    stack.append(reader)
-        return False
+        return start is goal or bool(start.waiting >> goal.number & 1)
 
     def _read_operands(self, op: Op, unit: Unit, paths: set[Path]) -> None:
         if is_update(op):

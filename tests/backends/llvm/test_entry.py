@@ -5,6 +5,7 @@ import threading
 import numpy as np
 
 import spmd
+from spmd.backends.llvm.entry import entry_text
 
 TEXT = """func.func @main(%x: tensor<3x4xf32>, %s: tensor<f32>) -> tensor<3x4xf32> {
   %0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<3x4xf32>
@@ -43,3 +44,32 @@ def test_threads_share_a_native_function() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_an_entry_is_as_long_for_many_arrays_as_for_two() -> None:
+    few, many = (entry_text("entry", "function", count, may_raise=False) for count in (2, 2000))
+    assert few.count("\n") == many.count("\n")
+
+
+def test_each_of_many_arrays_is_looked_at() -> None:
+    count = 300
+    names = [f"%x{place}" for place in range(count)]
+    type = "tensor<600xf32>"
+    sums = [f"  %s{place} = stablehlo.subtract {name}, %scaled : {type}" for place, name in enumerate(names)]
+    text = "\n".join(
+        [
+            f"func.func @main({', '.join(f'{name}: {type}' for name in names)}) -> ({', '.join([type] * count)}) {{",
+            "  %zero = stablehlo.constant dense<0.0> : tensor<f32>",
+            f"  %least = stablehlo.reduce(%x0 init: %zero) applies stablehlo.minimum across dimensions = [0] : "
+            f"({type}, tensor<f32>) -> tensor<f32>",
+            f"  %scaled = stablehlo.broadcast_in_dim %least, dims = [] : (tensor<f32>) -> {type}",
+            *sums,
+            f"  return {', '.join(f'%s{place}' for place in range(count))} : {', '.join([type] * count)}",
+            "}",
+        ]
+    )
+    executable = spmd.compile(spmd.parse(text))
+    arrays = [np.full(600, place - 5, np.float32) for place in range(count)]
+    arrays[-1] = np.full(1200, count, np.float32)[::2]
+    for place, result in enumerate(executable(*arrays)):
+        np.testing.assert_array_equal(result, arrays[place] + 5)
