@@ -17,7 +17,7 @@ from launch import rank
 from launch.banners import BannerFilter
 from launch.hydra_banners import HydraBannerFilter
 from launch.mpirun import WITHOUT_NETWORK, Kind
-from spmd.runtime import failure
+from spmd.runtime import endings, failure
 from spmd.runtime.failure import REPORTS_VARIABLE, end_with_parent
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
@@ -142,7 +142,7 @@ class _Job:
             stream.finish()
         ending = rank.first_ending(self._reports)
         message = self._last_message(ending)
-        if status == 0 and self._ended_by is None and failure.all_were_lost(self._reports):
+        if status == 0 and self._ended_by is None and endings.all_were_lost(self._reports):
             message, status = message or "spmd launch: all ranks were lost", failure.EXIT_FAILURE
         if message:
             print(message, file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ its status. The note is a file ``end-<rank>.txt`` in the folder of failure repor
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import stat
@@ -13,10 +14,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from spmd.runtime import failure
+from spmd.runtime import endings, failure
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 EXIT_NOT_FOUND = 127
+_ANSWER_SECONDS = 1.0
 
 
 def command(root: Path) -> list[str]:
@@ -67,7 +69,7 @@ def first_ending(folder: Path) -> Ending | None:
 def were_ended(folder: Path) -> bool:
     """Whether ranks were ended that had not come to their own end, whatever status the launcher then gave the job."""
     notes = list(map(_read, folder.glob("end-*.txt")))
-    left = failure.ranks_without_ending(folder) - {note.rank for note in notes}
+    left = endings.ranks_without_ending(folder) - {note.rank for note in notes}
     return bool(left) or any(note.signal or note.status for note in notes)
 
 
@@ -94,9 +96,24 @@ def main(arguments: list[str]) -> None:
     status = 0 if number else os.WEXITSTATUS(state)
     rank = failure.launched_rank()
     folder = Path(os.environ.get(failure.REPORTS_VARIABLE, ""))
-    if rank is not None and (number or status or rank in failure.ranks_without_ending(folder)):
+    if rank in endings.ranks_gone_after_mpi(folder):
+        _part_from_launcher()
+    if rank is not None and (number or status or rank in endings.ranks_without_ending(folder)):
         _note(folder, Ending(rank, child, os.uname().nodename, number, status))
     os._exit(128 + number if number else status)
+
+
+def _part_from_launcher() -> None:
+    """Says on the rank's behalf that it has ended MPI.
+
+    MPICH does so when its process ends, not in MPI_Finalize; of one that leaves too early for it Hydra takes the rank
+    for lost, and kills the others (PMI-1's wire protocol, command finalize).
+    """
+    with contextlib.suppress(KeyError, OSError):  # no such launcher, or one that has been told
+        launcher = int(os.environ["PMI_FD"])
+        os.write(launcher, b"cmd=finalize\n")
+        if select.select([launcher], [], [], _ANSWER_SECONDS)[0]:
+            os.read(launcher, 256)
 
 
 def _close_listeners() -> None:

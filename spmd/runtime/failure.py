@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from spmd.runtime import endings
+
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
 #: The process that keeps this rank (launch.rank), where one does.
 KEPT_VARIABLE = "SPMD_RANK_KEEPER"
@@ -129,27 +131,9 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def _mark_running() -> None:
-    """Leave a file that gets another name when the interpreter ends, by which one is told that ends in another way."""
     folder = os.environ.get(REPORTS_VARIABLE, "")
-    if os.path.isdir(folder):
-        file = Path(folder) / f".running-{_launched_rank}"
-        file.touch()
-        atexit.register(_mark_ended, file)
-
-
-def _mark_ended(file: Path) -> None:
-    with contextlib.suppress(OSError):
-        file.rename(file.with_name(f".ended-{_launched_rank}"))
-
-
-def all_were_lost(folder: Path) -> bool:
-    """Whether ranks have run here, and none of them has come to its interpreter's end."""
-    return any(folder.glob(".running-*")) and not any(folder.glob(".ended-*"))
-
-
-def ranks_without_ending(folder: Path) -> set[int]:
-    """The ranks whose interpreter has not ended, which ends MPI, though they may have gone."""
-    return {int(path.name.removeprefix(".running-")) for path in folder.glob(".running-*")}
+    if _launched_rank is not None and os.path.isdir(folder):
+        endings.mark(Path(folder), _launched_rank)
 
 
 def _reported_before_mpi() -> bool:

@@ -118,6 +118,20 @@ def test_a_rank_that_leaves_without_ending_mpi_ends_the_job(start: Start, prelud
     assert "rank 1 (process" in err and "exited with status 0 and without ending MPI" in err.splitlines()[-1]
 
 
+@pytest.mark.parametrize("prelude", [PRELUDE, "import os, spmd" + PRELUDE], ids=["MPI first", "spmd first"])
+def test_ranks_that_leave_as_soon_as_mpi_has_ended_have_ended_well(start: Start, prelude: str) -> None:
+    """Without the interpreter's end, one after the other; nobody is killed for it."""
+    program = """
+rank = world.rank
+MPI.Finalize()
+time.sleep(0.3 * rank)
+print(rank, flush=True)
+os._exit(0)
+"""
+    status, out, err = finish(start(program, prelude=prelude))
+    assert (status, sorted(out.split()), err) == (0, ["0", "1", "2"], "")
+
+
 def test_a_rank_that_is_interrupted_says_so(start: Start) -> None:
     program = "import signal\nif world.rank == 1: os.kill(os.getpid(), signal.SIGINT)\nworld.Barrier()\ntime.sleep(60)"
     prelude = PRELUDE + "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"

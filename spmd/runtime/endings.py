@@ -1,0 +1,94 @@
+"""How ranks tell that they have come to their end: files in the folder of failure reports.
+
+A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.finalized-<rank>`` when MPI ends, for a program
+may leave at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left the
+first has ended in another way; who has left the second did not give MPI the time to part from its launcher.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+_RUNNING, _FINALIZED, _ENDED = ".running-", ".finalized-", ".ended-"
+_MPI = "mpi4py.MPI"
+
+
+def ranks_without_ending(folder: Path) -> set[int]:
+    """The ranks that have ended neither MPI nor their interpreter, though they may have gone."""
+    return _ranks(folder, _RUNNING)
+
+
+def ranks_gone_after_mpi(folder: Path) -> set[int]:
+    """The ranks that have ended MPI and not their interpreter, of those that have gone."""
+    return _ranks(folder, _FINALIZED)
+
+
+def all_were_lost(folder: Path) -> bool:
+    """Whether ranks have run here, and none of them has come to its end."""
+    return any(folder.glob(_RUNNING + "*")) and not any(_ranks(folder, state) for state in (_FINALIZED, _ENDED))
+
+
+def _ranks(folder: Path, state: str) -> set[int]:
+    return {int(path.name.removeprefix(state)) for path in folder.glob(state + "*")}
+
+
+def mark(folder: Path, rank: int) -> None:
+    """Have this process, ``rank``, keep its file in ``folder``."""
+    marker = _Marker(folder, rank)
+    atexit.register(marker.move, _ENDED)
+    module = sys.modules.get(_MPI)
+    if module is None:
+        sys.meta_path.insert(0, _AfterImport(marker))
+    else:
+        marker.watch(module)
+
+
+class _Marker:
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._folder, self._rank = folder, rank
+        self._file = folder / f"{_RUNNING}{rank}"
+        self._file.touch()
+
+    def move(self, state: str) -> None:
+        with contextlib.suppress(OSError):
+            self._file = self._file.rename(self._folder / f"{state}{self._rank}")
+
+    def watch(self, module: ModuleType) -> None:
+        """Have MPI's end, where MPI runs already, rename the file.
+
+        ``MPI_Finalize`` deletes the attributes of ``MPI_COMM_SELF`` before all else (MPI 4.1, section 11.2.4).
+        """
+        if module.Is_initialized() and not module.Is_finalized():
+            key = module.Comm.Create_keyval(delete_fn=lambda *attribute: self.move(_FINALIZED))
+            module.COMM_SELF.Set_attr(key, None)
+
+
+class _AfterImport:
+    """Finds mpi4py's module as it would be found, and has its MPI watched once it is loaded."""
+
+    def __init__(self, marker: _Marker) -> None:
+        self._marker = marker
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _MPI:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_watch(module: ModuleType) -> None:
+                load(module)
+                self._marker.watch(module)
+
+            spec.loader.exec_module = load_and_watch  # type: ignore[method-assign]
+        return spec
