@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 
 from spmd.arrays import Array
+from spmd.artifacts.array_files import read_arrays
 from spmd.errors import UsageError
 from spmd.ir import Function, Module, Op, Value
-from spmd.runtime.array_files import read_arrays
 from spmd.types import TensorType, Type
 
 _MOST_SHOWN = 8

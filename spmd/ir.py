@@ -75,18 +75,27 @@ class Value:
 class NumberedValue(Value):
     """One of the values that a block takes, or that an op with several results gives."""
 
-    __slots__ = ("debug_location", "index", "name_hint", "owner")
+    __slots__ = ("_located", "index", "name_hint", "owner")
     owner: Op | Block | None
     index: int
     name_hint: str | None
-    debug_location: str | None  # the text of a function argument's `loc(...)`
+    _located: str | Callable[[], str | None] | None
 
     def __init__(self, type: Type, owner: Op | Block | None, index: int, name_hint: str | None = None) -> None:
         self.type = type
         self.owner = owner
         self.index = index
         self.name_hint = name_hint
-        self.debug_location = None
+        self._located = None
+
+    @property
+    def debug_location(self) -> str | None:
+        """The text of a block argument's `loc(...)`."""
+        return self._located() if callable(self._located) else self._located
+
+    def locate(self, text: str | Callable[[], str | None] | None) -> None:
+        """Says what the text of the argument's `loc(...)` is, or how it is found out when somebody asks."""
+        self._located = text
 
 
 class Block:
@@ -149,9 +158,9 @@ class SourcePage(Protocol):
 
 
 class OpPrinter(Protocol):
-    """What gives an op's text, pretty or generic; `keep_names` keeps the source's value names."""
+    """What gives an op's text: see `Op.to_string`."""
 
-    def __call__(self, op: Op, *, generic: bool = False, keep_names: bool = False) -> str: ...
+    def __call__(self, op: Op, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> str: ...
 
 
 _printers: list[OpPrinter] = []
@@ -446,14 +455,15 @@ class Op(Value):
     def __str__(self) -> str:
         return self.to_string() if _printers else repr(self)
 
-    def to_string(self, *, generic: bool = False, keep_names: bool = False) -> str:
-        """The op as text: pretty or generic form; `keep_names` keeps the source's value names.
+    def to_string(self, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> str:
+        """The op as text: pretty or generic form.
 
+        `keep_names` keeps the source's value names, `debug_info` the `loc(...)` of ops and of blocks' arguments.
         RuntimeError where no printer is registered: importing `spmd.syntax` does that.
         """
         if not _printers:
             raise RuntimeError("no printer of ops is registered: import spmd.syntax")
-        return _printers[-1](self, generic=generic, keep_names=keep_names)
+        return _printers[-1](self, generic=generic, keep_names=keep_names, debug_info=debug_info)
 
 
 class Function(Op):
@@ -580,7 +590,7 @@ def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
     for old, new in zip(block.arguments, made.arguments, strict=True):
         new.name_hint = old.name_hint
         if isinstance(old, NumberedValue) and isinstance(new, NumberedValue):
-            new.debug_location = old.debug_location
+            new.locate(old._located)
         values[old] = new
     return made
 

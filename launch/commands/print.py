@@ -11,6 +11,7 @@ HELP = "reprint a program, in the pretty or the generic form, or as a pass leave
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
     parser.add_argument("--generic", action="store_true", help="every op in MLIR's generic form")
+    parser.add_argument("--debug-info", action="store_true", help="with the locations that the program came with")
     parser.add_argument("--after", metavar="PASS", help="as this pass leaves it, or each pass in turn: all")
 
 
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
 
     module = spmd.load(args.program)
     if args.after is None:
-        _write(module.to_string(generic=args.generic))
+        _write(module.to_string(generic=args.generic, debug_info=args.debug_info))
         return 0
     from spmd.compiler.lower import ModuleLowering
     from spmd.compiler.passes import NAMES, after_each, with_function

@@ -6,6 +6,7 @@ start at each byte, and where it would end, is found for all bytes at once; read
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -162,17 +163,15 @@ class IrReader:
         count = self._count("arguments")
         if following + count > end:
             self._fail(f"{count} arguments where values up to {end - 1} are told of")
-        types: list[Type] = []
-        for _ in range(count):
-            if self._version >= s.NO_UNKNOWN_LOCATIONS:
-                type, located = self._flagged()
-                if located:
-                    self._varint()
-            else:
-                type = self._varint()
-                self._varint()
-            types.append(self._tables.types.get(type) or self._tables.type(type, self._reader_here()))
-        block.arguments = tuple([NumberedValue(type, block, index) for index, type in enumerate(types)])
+        arguments: list[NumberedValue] = []
+        for index in range(count):
+            number, located = self._flagged() if self._version >= s.NO_UNKNOWN_LOCATIONS else (self._varint(), True)
+            type = self._tables.types.get(number) or self._tables.type(number, self._reader_here())
+            argument = NumberedValue(type, block, index)
+            if located:
+                argument.locate(partial(self._page.location_text, self._varint()))
+            arguments.append(argument)
+        block.arguments = tuple(arguments)
         scope.values[following : following + count] = block.arguments
         if self._version >= s.USE_ORDERS:
             self._at += 1

@@ -19,7 +19,7 @@ from spmd.artifacts.vhlo.convert import fault, to_vhlo
 from spmd.artifacts.vhlo.ops import base_of
 from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.dialects.core import OpDef, Trait, has_trait
-from spmd.ir import Block, Op, Region, Value
+from spmd.ir import Block, NumberedValue, Op, Region, Value
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32
 
@@ -129,11 +129,14 @@ class IrWriter:
         writer.varint(len(block.arguments))
         for argument in block.arguments:
             number = self._numbering.type(argument.type, spelling)
+            text = argument.debug_location if isinstance(argument, NumberedValue) else None
+            located = text is not None or self._version < s.NO_UNKNOWN_LOCATIONS
             if self._version >= s.NO_UNKNOWN_LOCATIONS:
-                writer.flagged(number, False)
+                writer.flagged(number, located)
             else:
                 writer.varint(number)
-                writer.varint(self._numbering.location(None))
+            if located:
+                writer.varint(self._numbering.location(text))
         if self._version >= s.USE_ORDERS:
             writer.byte(0)
 

@@ -29,9 +29,12 @@ class FilePage:
         return ByteLocation(self._reader.file, self.offsets[token], "IR")
 
     def debug_location(self, token: int) -> str | None:
-        """The text of the op's `loc(...)`; None where the file has none that is one."""
+        return self.location_text(self.locations[token])
+
+    def location_text(self, number: int) -> str | None:
+        """What stands in the `loc(...)` that attribute `number` is; None where it is none, or an unknown one."""
         try:
-            found = self._tables.attribute(self.locations[token], self._reader)
+            found = self._tables.attribute(number, self._reader)
         except (SpmdError, RecursionError):
             return None
         return found.text[4:-1] if isinstance(found, LocationAttr) and found.text != "loc(unknown)" else None

@@ -17,9 +17,10 @@ import numpy as np
 
 from spmd import types as t
 from spmd.arrays import Array
+from spmd.artifacts.array_files import read_arrays
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
-from spmd.errors import ParseError
+from spmd.errors import ArrayFileError, ParseError
 from spmd.ir import Module, Value
 from spmd.syntax import parse
 
@@ -156,9 +157,11 @@ class _Folder:
             self.fail(f"{name!r} is no name of a file with weights")
         file = self._folder / ("data" if location.kind == _PARAMETER else "constants") / name
         try:
-            array = np.load(file, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ParseError(f"{file}: is no array that can be read: {error}") from None
+            array = read_arrays(file, mapped=True).get("")
+        except ArrayFileError as error:
+            raise ParseError(str(error)) from None
+        if array is None:
+            raise ParseError(f"{file}: holds several arrays where one is needed")
         if not isinstance(type, t.TensorType) or array.shape != type.shape or array.dtype != type.dtype:
             raise ParseError(f"{file}: an array of {array.dtype} and shape {array.shape} where {type} is needed")
         plain = np.asarray(array)

@@ -21,8 +21,8 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.arrays import Array
+from spmd.artifacts.array_files import read_arrays
 from spmd.errors import ArrayFileError, ExecutionError, UsageError
-from spmd.runtime.array_files import read_arrays
 from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
 

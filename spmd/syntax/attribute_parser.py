@@ -71,11 +71,20 @@ class AttributeParser(LiteralParser):
         self.expected("an attribute value")
 
     def _hash(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        attribute = self._dialect_attribute(token)
+        if not typed or not isinstance(attribute, OpaqueAttr) or self.tokens[self.position] != ":":
+            return attribute
+        if self.tokens[self.position + 1].startswith(("tensor", "(")):  # that is what an op's form has next
+            return attribute
+        self.position += 1
+        return OpaqueAttr(f"{attribute.text} : {self.parse_type()}")
+
+    def _dialect_attribute(self, token: str) -> Attribute:
         if "<" in token:
-            inner = self.inside(token)
-            attribute: Attribute = inner.parse_whole_dialect_attribute()
+            attribute: Attribute = self.inside(token).parse_whole_dialect_attribute()
             self.position += 1
-            self.names.attributes[token] = attribute
+            if not isinstance(attribute, OpaqueAttr):  # which a type may follow
+                self.names.attributes[token] = attribute
             return attribute
         alias = self.names.attribute_aliases.get(token)
         if alias is not None and self.tokens[self.position + 1] != "<":
@@ -210,5 +219,8 @@ _BY_WORD: dict[str, _Reader] = {
     "affine_map": AttributeParser._affine,
     "affine_set": AttributeParser._affine,
     "loc": AttributeParser._location,
+    "sparse": AttributeParser._kept,
+    "distinct": AttributeParser._kept,
+    "strided": AttributeParser._kept,
 }
 _KNOWN_DIALECTS = frozenset({"stablehlo", "chlo", "sdy"})

@@ -106,10 +106,11 @@ def format_elements(array: Array, element: t.ElementType) -> list[str]:
 
 
 def format_dense(attribute: attrs.DenseAttr) -> str:
-    return f"dense<{_dense_body(attribute)}> : {attribute.type}"
+    return f"dense<{dense_body(attribute)}> : {attribute.type}"
 
 
-def _dense_body(attribute: attrs.DenseAttr) -> str:
+def dense_body(attribute: attrs.DenseAttr, *, hexadecimal: bool = True) -> str:
+    """The elements of a constant, as they stand in the brackets; many of them as their bytes if `hexadecimal`."""
     array, element = attribute.array, attribute.type.element_type
     if isinstance(element, t.QuantizedType):
         element = element.storage
@@ -118,9 +119,9 @@ def _dense_body(attribute: attrs.DenseAttr) -> str:
         return ""
     if attrs.is_splat(array):
         return format_elements(_first(array), element)[0]
-    if array.size > HEX_FROM:
+    if hexadecimal and array.size > HEX_FROM:
         return f'"0x{_raw(array, element).hex().upper()}"'
-    return _nested(format_elements(np.ascontiguousarray(array).reshape(-1), element), array.shape)
+    return nested(format_elements(np.ascontiguousarray(array).reshape(-1), element), array.shape)
 
 
 def _first(array: Array) -> Array:
@@ -135,7 +136,8 @@ def _raw(array: Array, element: t.ElementType) -> bytes:
     return data.astype(data.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def _nested(texts: list[str], shape: tuple[int, ...]) -> str:
+def nested(texts: list[str], shape: tuple[int, ...]) -> str:
+    """The texts of elements, one at least, in the brackets of `shape`."""
     for extent in reversed(shape):
         texts = ["[" + ", ".join(texts[i : i + extent]) + "]" for i in range(0, len(texts), extent)]
     return texts[0]

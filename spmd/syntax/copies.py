@@ -1,4 +1,4 @@
-"""Pickled and copied modules: a module travels as its text, in the generic form, and the places of its ops.
+"""Pickled and copied modules: a module travels as its text, in the generic form, and the places of ops in its source.
 
 Ops point at each other in chains as long as a program, which Python's own copying would follow op by op, each inside
 the one before.
@@ -14,24 +14,22 @@ from spmd.ir import Module
 from spmd.syntax.parser import parse
 from spmd.syntax.printer import print_op
 
-#: Of each op, in the order of `walk`: its place, the text of its `loc(...)`, and the names of its results.
-Places = list[tuple[Location, str | None, list[str | None]]]
+#: Of each op, in the order of `walk`: its place, and the names of its results.
+Places = list[tuple[Location, list[str | None]]]
 
 
 def _reduce(module: Module) -> tuple[Any, ...]:
-    places = [(op.location, op.debug_location, [result.name_hint for result in op.results]) for op in module.walk()]
-    return _restore, (print_op(module, generic=True, keep_names=True), places)
+    places = [(op.location, [result.name_hint for result in op.results]) for op in module.walk()]
+    return _restore, (print_op(module, generic=True, keep_names=True, debug_info=True), places)
 
 
 def _restore(text: str, places: Places) -> Module:
     module = parse(text)
-    for op, (location, debug_location, names) in zip(module.walk(), places, strict=True):
+    for op, (location, names) in zip(module.walk(), places, strict=True):
         op.move(location)
         for result, name in zip(op.results, names, strict=True):
             if name is not None:
                 result.name_hint = name
-        if debug_location is not None:
-            op.debug_location = debug_location
     return module
 
 

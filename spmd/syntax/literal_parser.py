@@ -28,6 +28,7 @@ from spmd.attributes import (
 from spmd.syntax.dense import dense, dense_hex, dense_raw
 from spmd.syntax.lexer import LongHex
 from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_integer, unquote
+from spmd.syntax.token_parser import LOCATION_NAME
 from spmd.syntax.type_parser import TypeParser
 
 _MOST_NUMBERS = 10_000
@@ -69,6 +70,8 @@ class LiteralParser(TypeParser):
         fractional = "x" not in token and not token.removeprefix("-").isdecimal()
         if type is None:
             type = t.F64 if fractional else t.I64
+        if type is t.TF32 or str(type) in ("f80", "f128"):  # of which there are no arrays
+            return OpaqueAttr(f"{token} : {type}")
         if not isinstance(type, t.ElementType):
             if not fractional and isinstance(type, t.OpaqueType):
                 return IntegerAttr(int(token, 0) if len(token) < 400 else _too_long(token), type)
@@ -258,9 +261,10 @@ class LiteralParser(TypeParser):
 
     def _dense_of(self, body: str, type: t.Type, position: int) -> Attribute:
         element = type.element_type if isinstance(type, t.TensorType) else type
-        if isinstance(element, t.OpaqueType) and not isinstance(body, LongHex):
-            # Elements that nobody here knows, strings say: only the text is kept.
-            return OpaqueAttr(f"dense<{body}> : {type}")
+        if isinstance(element, t.OpaqueType | t.BufferType):
+            # Elements that nobody here computes with, strings say: only the text is kept.
+            text = f'"0x{body.digits}"' if isinstance(body, LongHex) else body
+            return OpaqueAttr(f"dense<{text}> : {type}")
         try:
             if isinstance(body, LongHex):
                 return dense_hex(body.digits, type)  # type: ignore[arg-type]
@@ -299,10 +303,23 @@ class LiteralParser(TypeParser):
             part = self.tokens[self.position]
             if not part:
                 self.fail("'<' is never closed", start)
-            depth += (part == "<") - (part == ">")
             self.position += 1
+            depth += (part == "<") - (part == ">" and self.tokens[self.position] != "=")
             if depth == 0:
                 return AffineMapAttr(token + self._between(start, self.position))
+
+    def _kept(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        """`sparse<...> : type`, `distinct[0]<...>`, `strided<...>`: attributes that only their text is kept of."""
+        self.position += 1
+        text = token
+        while self.tokens[self.position][:1] in ("<", "["):
+            text += self.parse_balanced()
+        if token == "sparse":
+            if type is None:
+                self.expect(":")
+                type = self.parse_type()
+            text += f" : {type}"
+        return OpaqueAttr(text)
 
     def _location(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         return LocationAttr(f"loc({self.parse_location()})")
@@ -317,7 +334,10 @@ class LiteralParser(TypeParser):
             if self.tokens[self.position] != "(":
                 self.expected("'('")
             inner = self.parse_balanced()[1:-1]
-        return self.names.location_aliases.get(inner, inner)
+        if "#loc" not in inner:
+            return inner
+        aliases = self.names.location_aliases
+        return LOCATION_NAME.sub(lambda match: aliases.get(match[0], match[0]), inner)
 
     def _boolean(self) -> bool:
         if self.consume_if("true"):

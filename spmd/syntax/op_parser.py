@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 from spmd import types as t
 from spmd.dialects import core
@@ -24,10 +24,16 @@ _OP_NAME = re.compile(r"[A-Za-z_][\w$\-]*(?:\.[\w$.\-]+)?", re.ASCII)
 _FORMS: dict[str, AssemblyFormat] = {}
 
 
+class Parameter(NamedTuple):
+    """An argument of a block, as the text names it: `%name`, its type, the text of its `loc(...)`."""
+
+    name: str
+    type: t.Type
+    location: str | None = None
+
+
 class OperationParser(OperandParser):
     """Reads ops and all that is in them."""
-
-    argument_location: str | None = None
 
     # --- ops ---
 
@@ -249,10 +255,8 @@ class OperationParser(OperandParser):
             found = self.blocks[label] = (Block(), len(self.blocks) + 1)
         return found
 
-    def parse_region(
-        self, arguments: Iterable[tuple[str, t.Type]] = (), *, isolated: bool = False, dialect: str = ""
-    ) -> Region:
-        """`{...}`. `arguments` are the names and types of the first block's where the op's own form tells them."""
+    def parse_region(self, arguments: Iterable[Parameter] = (), *, isolated: bool = False, dialect: str = "") -> Region:
+        """`{...}`. `arguments` are the first block's where the op's own form tells them."""
         self.deeper()
         opened = self.position
         self.expect("{")
@@ -265,8 +269,8 @@ class OperationParser(OperandParser):
         if given or self.tokens[self.position][:1] not in ("^", "}"):
             block = Block()
             location = TokenLocation(self.stream, self.stream.base + opened)
-            for name, type in given:
-                self.define(name, block.add_argument(type, intern(name[1:])), location)
+            for parameter in given:
+                self._add_argument(block, parameter, location)
             blocks.append(block)
             self._ops(block)
         while self.tokens[self.position][:1] == "^":
@@ -301,8 +305,7 @@ class OperationParser(OperandParser):
         self.position += 1
         if self.consume_if("(") and not self.consume_if(")"):
             while True:
-                name, type = self.parse_argument()
-                self.define(name, block.add_argument(type, intern(name[1:])), location)
+                self._add_argument(block, self.parse_argument(), location)
                 if not self.consume_if(","):
                     break
             self.expect(")")
@@ -310,16 +313,20 @@ class OperationParser(OperandParser):
         self._ops(block)
         return block
 
-    def parse_argument(self) -> tuple[str, t.Type]:
-        """`%name: type`, with or without a location, which `argument_location` then is."""
+    def _add_argument(self, block: Block, parameter: Parameter, location: TokenLocation) -> None:
+        argument = block.add_argument(parameter.type, intern(parameter.name[1:]))
+        argument.locate(parameter.location)
+        self.define(parameter.name, argument, location)
+
+    def parse_argument(self) -> Parameter:
+        """`%name: type`, with or without `loc(...)`."""
         name = self.tokens[self.position]
         if name[:1] != "%" or "#" in name or ":" in name:
             self.unexpected("an argument such as %arg0")
         self.position += 1
         self.expect(":")
         type = self.parse_type()
-        self.argument_location = self.parse_location() if self.tokens[self.position][:3] == "loc" else None
-        return name, type
+        return Parameter(name, type, self.parse_location() if self.tokens[self.position][:3] == "loc" else None)
 
     def _number_blocks(self, region: Region) -> None:
         """Successors were numbered in the order of mention: renumber them by the order of the blocks."""

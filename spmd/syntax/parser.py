@@ -18,10 +18,9 @@ from spmd.ir import Block, Module, Region
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
 from spmd.syntax.op_parser import OperationParser
-from spmd.syntax.token_parser import DEEPEST, Names
+from spmd.syntax.token_parser import DEEPEST, LOCATION_NAME, Names
 
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
-_LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
 #: Of how many attributes one alias may consist, those of other aliases counted wherever they stand.
@@ -121,9 +120,9 @@ def read_locations(source: Source) -> dict[str, str]:
     """The location aliases, each spelled out; of one that is too long, the innermost part that is not."""
     done: dict[str, str] = {}
     for name, body in dict(_LOCATION_ALIAS.findall(source.text)).items():
-        text = _LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
+        text = LOCATION_NAME.sub(lambda match: done.get(match[0], match[0]), body)
         if len(text) > _LONGEST_LOCATION:
-            inner = _LOCATION_NAME.search(body)
+            inner = LOCATION_NAME.search(body)
             text = done.get(inner[0], "unknown") if inner else "unknown"
         done["#" + name] = text
     return done

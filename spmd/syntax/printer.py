@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from spmd.attributes import Attribute, DenseArrayAttr
-from spmd.ir import Block, Function, Module, Op, Region, Value, register_printer
+from spmd.ir import Block, Function, Module, NumberedValue, Op, Region, Value, register_printer
 from spmd.syntax.assembly import assembly_format
 from spmd.syntax.attribute_printer import (
     format_attribute,
@@ -32,9 +32,10 @@ class Declined(Exception):
 class Printer:
     """Prints ops; remembers the names given to values and blocks."""
 
-    def __init__(self, *, generic: bool = False, keep_names: bool = False) -> None:
+    def __init__(self, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> None:
         self.generic = generic
         self.keep_names = keep_names
+        self.debug_info = debug_info
         self.indentation = ""
         self.default_dialect = ""
         self._names: dict[Value, str] = {}
@@ -58,7 +59,12 @@ class Printer:
                     text = self._shown_name(op) + form.print(self, op)
                 except Declined:
                     text = None
-        return results + (text if text is not None else self._generic_op(op))
+        return results + (text if text is not None else self._generic_op(op)) + self.located(op)
+
+    def located(self, value: Value) -> str:
+        """` loc(...)`, where that is wanted and the op or the block's argument has one."""
+        text = value.debug_location if self.debug_info and isinstance(value, Op | NumberedValue) else None
+        return "" if text is None else f" loc({text})"
 
     def decline(self) -> NoReturn:
         """Says that the pretty form cannot tell this op."""
@@ -202,8 +208,12 @@ class Printer:
         if not block.arguments:
             return f"{indentation}{label}:"
         names = self.enter_arguments(block, "arg")
-        shown = ", ".join(f"{name}: {self.type(a.type)}" for name, a in zip(names, block.arguments, strict=True))
-        return f"{indentation}{label}({shown}):"
+        return f"{indentation}{label}({', '.join(self.shown_arguments(names, block))}):"
+
+    def shown_arguments(self, names: Sequence[str], block: Block) -> list[str]:
+        """`%name: type` of each argument of `block`."""
+        pairs = zip(names, block.arguments, strict=True)
+        return [f"{name}: {self.type(argument.type)}{self.located(argument)}" for name, argument in pairs]
 
     def enter_arguments(self, block: Block, prefix: str) -> list[str]:
         """Names the arguments of `block`."""
@@ -223,7 +233,9 @@ class Printer:
         names = self.enter_arguments(region.blocks[0], "arg")
         attributes = op.argument_attributes
         parts = zip(names, region.blocks[0].arguments, attributes, strict=True)
-        header = ", ".join(f"{name}: {self.type(a.type)}{self.entries(entries)}" for name, a, entries in parts)
+        header = ", ".join(
+            f"{name}: {self.type(a.type)}{self.entries(entries)}{self.located(a)}" for name, a, entries in parts
+        )
         # The body shares the names of the header: it is not isolated from that.
         body = self.region(region, dialect="func", arguments=names)
         self._leave(outer)
@@ -279,12 +291,13 @@ def _isolated(op: Op) -> bool:
     return isinstance(op, (Function, Module))
 
 
-def print_op(op: Op, *, generic: bool = False, keep_names: bool = False) -> str:
+def print_op(op: Op, *, generic: bool = False, keep_names: bool = False, debug_info: bool = False) -> str:
     """The text of `op`; a module's ends its last line.
 
-    `generic` gives every op MLIR's generic form, `keep_names` the value names of the source where they are unique.
+    `generic` gives every op MLIR's generic form, `keep_names` the value names of the source where they are unique,
+    `debug_info` the `loc(...)` of ops and of blocks' arguments.
     """
-    printer = Printer(generic=generic, keep_names=keep_names)
+    printer = Printer(generic=generic, keep_names=keep_names, debug_info=debug_info)
     if isinstance(op, Module):
         aliases = TypeAliases()
         with spelled_by(aliases):

@@ -15,6 +15,8 @@ from spmd.syntax.lexer import END, part_offsets, split_parts
 #: How deep types, attributes and regions may nest.
 DEEPEST = 64
 LARGEST = 2**63 - 1
+#: The alias of a location.
+LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 
 _WORD = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _INTEGER = re.compile(r"-?\d+|0x[\da-fA-F]+", re.ASCII)

@@ -38,7 +38,10 @@ class TypeParser(TokenParser):
         token = self.tokens[self.position]
         if token in self.types:
             return True
-        return token[:1] in ("!", "(") or token.split("<", 1)[0] in _TYPE_WORDS or _is_integer_type(token)
+        word = token.split("<", 1)[0]
+        return (
+            token[:1] in ("!", "(") or word in _TYPE_WORDS or word in _SCALARS_OF_NO_TENSOR or _is_integer_type(token)
+        )
 
     def parse_type(self) -> t.Type:
         """Any type."""
@@ -281,7 +284,11 @@ class TypeParser(TokenParser):
         return token
 
     def _memref(self) -> t.Type:
+        start = self.position - 1
         self.expect("<")
+        if self.consume_if("*"):
+            self.position = start + 1
+            return t.OpaqueType("memref" + self.parse_balanced())
         shape = self._dimensions()
         element = self._element_type("memref", self.position)
         memory: list[str] = []

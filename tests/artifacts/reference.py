@@ -16,7 +16,9 @@ VERSIONS = (
 
 @cache
 def _context() -> ir.Context:
-    return jax_mlir.make_ir_context()
+    context = jax_mlir.make_ir_context()
+    context.allow_unregistered_dialects = True
+    return context
 
 
 def bytecode(text: str, version: int) -> bytes:
@@ -36,9 +38,9 @@ def portable(text: str, version: str) -> bytes | None:
             return None
 
 
-def text_of(data: bytes) -> str:
-    """What the reference reads in bytecode of StableHLO or in a portable artifact, in the generic form."""
+def text_of(data: bytes, *, debug_info: bool = False) -> str:
+    """What the reference reads in text, bytecode of StableHLO or a portable artifact, in the generic form."""
     with _context() as context:
-        if b"StableHLO_v" in data[:32]:
-            return stablehlo.deserialize_portable_artifact(context, data).operation.get_asm(print_generic_op_form=True)
-        return ir.Module.parse(data).operation.get_asm(print_generic_op_form=True)
+        portable = b"StableHLO_v" in data[:32]
+        module = stablehlo.deserialize_portable_artifact(context, data) if portable else ir.Module.parse(data)
+        return module.operation.get_asm(print_generic_op_form=True, enable_debug_info=debug_info)

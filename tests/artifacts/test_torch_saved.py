@@ -82,13 +82,29 @@ def meta_with(**changes: Any) -> str:
     return json.dumps({**META, **changes})
 
 
+def write(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+
+
 WRONG = {
-    "a weight that is missing": (lambda f: (f / "data" / "fc.bias").unlink(), r"fc\.bias: is no array"),
+    "a header cut off": (
+        lambda f: write(f / "data" / "fc.bias", (f / "data" / "fc.bias").read_bytes()[:40]),
+        r"fc\.bias: not an array",
+    ),
+    "a header that is no text of Python": (
+        lambda f: write(f / "data" / "fc.bias", (f / "data" / "fc.bias").read_bytes().replace(b"(3,)", b"(3,[")),
+        r"fc\.bias: not an array",
+    ),
+    "several arrays": (
+        lambda f: np.savez((f / "data" / "fc.bias").open("wb"), a=WEIGHT, b=BIAS),
+        r"fc\.bias: holds several",
+    ),
+    "a weight that is missing": (lambda f: (f / "data" / "fc.bias").unlink(), r"fc\.bias: cannot be read: No such"),
     "a weight of another shape": (
         lambda f: np.save((f / "data" / "fc.bias").open("wb"), WEIGHT),
         r"fc\.bias: an array of float32 and shape \(4, 3\) where tensor<3xf32> is needed",
     ),
-    "a pickle": (lambda f: np.save((f / "data" / "fc.bias").open("wb"), np.array([{}])), r"fc\.bias: is no array"),
+    "a pickle": (lambda f: np.save((f / "data" / "fc.bias").open("wb"), np.array([{}])), r"fc\.bias: not an array"),
     "no description": (lambda f: (f / "functions/forward.meta").write_text("["), r"forward\.meta: is not read"),
     "too few locations": (
         lambda f: (f / "functions/forward.meta").write_text(meta_with(input_locations=META["input_locations"][:3])),

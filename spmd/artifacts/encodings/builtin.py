@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spmd import types as t
-from spmd.artifacts.encodings import locations
+from spmd.artifacts.encodings import kept, locations
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
     ATTRIBUTES,
@@ -210,19 +210,15 @@ def _plain_buffer(type: t.BufferType) -> tuple[Any, ...] | None:
     return type.shape, type.element_type, AffineMapAttr(f"affine_map<({names}) -> ({names})>")
 
 
-def _vector(shape: tuple[int | None, ...], element: t.Type) -> t.Type:
-    return parse_type(f"vector<{''.join(f'{size}x' for size in shape)}{element}>")
-
-
 _types.encoding(0, t.ElementType, VARINT, make=_integer, take=_integer_fields)
 _types.encoding(2, t.FunctionType, TYPES, TYPES)
 for _code, _made in (*_FLOATS.items(), (1, t.INDEX)):
     _types.constant(_code, _made)
 _types.encoding(9, t.ElementType, TYPE, make=complex_of, take=lambda type: (type.real,) if type.is_complex else None)
 _types.encoding(10, t.BufferType, SHAPE, TYPE, ATTRIBUTE, make=_buffer, take=_plain_buffer)
-_types.encoding(
-    11, t.BufferType, ATTRIBUTE, SHAPE, TYPE, ATTRIBUTE,
-    make=lambda space, shape, element, layout: _buffer(shape, element, layout, space), take=lambda type: None,
+_types.reading(
+    11, ATTRIBUTE, SHAPE, TYPE, ATTRIBUTE,
+    make=lambda space, shape, element, layout: _buffer(shape, element, layout, space),
 )  # fmt: skip
 for _code, _name in _NAMED.items():
     _types.constant(_code, t.OpaqueType(_name))
@@ -237,4 +233,4 @@ _types.encoding(
 )  # fmt: skip
 _types.encoding(15, t.TupleType, TYPES)
 _types.encoding(18, t.UnrankedTensorType, TYPE)
-_types.encoding(19, t.OpaqueType, SHAPE, TYPE, make=_vector, take=lambda type: None)
+kept.declare(_attributes, _types)

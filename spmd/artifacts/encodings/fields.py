@@ -248,6 +248,10 @@ class EncodingTable:
         self.by_code[code] = made
         self.by_class.setdefault(cls, []).append(made)
 
+    def reading(self, code: int, *fields: Field, make: Callable[..., Any]) -> None:
+        """Declares a code that is read and never written: what it holds has another form, which all readers know."""
+        self.by_code[code] = Encoding(code, object, fields, make, lambda value: None, (0, 9))
+
     def constant(self, code: int, value: Any, since: Version = (0, 9)) -> None:
         """Declares the code of one value, of which there is one object."""
         self.encoding(

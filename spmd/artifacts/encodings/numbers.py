@@ -23,6 +23,7 @@ from spmd.attributes import (
     DenseAttr,
     FloatAttr,
     IntegerAttr,
+    OpaqueAttr,
     aligned,
     is_splat,
 )
@@ -30,6 +31,8 @@ from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
 
 _INTEGER = re.compile(r"([su]?)i(\d{1,8})", re.ASCII)
+#: The bits of floats that no array holds.
+_WIDE_FLOATS = {"tf32": 19, "f80": 80, "f128": 128}
 #: Constants at least as large are seen in the file wherever they lie; smaller ones are copied, aligned.
 _SEEN_FROM = 1 << 20
 _MOST_WORDS = 1 << 18  # of the widest integer that MLIR has, 2**24 - 1 bits
@@ -84,6 +87,9 @@ def _write_integer(writer: EntryWriter, value: Any) -> None:
 
 def _read_float(reader: EntryReader) -> Attribute:
     type = reader.type_at(reader.varint())
+    width = _WIDE_FLOATS.get(str(type))
+    if width is not None:
+        return OpaqueAttr(f"0x{_read_bits(reader, width):0{width // 4}X} : {type}")
     if not isinstance(type, t.ElementType) or not type.is_float:
         raise ValueError(f"a float is of a floating-point type, got {type}")
     return FloatAttr(_read_bits(reader, type.bits), type)
@@ -104,7 +110,10 @@ FLOAT = Simple(_read_float, _write_float)
 
 def _read_dense(reader: EntryReader) -> Attribute:
     type = reader.type_at(reader.varint())
-    made = dense_raw(reader.bytes(reader.varint()), type)  # type: ignore[arg-type]
+    data = reader.bytes(reader.varint())
+    if not isinstance(type, t.TensorType) or isinstance(type.element_type, t.OpaqueType):
+        return OpaqueAttr(f'dense<"0x{data.hex().upper()}"> : {type}')
+    made = dense_raw(data, type)
     if made.array.flags.aligned or made.array.nbytes >= _SEEN_FROM:
         return made
     return DenseAttr(aligned(made.array), made.type)

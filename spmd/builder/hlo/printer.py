@@ -31,9 +31,12 @@ def converts(*names: str) -> Callable[[Convert], Convert]:
 
 
 def print_hlo(module: Module, name: str | None = None) -> str:
-    """HLO text of `module`, whose @main is the entry. VerificationError for an op that HLO text cannot express."""
+    """HLO text of `module`, whose entry is @main, or its one function.
+
+    Raises VerificationError for a module without an entry, and for an op that HLO text cannot express.
+    """
+    main = _entry(module)
     printer = _Printer(module)
-    main = module.function("main")
     try:
         parameters = ", ".join(shape_text(kind) for kind in main.type.inputs)
         layout = f"{{({parameters})->{shape_text(_result(main.type.results))}}}"
@@ -49,6 +52,16 @@ def print_hlo(module: Module, name: str | None = None) -> str:
             header.append(f"{attribute}={count}")
     texts = [*printer.computations, entry.text(printer.fresh("main"), entry=True)]
     return ", ".join(header) + "\n\n" + "\n\n".join(texts) + "\n"
+
+
+def _entry(module: Module) -> Function:
+    functions = [function for function in module.functions if not function.is_declaration]
+    found = [function for function in functions if function.symbol == "main"] or functions
+    if len(found) != 1:
+        known = ", ".join(f"@{function.symbol}" for function in functions) or "none"
+        message = f"HLO text: the entry is @main or the one function of a module; functions here: {known}"
+        raise VerificationError(Diagnostic(module.location, message, module.name))
+    return found[0]
 
 
 def shape_text(type: t.Type | Shape) -> str:

@@ -9,10 +9,10 @@ from spmd.attributes import DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef, Trait
 from spmd.errors import Diagnostic, ParseError
-from spmd.ir import Block, Function, NumberedValue, Op, Region
+from spmd.ir import Block, Function, Op, Region
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.elements import type_sequence
-from spmd.syntax.op_parser import OperationParser
+from spmd.syntax.op_parser import OperationParser, Parameter
 from spmd.syntax.operand_parser import OperationState
 from spmd.syntax.printer import Printer
 
@@ -71,12 +71,12 @@ class FunctionForm(_Whole):
         if parser.tokens[parser.position] in _VISIBILITIES:
             state.attributes["sym_visibility"] = intern(parser.parse_keyword())
         state.attributes["sym_name"] = parser.parse_symbol()
-        arguments, argument_attributes, locations, named = self._arguments(parser)
+        arguments, argument_attributes, named = self._arguments(parser)
         results: list[t.Type] = []
         result_attributes: list[DictAttr] = []
         if parser.consume_if("->"):
             self._results(parser, results, result_attributes)
-        state.attributes["function_type"] = t.FunctionType(tuple(type for _, type in arguments), tuple(results))
+        state.attributes["function_type"] = t.FunctionType(tuple(one.type for one in arguments), tuple(results))
         if any(entry.entries for entry in argument_attributes):
             state.attributes["arg_attrs"] = tuple(argument_attributes)
         if any(entry.entries for entry in result_attributes):
@@ -90,29 +90,23 @@ class FunctionForm(_Whole):
             region = parser.parse_region(arguments, isolated=True, dialect="func")
             if not region.blocks:
                 parser.fail_number(state.location.number, "expected a non-empty function body")
-            for value, location in zip(region.blocks[0].arguments, locations, strict=True):
-                if isinstance(value, NumberedValue):
-                    value.debug_location = location
             state.regions += (region,)
         else:
             state.regions += (Region(),)
 
-    def _arguments(
-        self, parser: OperationParser
-    ) -> tuple[list[tuple[str, t.Type]], list[DictAttr], list[str | None], bool]:
-        """Names and types, attributes and locations of the arguments, and whether they have names."""
+    def _arguments(self, parser: OperationParser) -> tuple[list[Parameter], list[DictAttr], bool]:
+        """The arguments and their attributes, and whether they have names."""
         parser.expect("(")
-        found: list[tuple[str, t.Type]] = []
+        found: list[Parameter] = []
         attributes: list[DictAttr] = []
-        locations: list[str | None] = []
         named = parser.tokens[parser.position][:1] == "%"
         for _ in parser.items(")"):
             parser.ready()
-            found.append(parser.parse_argument() if named else ("", parser.parse_type()))
+            one = parser.parse_argument() if named else Parameter("", parser.parse_type())
             attributes.append(self._entries(parser))
             behind = parser.tokens[parser.position][:3] == "loc"
-            locations.append(parser.parse_location() if behind else parser.argument_location if named else None)
-        return found, attributes, locations, named
+            found.append(one._replace(location=parser.parse_location()) if behind else one)
+        return found, attributes, named
 
     def _entries(self, parser: OperationParser) -> DictAttr:
         """`{...}`, or nothing."""
@@ -218,7 +212,7 @@ class WhileForm(_Whole):
         parser.resolve(state)
         if parser.consume_if("attributes"):
             parser.parse_entries(state)
-        arguments = list(zip(names, types, strict=True))
+        arguments = [Parameter(name, type) for name, type in zip(names, types, strict=True)]
         for keyword in ("cond", "do"):
             parser.expect(keyword)
             state.regions += (parser.parse_region(arguments),)
@@ -228,6 +222,8 @@ class WhileForm(_Whole):
         if len(op.regions) != 2 or op.result_types != types or any(len(region.blocks) != 1 for region in op.regions):
             return printer.decline()
         if any([a.type for a in region.block.arguments] != types for region in op.regions):
+            return printer.decline()
+        if any(printer.located(argument) for region in op.regions for argument in region.block.arguments):
             return printer.decline()
         named = printer.enter_arguments(op.regions[1].block, "iterArg")
         cond, do = (printer.region(region, arguments=named) for region in op.regions)
@@ -294,8 +290,8 @@ class ReduceForm(_Whole):
 
     def _reducer(self, parser: OperationParser, state: OperationState) -> None:
         parser.expect("reducer")
-        elements: list[tuple[str, t.Type]] = []
-        accumulators: list[tuple[str, t.Type]] = []
+        elements: list[Parameter] = []
+        accumulators: list[Parameter] = []
         while parser.consume_if("("):
             elements.append(parser.parse_argument())
             parser.expect(",")
@@ -310,7 +306,7 @@ class ReduceForm(_Whole):
             return printer.decline()
         pairs = zip(op.operands[:count], op.operands[count:], strict=True)
         text = ", ".join(f"({printer.name(a)} init: {printer.name(b)})" for a, b in pairs)
-        compact = self._compact(op, block)
+        compact = None if printer.debug_info else self._compact(op, block)  # it has no place for those inside
         text += f" applies {compact.name}" if compact else ""
         text += f" across dimensions = [{', '.join(map(str, op['dimensions']))}]"
         dictionary = printer.dictionary(op, {"dimensions"})
@@ -321,7 +317,7 @@ class ReduceForm(_Whole):
         if len(block.arguments) != 2 * count:
             return printer.decline()
         named = printer.enter_arguments(block, "arg")
-        shown = [f"{name}: {printer.type(a.type)}" for name, a in zip(named, block.arguments, strict=True)]
+        shown = printer.shown_arguments(named, block)
         groups = " ".join(f"({a}, {b})" for a, b in zip(shown[:count], shown[count:], strict=True))
         return f"{text}\n{printer.indentation} reducer{groups}  {printer.region(op.regions[0], arguments=named)}"
 

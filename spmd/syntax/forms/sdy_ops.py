@@ -72,5 +72,5 @@ class RegionWithArguments(_Named):
     def print(self, printer: Printer, op: Op) -> str:
         region = op.region(self.name)
         names = printer.enter_arguments(region.block, "arg")
-        header = ", ".join(f"{name}: {a.type}" for name, a in zip(names, region.block.arguments, strict=True))
+        header = ", ".join(printer.shown_arguments(names, region.block))
         return f"({header}) {printer.region(region, dialect='sdy', arguments=names)}"

@@ -11,14 +11,14 @@ from spmd.arrays import Array
 from spmd.errors import ArrayFileError
 
 
-def read_arrays(path: str | PathLike[str]) -> dict[str, Array]:
+def read_arrays(path: str | PathLike[str], *, mapped: bool = False) -> dict[str, Array]:
     """The arrays of a file by name, in order; the one of an `.npy` file has the name "".
 
-    Raises ArrayFileError for a file that cannot be read, is damaged, or holds something other than arrays. Pickled
-    objects are not read.
+    Where `mapped`, that one is seen in its file and cannot be written. Raises ArrayFileError for a file that cannot be
+    read, is damaged, or holds something other than arrays. Pickled objects are not read.
     """
     try:
-        content = np.load(path, allow_pickle=False)
+        content = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return {"": content}
         with content:

@@ -1,0 +1,90 @@
+"""MLIR's own attributes and types that nothing here computes with: read as their text, and written again as that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spmd import types as t
+from spmd.artifacts.encodings.fields import (
+    ATTRIBUTE,
+    BOOL,
+    SHAPE,
+    TYPE,
+    VARINT,
+    EncodingTable,
+    EntryReader,
+    EntryWriter,
+    ListOf,
+    Simple,
+    expect,
+)
+from spmd.artifacts.text import parse_type
+from spmd.attributes import Attribute, DenseAttr, OpaqueAttr, UnitAttr
+from spmd.syntax.attribute_printer import dense_body, format_attribute, nested, quoted
+
+
+def _read_strings(reader: EntryReader) -> Attribute:
+    """A tensor of strings: its type, whether all are one, and their numbers."""
+    type = expect(TYPE.read(reader), t.TensorType)
+    splat = VARINT.read(reader)
+    count = 1 if splat else type.size
+    if count > reader.left:
+        raise ValueError(f"{count} strings are told of where {reader.left} bytes are left")
+    texts = [quoted(reader.string_at(reader.varint())) for _ in range(count)]
+    body = texts[0] if splat else nested(texts, type.static_shape) if texts else ""
+    return OpaqueAttr(f"dense<{body}> : {type}")
+
+
+def _sparse(type: t.Type, indices: Attribute, values: Attribute) -> Attribute:
+    parts = [dense_body(expect(part, DenseAttr), hexadecimal=False) for part in (indices, values)]
+    return OpaqueAttr(f"sparse<{', '.join(filter(None, parts))}> : {type}")
+
+
+def _read_distinct(reader: EntryReader) -> Attribute:
+    """The attribute that this one goes with; where it stands in the file tells it from all others."""
+    number = reader.position
+    value = ATTRIBUTE.read(reader)
+    return OpaqueAttr(f"distinct[{number}]<{'' if isinstance(value, UnitAttr) else format_attribute(value)}>")
+
+
+def _unwritten(writer: EntryWriter, value: Any) -> None:
+    raise NotImplementedError("what is kept as text is written as text")
+
+
+def _size(size: int | None) -> str:
+    return "?" if size is None else str(size)
+
+
+def vector_of(shape: tuple[int | None, ...], element: t.Type, scalable: tuple[bool, ...] = ()) -> t.Type:
+    """The vector type of these parts; sizes in brackets are multiples of what a machine has."""
+    flags = scalable or (False,) * len(shape)
+    sizes = [f"[{_size(size)}]x" if flag else f"{_size(size)}x" for size, flag in zip(shape, flags, strict=True)]
+    return parse_type(f"vector<{''.join(sizes)}{element}>")
+
+
+def _unranked_buffer(element: t.Type) -> t.Type:
+    return parse_type(f"memref<*x{element}>")
+
+
+def _unranked_buffer_in(space: Attribute, element: t.Type) -> t.Type:
+    return parse_type(f"memref<*x{element}, {format_attribute(space)}>")
+
+
+#: Floats of few bits, from code 21 on: what is written has their names, which every reader knows.
+_FLOATS = (
+    "tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4", "f4E2M1FN",
+    "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU",
+)  # fmt: skip
+
+
+def declare(attributes: EncodingTable, types: EncodingTable) -> None:
+    """Adds the codes to MLIR's own; none of them is written."""
+    attributes.reading(19, Simple(_read_strings, _unwritten), make=lambda text: text)
+    attributes.reading(20, TYPE, ATTRIBUTE, ATTRIBUTE, make=_sparse)
+    attributes.reading(21, Simple(_read_distinct, _unwritten), make=lambda text: text)
+    types.reading(16, TYPE, make=_unranked_buffer)
+    types.reading(17, ATTRIBUTE, TYPE, make=_unranked_buffer_in)
+    types.reading(19, SHAPE, TYPE, make=vector_of)
+    types.reading(20, ListOf(BOOL), SHAPE, TYPE, make=lambda flags, shape, element: vector_of(shape, element, flags))
+    for code, name in enumerate(_FLOATS, 21):
+        types.reading(code, make=lambda name=name: t.ELEMENT_TYPES[name])
