@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
+from spmd.array_files import read_arrays
 from spmd.arrays import Array
-from spmd.artifacts.array_files import read_arrays
 from spmd.errors import UsageError
 from spmd.ir import Function, Module, Op, Value
 from spmd.types import TensorType, Type

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd import types as t
+from spmd.array_files import read_arrays
 from spmd.arrays import Array
-from spmd.artifacts.array_files import read_arrays
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.errors import ArrayFileError, ParseError

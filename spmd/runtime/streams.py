@@ -20,8 +20,8 @@ import ml_dtypes
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from spmd.array_files import read_arrays
 from spmd.arrays import Array
-from spmd.artifacts.array_files import read_arrays
 from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
