@@ -196,19 +196,28 @@ def choose(condition: Expression, taken: Element, otherwise: Element) -> Element
 @index_map("stablehlo.pad")
 def _(op: Op, index: Index, reader: ElementReader) -> Element:
     operand, padding = op.operands
-    return padded(op, operand, index, op["edge_padding_low"], op["interior_padding"], padding, reader)
+    return padded(operand, index, op["edge_padding_low"], op["interior_padding"], padding, reader)
 
 
 def padded(
-    op: Op,
-    operand: Value,
-    index: Index,
-    low: Sequence[int],
-    interior: Sequence[int],
-    padding: Value,
-    reader: ElementReader,
+    operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], padding: Value, reader: ElementReader
 ) -> Element:
     """The element at `index` of `operand` with `low` paddings before it and `interior` ones between its elements."""
+    source, inside = dilated_place(operand, index, low, interior, reader)
+    if inside is None:
+        return reader.read(operand, source)
+    outside = reader.read(padding, ())
+    if not all(operand.tensor.static_shape):
+        return outside
+    with reader.under(inside):
+        element = reader.read(operand, source)
+    return choose(inside, element, outside)
+
+
+def dilated_place(
+    operand: Value, index: Index, low: Sequence[int], interior: Sequence[int], reader: ElementReader
+) -> tuple[Index, Expression | None]:
+    """Which element of `operand` is at `index` of it with paddings, and whether there is one; None where always."""
     source: list[Affine] = []
     conditions: list[Expression | None] = []
     for part, before, between, size in zip(index, low, interior, operand.tensor.static_shape, strict=True):
@@ -223,15 +232,7 @@ def padded(
         else:
             conditions += [at_least(form, 0, reader), below(form, size, reader)]
         source.append(form)
-    inside = all_of(conditions)
-    if inside is None:
-        return reader.read(operand, tuple(source))
-    outside = reader.read(padding, ())
-    if not all(operand.tensor.static_shape):
-        return outside
-    with reader.under(inside):
-        element = reader.read(operand, tuple(source))
-    return choose(inside, element, outside)
+    return tuple(source), all_of(conditions)
 
 
 @index_map("stablehlo.concatenate")

@@ -11,11 +11,19 @@ from spmd.analysis.scalar.elements import register_types
 from spmd.analysis.scalar.elementwise import compute, has_scalar_form
 from spmd.analysis.scalar.expression import Primitive, parameter, walk
 from spmd.analysis.scalar.functions.table import DEFINITIONS
+from spmd.compiler.schedule.reductions import REDUCE, is_reduction
+from spmd.compiler.schedule.sliding import (
+    CONVOLUTION,
+    REDUCE_WINDOW,
+    is_grouped_sum,
+    is_sliding,
+    is_small_window,
+    sliding_shape,
+)
 from spmd.compiler.schedule.updates import SCATTER, UPDATE_SLICE, is_update, update_shape, updated
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType, Type
 
-REDUCE = "stablehlo.reduce"
 CONCATENATE = "stablehlo.concatenate"
 #: Index maps that cost more than a place: what they read is chosen, point by point, among several.
 _CHOOSING = {
@@ -46,10 +54,6 @@ def is_movement(op: Op) -> bool:
     return op.name in INDEX_MAPS
 
 
-def is_reduction(op: Op) -> bool:
-    return op.name == REDUCE
-
-
 def is_plain(type: Type) -> bool:
     """Whether values of `type` lie in memory as loops read it: tensors of known shape, not quantized."""
     return isinstance(type, TensorType) and type.is_static and _has_registers(type.element_type)
@@ -78,7 +82,9 @@ def is_fusible(op: Op) -> bool:
         return _is_plain_scatter(op)
     if op.name in INDEX_MAPS or op.name == UPDATE_SLICE:
         return True
-    if op.name == REDUCE:
+    if op.name == CONVOLUTION:
+        return is_grouped_sum(op)
+    if op.name == REDUCE or (op.name == REDUCE_WINDOW and is_small_window(op)):
         return _is_scalar_region(op.regions[0].block)
     return not op.regions and has_scalar_form(op.name) and _form_cost(op) is not None
 
@@ -112,7 +118,7 @@ def cost_of(op: Op) -> int:
     """Machine operations that an element of the result takes, roughly."""
     if op.name in INDEX_MAPS:
         return _CHOOSING.get(op.name, 0)
-    if op.name in (CONSTANT, REDUCE) or is_update(op):
+    if op.name == CONSTANT or is_reduction(op) or is_update(op):
         return 0
     return _form_cost(op) or 0
 
@@ -162,5 +168,7 @@ def iteration_shape(op: Op) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return update_shape(op), ()
     if op.name == REDUCE:
         return op.operands[0].tensor.static_shape, tuple(sorted(op["dimensions"]))
+    if is_sliding(op):
+        return sliding_shape(op)
     value: Value = op.results[0]
     return value.tensor.static_shape, ()

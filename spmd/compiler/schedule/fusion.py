@@ -20,9 +20,10 @@ from spmd.compiler.schedule.forms import (
     is_fusible,
     is_movement,
     is_plain,
-    is_reduction,
     iteration_shape,
 )
+from spmd.compiler.schedule.reductions import is_reduction
+from spmd.compiler.schedule.sliding import is_sliding
 from spmd.compiler.schedule.updates import SCATTER, is_update, updated
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
@@ -228,8 +229,9 @@ class _Fusion:
         if is_update(op):
             self._read_update(op, unit)
             return
-        onward = {self._beyond(op, path, unit) for path in paths} if is_movement(op) else paths
-        scalars_only = op.name == "stablehlo.reduce"
+        moves = is_movement(op) or is_sliding(op)
+        onward = {self._beyond(op, path, unit) for path in paths} if moves else paths
+        scalars_only = bool(op.regions)
         count = len(op.operands) // 2
         for place, operand in enumerate(op.operands):
             steps = {self._constant_path()} if scalars_only and place >= count else onward
@@ -273,7 +275,7 @@ def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:
     dimensions being inside of all others; or where they are, and so short that lanes gain nothing.
     """
     if op.name not in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast", "stablehlo.gather"):
-        return op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
+        return is_sliding(op) or op.name in ("stablehlo.concatenate", "stablehlo.pad", "stablehlo.dot_general")
     if op.name != "stablehlo.broadcast_in_dim":
         return True
     shape = op.operands[0].tensor.static_shape

@@ -17,25 +17,23 @@ from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import I64, Expression, MachineType, parameter
 from spmd.attributes import is_splat
 from spmd.compiler.schedule.nest import Leaf, Load, Nest, Position, Stage, Store
-from spmd.compiler.schedule.reductions import reduction_of
+from spmd.compiler.schedule.reductions import is_reduction, reduction_of
 from spmd.ir import Op, Value
-
-REDUCE = "stablehlo.reduce"
 
 
 def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[int], reduced: Sequence[int]) -> Nest:
     """The nest over `shape` that writes the results of `roots`, ops of which `taken` holds being computed on the way.
 
-    `reduced` are the dimensions that `reduce` ops among the roots fold; the others write one element a point. Loops
+    `reduced` are the dimensions that the reductions among the roots fold; the others write one element a point. Loops
     are one a dimension (see `collapse`), cut further where an index would not be affine otherwise.
     """
 
     def made(extents: list[int], index: Index) -> Nest:
-        reader = PointReader(extents, lambda op: taken(op) or (op in own and op.name != REDUCE))
+        reader = PointReader(extents, lambda op: taken(op) or (op in own and not is_reduction(op)))
         stores = []
         reductions = []
         for op in roots:
-            if op.name == REDUCE:
+            if is_reduction(op):
                 reductions.append(reduction_of(op, index, reader))
                 continue
             for value in op.results:

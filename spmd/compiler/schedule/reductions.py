@@ -1,4 +1,4 @@
-"""What `reduce` folds at a point: inputs, the region as expressions over folded values, what it starts from."""
+"""What a reduction folds at a point: inputs, the region as expressions over folded values, what it starts from."""
 
 from __future__ import annotations
 
@@ -10,18 +10,49 @@ from spmd.analysis.extrema import extremum_of
 from spmd.analysis.index_maps import ElementReader, Index, element_type
 from spmd.analysis.order import IN_ORDER
 from spmd.analysis.reducers import Monoid, identity, monoids_of
+from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, parameter
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Store
+from spmd.compiler.schedule.sliding import (
+    CONVOLUTION,
+    accumulator_of,
+    convolved_elements,
+    is_sliding,
+    parts_of_point,
+    window_element,
+)
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Value
 from spmd.types import ElementType, TensorType
 
+REDUCE = "stablehlo.reduce"
+
+
+def is_reduction(op: Op) -> bool:
+    """Whether `op`, which is part of a loop nest, folds points."""
+    return op.name == REDUCE or is_sliding(op)
+
 
 def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
-    """The fold of `op`, a `reduce`, whose operands are read at `index`."""
+    """The fold of `op`, a reduction, at the point `index`."""
+    if op.name == CONVOLUTION:
+        return _convolution(op, index, reader)
+    count = len(op.results)
+    operands = op.operands[:count], op.operands[count:]
+    if op.name == REDUCE:
+        given = [reader.read(value, index) for value in operands[0]]
+        kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
+    else:
+        given = [window_element(op, value, outside, index, reader) for value, outside in zip(*operands, strict=True)]
+        _, kept = parts_of_point(op, index)
+    return _region_fold(op, given, kept, reader)
+
+
+def _region_fold(op: Op, given: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
+    """The fold by the region of `op` of the elements `given` of its operands, to the results at `kept`."""
     count = len(op.results)
     block = op.regions[0].block
     monoids = monoids_of(op.regions[0])
@@ -29,7 +60,7 @@ def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
         element_type(argument) if monoids is None else monoids[place].accumulator
         for place, argument in enumerate(block.arguments[:count])
     ]
-    inputs = [_as(reader.read(v, index), v, e) for v, e in zip(op.operands[:count], elements, strict=True)]
+    inputs = [_as(g, v, e) for g, v, e in zip(given, op.operands[:count], elements, strict=True)]
     initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
     folded, more = _parameters([*elements, *elements], count)
     if monoids is None:
@@ -38,10 +69,21 @@ def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     else:
         combined = [_combined(m, x, y) for m, x, y in zip(monoids, folded, more, strict=True)]
         neutral = None if IN_ORDER in op.discardable else _identities(monoids, elements)
-    kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
-    return LoopReduction(
-        _flat(inputs), _flat(initial), _flat(combined), neutral, tuple(_stores(op, kept, folded, elements))
-    )
+    stores = _stores(op, kept, folded, elements)
+    return LoopReduction(_flat(inputs), _flat(initial), _flat(combined), neutral, tuple(stores))
+
+
+def _convolution(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
+    """Sums of products, products and sums are rounded."""
+    accumulator = accumulator_of(op)
+    assert accumulator is not None
+    zero = element_constant(0, accumulator)
+    (image,), (weight,) = convolved_elements(op, index, reader)
+    folded, more = _parameters([accumulator, accumulator], 1)
+    _, kept = parts_of_point(op, index)
+    (total,), (product,) = *folded, *more
+    stores = tuple(_stores(op, kept, folded, [accumulator]))
+    return LoopReduction((build.mul(image, weight),), zero, (build.add(total, product),), zero, stores)
 
 
 def _any_order(op: Op) -> bool:

@@ -15,6 +15,7 @@ from spmd.analysis.affine import Affine, Variable
 from spmd.compiler.schedule.forms import cost_of
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Load, LoopReduction, Nest, Stage, Store
+from spmd.compiler.schedule.sliding import is_sliding
 from spmd.ir import Value
 
 #: Elements that are folded one after another, many folds side by side.
@@ -46,7 +47,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
 
 def _rows(unit: Unit) -> tuple[tuple[int, ...], int] | None:
     """The points of `unit`, and how many of their dimensions count rows: none are known where nothing is folded."""
-    if not unit.is_open or not all(unit.shape):
+    if not unit.is_open or not all(unit.shape) or is_sliding(unit.roots[0]):
         return None
     if not unit.is_reduction:
         return unit.shape, 0
@@ -61,7 +62,7 @@ def _matches(unit: Unit, shape: tuple[int, ...], kept: int) -> bool:
     if not kept:
         return False
     if unit.is_reduction:
-        return unit.shape == shape and len(unit.reduced) == len(shape) - kept
+        return _rows(unit) == (shape, kept)
     if unit.shape == shape:
         return True
     rows = shape[:kept]
