@@ -1,6 +1,11 @@
-"""What is known of the targets of custom calls."""
+"""What is known of custom calls: their attributes, and their targets."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from spmd import attributes as a
+from spmd.ir import Op
 
 #: Targets that give their operand back: hints on where values lie.
 HINTS = frozenset(
@@ -28,13 +33,65 @@ HINTS = frozenset(
 PYTHON_CALLBACK = "xla_ffi_python_cpu_callback"
 
 _BATCHES: set[str] = set(HINTS)
+_REGISTERED: set[str] = set()
 
 
-def declare_batch(target: str, *, takes: bool = True) -> None:
-    """Says whether `target` takes operands that all have one more leading dimension, as its results then have."""
-    (_BATCHES.add if takes else _BATCHES.discard)(target)
+def declare_registered(target: str, *, takes_batch: bool) -> None:
+    """Says that users' code runs for `target` from now on.
+
+    `takes_batch`: it takes operands that all have one more leading dimension, as its results then have.
+    """
+    _REGISTERED.add(target)
+    (_BATCHES.add if takes_batch else _BATCHES.discard)(target)
+
+
+def is_registered(target: str) -> bool:
+    """Whether users' code runs for `target`, whatever is built in under its name."""
+    return target in _REGISTERED
 
 
 def takes_batch(target: str) -> bool:
     """Whether one call of `target` may do the work of several: operands and results have a leading axis more."""
     return target in _BATCHES
+
+
+# --- attributes as plain Python --------------------------------------------------------------------------------------
+
+
+def call_attributes(op: Op) -> dict[str, Any]:
+    """All attributes of a custom call as plain Python values by name.
+
+    `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
+    """
+    plain = {name: plain_value(value) for name, value in op.attributes.items()}
+    plain.update((name, plain_value(value)) for name, value in op.discardable.items())
+    typed = plain.pop("mhlo.backend_config", None)
+    if typed is not None:
+        plain["backend_config"] = typed
+    return plain
+
+
+def plain_value(value: Any) -> Any:
+    """An attribute as the Python value nearest to it."""
+    match value:
+        case a.UnitAttr():
+            return True
+        case a.BoolAttr() | a.IntegerAttr() | a.FloatAttr() | a.StringAttr() | a.EnumAttr():
+            return value.value
+        case a.TypeAttr():
+            return value.type
+        case a.SymbolRefAttr():
+            return "::".join(value.path)
+        case a.DenseAttr():
+            return value.array
+        case a.DenseArrayAttr():
+            return value.values
+        case a.ArrayAttr():
+            return tuple(plain_value(element) for element in value.elements)
+        case a.DictAttr():
+            return {name: plain_value(entry) for name, entry in value.entries.items()}
+        case a.OpaqueAttr():
+            return value.text
+        case tuple():
+            return tuple(plain_value(entry) for entry in value)
+    return value

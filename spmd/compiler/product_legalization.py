@@ -2,7 +2,7 @@
 
 Narrow floats are multiplied and summed in f32, and rounded once. A convolution's padding, dilation and reversed or
 oddly ordered operands become ops of their own, which loop nests take in; what is left has neither, its kernel's output
-features lie side by side, and so do those of its result. Convolutions with groups stay as they are.
+features lie side by side, and so do those of its result. Grouped convolutions that are no products stay as they are.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.schedule.sliding import CONVOLUTION, accumulator_of, is_grouped_sum
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
 from spmd.types import F32, ElementType, TensorType
 
-CONVOLUTION = "stablehlo.convolution"
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 
@@ -44,7 +44,7 @@ def _legal(op: Op, builder: OpBuilder) -> Value | None:
         return None
     if op.name in DOTS:
         return _wide_product(op, builder, elements)
-    return _plain_convolution(op, builder, elements)
+    return _plain_convolution(op, builder)
 
 
 def _element(value: Value) -> ElementType | None:
@@ -54,20 +54,12 @@ def _element(value: Value) -> ElementType | None:
     return None
 
 
-def _wide(elements: Sequence[ElementType | None]) -> ElementType | None:
-    """The element type to compute in: f32 of narrow ones, their own of f32 and f64; None of a mixture with f64."""
-    if all(element is not None and element.bits <= 32 for element in elements):
-        return F32
-    first = elements[0]
-    return first if all(element is first for element in elements) else None
-
-
 def _converted(builder: OpBuilder, value: Value, element: ElementType) -> Value:
     return builder.convert(value, TensorType(value.tensor.shape, element))
 
 
 def _wide_product(op: Op, builder: OpBuilder, elements: Sequence[ElementType | None]) -> Value | None:
-    if _wide(elements) is not F32 or all(element is F32 for element in elements):
+    if accumulator_of(op) is not F32 or all(element is F32 for element in elements):
         return None
     if op.name != "stablehlo.dot" and op["algorithm"] is not None:
         return None
@@ -77,10 +69,10 @@ def _wide_product(op: Op, builder: OpBuilder, elements: Sequence[ElementType | N
     return builder.convert(made, op.result.tensor)
 
 
-def _plain_convolution(op: Op, builder: OpBuilder, elements: Sequence[ElementType | None]) -> Value | None:
-    wide = _wide(elements)
+def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
+    wide = accumulator_of(op)
     shapes = [value.tensor.static_shape for value in (*op.operands, op.result)]
-    if wide is None or op["feature_group_count"] != 1 or op["batch_group_count"] != 1 or not all(map(all, shapes)):
+    if wide is None or is_grouped_sum(op) or not all(map(all, shapes)):
         return None
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     spatial = len(numbers.input_spatial_dimensions)
@@ -107,7 +99,7 @@ def _plain_convolution(op: Op, builder: OpBuilder, elements: Sequence[ElementTyp
             strict=True,
         )
     ]
-    made = _Windows(builder, numbers).convolved(lhs, _transposed(builder, rhs, kernel), windows)
+    made = _Windows(builder, op).convolved(lhs, _transposed(builder, rhs, kernel), windows)
     order = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
     made = _transposed(builder, made, tuple(order.index(axis) for axis in range(spatial + 2)))
     return builder.convert(made, op.result.tensor)
@@ -143,20 +135,21 @@ class _Window:
 
 
 class _Windows:
-    """Writes the convolutions of an image whose dimensions are `numbers`; kernels are [spatial, i, o] and results
+    """Writes the convolutions of the image of `op`, in its groups; kernels are [spatial, i, o] and results
     [b, spatial, f]."""
 
-    def __init__(self, builder: OpBuilder, numbers: ConvDimensionNumbersAttr) -> None:
+    def __init__(self, builder: OpBuilder, op: Op) -> None:
         self.builder = builder
-        self.numbers = numbers
+        self.numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+        self.groups = {name: op[name] for name in ("feature_group_count", "batch_group_count")}
+        self.batch = op.result.tensor.static_shape[self.numbers.output_batch_dimension]
 
     def convolved(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
         split = next((place for place, window in enumerate(windows) if window.is_split), None)
         if split is not None:
             return self._in_phases(lhs, rhs, windows, split)
         lhs = self._padded(lhs, rhs, windows)
-        batch = lhs.tensor.static_shape[self.numbers.input_batch_dimension]
-        shape = (batch, *(window.places for window in windows), rhs.tensor.static_shape[-1])
+        shape = (self.batch, *(window.places for window in windows), rhs.tensor.static_shape[-1])
         result = TensorType(shape, lhs.tensor.element_type)
         strides = tuple(window.stride for window in windows)
         if self._is_product(rhs, strides):
@@ -177,8 +170,7 @@ class _Windows:
             "window_strides": strides,
             "rhs_dilation": tuple(window.reach for window in windows),
             "dimension_numbers": plain,
-            "feature_group_count": 1,
-            "batch_group_count": 1,
+            **self.groups,
         }
         return self.builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
 
@@ -193,8 +185,7 @@ class _Windows:
             if count:
                 part = self.convolved(lhs, self._every(rhs, split, first, window.spread, count), others)
             else:
-                batch = lhs.tensor.static_shape[self.numbers.input_batch_dimension]
-                shape = (batch, *(other.places for other in others), rhs.tensor.static_shape[-1])
+                shape = (self.batch, *(other.places for other in others), rhs.tensor.static_shape[-1])
                 part = builder.splat(0, TensorType(shape, lhs.tensor.element_type))
             shape = part.tensor.static_shape
             parts.append(
@@ -224,7 +215,9 @@ class _Windows:
         return self.builder.one("slice", [rhs], type, start_indices=starts, limit_indices=limits, strides=strides)
 
     def _is_product(self, rhs: Value, strides: Sequence[int]) -> bool:
-        """Whether windows are single elements, all of them, with the features last."""
+        """Whether windows are single elements, all of them and in one group, with the features last."""
+        if any(count > 1 for count in self.groups.values()):
+            return False
         numbers, spatial = self.numbers, len(strides)
         order = (numbers.input_batch_dimension, *numbers.input_spatial_dimensions, numbers.input_feature_dimension)
         window = rhs.tensor.static_shape[:spatial]

@@ -1,4 +1,4 @@
-"""BLAS's routines for native code: those of NumPy's own library, else those whose pointers SciPy exports.
+"""BLAS's and LAPACK's routines for native code: those of NumPy's own library, else those whose pointers SciPy exports.
 
 NumPy's wheels hold an OpenBLAS with 64-bit integers. Native code calls the same one, so that both back ends give the
 same bits, one pool of threads serves both, and of the two libraries in the process, SciPy's being the other, the newer
@@ -33,7 +33,7 @@ class Routine:
 
 @cache
 def routine(name: str) -> Routine:
-    """The routine called `name` in BLAS: "sgemm", "dgemm", ..."""
+    """The routine called `name` in BLAS or LAPACK: "sgemm", "dpotrf", ..."""
     library = _numpy_library()
     symbol = getattr(library, _IN_NUMPY.format(name=name), None) if library is not None else None
     if symbol is not None:
@@ -79,9 +79,10 @@ def _numpy_library() -> ctypes.CDLL | None:
 
 
 def _exported_by_scipy(name: str) -> int:
-    from scipy.linalg import cython_blas
+    from scipy.linalg import cython_blas, cython_lapack
 
-    capsule = cython_blas.__pyx_capi__[name]
+    exported = cython_blas if name in cython_blas.__pyx_capi__ else cython_lapack
+    capsule = exported.__pyx_capi__[name]
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_char_p, [ctypes.py_object]
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p

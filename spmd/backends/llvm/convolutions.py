@@ -1,4 +1,4 @@
-"""Convolutions without groups, padding or dilated operands, as products in tiles.
+"""Convolutions without padding or dilated operands, as products in tiles, one for each group of features.
 
 The result's neighbours in one dimension are the rows of a product, its features the columns; what is summed over are
 the places of the window and the input features. The left operand is read where it lies.
@@ -14,6 +14,7 @@ from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tiles import Depth, Outer, Tiled, pack, write_tiled
 from spmd.compiler.schedule.forms import is_plain
+from spmd.compiler.schedule.sliding import groups_of
 from spmd.dialects.structs import ConvDimensionNumbersAttr
 from spmd.ir import Op
 
@@ -38,8 +39,7 @@ def _is_plain_convolution(op: Op) -> bool:
     )
     result = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
     padded = op["padding"] is not None or op["lhs_dilation"] is not None or op["window_reversal"] is not None
-    grouped = op["feature_group_count"] != 1 or op["batch_group_count"] != 1
-    return kernel == result == tuple(range(rank)) and not padded and not grouped and all(op.result.tensor.static_shape)
+    return kernel == result == tuple(range(rank)) and not padded and all(op.result.tensor.static_shape)
 
 
 @native("stablehlo.convolution", _is_plain_convolution)
@@ -50,6 +50,36 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     packed: str | None = None
     if product.columns > product.width:
         packed = writer.scratch(frame, product.packed_elements * product.bits // 8).pointer
+    groups = groups_of(op)
+    if groups == 1:
+        _write_group(writer, product, outer, (left, right, result), packed)
+        return
+    text = writer.text
+    turn, _ = text.open_loop()
+    pairs = zip((left, right, result), _group_strides(op, product), strict=True)
+    moved = [_moved(text, pointer, turn, stride * product.bits // 8) for pointer, stride in pairs]
+    _write_group(writer, product, outer, (moved[0], moved[1], moved[2]), packed)
+    text.close_loop(groups)
+
+
+def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
+    """Elements from one group to the next of image, kernel and result."""
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    image, kernel = (operand.tensor.static_shape for operand in op.operands)
+    strides = row_major(image)
+    if op["feature_group_count"] > 1:
+        step = kernel[-2] * strides[numbers.input_feature_dimension]
+    else:
+        step = op.result.tensor.static_shape[0] * strides[numbers.input_batch_dimension]
+    return step, product.columns, product.columns
+
+
+def _write_group(
+    writer: FunctionWriter, product: Tiled, outer: list[Outer], pointers: tuple[str, str, str], packed: str | None
+) -> None:
+    """Writes the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
+    left, right, result = pointers
+    if packed is not None:
         pack(writer.text, product, right, packed)
     work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
     parts = parts_of_time(work // _SPEED, writer.threads)
@@ -102,7 +132,7 @@ def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
     name = str(op.result.tensor.element_type)
     bits = op.result.tensor.dtype.itemsize * 8
     merged = _merged(depth)
-    return Tiled(rows.size, shape[-1], merged, _TYPES[name], bits, rows.left, rows.result), outer
+    return Tiled(rows.size, shape[-1] // groups_of(op), merged, _TYPES[name], bits, rows.left, rows.result), outer
 
 
 def _merged(depth: list[Depth]) -> tuple[Depth, ...]:

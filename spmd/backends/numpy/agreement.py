@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from spmd.analysis.custom_calls import call_attributes
 from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.custom_call import target
 from spmd.errors import CollectiveError, Diagnostic
 from spmd.ir import Op
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd import attributes as a
-from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, declare_batch
+from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
@@ -53,7 +53,7 @@ def register_custom_call(name: str, function: Callable[..., Any], *, takes_batch
         return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
 
     TARGETS[name] = maker
-    declare_batch(name, takes=takes_batch)
+    declare_registered(name, takes_batch=takes_batch)
 
 
 @kernel("stablehlo.custom_call")
@@ -131,48 +131,6 @@ def _checked(op: Op, results: Any) -> Any:
             raise ExecutionError(Diagnostic(op.location, message, op.name))
         arrays.append(array)
     return arrays[0] if len(arrays) == 1 else tuple(arrays)
-
-
-# --- attributes as plain Python --------------------------------------------------------------------------------------
-
-
-def call_attributes(op: Op) -> dict[str, Any]:
-    """All attributes of a custom call as plain Python values by name.
-
-    `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
-    """
-    plain = {name: plain_value(value) for name, value in op.attributes.items()}
-    plain.update((name, plain_value(value)) for name, value in op.discardable.items())
-    typed = plain.pop("mhlo.backend_config", None)
-    if typed is not None:
-        plain["backend_config"] = typed
-    return plain
-
-
-def plain_value(value: Any) -> Any:
-    """An attribute as the Python value nearest to it."""
-    match value:
-        case a.UnitAttr():
-            return True
-        case a.BoolAttr() | a.IntegerAttr() | a.FloatAttr() | a.StringAttr() | a.EnumAttr():
-            return value.value
-        case a.TypeAttr():
-            return value.type
-        case a.SymbolRefAttr():
-            return "::".join(value.path)
-        case a.DenseAttr():
-            return value.array
-        case a.DenseArrayAttr():
-            return value.values
-        case a.ArrayAttr():
-            return tuple(plain_value(element) for element in value.elements)
-        case a.DictAttr():
-            return {name: plain_value(entry) for name, entry in value.entries.items()}
-        case a.OpaqueAttr():
-            return value.text
-        case tuple():
-            return tuple(plain_value(entry) for entry in value)
-    return value
 
 
 # --- built-in targets ------------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.custom_calls import call_attributes
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
-from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.sort import first_in_order
 from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError

@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from spmd.analysis.custom_calls import call_attributes
 from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.linear_algebra import solve_triangular
 from spmd.backends.numpy.linear_algebra_many import MANY, cholesky_of_many, lu_of_many

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from spmd.analysis.custom_calls import call_attributes
 from spmd.arrays import Array
 from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.pointwise import is_sign_and_magnitude
 from spmd.backends.numpy.sort_unstable import LEAST, MOST, order_of_ranks
 from spmd.dialects.make import make_op

@@ -38,8 +38,10 @@ def is_small_window(op: Op) -> bool:
 
 
 def accumulator_of(op: Op) -> ElementType | None:
-    """What a convolution multiplies and sums in: f32 for floats of at most 32 bits, else the one type of all; None of
-    any other mixture."""
+    """What a product or convolution multiplies and sums in: f32 for floats of at most 32 bits, else their one type.
+
+    None of mixtures, and of what is no float.
+    """
     elements = [value.tensor.element_type for value in (*op.operands, op.result)]
     floats = [element for element in elements if isinstance(element, ElementType) and element.is_float]
     if len(floats) < len(elements):

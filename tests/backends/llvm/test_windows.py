@@ -1,0 +1,126 @@
+"""Windows in loop nests against the NumPy back end; no bit depends on the number of threads. Geometry at large is drawn
+in tests/backends/test_window.py and test_convolution.py."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import chosen_options
+from spmd.types import ELEMENT_TYPES
+from tests.backends.modules import dense, ints, monoid, op, with_numpy
+
+HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-42]
+
+
+def pooled(name: str, element: str, x: np.ndarray, init: np.ndarray, sizes: list[int], strides: list[int],
+           padding: list[tuple[int, int]]) -> str:  # fmt: skip
+    """A reduce_window of `x` by the monoid `name`."""
+    spans = zip(x.shape, sizes, strides, padding, strict=True)
+    counts = [(size + sum(pad) - window) // stride + 1 for size, window, stride, pad in spans]
+    text = f""""stablehlo.reduce_window"(%0, %1) <{{window_dimensions = {ints(sizes)}, window_strides = {ints(strides)},
+        padding = {dense(padding)}}}> {monoid(name, element)}"""
+    return op(text, [x, init], (element, counts))
+
+
+def run(text: str, *arrays: np.ndarray, threads: int = 1) -> list[np.ndarray]:
+    executable = spmd.compile(spmd.parse(text), threads=threads, backends=("llvm", "numpy"))
+    return [np.asarray(result) for result in executable(*arrays)]
+
+
+LAYOUTS = {
+    "features last": ((2, 21, 18, 5), [1, 3, 2, 1], [1, 2, 2, 1], [(0, 0), (1, 1), (1, 0), (0, 0)]),
+    "features first": ((2, 5, 21, 37), [1, 1, 3, 3], [1, 1, 2, 2], [(0, 0), (0, 0), (1, 1), (0, 1)]),
+    "one window": ((2, 3, 7, 8), [1, 1, 7, 8], [1, 1, 1, 1], [(0, 0)] * 4),
+    "three dimensions": ((9, 8, 7), [3, 3, 3], [1, 2, 1], [(1, 1)] * 3),
+    "one dimension, negative padding": ((130,), [5], [1], [(-2, -3)]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["maximum", "minimum", "add", "multiply"])
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64", "i8", "ui32"])
+def test_windows_are_those_of_numpy(layout: str, name: str, element: str) -> None:
+    shape, sizes, strides, padding = LAYOUTS[layout]
+    dtype = ELEMENT_TYPES[element].dtype
+    rng = np.random.default_rng(0)
+    x = rng.integers(-9, 10, shape).astype(dtype)
+    if dtype.kind not in "iu":
+        x = np.where(rng.random(shape) < 0.1, rng.choice(HARD, shape), x / 4).astype(dtype)
+    init = np.asarray({"maximum": 0, "minimum": 0, "add": 0, "multiply": 1}[name], dtype)
+    text = pooled(name, element, x, init, sizes, strides, padding)
+    with np.errstate(all="ignore"):
+        (want,) = with_numpy(text, x, init)
+    (got,) = run(text, x, init)
+    exact = element.lstrip("u").startswith("i") or name in ("maximum", "minimum")
+    wide = np.float64
+    if exact:
+        np.testing.assert_array_equal(got.astype(wide), want.astype(wide))
+        if dtype.kind not in "iu":
+            np.testing.assert_array_equal(np.signbit(got)[~np.isnan(got.astype(wide))],
+                                          np.signbit(want)[~np.isnan(want.astype(wide))])  # fmt: skip
+    else:
+        eps = float(ELEMENT_TYPES[element].dtype.type(0.01)) if element == "bf16" else 1e-5
+        np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=eps, atol=eps)
+
+
+def grouped(
+    element: str, x: tuple[int, ...], w: tuple[int, ...], groups: str, made: tuple[int, ...], extra: str
+) -> str:
+    def type_(shape: tuple[int, ...]) -> str:
+        return f"tensor<{'x'.join(map(str, shape))}x{element}>"
+
+    return f"""func.func @main(%x: {type_(x)}, %w: {type_(w)}) -> {type_(made)} {{
+      %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{{extra}}} {{{groups}}} : ({type_(x)}, {type_(w)}) -> {type_(made)}
+      return %r : {type_(made)}
+    }}"""
+
+
+DEPTHWISE = "feature_group_count = 24 : i64, batch_group_count = 1 : i64"
+GROUPED = "feature_group_count = 3 : i64, batch_group_count = 1 : i64"
+BY_BATCH = "feature_group_count = 1 : i64, batch_group_count = 24 : i64"
+SAME = "pad = [[1, 1], [1, 1]]"
+CONVOLUTIONS = {
+    "depthwise": ((2, 9, 11, 24), (3, 3, 1, 24), DEPTHWISE, (2, 9, 11, 24), SAME),
+    "depthwise, strides": ((2, 9, 11, 24), (3, 3, 1, 24), DEPTHWISE, (2, 5, 6, 24), "stride = [2, 2], " + SAME),
+    "two features each": ((2, 9, 11, 24), (3, 3, 1, 48), DEPTHWISE, (2, 9, 11, 48), SAME),
+    "dilated": ((2, 5, 6, 24), (3, 3, 1, 24), DEPTHWISE, (2, 9, 11, 24), "lhs_dilate = [2, 2], " + SAME),
+    "groups": ((2, 9, 11, 24), (3, 3, 8, 48), GROUPED, (2, 9, 11, 48), SAME),
+    "groups, strides": ((2, 9, 11, 24), (3, 3, 8, 15), GROUPED, (2, 5, 6, 15), "stride = [2, 2], " + SAME),
+    "a kernel's gradient": ((24, 9, 11, 2), (9, 11, 2, 24), BY_BATCH, (1, 3, 3, 24), SAME),
+    "groups of the batch": ((48, 9, 11, 2), (3, 3, 2, 240), BY_BATCH, (2, 9, 11, 240), SAME),
+}
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64"])
+def test_grouped_convolutions_are_those_of_numpy(case: str, element: str) -> None:
+    text = grouped(element, *CONVOLUTIONS[case])
+    rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
+    x, w = (rng.standard_normal(shape).astype(dtype) for shape in CONVOLUTIONS[case][:2])
+    (got,), (want,) = run(text, x, w), with_numpy(text, x, w)
+    eps = {"f32": 1e-4, "bf16": 2e-2, "f64": 1e-11}[element]
+    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=eps, atol=eps)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_grouped_convolutions_have_a_native_form(case: str) -> None:
+    module = spmd.parse(grouped("f32", *CONVOLUTIONS[case]))
+    _, plan = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {})).entry(module.functions[0])
+    assert [step.kernel.is_native for step in plan.steps if step.op.name != "stablehlo.reshape"] == [True]
+
+
+def test_no_bit_depends_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 33, 35, 24)).astype(np.float32)
+    zero = np.zeros((), np.float32)
+    sums = pooled("add", "f32", x, zero, [1, 5, 5, 1], [1, 1, 1, 1], [(0, 0), (2, 2), (2, 2), (0, 0)])
+    w = rng.standard_normal((3, 3, 1, 24)).astype(np.float32)
+    depthwise = grouped("f32", x.shape, w.shape, DEPTHWISE, x.shape, SAME)
+    w8 = rng.standard_normal((3, 3, 8, 48)).astype(np.float32)
+    groups = grouped("f32", x.shape, w8.shape, GROUPED, (*x.shape[:3], 48), SAME)
+    for text, arrays in ((sums, (x, zero)), (depthwise, (x, w)), (groups, (x, w8))):
+        one = run(text, *arrays)
+        for threads in (2, 3):
+            np.testing.assert_array_equal(run(text, *arrays, threads=threads)[0], one[0])
