@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.custom_calls import call_attributes
 from spmd.backends.numpy.core import Context, Kernel
-from spmd.backends.numpy.custom_call import call_attributes, target
+from spmd.backends.numpy.custom_call import target
 from spmd.errors import SpmdError
 from spmd.ir import Op
 from spmd.runtime.process import Process

@@ -10,7 +10,6 @@ from spmd.analysis.extrema import extremum_of
 from spmd.analysis.index_maps import ElementReader, Index, element_type
 from spmd.analysis.order import IN_ORDER
 from spmd.analysis.reducers import Monoid, identity, monoids_of
-from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element, element_constant, encode, register_types
 from spmd.analysis.scalar.elementwise import compute
@@ -83,7 +82,7 @@ def _convolution(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     _, kept = parts_of_point(op, index)
     (total,), (product,) = *folded, *more
     stores = tuple(_stores(op, kept, folded, [accumulator]))
-    return LoopReduction((build.mul(image, weight),), zero, (build.add(total, product),), zero, stores)
+    return LoopReduction((image * weight,), zero, (total + product,), zero, stores)
 
 
 def _any_order(op: Op) -> bool:
