@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import mpi_calls
+from collectives import layout, mpi_calls
 from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
@@ -26,6 +26,7 @@ from collectives.memory import keep_freed_memory
 from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
+from collectives.mpi_host import HostMemory, goes_through_memory
 from collectives.mpi_request import MpiRequest
 from collectives.mpi_watch import Watcher
 from collectives.one_thread import OneThread
@@ -60,6 +61,7 @@ class MpiCommunicator(Communicator):
         self.activity: Activity = root.activity if root else Activity()
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
+        self._memory: tuple[HostMemory | None] | None = None  # None before anybody asks
 
     @classmethod
     def world(cls, comm: MPI.Intracomm = MPI.COMM_WORLD) -> MpiCommunicator:
@@ -141,9 +143,15 @@ class MpiCommunicator(Communicator):
         return communicator
 
     def bind(self, operation: Operation, where: str = "") -> BoundCollective:
-        shape, dtype = operation.result_shape(self.size), operation.dtype
+        shape = operation.result_shape(self.size)
         if self._is_local(operation):
             return _local(operation, shape)
+        if isinstance(operation, AllReduce) and goes_through_memory(operation, self.size):
+            return self._on_host(operation, where)
+        return self._by_mpi(operation, where)
+
+    def _by_mpi(self, operation: Operation, where: str) -> BoundCollective:
+        shape, dtype = operation.result_shape(self.size), operation.dtype
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             return self._watched(bind_fold(self.comm, operation, shape), operation, where)
         transfer = mpi_calls.transfer(self.comm, operation)
@@ -187,6 +195,38 @@ class MpiCommunicator(Communicator):
             return out
 
         return call
+
+    def _on_host(self, operation: AllReduce, where: str) -> BoundCollective:
+        """Through memory where the ranks share it, which the first call finds out: binding is not collective."""
+        chosen: BoundCollective | None = None
+
+        def choose() -> BoundCollective:
+            memory = self._host_memory()
+            if memory is None:
+                return self._by_mpi(operation, where)
+            reduce = memory.all_reduce(operation)
+
+            def through_memory(array: Array, out: Array | None = None) -> Array:
+                result = np.empty(operation.shape, operation.dtype) if out is None else out
+                reduce(layout.contiguous(array), result)
+                return result
+
+            return self._watched(through_memory, operation, where)
+
+        def call(array: Array, out: Array | None = None) -> Array:
+            nonlocal chosen
+            if chosen is None:
+                chosen = choose()
+            return chosen(array, out)
+
+        return call
+
+    def _host_memory(self) -> HostMemory | None:
+        if self._memory is None:
+            others = tuple(member for member in self.members if member != self.world_rank)
+            with self._inside(Waiting(f"the sharing of memory among {short_list(self.members)}", others)):
+                self._memory = (HostMemory.of(self.comm),)
+        return self._memory[0]
 
     def bind_start(self, operation: Operation, where: str = "") -> Start:
         shape, dtype = operation.result_shape(self.size), operation.dtype

@@ -121,6 +121,16 @@ class Arithmetic:
                 self.step(flat, self.widen(slab).reshape(-1), out=flat)
             return total.astype(self.dtype, copy=False)
 
+    def fold_into(self, slabs: Sequence[Array], out: Array) -> None:
+        """Writes the left fold of ``slabs``, two or more contiguous arrays of one dimension, to ``out``, another."""
+        if self.step is None or self.widened:
+            out[...] = self.fold(slabs)
+            return
+        with np.errstate(all="ignore"):
+            self.step(slabs[0], slabs[1], out=out)
+            for slab in slabs[2:]:
+                self.step(out, slab, out=out)
+
 
 def arithmetic(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
     """The arithmetic of ``reduction`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""

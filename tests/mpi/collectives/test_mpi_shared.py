@@ -5,13 +5,14 @@ import time
 import traceback
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collectives import Reduction, mpi_large
+from collectives import CollectiveError, Reduction, mpi_host, mpi_large
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
 from collectives.threads import run
@@ -42,12 +43,59 @@ def test_so_do_operands_too_large_for_one_call(case: Case) -> None:
         check(case)
 
 
-def check(case: Case) -> None:
+@pytest.fixture
+def through_memory(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
+    """A communicator whose every all_reduce goes through memory that ranks share, some elements at a time."""
+    from mpi4py import MPI
+
+    monkeypatch.setattr(mpi_host, "LEAST", 1)
+    monkeypatch.setattr(mpi_host, "CHUNK", 48)
+    return MpiCommunicator(MPI.COMM_WORLD.Dup(), range(world().size))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(case=cases(most=number_of_ranks()))
+def test_so_do_operands_that_go_through_shared_memory(case: Case, through_memory: MpiCommunicator) -> None:
+    check(case, through_memory)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, ml_dtypes.bfloat16, np.int8])
+@pytest.mark.parametrize("count", [7, 12, 13, 5000])
+def test_shared_memory_is_folded_in_group_order(dtype: type, count: int, through_memory: MpiCommunicator) -> None:
+    """Not reproducible on demand, and yet the bits of threads; in place too, and call after call."""
+    size = world().size
+    operands = [(np.random.default_rng([count, rank]).normal(size=count) * 9).astype(dtype) for rank in range(size)]
+
+    def reduced(communicator: Communicator) -> list[bytes]:
+        call, product = (communicator.all_reduce((count,), dtype, Reduction(name)) for name in ("add", "multiply"))
+        in_place = operands[communicator.world_rank].copy()
+        results = [call(in_place), product(in_place), call(in_place[::-1]), call(in_place, in_place)]
+        assert results[-1] is in_place
+        return [bits(result) for result in results]
+
+    assert reduced(through_memory) == run(size, reduced)[world().rank]
+
+
+def test_ranks_that_reduce_different_arrays_in_shared_memory_are_told(through_memory: MpiCommunicator) -> None:
+    call = through_memory.all_reduce((2 + through_memory.rank,), np.float32)
+    with pytest.raises(CollectiveError, match=rf"all_reduce add of {2 + world().rank} float32, .* in another call"):
+        call(np.ones(2 + through_memory.rank, np.float32))
+
+
+def test_without_room_for_memory_to_share_mpi_reduces(
+    through_memory: MpiCommunicator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if through_memory.rank == 0:
+        monkeypatch.setattr(mpi_host, "FOLDER", str(tmp_path / "missing"))
+    assert through_memory.all_reduce((3,), np.int32)(np.ones(3, np.int32)).tolist() == [through_memory.size] * 3
+
+
+def check(case: Case, communicator: MpiCommunicator | None = None) -> None:
     """Ranks agree on each outcome, so that all of them see a failure at the same example."""
     fault = ""
     if world().rank < case.grid.size:
         try:
-            result, expected = case.run(world()), case.expected()[world().rank]
+            result, expected = case.run(communicator or world()), case.expected()[world().rank]
             if not same(result, expected):
                 fault = f"rank {world().rank}: {result!r} where {expected!r} is meant"
             elif case.reproducible and "reduce" in case.op:
@@ -84,8 +132,6 @@ def test_reproducible_reductions_are_those_of_threads_bit_for_bit(count: int, dt
 def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> None:
     """The first waits in a barrier that rank 0 does not come to before the second has been turned away."""
     from mpi4py import MPI
-
-    from collectives import CollectiveError
 
     everyone = MPI.COMM_WORLD.Dup()
     communicator = MpiCommunicator.world(everyone)
