@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Unpack, overload
 
 from collectives.grid import ProcessGrid
@@ -105,6 +106,6 @@ def checked_axes(axes: Any) -> Axes:
     if not isinstance(axes, Mapping) or not axes:
         raise UsageError(f'axes is a mapping of names to sizes, such as {{"data": 4}}, got {axes!r}')
     for name, size in axes.items():
-        if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if not isinstance(name, str) or isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise UsageError(f"axes gives a name its size, an integer from 1 on, got {name!r}: {size!r}")
-    return tuple(axes.items())
+    return tuple((name, int(size)) for name, size in axes.items())

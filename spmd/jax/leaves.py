@@ -52,13 +52,16 @@ def form_of(leaf: Any, names: Sequence[str], index: int) -> AbstractLeaf:
             f"{names[index]} is a value that JAX is tracing, and this function runs on arrays: "
             "give spmd.jax.jit the outermost function, with what differentiates or maps inside"
         )
+    if isinstance(leaf, jax.Array) and leaf.is_deleted():
+        raise UsageError(f"{names[index]} is a jax array that is deleted: it was donated, or deleted by hand")
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return AbstractLeaf(tuple(leaf.shape), leaf.dtype, bool(leaf.weak_type))
     try:
         known_type = jax.api_util.shaped_abstractify(leaf)  # type: ignore[no-untyped-call]
     except (TypeError, ValueError, OverflowError) as error:
         told = str(error).splitlines()[0] if isinstance(error, OverflowError) else "JAX makes no array of it"
-        raise UsageError(f"{names[index]} is of type {type(leaf).__name__}: {told}") from error
+        of_elements = f" of {leaf.dtype}" if isinstance(leaf, np.ndarray) else ""
+        raise UsageError(f"{names[index]} is of type {type(leaf).__name__}{of_elements}: {told}") from error
     return AbstractLeaf(tuple(known_type.shape), known_type.dtype, bool(known_type.weak_type))
 
 
@@ -72,6 +75,10 @@ def to_array(leaf: Any, form: AbstractLeaf) -> Array:
     """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
     if form.is_key:
         return np.asarray(jax.random.key_data(leaf))
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        raise UsageError(f"a jax.ShapeDtypeStruct, {form}, holds no elements: lower, executable and export take it")
+    if form.dtype == jax.dtypes.float0:
+        return np.zeros(form.shape, np.bool_)  # as which JAX lowers it
     return np.asarray(leaf, form.dtype)
 
 

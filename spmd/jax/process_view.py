@@ -16,6 +16,8 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import mlir
 from jax.sharding import AbstractMesh
 
+from spmd.errors import UsageError
+
 Axes = tuple[tuple[str, int], ...]
 
 _process: Any = Primitive("process")
@@ -28,6 +30,11 @@ def traced(function: Callable[..., Any], axes: Axes, args: tuple[Any, ...], kwar
     @functools.wraps(function)
     def process(*args: Any, **kwargs: Any) -> Any:
         jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args, **kwargs)
+        if any(isinstance(constant, jax.core.Tracer) for constant in jaxpr.consts):
+            raise UsageError(
+                f"{getattr(function, '__name__', 'the function')} takes from outside a value that JAX traced in "
+                "another call: give it as an argument, and return it from where it is computed"
+            )
         results = _process.bind(*jax.tree.leaves((args, kwargs)), jaxpr=jaxpr, axes=axes)
         return jax.tree.unflatten(jax.tree.structure(shapes), results)
 

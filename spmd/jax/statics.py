@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,18 @@ def as_numbers(value: int | Sequence[int], name: str) -> tuple[int, ...]:
     return numbers
 
 
+def _as_names(value: str | Sequence[str]) -> set[str]:
+    names = {value} if isinstance(value, str) else set(value) if isinstance(value, Sequence) else {None}
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f"static_argnames is a name or a sequence of names, got {value!r}")
+    return {name for name in names if name is not None}
+
+
+def _starts(tree: Any) -> list[int]:
+    """Where the leaves of each child begin."""
+    return [0, *itertools.accumulate(child.num_leaves for child in tree.children())][:-1]
+
+
 class Statics:
     """Which arguments of a function are static, by position and by name, as jax.jit takes them.
 
@@ -25,7 +38,7 @@ class Statics:
 
     def __init__(self, function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str]) -> None:
         self._numbers = set(as_numbers(numbers, "static_argnums"))
-        self._names = {names} if isinstance(names, str) else set(names)
+        self._names = _as_names(names)
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
@@ -33,16 +46,17 @@ class Statics:
         positional = [
             entry.name for entry in parameters if entry.kind in (entry.POSITIONAL_ONLY, entry.POSITIONAL_OR_KEYWORD)
         ]
-        self._numbers = {number % len(positional) if number < 0 and positional else number for number in self._numbers}
+        count = len(positional)
+        self._numbers = {number + count if -count <= number < 0 else number for number in self._numbers}
         has_rest = any(entry.kind is entry.VAR_POSITIONAL for entry in parameters)
-        beyond = [number for number in self._numbers if parameters and not has_rest and number >= len(positional)]
+        beyond = [number for number in self._numbers if parameters and not has_rest and not 0 <= number < count]
         if beyond:
-            raise UsageError(f"static_argnums has {beyond[0]}, and the function takes {len(positional)} arguments")
+            raise UsageError(f"static_argnums has {beyond[0]}, and the function takes {count} arguments")
         known = {entry.name for entry in parameters}
         unknown = self._names - known
         if unknown and parameters and not any(entry.kind is entry.VAR_KEYWORD for entry in parameters):
             raise UsageError(f"static_argnames has {sorted(unknown)[0]!r}, which is no parameter of the function")
-        self._names |= {positional[number] for number in self._numbers if number < len(positional)}
+        self._names |= {positional[number] for number in self._numbers if number < count}
         self._numbers |= {number for number, name in enumerate(positional) if name in self._names}
         self._positional = positional
 
@@ -67,20 +81,31 @@ class Statics:
         return rest, {name: value for name, value in kwargs.items() if name not in self._names}, (positions, named)
 
     def leaves_of(self, numbers: Sequence[int], tree: Any) -> list[int]:
-        """The leaves of the arguments `numbers`, by position; `tree` is of (args, kwargs) without the static ones."""
+        """The leaves of the arguments `numbers`, by position; `tree` is of (args, kwargs) without the static ones.
+
+        One that is given by its name counts, one that is left to its default has none.
+        """
+        args, kwargs = tree.children()
         leaves: dict[int, range] = {}
-        place = start = 0
-        for child in tree.children()[0].children():
+        place = 0
+        for child, start in zip(args.children(), _starts(args), strict=True):
             while place in self._numbers:
                 place += 1
             leaves[place] = range(start, start + child.num_leaves)
-            place, start = place + 1, start + child.num_leaves
-        found: list[int] = []
+            place += 1
+        names = kwargs.node_data()[1]
+        for name, child, start in zip(names, kwargs.children(), _starts(kwargs), strict=True):
+            if name in self._positional:
+                first = args.num_leaves + start
+                leaves[self._positional.index(name)] = range(first, first + child.num_leaves)
+        count = max(place, len(self._positional))
+        donated: list[int] = []
         for number in numbers:
-            if not -place <= number or (number % place if number < 0 else number) not in leaves:
-                raise UsageError(f"donate_argnums has {number}, which is no array among the {place} arguments")
-            found += leaves[number % place]
-        return found
+            position = number + count if number < 0 else number
+            if not 0 <= position < count or position in self._numbers:
+                raise UsageError(f"donate_argnums has {number}, which is no array among the {count} arguments")
+            donated += leaves.get(position, ())
+        return donated
 
     @staticmethod
     def insert(

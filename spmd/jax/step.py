@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,10 @@ class JittedFunction:
                     if last.is_for(leaves):
                         raise
         return self._anew(args, kwargs, static)
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        """A method, where the decorated function stands in a class."""
+        return self if instance is None else types.MethodType(self, instance)
 
     def _anew(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
         """A call whose arguments have to be looked at: they are not just like those of the last one."""
@@ -185,9 +190,10 @@ class JittedFunction:
         if compiled.processes == there:
             return
         wanted = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
+        or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
         raise UsageError(
             f"{name_of(self._function)}: {wanted} {compiled.processes} processes, and there are {there} ranks; "
-            f"start it with `spmd launch -n {compiled.processes}`, or run all of them here with spmd.jax.simulate"
+            f"start it with `spmd launch -n {compiled.processes}`{or_here}"
         )
 
     def _found(self, what: str, tree: Any) -> Any:

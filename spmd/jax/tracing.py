@@ -77,7 +77,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 def _trace(function: Callable[..., Any], axes: Axes, insert: Insert, args: Any, kwargs: Any) -> tuple[Any, bool]:
     """What JAX traced, and whether it is the global view, which is lowered as JAX itself does."""
-    if hasattr(function, "trace"):  # the work of jax.jit
+    if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit
         with contextlib.suppress(_UnboundAxisError), _axes_told(axes):
             all_args, all_kwargs = insert(args, kwargs)
             traced = function.trace(*all_args, **all_kwargs)
@@ -93,7 +93,23 @@ def _trace(function: Callable[..., Any], axes: Axes, insert: Insert, args: Any, 
         traced = process_view.traced(complete, axes, args, kwargs)
     if _is_global(traced):
         return jax.jit(complete, keep_unused=True).trace(*args, **kwargs), True
+    _check_permutations(traced, dict(axes))
     return traced, False
+
+
+def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
+    """UsageError for a ppermute of positions that its axes do not have."""
+    for equation in _equations(traced.jaxpr.jaxpr):
+        if equation.primitive.name == "ppermute":
+            named = equation.params["axis_name"]
+            names = named if isinstance(named, tuple) else (named,)
+            size = math.prod(sizes.get(name, 1) for name in names)
+            outside = [pair for pair in equation.params["perm"] if not all(0 <= end < size for end in pair)]
+            if outside:
+                axes = ", ".join(map(str, names))
+                raise UsageError(
+                    f"ppermute has the pair {outside[0]}, and the axis {axes} has positions 0 to {size - 1}"
+                )
 
 
 class _UnboundAxisError(UsageError):

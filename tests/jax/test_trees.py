@@ -147,6 +147,61 @@ def test_an_argument_that_is_donated_and_given_twice_is_copied() -> None:
     assert x.tolist() == [1, 1, 1]
 
 
+def test_donated_arguments_may_come_by_name_or_be_left_to_their_defaults() -> None:
+    step = spmd.jax.jit(lambda x, y=None: x + 1 if y is None else x + y, donate_argnums=(0, 1))
+    assert step(ONES.copy()).tolist() == step(ONES.copy(), y=ONES.copy()).tolist() == [2] * 3
+    x = np.ones(300, np.float32)
+    assert step(x=x).ctypes.data == x.ctypes.data
+
+
+class Scaled:
+    scale = 3
+
+    @spmd.jax.jit
+    def called_on(self, x: Any) -> Any:
+        return x * 2 if self is None else x
+
+    @partial(spmd.jax.jit, static_argnums=0)
+    def scaled(self, x: Any) -> Any:
+        return x * self.scale
+
+    def __call__(self, x: Any, times: float = 2.0) -> Any:
+        return x * times
+
+    def plain(self, x: Any) -> Any:
+        return x * self.scale
+
+
+def test_what_can_be_called_is_a_function() -> None:
+    object = Scaled()
+    assert object.scaled(ONES).tolist() == object.scaled(ONES).tolist() == [3] * 3
+    assert Scaled.called_on(None, ONES).tolist() == [2] * 3
+    with pytest.raises(spmd.UsageError, match="self is of type Scaled"):
+        object.called_on(ONES)
+    for function in (object.plain, object, partial(object, times=3.0), jax.jit(object.plain), jax.vmap(object.plain)):
+        same(function, ONES)
+
+
+LAYOUTS = [
+    np.arange(12, dtype=np.float32).reshape(3, 4).T[::2],
+    np.arange(4, dtype=np.int32)[::-1],
+    np.zeros((0, 3), np.float32),
+    np.array(3, np.uint8),
+    np.broadcast_to(np.float32(2), (2, 2)),
+    np.ones(3, np.float32).view(np.recarray),
+    np.zeros(3, jax.dtypes.float0),
+    jax.device_put(ONES, jax.NamedSharding(jax.make_mesh((1,), ("d",)), jax.P("d"))),
+]
+
+
+@pytest.mark.parametrize("array", LAYOUTS, ids=lambda array: f"{array.dtype} {array.shape}")
+def test_arrays_are_taken_however_they_lie(array: Any) -> None:
+    if array.dtype == jax.dtypes.float0:
+        assert spmd.jax.jit(lambda x: x)(array).dtype == array.dtype
+    else:
+        same(lambda x: (x + x, x.sum()), array)
+
+
 @pytest.mark.parametrize("number", [0, 3, -4])
 def test_what_is_no_array_is_not_donated(number: int) -> None:
     with pytest.raises(spmd.UsageError, match="donate_argnums has"):
@@ -158,16 +213,28 @@ def test_consts_and_closures_are_part_of_the_program() -> None:
     same(lambda x: table[:3] + x + jax.random.uniform(key, (3,)) + np.arange(3), ONES)
 
 
+LEAKED: list[Any] = []
+DELETED = jnp.ones(3)
+DELETED.delete()
+
 BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: jax.lax.psum(x, "data"), {}, (ONES,), r"names the axis data; the axes here are processes \(1\)"),
     (lambda x: x, {"axes": {"data": 4}}, (ONES,), "data=4 make 4 processes, and there are 1 ranks; .* -n 4`"),
     (lambda x, y: x, {}, (ONES, {"a": object()}), r"y\['a'\] is of type object: JAX makes no array of it"),
     (lambda *xs: xs, {}, (ONES, "text"), "argument 1 is of type str"),
     (lambda x: x, {}, (2**40,), "x is of type int: .*too large"),
+    (lambda x: x, {}, (np.arange(3, dtype=">f4"),), "x is of type ndarray of >f4: JAX makes no array of it"),
+    (lambda x: x, {}, (np.array(["a"]),), "x is of type ndarray of <U1"),
+    (lambda x: x, {}, (DELETED,), "x is a jax array that is deleted"),
+    (lambda x: x, {}, (jax.ShapeDtypeStruct((3,), np.float32),), r"ShapeDtypeStruct, float32\[3\], holds no elements"),
+    (lambda x: LEAKED.append(x) or x + LEAKED[0], {}, (np.arange(3),), "a value that JAX traced in another call"),
+    (lambda x: jax.lax.ppermute(x, "processes", [(0, 5)]), {}, (ONES,), r"the pair \(0, 5\), and the axis proc"),
     (lambda x: x, {}, (np.ma.masked_array([1.0], [True]),), "x is a masked array"),
     (lambda x, y: x, {"static_argnums": 1}, (ONES, [1]), "static argument 'y' is of type list, which cannot be hashed"),
     (lambda x: x, {"donate_argnums": "x"}, (ONES,), "donate_argnums is an integer or a sequence of integers, got 'x'"),
     (lambda x: x, {"static_argnums": 3}, (ONES,), "static_argnums has 3, and the function takes 1 arguments"),
+    (lambda x, n: x, {"static_argnums": -3}, (ONES, 1), "static_argnums has -3, and the function takes 2 arguments"),
+    (lambda x: x, {"static_argnames": 3}, (ONES,), "static_argnames is a name or a sequence of names, got 3"),
     (lambda x: x, {"static_argnames": "z"}, (ONES,), "static_argnames has 'z', which is no parameter"),
     (lambda x: x, {"axes": {"data": 0}}, (ONES,), "axes gives a name its size, an integer from 1 on, got 'data': 0"),
     (lambda x: x, {"axes": ["data"]}, (ONES,), "axes is a mapping of names to sizes"),
@@ -179,6 +246,8 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
 
 @pytest.mark.parametrize(("function", "options", "args", "message"), BAD)
 def test_bad_use_gets_a_sentence(function: Any, options: dict[str, Any], args: tuple[Any, ...], message: str) -> None:
+    if not LEAKED:
+        spmd.jax.jit(lambda x: LEAKED.append(x) or x)(ONES)
     with pytest.raises(spmd.UsageError, match=message):
         spmd.jax.jit(function, **options)(*args)
 
