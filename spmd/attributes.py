@@ -187,6 +187,15 @@ def is_splat(array: Array) -> bool:
     return array.size == 1 or (array.size > 0 and not any(array.strides))
 
 
+def all_the_same(array: Array) -> bool:
+    """Whether `array` has elements, all of the same bits: MLIR keeps and prints such a constant as one element."""
+    if is_splat(array) or not array.size:
+        return bool(array.size)
+    width = array.dtype.itemsize
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, width)
+    return flat[0].tobytes() == flat[1].tobytes() and bool((flat == flat[0]).all())
+
+
 UNIT = UnitAttr()
 TRUE = BoolAttr(True)
 FALSE = BoolAttr(False)

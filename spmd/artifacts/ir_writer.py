@@ -226,8 +226,11 @@ class IrWriter:
     def _spelled(self, op: Op) -> _Spelled:
         definition = op.definition
         foreign = base_of(op.name) is None and op.name not in ("builtin.module", _CAST)
-        if foreign and self._portable is not None and self._portable < MIXED:
-            raise fault(op, "ops of other dialects beside VHLO's came with version 1.11", self._portable)
+        if foreign and self._portable is not None:
+            if definition is None or definition.dialect == "stablehlo":
+                raise fault(op, "no version has this op", self._portable)
+            if self._portable < MIXED:
+                raise fault(op, "ops of other dialects beside VHLO's came with version 1.11", self._portable)
         if definition is None:
             return _Spelled(op.name, False, {}, frozenset(), op.discardable, PLAIN)
         if self._portable is not None and base_of(op.name) is not None:

@@ -6,8 +6,9 @@ stands plain beside it, since version 1.11 of VHLO.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings import DIALECTS
@@ -17,7 +18,8 @@ from spmd.artifacts.encodings.locations import FileLocation, FileRange, location
 from spmd.artifacts.encodings.vhlo import VHLO
 from spmd.artifacts.stream import ByteWriter
 from spmd.artifacts.vhlo.convert import fault
-from spmd.attributes import Attribute, DenseAttr, DictAttr, LocationAttr
+from spmd.attributes import Attribute, DenseAttr, DictAttr, LocationAttr, StringAttr
+from spmd.dialects import OPS
 from spmd.ir import Op
 from spmd.syntax.attribute_printer import format_attribute
 from spmd.types import Type
@@ -28,6 +30,8 @@ PLAIN, PORTABLE = "", "vhlo"
 MIXED: Version = (1, 11)
 #: The first version of VHLO whose readers know ranges of a file.
 _RANGES: Version = (1, 9)
+#: The dialects that readers of VHLO know.
+READ_BESIDE = frozenset({definition.dialect for definition in OPS.values()} | {"quant"})
 #: Larger constants are told apart by which array they are: comparing their elements would take longer than writing.
 _COMPARED_BELOW = 1 << 12
 
@@ -78,7 +82,8 @@ class Numbering:
                 return self.location(attribute.text)
             known = VHLO.attributes.find(attribute) if spelling == PORTABLE else None
             if spelling == PORTABLE and known is None:
-                self._expect_mixed(f"attributes such as {format_attribute(attribute)[:60]} beside VHLO's")
+                typed = isinstance(attribute, StringAttr)  # a string with a type: plain ones have a code
+                self._expect_mixed("attributes", format_attribute(attribute), held=not typed)
                 found = self.attribute(attribute)
             else:
                 found = len(self._attribute_entries)
@@ -113,7 +118,7 @@ class Numbering:
         if found is None:
             known = VHLO.types.find(type) if spelling == PORTABLE else None
             if spelling == PORTABLE and known is None:
-                self._expect_mixed(f"types such as {type} beside VHLO's")
+                self._expect_mixed("types", str(type), held=_dialect_of(str(type)) != "builtin")
                 found = self.type(type)
             else:
                 found = len(self._type_entries)
@@ -136,16 +141,21 @@ class Numbering:
             self._fail(f"{text[:60]} came with version {since[0]}.{since[1]}")
         if known is None:
             text = str(value) if isinstance(value, Type) else format_attribute(value)
+            if self.portable is not None and not _dialects_in(text) <= READ_BESIDE:
+                self._fail(f"no version has {table} such as {text[:60]}")
             return _dialect_of(text), _bytes(text) + b"\0", False
         writer = _Writer(self, spelling)
         known[0].write(writer, known[1])
         return dialect, writer.data, True
 
-    def _expect_mixed(self, what: str) -> None:
+    def _expect_mixed(self, table: str, text: str, *, held: bool) -> None:
+        """Refuses what has no code in VHLO and may not stand beside it: never, if not `held`, or not yet."""
+        if not held or _dialect_of(text) == "stablehlo" or not _dialects_in(text) <= READ_BESIDE:
+            self._fail(f"no version has {table} such as {text[:60]}")
         if self.portable is not None and self.portable < MIXED:
-            self._fail(f"{what} came with version 1.11")
+            self._fail(f"{table} such as {text[:60]} beside VHLO's came with version 1.11")
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str) -> NoReturn:
         assert self.op is not None and self.portable is not None
         raise fault(self.op, why, self.portable)
 
@@ -255,6 +265,15 @@ def _dialect_of(text: str) -> str:
     for mark in ".<":
         name = name.partition(mark)[0]
     return name
+
+
+def _dialects_in(text: str) -> set[str]:
+    """The dialects of the attributes and types that `text` consists of."""
+    return {_dialect_of(text), *_DIALECT.findall(_STRING.sub("", text))}
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_DIALECT = re.compile(r"[#!]([A-Za-z_][\w$]*)[.<]", re.ASCII)
 
 
 def _bytes(text: str) -> bytes:

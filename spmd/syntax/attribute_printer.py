@@ -117,7 +117,7 @@ def dense_body(attribute: attrs.DenseAttr, *, hexadecimal: bool = True) -> str:
     assert isinstance(element, t.ElementType)
     if array.size == 0:
         return ""
-    if attrs.is_splat(array):
+    if attrs.all_the_same(array):
         return format_elements(_first(array), element)[0]
     if hexadecimal and array.size > HEX_FROM:
         return f'"0x{_raw(array, element).hex().upper()}"'

@@ -65,6 +65,72 @@ def test_what_a_version_brought_the_one_before_cannot_hold(name: str) -> None:
     assert reference.portable(text, f"{before}.0") is None
 
 
+#: What no version of VHLO has a code for, nor may have beside it: attributes of an op, types of an argument, ops.
+NOWHERE_ATTRIBUTES = (
+    "#my.attr<1>", "3 : i17", "[{y = 1 : i3}]", '"typed" : i32', "#stablehlo.dot<lhs_contracting_dimensions = [1]>",
+    'dense<"a"> : tensor<1x!my.string>', "tensor<2xi3>", "#mhlo.sharding<x>",
+)  # fmt: skip
+NOWHERE_TYPES = ("!my.type", "tensor<i17>", "tensor<2xcomplex<i32>>", 'tensor<2xf32, "x">', "vector<2xf32>", "ui1")
+NOWHERE_OPS = {
+    "my.op": '"my.op"(%a) : (tensor<2xi32>) -> tensor<2xi32>',
+    "stablehlo.compute_reshape_shape": (
+        '"stablehlo.compute_reshape_shape"(%i, %a) : (index, tensor<2xi32>) -> tensor<2xi32>'
+    ),
+}  # fmt: skip
+
+
+def refuses(text: str, op: str, words: str) -> None:
+    """Every version refuses the program, by an error that tells op, place and version."""
+    module = spmd.parse(text, "program.mlir")
+    assert difference(module, spmd.parse(write_bytecode(module))) is None
+    for version, shown in (("minimum", "0.9"), ("1.0.0", "1.0"), ("1.11.0", "1.11"), ("current", "1.20")):
+        told = rf"program\.mlir:\d+:\d+: {op}: VHLO {shown} cannot hold it: no version has {words}"
+        with pytest.raises(spmd.ConversionError, match=told):
+            spmd.serialize(module, version=version)
+
+
+@pytest.mark.parametrize("attribute", NOWHERE_ATTRIBUTES)
+def test_an_attribute_that_no_version_has_is_refused(attribute: str) -> None:
+    words = "(attributes|types) such as .+"
+    refuses(f"func.func @f(%a: tensor<f32>) {{ %0 = stablehlo.abs %a {{x = {attribute}}} : tensor<f32>\n return }}",
+            "stablehlo.abs", words)  # fmt: skip
+
+
+@pytest.mark.parametrize("type", NOWHERE_TYPES)
+def test_a_type_that_no_version_has_is_refused(type: str) -> None:
+    refuses(f"func.func @f(%a: {type}) {{ return }}", "func.func", "types such as .+")
+
+
+@pytest.mark.parametrize("name", NOWHERE_OPS)
+def test_an_op_that_no_version_has_is_refused(name: str) -> None:
+    text = f"func.func @f(%i: index, %a: tensor<2xi32>) {{ %0 = {NOWHERE_OPS[name]}\n return }}"
+    refuses(text, name.replace(".", r"\."), "this op")
+
+
+@pytest.mark.parametrize("dialect", ["chlo", "shape", "arith"])
+def test_dialects_that_readers_know_stand_beside_it(dialect: str) -> None:
+    """Since version 1.11."""
+    body = {
+        "chlo": "chlo.erf %a : tensor<2xf32> -> tensor<2xf32>",
+        "shape": "shape.shape_of %a : tensor<2xf32> -> tensor<1xindex>",
+        "arith": "arith.constant 3 : index",
+    }[dialect]
+    module = spmd.parse(f"func.func @f(%a: tensor<2xf32>) {{ %0 = {body}\n return }}")
+    with pytest.raises(spmd.ConversionError, match=r"VHLO 1\.10 cannot hold it: .* came with version 1\.11"):
+        spmd.serialize(module, version="1.10.0")
+    data = spmd.serialize(module, version="1.11.0")
+    assert difference(module, spmd.parse(data)) is None
+    assert difference(module, spmd.parse(reference.text_of(data))) is None
+
+
+def test_a_constant_of_equal_elements_is_one_in_every_form() -> None:
+    text = "func.func @f() { %0 = stablehlo.constant dense<[[1, 1], [1, 1]]> : tensor<2x2xi8>\n return }"
+    for module in (spmd.parse(text), spmd.parse(write_bytecode(spmd.parse(text)))):
+        assert "dense<1> : tensor<2x2xi8>" in str(module)
+    zeros = text.replace("i8", "f32").replace("[[1, 1], [1, 1]]", "[[0.0, -0.0], [0.0, -0.0]]")
+    assert "dense<[[" in str(spmd.parse(zeros))
+
+
 def test_places_in_the_source_are_written() -> None:
     place = '"n"(callsite("a.py":1:2 at fused["b.py":3:4 to :9, "c"]))'
     text = f"func.func @f(%a: tensor<f32>) {{ %0 = stablehlo.abs %a : tensor<f32> loc({place})\n return }}"

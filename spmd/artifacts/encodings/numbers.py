@@ -25,7 +25,7 @@ from spmd.attributes import (
     IntegerAttr,
     OpaqueAttr,
     aligned,
-    is_splat,
+    all_the_same,
 )
 from spmd.syntax.dense import dense_raw
 from spmd.syntax.literals import mask, raw_array
@@ -129,7 +129,7 @@ def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:
 def raw_elements(value: DenseAttr) -> Array:
     """The bytes of the elements as MLIR keeps them, or of one element that is seen everywhere; flat."""
     array = value.array
-    one = array.size > 1 and (is_splat(array) or _all_the_same(array))
+    one = array.size > 1 and all_the_same(array)
     flat = np.ascontiguousarray(array[(0,) * array.ndim] if one else array).reshape(-1)
     element = value.type.element_type
     element = element.storage if isinstance(element, t.QuantizedType) else element
@@ -141,15 +141,6 @@ def raw_elements(value: DenseAttr) -> Array:
     if element.bits < 8:
         return flat.view(np.uint8) & np.uint8(mask(element))
     return flat.view(np.uint8)
-
-
-def _all_the_same(array: Array) -> bool:
-    """Whether all elements have the same bits: MLIR keeps such a tensor as one element."""
-    width = array.dtype.itemsize
-    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(-1, width)
-    if array.size > 1 and flat[0].tobytes() != flat[1].tobytes():
-        return False
-    return bool((flat == flat[0]).all())
 
 
 #: A constant tensor: its type and the elements' bytes.
