@@ -316,9 +316,18 @@ class Op(Value):
         """Says that the op stands at `location`, which does not tell its result's name."""
         self._place, self._token = location, 0
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """What ops that were read at one place have in common, as long as one of them lives."""
+        return id(self._place), self._token
+
+    def stand_at(self, other: Op) -> None:
+        """Says that the op stands where `other` does."""
+        self._place, self._token = other._place, other._token
+
     def _stand_for(self, other: Op) -> None:
         """Takes the place of `other`, and the names of its results."""
-        self._place, self._token = other._place, other._token
+        self.stand_at(other)
         if self.is_value and other.is_value:
             if other._extras is not None and other._extras.name_hint is not None:
                 self.name_hint = other._extras.name_hint

@@ -1,7 +1,7 @@
 """``spmd info``: what is installed and what this machine offers, for a look of one's own or a bug report.
 
-``spmd info FILE`` tells what a file of a program holds; ``spmd info --clear-cache`` removes the native code of
-earlier runs.
+``spmd info FILE`` tells what a file of a program holds; ``spmd info --clear-cache`` removes what was
+compiled in earlier runs.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 from collectives.states import ranges_text
 from launch import mpirun
 from spmd import machine
-from spmd.backends.llvm.cache import Usage, object_cache
+from spmd.backends.llvm.cache import Usage, user_cache
 from spmd.compiler.options import default_backends
 from spmd.runtime import thread_share
 from spmd.runtime.world import ranks, under_mpi
@@ -38,7 +38,7 @@ DISTRIBUTIONS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", metavar="FILE", help="a program in any form that is read")
-    parser.add_argument("--clear-cache", action="store_true", help="remove the native code kept from earlier runs")
+    parser.add_argument("--clear-cache", action="store_true", help="remove what was compiled in earlier runs")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     rows += [(name, _version(name)) for name in DISTRIBUTIONS]
     rows += [("MPI library", _mpi_library()), ("MPI launcher", _launcher())]
     rows += [("physical cores", str(machine.usable_cores())), ("BLAS", _blas()), ("threads", _threads())]
-    rows += [("back ends", _backends()), ("object cache", _cache())]
+    rows += [("back ends", _backends()), ("cache", _cache())]
     if under_mpi():
         world = ranks()
         everyone = world.allgather_object(_of_rank())
@@ -75,20 +75,20 @@ def _backends() -> str:
 
 
 def _cache() -> str:
-    """Where native code is kept between runs."""
-    kept = object_cache()
+    """Where compiled programs and native code are kept between runs."""
+    kept = user_cache()
     if kept is None:
         return "none"
     usage = kept.usage()
-    return f"{kept.folder}: {usage.entries} objects, {usage.size / 2**20:.1f} MiB"
+    return f"{kept.folder}: {usage.entries} entries, {usage.size / 2**20:.1f} MiB"
 
 
 def _clear_cache() -> int:
-    kept = object_cache()
+    kept = user_cache()
     usage = kept.usage() if kept is not None else Usage(0, 0)
     if kept is not None:
         kept.clear()
-    print(f"removed {usage.entries} objects, {usage.size / 2**20:.1f} MiB")
+    print(f"removed {usage.entries} entries, {usage.size / 2**20:.1f} MiB")
     return 0
 
 

@@ -16,6 +16,7 @@ from collectives.grid import ProcessGrid
 from spmd.analysis.constants import constant_array
 from spmd.attributes import aligned
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
+from spmd.compiler.compilation_cache import KeptProgram
 from spmd.compiler.donate import loop_body
 from spmd.compiler.donation import donated_arguments
 from spmd.compiler.dynamic import needs_specialization, specializing_kernel
@@ -80,13 +81,17 @@ class ModuleLowering:
 
     def entry(self, function: Function) -> tuple[Program, Plan]:
         """The program of a function with everything it calls inlined."""
-        flat = self.flatten(function)
-        self._compile_called(flat)
-        return self._built(flat, donated_arguments(function, self.options.donate))
-
-    def _built(self, flat: Function, donated: frozenset[int] = frozenset()) -> tuple[Program, Plan]:
-        plan = self._plan(flat.body, list(flat.body.arguments), donated, of_function=True)
+        kept = KeptProgram(self.module, function, self.options)
+        plan = kept.get(self._step)
+        if plan is None:
+            flat = self.flatten(function)
+            self._compile_called(flat)
+            plan = self._plan_of(flat, donated_arguments(function, self.options.donate))
+            kept.put(plan)
         return emit(plan, self.options.watch), plan
+
+    def _plan_of(self, flat: Function, donated: frozenset[int] = frozenset()) -> Plan:
+        return self._plan(flat.body, list(flat.body.arguments), donated, of_function=True)
 
     def _compile_called(self, flat: Function) -> None:
         """Compiles the functions whose calls stay calls, those that others call first: no stack grows with them."""
@@ -99,7 +104,7 @@ class ModuleLowering:
                 continue
             done = below.pop()
             if below:
-                self._programs[done.symbol] = self._built(done)[0]
+                self._programs[done.symbol] = emit(self._plan_of(done), self.options.watch)
 
     def flatten(self, function: Function) -> Function:
         """The function as it will be scheduled (spmd.compiler.passes)."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.types import TensorType
+
+if TYPE_CHECKING:
+    from spmd.backends.llvm.stretch import StretchCode
 
 
 def static_shape(value: Value) -> tuple[int, ...] | None:
@@ -24,12 +27,21 @@ def static_shape(value: Value) -> tuple[int, ...] | None:
     return type.static_shape if isinstance(type, TensorType) and type.is_static else None
 
 
+@dataclass(frozen=True, slots=True)
+class NativePart:
+    """The code of a native function, and the ops that it has Python run."""
+
+    code: StretchCode
+    called: tuple[Op, ...]
+
+
 @dataclass(slots=True)
 class Step:
     """One op of the flat program, or several: kernel, input and output values, and where its result may be written.
 
-    `ops` are all that the kernel runs, where that is not `op` alone; `clock` and `replay` serve who watches it. `out`
-    is the input whose buffer the result takes over; `frees` the values that nobody needs after this step.
+    `ops` are all that the kernel runs, where that is not `op` alone; `clock` and `replay` serve who watches it,
+    `native` who keeps it. `out` is the input whose buffer the result takes over; `frees` the values that nobody needs
+    after this step.
     """
 
     op: Op
@@ -41,6 +53,7 @@ class Step:
     ops: tuple[Op, ...] = ()
     clock: Clock | None = None
     replay: Callable[..., Iterator[tuple[Op, Any]]] | None = None
+    native: NativePart | None = None
 
 
 @dataclass(slots=True)

@@ -13,12 +13,13 @@ from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.watching import Watch
-from spmd.compiler.steps import Plan, Step
+from spmd.compiler.steps import NativePart, Plan, Step
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
 if TYPE_CHECKING:
     from spmd.backends.llvm.function import Callback
+    from spmd.backends.llvm.stretch import CompiledStretch
 
 MakeStep = Callable[[Op], Step]
 
@@ -63,21 +64,33 @@ def native_steps(
         offered = [value for value in donated if value in inputs]
         later = {*_reads(units[end + 1 :]), *results} if offered else set()
         free = [value for value in offered if _is_free(value, steps, later.union(inputs) - {value} | later)]
-        compiled = compile_stretch(
-            stretch, inputs, outputs, lambda op: _callback(make_step(op), watch), threads, free, clocked=clocked
-        )
-        kernel = Kernel(
-            compiled.call,
-            needs_process=compiled.needs_process,
-            overwrites=compiled.overwrites,
-            is_native=compiled.is_plain,
-        )
-        step = Step(stretch[0].roots[0], kernel, inputs, outputs)
+        called: list[Op] = []
+
+        def call_back(op: Op, called: list[Op] = called) -> Callback:
+            called.append(op)
+            return callback_of(make_step(op), watch)
+
+        compiled = compile_stretch(stretch, inputs, outputs, call_back, threads, free, clocked=clocked)
+        step = native_step(stretch[0].roots[0], compiled, inputs, outputs, called)
         if watch is not None:
             step.ops = _in_order(block, [op for unit in stretch for op in unit.ops])
-            step.clock, step.replay = compiled.clock, _replay(step, make_step)
+            step.replay = _replay(step, make_step)
         steps.append(step)
     return steps
+
+
+def native_step(
+    op: Op, compiled: CompiledStretch, inputs: list[Value], outputs: list[Value], called: Sequence[Op]
+) -> Step:
+    """The native function as a step, which stands where `op` does and has Python run `called`."""
+    from spmd.backends.llvm.stretch import load_stretch  # late, as above
+
+    stretch = load_stretch(compiled)
+    kernel = Kernel(
+        stretch.call, needs_process=stretch.needs_process, overwrites=stretch.overwrites, is_native=stretch.is_plain
+    )
+    native = NativePart(compiled.code, tuple(called))
+    return Step(op, kernel, inputs, outputs, clock=compiled.clock, native=native)
 
 
 def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -116,9 +129,9 @@ def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool
     return standing.isdisjoint(read)
 
 
-def _callback(step: Step, watch: Watch | None) -> Callback:
+def callback_of(step: Step, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
-    from spmd.backends.llvm.function import Callback
+    from spmd.backends.llvm.function import Callback  # late, as above
 
     inputs = list(dict.fromkeys(step.inputs))
     program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)

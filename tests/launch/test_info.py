@@ -22,8 +22,8 @@ def test_each_rank_tells_its_processors_and_threads() -> None:
         assert "openblas" not in line or ": 1" in line
 
 
-def test_the_object_cache_is_told_of_and_cleared(tmp_path: Path) -> None:
-    (tmp_path / "some.object").write_bytes(bytes(3 << 20))
+def test_the_cache_is_told_of_and_cleared(tmp_path: Path) -> None:
+    (tmp_path / "some.entry").write_bytes(bytes(3 << 20))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SPMD_CACHE_DIR": str(tmp_path)}
     tmp_path.chmod(0o700)
 
@@ -32,8 +32,8 @@ def test_the_object_cache_is_told_of_and_cleared(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert f"{tmp_path}: 1 objects, 3.0 MiB" in told()
-    assert told("--clear-cache") == "removed 1 objects, 3.0 MiB\n"
-    assert f"{tmp_path}: 0 objects, 0.0 MiB" in told()
+    assert f"{tmp_path}: 1 entries, 3.0 MiB" in told()
+    assert told("--clear-cache") == "removed 1 entries, 3.0 MiB\n"
+    assert f"{tmp_path}: 0 entries, 0.0 MiB" in told()
     environment["SPMD_BACKENDS"] = "numpy"
     assert any(line.split() == ["back", "ends", "numpy"] for line in told().splitlines())

@@ -1,4 +1,4 @@
-"""Object files kept on disk between runs, by what they were made from.
+"""What compiling made, kept on disk between runs by what it was made from: object files, and whole programs.
 
 The folder is `$SPMD_CACHE_DIR`, or `spmd` in the user's cache folder; an empty `$SPMD_CACHE_DIR` keeps nothing. What
 lies in it is run as code, so it must belong to the user, and nobody else may write there; otherwise it is left alone.
@@ -17,22 +17,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_MAGIC = b"spmd object 1\n"
+_MAGIC = b"spmd entry 1\n"
 _DIGEST = hashlib.sha256().digest_size
-_SUFFIX = ".object"
+_SUFFIX = ".entry"
 #: Bytes that all entries may take together, and of which so many are left when they took more.
 LIMIT = 512 << 20
 _LEFT = LIMIT // 2
 #: Entries written by this process between two looks at the folder's size.
 _PUTS = 256
-
-
-@dataclass(frozen=True)
-class ObjectCode:
-    """An object file's bytes, and the functions it defines for others to call."""
-
-    image: bytes
-    functions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -43,32 +35,32 @@ class Usage:
     size: int
 
 
-class ObjectCache:
-    """The entries in a folder."""
+class Cache:
+    """The entries in a folder: bytes by keys, which are names of files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._puts = 0
 
-    def get(self, key: str) -> ObjectCode | None:
+    def get(self, key: str) -> bytes | None:
         """The entry of `key`, if there is a sound one."""
         path = self._path(key)
         try:
             data = path.read_bytes()
         except OSError:
             return None
-        code = _decoded(data)
+        content = _decoded(data)
         with contextlib.suppress(OSError):
             os.utime(path)  # read now: it goes last
-        return code
+        return content
 
-    def put(self, key: str, code: ObjectCode) -> None:
+    def put(self, key: str, content: bytes) -> None:
         """Keeps an entry, if that can be done."""
         with contextlib.suppress(OSError):
             descriptor, name = tempfile.mkstemp(dir=self.folder)
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.write(_encoded(code))
+                    file.write(_MAGIC + hashlib.sha256(content).digest() + content)
                 os.replace(name, self._path(key))
             except BaseException:
                 os.unlink(name)
@@ -119,11 +111,11 @@ class ObjectCache:
 
 
 @cache
-def _cache_in(folder: Path) -> ObjectCache:
-    return ObjectCache(folder)
+def _cache_in(folder: Path) -> Cache:
+    return Cache(folder)
 
 
-def object_cache() -> ObjectCache | None:
+def user_cache() -> Cache | None:
     """The user's cache; None where none is wanted, or its folder is not the user's alone."""
     told = os.environ.get("SPMD_CACHE_DIR")
     if told == "":
@@ -133,16 +125,9 @@ def object_cache() -> ObjectCache | None:
     return found if found.is_private() else None
 
 
-def _encoded(code: ObjectCode) -> bytes:
-    names = "\n".join(code.functions).encode()
-    body = len(names).to_bytes(8, "little") + names + code.image
-    return _MAGIC + hashlib.sha256(body).digest() + body
-
-
-def _decoded(data: bytes) -> ObjectCode | None:
+def _decoded(data: bytes) -> bytes | None:
     start = len(_MAGIC) + _DIGEST
-    body = data[start:]
-    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : start]:
+    content = data[start:]
+    if not data.startswith(_MAGIC) or hashlib.sha256(content).digest() != data[len(_MAGIC) : start]:
         return None
-    count = int.from_bytes(body[:8], "little")
-    return ObjectCode(body[8 + count :], tuple(body[8 : 8 + count].decode().split("\n")) if count else ())
+    return content

@@ -11,12 +11,13 @@ import hashlib
 import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from spmd.backends.llvm.cache import ObjectCode, object_cache
+from spmd.backends.llvm.cache import user_cache
 from spmd.backends.llvm.processor import Processor, host, target_machine
 
 #: LLVM's own tables are not made for several threads, and libraries are named one after another.
@@ -24,6 +25,14 @@ _LOCK = threading.RLock()
 _NUMBERS = itertools.count()
 #: Counts the ways in which `_simplify` was ever done: code that was kept is of the one way.
 _PASSES = 2
+
+
+@dataclass(frozen=True)
+class ObjectCode:
+    """An object file's bytes, and the functions it defines for others to call."""
+
+    image: bytes
+    functions: tuple[str, ...]
 
 
 class Library:
@@ -53,21 +62,36 @@ def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library]
 def compile_object(text: str, processor: Processor | None = None) -> ObjectCode:
     """The object file of a module of LLVM's text, for `processor` (this one unless told); kept on disk."""
     processor = processor or host()
-    kept = object_cache()
+    kept = user_cache()
     if kept is None:
         return compile_module(text, processor)
     key = _key(text, processor)
-    code = kept.get(key)
-    if code is None:
-        code = compile_module(text, processor)
-        kept.put(key, code)
+    content = kept.get(key)
+    if content is not None:
+        return _decoded(content)
+    code = compile_module(text, processor)
+    kept.put(key, _encoded(code))
     return code
+
+
+def _encoded(code: ObjectCode) -> bytes:
+    names = "\n".join(code.functions).encode()
+    return len(names).to_bytes(8, "little") + names + code.image
+
+
+def _decoded(content: bytes) -> ObjectCode:
+    count = int.from_bytes(content[:8], "little")
+    return ObjectCode(content[8 + count :], tuple(content[8 : 8 + count].decode().split("\n")) if count else ())
 
 
 def _key(text: str, processor: Processor) -> str:
     """What tells one object file from every other: the text, the processor, and who makes code of them."""
-    made_by = f"{_PASSES} {llvm.llvm_version_info} {llvmlite.__version__} {processor.key}"
-    return hashlib.sha256(f"{made_by}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{made_by(processor)}\n{text}".encode()).hexdigest()
+
+
+def made_by(processor: Processor) -> str:
+    """What machine code depends on beside its text."""
+    return f"{_PASSES} {llvm.llvm_version_info} {llvmlite.__version__} {processor.key}"
 
 
 def compile_module(text: str, processor: Processor) -> ObjectCode:

@@ -1,4 +1,4 @@
-"""Object files kept on disk: found again, private, bounded, ignored when damaged."""
+"""What compiling made, kept on disk: found again, private, bounded, ignored when damaged."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spmd.backends.llvm import cache, jit
-from spmd.backends.llvm.cache import ObjectCache, ObjectCode, object_cache
+from spmd.backends.llvm.cache import Cache, user_cache
 
 TEXT = "define i64 @f(i64 %x) { %y = add i64 %x, 41\n ret i64 %y }"
 
@@ -42,14 +42,14 @@ def test_the_folder_is_private(folder: Path) -> None:
     assert folder.stat().st_mode & 0o077 == 0
     assert all(entry.stat().st_mode & 0o077 == 0 for entry in folder.iterdir())
     folder.chmod(0o777)
-    assert object_cache() is None
+    assert user_cache() is None
 
 
 def test_nothing_is_kept_where_nothing_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     for told in ("", str(tmp_path / "file" / "below")):
         monkeypatch.setenv("SPMD_CACHE_DIR", told)
-        assert object_cache() is None
+        assert user_cache() is None
         assert jit.compile_object(TEXT).functions == ("f",)
 
 
@@ -57,12 +57,12 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(cache, "LIMIT", 1000)
     monkeypatch.setattr(cache, "_LEFT", 700)
     monkeypatch.setattr(cache, "_PUTS", 1)
-    kept = ObjectCache(tmp_path)
+    kept = Cache(tmp_path)
     for number in range(3):
-        kept.put(str(number), ObjectCode(bytes(250), ("f",)))
+        kept.put(str(number), bytes(250))
         os.utime(kept._path(str(number)), (number, number))
     assert kept.get("0") is not None  # used: newer than the others now
-    kept.put("3", ObjectCode(bytes(250), ("f",)))
+    kept.put("3", bytes(250))
     assert [kept.get(str(number)) is not None for number in range(4)] == [True, False, False, True]
     assert kept.usage().entries == 2
     kept.clear()

@@ -94,11 +94,11 @@ def test_registers_that_are_put_aside_lie_on_their_own_cache_lines(monkeypatch: 
     """Values that live across calls are kept on the stack, which the caller aligns to 16 bytes alone."""
     texts = []
 
-    def kept(text: str, *args: Any, **kwargs: Any) -> Any:
+    def kept(text: str) -> Any:
         texts.append(text)
-        return compile_ir(text, *args, **kwargs)
+        return compile_object(text)
 
-    monkeypatch.setattr("spmd.backends.llvm.stretch.compile_ir", kept)
+    monkeypatch.setattr("spmd.backends.llvm.stretch.compile_object", kept)
     lines = ["%0 = stablehlo.exponential %x", "%1 = stablehlo.tanh %x", "%2 = stablehlo.multiply %0, %1"]
     lines += ["%3 = stablehlo.log %x", "%4 = stablehlo.add %2, %3"]
     body = "\n".join(f"{line} : tensor<4096xf32>" for line in lines)

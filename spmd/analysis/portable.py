@@ -1,0 +1,222 @@
+"""Ops as plain data: what tells one program from another, and what can be kept in a file and made ops of again.
+
+Values, types and attributes stand in tables and are told by their numbers. An op does not tell where it was read; it
+tells the number of the op of its program that stands there, so that programs which differ in their files' names alone
+are one, and each finds its own places again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spmd.analysis.constants import CONSTANT, constant_array
+from spmd.arrays import Array
+from spmd.attributes import DenseAttr, is_splat
+from spmd.dialects.core import OPS
+from spmd.ir import NO_ATTRIBUTES, Block, Op, Region, Value, captured_values, new_op
+from spmd.types import TensorType, Type
+
+#: The number of a place that no op of the program has.
+NOWHERE = -1
+
+
+#: A block: the numbers of its arguments, and its ops.
+PortableBlock = tuple[tuple[int, ...], tuple["PortableOp", ...]]
+
+#: An op: its name; operands, results, attributes and discardable attributes by number; the blocks of each region; and
+#: the number of the op at its place. Tuples, because there are as many as a program has ops.
+PortableOp = tuple[str, tuple[int, ...], tuple[int, ...], int, int, tuple[tuple[PortableBlock, ...], ...], int]
+
+
+@dataclass(frozen=True)
+class PortableArray:
+    """A constant's elements; of a splat, one of them, of shape []."""
+
+    type: TensorType
+    elements: Array
+
+    @staticmethod
+    def of(type: TensorType, array: Array) -> PortableArray:
+        return PortableArray(type, array[(0,) * array.ndim] if array.size and is_splat(array) else array)
+
+    def attribute(self) -> DenseAttr:
+        """The elements as a constant's attribute."""
+        return DenseAttr(np.broadcast_to(self.elements, self.type.static_shape), self.type)
+
+
+@dataclass
+class PortableTables:
+    """What ops refer to by numbers: of each value the number of its type, of constants among them the elements."""
+
+    types: list[Type] = field(default_factory=list)
+    attributes: list[Mapping[str, Any]] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+    constants: dict[int, PortableArray] = field(default_factory=dict)
+
+
+class Places:
+    """The ops of a program by their numbers, and the numbers by the places at which ops stand."""
+
+    def __init__(self, program: Op) -> None:
+        self.ops = list(program.walk())
+        self._numbers: dict[object, int] = {}
+        for number, op in enumerate(self.ops):
+            self._numbers.setdefault(op.place, number)
+        self._by_offset: dict[tuple[int, int], int] | None = None
+
+    def number(self, op: Op) -> int:
+        """The number of the op of the program that stands where `op` does, from which a pass has made it."""
+        known = self._numbers.get(op.place)
+        if known is not None:
+            return known
+        if self._by_offset is None:
+            self._by_offset = {}
+            for number, each in enumerate(self.ops):
+                self._by_offset.setdefault((id(each.location.source), each.location.offset), number)
+        return self._by_offset.get((id(op.location.source), op.location.offset), NOWHERE)
+
+
+class Packer:
+    """Makes portable ops. `places` tells their places; without it, none are told."""
+
+    def __init__(self, places: Places | None = None) -> None:
+        self.tables = PortableTables()
+        #: Whether each op's place is one that the program knows.
+        self.is_placed = True
+        self._places = places
+        self._types: dict[Type, int] = {}
+        self._attributes: dict[int, int] = {}
+        self._values: dict[Value, int] = {}
+
+    def value(self, value: Value) -> int:
+        """The number of `value`."""
+        number = self._values.get(value)
+        if number is None:
+            number = self._values[value] = len(self._values)
+            type = self._types.setdefault(value.type, len(self._types))
+            if type == len(self.tables.types):
+                self.tables.types.append(value.type)
+            self.tables.values.append(type)
+        return number
+
+    def values(self, values: Iterable[Value]) -> tuple[int, ...]:
+        """The numbers of `values`."""
+        return tuple([self.value(value) for value in values])
+
+    def reader(self, op: Op) -> PortableOp:
+        """`op`, which stands alone: constants that it reads are kept with their elements."""
+        for value in (*op.operands, *captured_values(op)):
+            self.constant(value)
+        return self.op(op)
+
+    def constant(self, value: Value) -> None:
+        """Keeps the elements of `value` if it is a constant."""
+        array = constant_array(value.defining_op)
+        if array is not None:
+            self.tables.constants[self.value(value)] = PortableArray.of(value.tensor, array)
+
+    def mark(self, op: Op) -> PortableOp:
+        """What tells the name and the place of `op`, and nothing else."""
+        nothing = self._mapping(NO_ATTRIBUTES)
+        return op.name, (), (), nothing, nothing, (), self._place(op)
+
+    def op(self, op: Op) -> PortableOp:
+        """`op` with all that is inside it."""
+        place = self._place(op)
+        regions = tuple([tuple([self._block(block) for block in region.blocks]) for region in op.regions])
+        operands, results = self.values(op.operands), self.values(op.results)
+        attributes, discardable = self._mapping(op.attributes), self._mapping(op.discardable)
+        return op.name, operands, results, attributes, discardable, regions, place
+
+    def _place(self, op: Op) -> int:
+        if self._places is None:
+            return NOWHERE
+        number = self._places.number(op)
+        self.is_placed = self.is_placed and number != NOWHERE
+        return number
+
+    def _block(self, block: Block) -> PortableBlock:
+        return self.values(block.arguments), tuple([self.op(op) for op in block.ops])
+
+    def _mapping(self, mapping: Mapping[str, Any]) -> int:
+        """The number of a mapping, which equal ops share and nobody changes."""
+        number = self._attributes.get(id(mapping))
+        if number is None:
+            number = self._attributes[id(mapping)] = len(self._attributes)
+            self.tables.attributes.append({name: _packed(value) for name, value in mapping.items()})
+        return number
+
+
+class Unpacker:
+    """Makes ops of portable ones; they stand where the ops of `places` do."""
+
+    def __init__(self, tables: PortableTables, places: Sequence[Op]) -> None:
+        self._tables = tables
+        self._places = places
+        self._values: dict[int, Value] = {}
+        self._mappings: dict[int, Mapping[str, Any]] = {}
+
+    def value(self, number: int) -> Value:
+        """The value of this number: a constant, what an op here gives, or one that nobody defines."""
+        value = self._values.get(number)
+        if value is None:
+            type = self._type(number)
+            constant = self._tables.constants.get(number)
+            if constant is None:
+                value = Value(type)
+            else:
+                attributes = {"value": constant.attribute()}
+                value = new_op(CONSTANT, (), (type,), attributes, definition=OPS[CONSTANT]).result
+            self._values[number] = value
+        return value
+
+    def values(self, numbers: Iterable[int]) -> list[Value]:
+        """The values of these numbers."""
+        return [self.value(number) for number in numbers]
+
+    def op(self, portable: PortableOp) -> Op:
+        """The op; its results are values of these numbers from now on."""
+        name, operands, results, attributes, discardable, regions, place = portable
+        there = self._places[place]
+        made = new_op(
+            name,
+            self.values(operands),
+            [self._type(number) for number in results],
+            self._mapping(attributes),
+            [Region([self._block(block) for block in blocks]) for blocks in regions],
+            definition=OPS.get(name),
+            discardable=self._mapping(discardable),
+            debug_location=there.debug_location,
+        )
+        made.stand_at(there)
+        for number, result in zip(results, made.results, strict=True):
+            self._values[number] = result
+        return made
+
+    def _block(self, portable: PortableBlock) -> Block:
+        arguments, ops = portable
+        block = Block([self._type(number) for number in arguments])
+        self._values.update(zip(arguments, block.arguments, strict=True))
+        block.ops = [self.op(op) for op in ops]
+        return block
+
+    def _type(self, value: int) -> Type:
+        return self._tables.types[self._tables.values[value]]
+
+    def _mapping(self, number: int) -> Mapping[str, Any]:
+        known = self._mappings.get(number)
+        if known is None:
+            packed = self._tables.attributes[number]
+            known = {
+                name: value.attribute() if isinstance(value, PortableArray) else value for name, value in packed.items()
+            }
+            self._mappings[number] = known
+        return known
+
+
+def _packed(value: object) -> object:
+    return PortableArray.of(value.type, value.array) if isinstance(value, DenseAttr) else value
