@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from launch import rank
+from launch import rank, remote
 from launch.hosts import Host
 from spmd import machine
 from spmd.runtime.thread_share import THREAD_VARIABLES
@@ -96,14 +96,28 @@ def _kind(path: str) -> Kind:
 def command_line(launcher: Launcher, job: Job) -> list[str]:
     """The launcher's full command line for this job on this machine."""
     options = {"openmpi": _openmpi_options, "hydra": _hydra_options, "srun": _srun_options}[launcher.kind](job)
-    keeper = rank.command(Path(__file__).parents[1]) if launcher.kind == "hydra" else []
-    return [launcher.path, *options, *job.extra, *keeper, *_program(job.command)]
+    return [launcher.path, *options, *job.extra, *_keeper(launcher, job), *_program(job.command)]
+
+
+def _keeper(launcher: Launcher, job: Job) -> list[str]:
+    """What stands between the launcher and each rank's command, where something has to."""
+    root = Path(__file__).parents[1]
+    if launcher.kind == "hydra":
+        return rank.command(root)
+    return remote.command(root, job.hosts) if _without_daemons(job) else []
+
+
+def _without_daemons(job: Job) -> bool:
+    """Whether ranks are started on their hosts by a remote shell each, so that the job can outlive a host."""
+    return job.elastic and bool(job.hosts)
 
 
 def environment(job: Job) -> dict[str, str]:
     """What the ranks' environment gets beside this process's own."""
     added = {} if job.threads is None else dict.fromkeys(THREAD_VARIABLES, str(job.threads))
     added |= job.settings
+    if _without_daemons(job):
+        added |= {name: os.environ.get(name, value) for name, value in remote.VARIABLES.items()}
     # Programs are looked for beside this interpreter first, so `python` is the one that spmd is installed in.
     added["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     if sys.stderr.isatty():
@@ -141,6 +155,8 @@ def _openmpi_options(job: Job) -> list[str]:
         options.append("--allow-run-as-root")
     for name in environment(job):
         options += ["-x", name]
+    if _without_daemons(job):
+        return [*options, "--host", f"localhost:{job.ranks}", "--bind-to", "none"]
     if job.hosts:
         binding = {True: ["--bind-to", "core"], False: ["--bind-to", "none"], None: []}
         return [*options, "--host", ",".join(map(str, job.hosts)), *binding[job.bind]]

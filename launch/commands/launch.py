@@ -6,7 +6,7 @@ import shlex
 import shutil
 import sys
 
-from launch import elastic, hosts, job, mpirun, parallel, values
+from launch import elastic, hosts, job, mpirun, parallel, remote, values
 from spmd import machine
 from spmd.runtime import thread_share
 
@@ -80,6 +80,9 @@ def run(args: argparse.Namespace) -> int:
         variables = [f"{name}={value}" for name, value in added.items() if name != "PATH"]
         print(shlex.join([*variables, *line]))
         return 0
+    if args.elastic and (fault := remote.unreachable(args.hosts)) is not None:
+        print(f"spmd launch: {fault}", file=sys.stderr)
+        return 1
     return job.run(line, added, launcher.kind, one_machine=mpirun.on_one_machine(plan))
 
 

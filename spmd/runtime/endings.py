@@ -41,8 +41,8 @@ def _ranks(folder: Path, state: str) -> set[int]:
 
 def mark(folder: Path, rank: int) -> None:
     """Have this process, ``rank``, keep its file in ``folder``."""
-    marker = _Marker(folder, rank)
-    atexit.register(marker.move, _ENDED)
+    marker = Marker(folder, rank)
+    atexit.register(marker.end)
     module = sys.modules.get(_MPI)
     if module is None:
         sys.meta_path.insert(0, _AfterImport(marker))
@@ -50,13 +50,19 @@ def mark(folder: Path, rank: int) -> None:
         marker.watch(module)
 
 
-class _Marker:
+class Marker:
+    """Keeps the file of `rank` in `folder`."""
+
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._file = folder / f"{_RUNNING}{rank}"
         self._file.touch()
 
-    def move(self, state: str) -> None:
+    def end(self) -> None:
+        """The rank has come to its end."""
+        self._move(_ENDED)
+
+    def _move(self, state: str) -> None:
         with contextlib.suppress(OSError):
             self._file = self._file.rename(self._folder / f"{state}{self._rank}")
 
@@ -66,14 +72,14 @@ class _Marker:
         ``MPI_Finalize`` deletes the attributes of ``MPI_COMM_SELF`` before all else (MPI 4.1, section 11.2.4).
         """
         if module.Is_initialized() and not module.Is_finalized():
-            key = module.Comm.Create_keyval(delete_fn=lambda *attribute: self.move(_FINALIZED))
+            key = module.Comm.Create_keyval(delete_fn=lambda *attribute: self._move(_FINALIZED))
             module.COMM_SELF.Set_attr(key, None)
 
 
 class _AfterImport:
     """Finds mpi4py's module as it would be found, and has its MPI watched once it is loaded."""
 
-    def __init__(self, marker: _Marker) -> None:
+    def __init__(self, marker: Marker) -> None:
         self._marker = marker
 
     def find_spec(

@@ -1,11 +1,12 @@
 """Hosts on the command line and in files, and what each launcher is told of them."""
 
 import argparse
+import os
 from pathlib import Path
 
 import pytest
 
-from launch import hosts, mpirun
+from launch import hosts, mpirun, remote
 from launch.hosts import Host
 from launch.mpirun import Job, Launcher
 
@@ -47,3 +48,26 @@ def test_each_launcher_is_told_in_its_own_words() -> None:
     line = " ".join(mpirun.command_line(Launcher("mpirun", "openmpi"), job))
     assert "--host a:2,b.net:1" in line and "--oversubscribe" not in line and "--bind-to" not in line
     assert "-hosts a:2,b.net:1" in " ".join(mpirun.command_line(Launcher("mpiexec", "hydra"), job))
+
+
+def test_an_elastic_job_has_no_daemons_that_could_be_lost() -> None:
+    job = Job(["prog"], 3, elastic=True, hosts=TWO)
+    line = mpirun.command_line(Launcher("mpirun", "openmpi"), job)
+    assert line[line.index("--host") + 1] == "localhost:3", "every rank is the launcher's own, to the launcher"
+    assert line[-3] == "a:2,b.net:1" and line[-1] == "prog" and "remote.main" in line[-4]
+    assert set(remote.VARIABLES) <= mpirun.environment(job).keys()
+
+
+def test_a_host_is_this_machine_by_its_name_and_by_its_addresses() -> None:
+    here = [Host(os.uname().nodename), Host("localhost"), Host("127.0.0.1")]
+    assert remote.unreachable(here) is None
+
+
+def test_a_host_that_no_shell_comes_to_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shell = tmp_path / "shell"
+    shell.write_text("#!/bin/sh\necho no route to $1 >&2\nexit 255\n")
+    shell.chmod(0o755)
+    monkeypatch.setenv(remote.SHELL_VARIABLE, str(shell))
+    assert remote.unreachable([Host("localhost"), Host("nowhere")]) == (
+        "host nowhere cannot be reached: no route to nowhere"
+    )

@@ -1,0 +1,161 @@
+"""Ranks of an elastic job on several hosts, each started through a remote shell of its own.
+
+Open MPI's launcher ends the whole job when the daemon of one host is lost. An elastic job has no daemons, therefore:
+the launcher starts :func:`main` for every rank, as a process of its own machine. For another host that starts
+:func:`keep` there, which starts the rank; the rank itself finds the launcher's server over the network. To the
+launcher, a host that is lost is ranks that are lost, and it goes on without them.
+
+Source: PRRTE 3.0, errmgr_dvm.c, proc_errors (daemons), pmix_server.c (``pmix_remote_connections``).
+"""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import BinaryIO
+
+from launch import hosts, rank
+from launch.hosts import Host
+from spmd.runtime import endings, failure
+
+#: What says which remote shell to use, as to Open MPI's own launcher.
+SHELL_VARIABLE = "PRTE_MCA_plm_ssh_agent"
+#: A host that does not answer for six seconds is lost.
+SHELL = ("ssh", "-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3")
+#: The launcher serves ranks of other hosts, and what it tells them goes over the connection. To it, all ranks are of
+#: one host: they must be kept from looking for each other in shared memory.
+VARIABLES = {"PRTE_MCA_pmix_remote_connections": "1", "PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "tcp,self"}
+#: What each host has of its own.
+_OWN = {"TMPDIR", "HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "DISPLAY", "XDG_RUNTIME_DIR"}
+_LOST = 255  # what remote shells end with when they have lost the host
+
+
+def command(root: Path, named: Sequence[Host]) -> list[str]:
+    """What starts a rank's command on its host of those ``named``; ``root`` is where this package is found."""
+    return [*_python(root, "remote.main(sys.argv[1:])"), ",".join(map(str, named)), shlex.join(_remote_shell())]
+
+
+def unreachable(named: Sequence[Host]) -> str | None:
+    """Which of the hosts ``named`` no remote shell comes to, and why; None when all can be reached."""
+    others = [host.name for host in named if not _is_here(host.name)]
+    shells = [
+        subprocess.Popen([*_remote_shell(), name, "true"], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for name in others
+    ]
+    said = [shell.communicate()[1].strip() for shell in shells]
+    faults = zip(others, shells, said, strict=True)
+    return next((f"host {name} cannot be reached: {text}" for name, shell, text in faults if shell.returncode), None)
+
+
+def _python(root: Path, call: str) -> list[str]:
+    code = f"import sys; sys.path.append({str(root)!r}); from launch import remote; {call}"
+    return [sys.executable, "-P", "-c", code]
+
+
+def main(arguments: list[str]) -> None:
+    """Runs a command as this rank on its host, and ends as it ends. Arguments: hosts, remote shell, the command."""
+    named, shell, *program = arguments
+    number = failure.launched_rank()
+    assert number is not None
+    host = _host_of(number, hosts.from_text(named))
+    if _is_here(host):
+        try:
+            os.execvp(program[0], program)
+        except OSError as error:
+            print(f"spmd launch: {program[0]}: {error.strerror}", file=sys.stderr, flush=True)
+            os._exit(rank.EXIT_NOT_FOUND)
+    _end_as(_run([*shlex.split(shell), host], program, number))
+
+
+def _host_of(number: int, named: Sequence[Host]) -> str:
+    """The host of a rank: each takes as many as it is to take, in order."""
+    places = [host.name for host in named for _ in range(host.slots)]
+    return places[number]
+
+
+def _is_here(host: str) -> bool:
+    """Whether ``host`` is a name or an address of this machine: one that a socket can be bound to."""
+    if host == os.uname().nodename:
+        return True
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as bound:
+            bound.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
+    """Runs rank ``number`` by the remote shell ``there``, and returns the status that this ends with."""
+    reports = Path(os.environ[failure.REPORTS_VARIABLE])
+    marker = endings.Marker(reports, number) if reports.is_dir() else None
+    keeper = shlex.join(_python(Path(__file__).parents[1], "remote.keep()"))
+    shell = subprocess.Popen(
+        [*there, keeper],
+        stdin=subprocess.PIPE,
+        preexec_fn=lambda: failure.end_with_parent(signal.SIGKILL),
+    )
+    assert shell.stdin is not None
+    lifeline = shell.stdin.fileno()
+    variables = {name: value for name, value in os.environ.items() if name not in _OWN}
+    request = {"folder": os.getcwd(), "variables": variables, "command": list(program)}
+
+    def forward(signum: int, frame: FrameType | None) -> None:
+        _tell(lifeline, f"{signum}\n")
+
+    for name in rank.FORWARDED:
+        signal.signal(getattr(signal, name), forward)
+    _tell(lifeline, json.dumps(request) + "\n")
+    status = shell.wait()
+    if status == 0 and marker is not None:
+        marker.end()
+    return status
+
+
+def _tell(lifeline: int, line: str) -> None:
+    data = line.encode()
+    try:
+        while data:
+            data = data[os.write(lifeline, data) :]
+    except BrokenPipeError:
+        pass  # the shell has ended; its status says how
+
+
+def _remote_shell() -> list[str]:
+    named = os.environ.get(SHELL_VARIABLE, "").partition(":")[0]
+    return shlex.split(named) or list(SHELL)
+
+
+def _end_as(status: int) -> None:
+    """Ends this process as the rank has ended; by SIGKILL where nobody knows how, since its host is lost."""
+    number = signal.SIGKILL if status < 0 or status == _LOST else max(status - 128, 0)
+    if number:
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(status)
+
+
+def keep() -> None:
+    """Keeps a rank on its host: what to run, then signals for it, come on standard input, whose end is the rank's."""
+    lifeline = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    request = json.loads(lifeline.readline())
+    os.environ |= request["variables"]
+    os.chdir(request["folder"])
+    threading.Thread(target=_listen, args=(lifeline,), daemon=True).start()
+    rank.main(request["command"])
+
+
+def _listen(lifeline: BinaryIO) -> None:
+    for line in lifeline:
+        os.kill(os.getpid(), int(line))
+    os._exit(_LOST)  # the system ends the rank with its keeper

@@ -1,0 +1,81 @@
+"""Jobs on two hosts: started on host `a`, where the launcher runs; what they say, and that nothing of them stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.machines import ROOT, Hosts
+from tests.launch.failures import processes_left
+
+ENDING_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job has ended: its status, what it wrote, and what should not be."""
+
+    status: int
+    said: str
+    screen: str
+    faults: list[str] = field(default_factory=list)
+
+
+class Job:
+    """`spmd launch` of a command, two ranks on each of two hosts unless the options say otherwise."""
+
+    def __init__(
+        self, hosts: Hosts, command: Sequence[str], options: Sequence[str] = ("--hosts", "a:2,b:2"), **variables: str
+    ) -> None:
+        self._hosts, self.marker = hosts, uuid.uuid4().hex
+        own = {
+            "MARKER": self.marker,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        shells = {"PRTE_MCA_plm_ssh_agent": str(hosts.agent), "HYDRA_LAUNCHER_EXEC": str(hosts.agent)}
+        launch = [sys.executable, "-m", "launch", "launch", *options, "--"]
+        self.process = hosts.start([*launch, *command], own | shells | variables)
+
+    def wait_for(self, line: str) -> None:
+        """Until the job has said so."""
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        assert said == f"{line}\n", (said, self.process.communicate())
+
+    def processes(self, word: str) -> list[int]:
+        """Those of the job, on any host, whose command line has `word`."""
+        chosen = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                ours = f"MARKER={self.marker}".encode() in (folder / "environ").read_bytes()
+                if ours and word.encode() in (folder / "cmdline").read_bytes():
+                    chosen.append(int(folder.name))
+            except OSError:
+                continue
+        return chosen
+
+    def signal(self, number: signal.Signals, word: str) -> None:
+        """Sends a signal to the processes whose command line has `word`."""
+        for process in self.processes(word):
+            os.kill(process, number)
+
+    def finish(self) -> Ended:
+        """Waits for the end, and for all that the job may leave behind to go."""
+        try:
+            said, screen = self.process.communicate(timeout=ENDING_SECONDS)
+            faults = []
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL, "")
+            said, screen = self.process.communicate()
+            faults = ["did not end"]
+        if left := processes_left(self.marker):
+            faults.append(f"processes stay behind: {left}")
+        for host in self._hosts.living():
+            if files := host.files():
+                faults.append(f"files stay behind on host {host.name}: {files}")
+        return Ended(self.process.returncode, said, screen, faults)
