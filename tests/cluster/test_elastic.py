@@ -57,8 +57,8 @@ def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signal
     assert ended.screen.rstrip().endswith(f"spmd launch: ended by {number.name}")
 
 
-def test_a_killed_launcher_takes_the_ranks_of_both_hosts_along(lasting: Hosts) -> None:
-    job = Job(lasting, ["python", WORKER, "--pace", "1"], ELASTIC)
+def test_a_killed_launcher_takes_the_ranks_of_both_hosts_along(mortal: Hosts) -> None:
+    job = Job(mortal, ["python", WORKER, "--pace", "1"], ELASTIC)
     job.wait_for("started")
     os.kill(min(job.processes("launch\0launch")), signal.SIGKILL)
     assert not any("processes" in fault for fault in job.finish().faults)  # its own files are left to nobody
