@@ -13,6 +13,7 @@ from spmd.compiler.combine import combine
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.product_legalization import legalize_products
+from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.transpose_folding import fold_transposes
 from spmd.compiler.unroll import unroll
@@ -40,12 +41,18 @@ def _legalize_products(block: Block, context: PassContext) -> None:
         legalize_products(block)
 
 
+def _expand_select_and_scatter(block: Block, context: PassContext) -> None:
+    if context.options.is_native:
+        expand_select_and_scatter(block)
+
+
 #: After inlining, which makes the function that they work on.
 PASSES = (
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _legalize_products),
+    Pass("select-and-scatter-expansion", _expand_select_and_scatter),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
     Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
 )

@@ -8,8 +8,9 @@ import spmd
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import chosen_options
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import dense, ints, monoid, op, with_numpy
+from tests.backends.modules import dense, ints, monoid, op, region, with_numpy
 
+Shape = tuple[int, ...]
 HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-42]
 
 
@@ -124,3 +125,27 @@ def test_no_bit_depends_on_the_number_of_threads() -> None:
         one = run(text, *arrays)
         for threads in (2, 3):
             np.testing.assert_array_equal(run(text, *arrays, threads=threads)[0], one[0])
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "i32"])
+@pytest.mark.parametrize(("size", "stride", "padding"), [(2, 2, (0, 0)), (3, 2, (1, 0)), (3, 1, (2, 2))])
+def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stride: int, padding: Shape) -> None:
+    """Ties, NaN and windows that overlap: the gradient of max pooling."""
+    rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
+    x = rng.integers(-2, 3, (3, 9, 11)).astype(dtype)
+    if dtype.kind not in "iu":
+        x[rng.random(x.shape) < 0.1] = np.nan
+    counts = [(extent + sum(padding) - size) // stride + 1 for extent in x.shape[1:]]
+    source = rng.integers(-3, 4, (3, *counts)).astype(dtype)
+    compare = f"%r = stablehlo.compare GE, %a0, %a1 : (tensor<{element}>, tensor<{element}>) -> tensor<i1>"
+    select = region(2, element, compare, "%r", "i1")
+    text = op(
+        f""""stablehlo.select_and_scatter"(%0, %1, %2) <{{window_dimensions = {ints([1, size, size])},
+        window_strides = {ints([1, stride, stride])}, padding = {dense([(0, 0), padding, padding])}}}>
+        {select.removesuffix(")")}, {monoid("add", element).removeprefix("(")}""",
+        [x, source, np.asarray(1, dtype)], (element, x.shape),
+    )  # fmt: skip
+    arrays = (x, source, np.asarray(1, dtype))
+    (want,) = with_numpy(text, *arrays)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(run(text, *arrays, threads=threads)[0].astype(float), want.astype(float))
