@@ -14,6 +14,7 @@ from spmd.backends.llvm import control as _control
 from spmd.backends.llvm import convolutions as _convolutions
 from spmd.backends.llvm import lapack as _lapack
 from spmd.backends.llvm import products as _products
+from spmd.backends.llvm import running as _running
 from spmd.backends.llvm import top_k as _top_k
 from spmd.backends.llvm import workers
 from spmd.backends.llvm.blas import routine
@@ -30,7 +31,9 @@ from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
 from spmd.types import TokenType
 
-assert _control and _convolutions and _lapack and _products and _top_k  # they file their ops in function.NATIVE
+assert (
+    _control and _convolutions and _lapack and _products and _running and _top_k
+)  # they file their ops in function.NATIVE
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)

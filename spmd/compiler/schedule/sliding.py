@@ -21,6 +21,8 @@ REDUCE_WINDOW = "stablehlo.reduce_window"
 CONVOLUTION = "stablehlo.convolution"
 #: Places of a window that are gone over one by one.
 _MOST_PLACES = 64
+#: The same, where the next window's total follows from the one before.
+_FEW_PLACES = 4
 #: Output features of a group that are too few for a product of matrices.
 FEW_FEATURES = 4
 #: Elements of the result's last dimension that are too few for lanes, if the window has more.
@@ -34,7 +36,8 @@ def is_sliding(op: Op) -> bool:
 
 def is_small_window(op: Op) -> bool:
     """Whether going over all places of the windows of `op`, a reduce_window of static shape, costs little."""
-    return prod(windows_of(op).sizes) <= _MOST_PLACES
+    windows = windows_of(op)
+    return prod(windows.sizes) <= (_MOST_PLACES if windows.running_axis() is None else _FEW_PLACES)
 
 
 def accumulator_of(op: Op) -> ElementType | None:

@@ -8,7 +8,7 @@ import spmd
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import chosen_options
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import dense, ints, monoid, op, region, with_numpy
+from tests.backends.modules import dense, ints, main, monoid, op, region, with_numpy
 
 Shape = tuple[int, ...]
 HARD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 1e-42]
@@ -149,3 +149,39 @@ def test_selecting_and_scattering_is_that_of_numpy(element: str, size: int, stri
     (want,) = with_numpy(text, *arrays)
     for threads in (1, 2):
         np.testing.assert_array_equal(run(text, *arrays, threads=threads)[0].astype(float), want.astype(float))
+
+
+@pytest.mark.parametrize("element", ["f32", "bf16", "f64", "i8", "ui32", "i1"])
+@pytest.mark.parametrize("name", ["add", "maximum", "multiply"])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 70), 1), ((2, 530, 3), 1), ((40, 37), 0), ((1,), 0), ((2, 16, 16), 1)]
+)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_running_totals_are_those_of_numpy(element: str, name: str, shape: Shape, axis: int, backwards: bool) -> None:
+    rng, dtype = np.random.default_rng(0), ELEMENT_TYPES[element].dtype
+    x = rng.integers(0, 2, shape).astype(dtype) if name == "multiply" else rng.integers(-3, 4, shape).astype(dtype)
+    if dtype.kind not in "iub" and name == "maximum":
+        x = np.where(rng.random(shape) < 0.05, rng.choice(HARD, shape), x).astype(dtype)
+    init = np.asarray({"add": 0, "multiply": 1, "maximum": 0}[name], dtype)
+    span, padding, sizes = shape[axis], [(0, 0)] * len(shape), [1] * len(shape)
+    padding[axis], sizes[axis] = (0, span - 1) if backwards else (span - 1, 0), span
+    windows = f"window_dimensions = {ints(sizes)}, padding = {dense(padding)}"
+    lines = [f'%1 = stablehlo.constant dense<{str(init.astype(bool)).lower() if element == "i1" else init.astype(int)}'
+             f'{"" if element.lstrip("u").startswith("i") else ".0"}> : tensor<{element}>']  # fmt: skip
+    type_ = f"tensor<{'x'.join(map(str, shape))}x{element}>"
+    lines.append(f'%r = "stablehlo.reduce_window"(%0, %1) <{{{windows}}}> {monoid(name, element)}'
+                 f" : ({type_}, tensor<{element}>) -> {type_}")  # fmt: skip
+    text = main("\n".join(lines), [x], f"%r : {type_}")
+    (want,), one, two = with_numpy(text, x), run(text, x), run(text, x, threads=2)
+    np.testing.assert_array_equal(one[0].astype(float), want.astype(float))
+    np.testing.assert_array_equal(two[0].astype(float), one[0].astype(float))
+    plain = not element.lstrip("u").startswith("i")
+    if plain:
+        numbers = ~np.isnan(want.astype(float))
+        np.testing.assert_array_equal(
+            np.signbit(one[0][numbers].astype(float)), np.signbit(want[numbers].astype(float))
+        )
+    _, plan = ModuleLowering(spmd.parse(text), chosen_options(spmd.ProcessGrid(1, 1), {})).entry(
+        spmd.parse(text).functions[0]
+    )
+    assert all(step.kernel.is_native for step in plan.steps)
