@@ -7,14 +7,14 @@ the next time that the same shapes arrive. Source: StableHLO's docs on dynamism:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.dialects.core import InferenceError, Trait, has_trait
-from spmd.ir import NumberedValue, Op
+from spmd.ir import NumberedValue, Op, Value
 from spmd.types import TensorType, Type
 
 
@@ -56,15 +56,22 @@ def specializing_kernel(op: Op, context: Context) -> Kernel:
 
 
 def _refined(op: Op, shapes: tuple[Any, ...]) -> Op:
-    """`op` on operands of the given shapes, with its result types inferred where they follow."""
+    """`op` on operands of the given shapes."""
     operands = [
         NumberedValue(_with_shape(value.type, shape), value.owner, value.index, value.name_hint)
         for value, shape in zip(op.operands, shapes, strict=True)
     ]
+    return with_operands(op, operands)
+
+
+def with_operands(op: Op, operands: Sequence[Value]) -> Op:
+    """`op` on other operands, with its result types inferred anew where they follow from those."""
     refined = op.clone(operands)
     # Regions capture by identity, and scalar regions do not depend on the operands' shapes.
     inference: Callable[[Op], list[Type]] | None = op.definition.inference if op.definition else None
     if inference is None:
+        if op.name == "stablehlo.bitcast_convert" or has_trait(op, Trait.ELEMENTWISE):
+            return op.clone(operands, result_types=[_leading(op.results[0].type, operands[0].type)])
         return refined
     bare = op.clone(operands, result_types=[])
     try:
@@ -79,6 +86,13 @@ def _with_shape(type: Type, shape: tuple[int, ...] | None) -> Type:
     if not isinstance(type, TensorType) or shape is None:
         return type
     return TensorType(tuple(int(size) for size in np.asarray(shape, dtype=np.int64)), type.element_type)
+
+
+def _leading(declared: Type, operand: Type) -> Type:
+    """The type of a result whose dimensions are the operand's, but for a last one that either alone has."""
+    if not isinstance(declared, TensorType) or not isinstance(operand, TensorType):
+        return declared
+    return TensorType((*operand.shape, *declared.shape[operand.rank :])[: declared.rank], declared.element_type)
 
 
 def _merge(declared: Type, inferred: Type) -> Type:

@@ -43,17 +43,24 @@ def prepare(
     chosen = chosen_options(grid_of(module) if grid is None else grid, options)
     found = find_function(module, function)
     check_meaning(module)
-    if partition:
+    if partition and is_sharded(module):
         import partitioner  # loaded late: who asks for none has none loaded
 
-        if partitioner.is_sharded(module) and partitioner.starts_processes(module, function):
+        if partitioner.starts_processes(module, function):
             module = partitioner.with_parts(module, function)
             found = find_function(module, function)
-        elif partitioner.is_sharded(module):
+        else:
             split = partitioner.partition(module, chosen.grid, function)
             found = find_function(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)
+
+
+def is_sharded(module: Module) -> bool:
+    """Whether the module says how anything is laid out over processes."""
+    import partitioner  # loaded late, as above
+
+    return partitioner.is_sharded(module)
 
 
 def _check_types(function: Function) -> None:

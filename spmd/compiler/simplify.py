@@ -72,7 +72,7 @@ class _Simplifier:
                 for inner in region.blocks:
                     # What is found inside a region is not visible outside of it.
                     self.block(inner, dict(seen), replaced)
-            folded = self._fold(op)
+            folded = fold(op, self._evaluate)
             key = _key(folded)
             if key is not None:
                 earlier = seen.get(key)
@@ -84,25 +84,26 @@ class _Simplifier:
                 replaced.update(zip(op.results, folded.results, strict=True))
             kept.append(folded)
 
-    def _fold(self, op: Op) -> Op:
-        """The constant that `op` always gives, or `op` itself."""
-        if op.name == CONSTANT or op.regions or len(op.results) != 1 or not is_pure(op) or not op.operands:
-            return op
-        type = op.results[0].type
-        if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
-            return op
-        constants = [constant_array(operand.defining_op) for operand in op.operands]
-        if any(constant is None for constant in constants):
-            return op
-        results = self._evaluate(op, constants)
-        if results is None:
-            return op
-        array = np.asarray(results[0])
-        if array.shape != type.static_shape or array.dtype != type.dtype:
-            return op
-        array = array.view()
-        array.flags.writeable = False
-        return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+
+def fold(op: Op, evaluate: Evaluate) -> Op:
+    """The constant that `op` always gives, or `op` itself."""
+    if op.name == CONSTANT or op.regions or len(op.results) != 1 or not is_pure(op) or not op.operands:
+        return op
+    type = op.results[0].type
+    if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
+        return op
+    constants = [constant_array(operand.defining_op) for operand in op.operands]
+    if any(constant is None for constant in constants):
+        return op
+    results = evaluate(op, constants)
+    if results is None:
+        return op
+    array = np.asarray(results[0])
+    if array.shape != type.static_shape or array.dtype != type.dtype:
+        return op
+    array = array.view()
+    array.flags.writeable = False
+    return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
 
 
 def _taken_branch(op: Op) -> Block | None:

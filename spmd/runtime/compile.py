@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.grid import grid_of
 from spmd.collecting import no_collection
 from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.options import CompileOptions, Options
-from spmd.compiler.prepare import Prepared, find_function, prepare
+from spmd.compiler.options import CompileOptions, Options, chosen_options
+from spmd.compiler.prepare import Prepared, find_function, is_sharded, prepare
+from spmd.compiler.refine import refine
 from spmd.compiler.steps import shared_results
+from spmd.compiler.verify import verify
 from spmd.depth import within_stack
 from spmd.errors import CompileError
-from spmd.ir import Module
+from spmd.ir import Function, Module
 from spmd.runtime.executable import Executable
+from spmd.runtime.symbolic import SymbolicExecutable, is_symbolic
+from spmd.types import Type
+from spmd.usage import check_module
 
 
 def compile(
@@ -32,7 +39,26 @@ def compile(
     CompileError for what cannot be compiled: a missing function, a grid that does not fit, an op no kernel runs;
     UsageError for an argument that is none.
     """
+    check_module(module, "spmd.compile")
+    entry = next((found for found in module.functions if found.symbol == function), None) if partition else None
+    if entry is not None and not entry.is_declaration and is_symbolic(entry) and is_sharded(module):
+        return _symbolic(module, entry, grid, options)
     return executable_of(prepare(module, grid, function, partition=partition, **options))
+
+
+def _symbolic(
+    module: Module, function: Function, grid: ProcessGrid | None, options: CompileOptions
+) -> SymbolicExecutable:
+    """What partitions and compiles the program once its arguments tell their shapes."""
+    chosen = chosen_options(grid_of(module) if grid is None else grid, options)
+
+    def specialize(types: Sequence[Type]) -> Executable:
+        evaluate = ModuleLowering(module, chosen).pass_context.evaluate
+        refined = refine(module, function, types, evaluate)
+        verify(refined)
+        return compile(refined, grid, function.symbol, **options)
+
+    return SymbolicExecutable(module, function, chosen, specialize, options)
 
 
 def executable_of(prepared: Prepared) -> Executable:
@@ -66,4 +92,13 @@ def _unpickled(module: Module, name: str, options: Options, inputs: Any, outputs
     return _build(Prepared(module, find_function(module, name), options, inputs, outputs))
 
 
+def _pickled_symbolic(executable: SymbolicExecutable) -> tuple[Any, ...]:
+    return _unpickled_symbolic, (executable.module, executable.grid, executable.function, executable.asked)
+
+
+def _unpickled_symbolic(module: Module, grid: ProcessGrid, name: str, options: CompileOptions) -> Executable:
+    return compile(module, grid, name, **options)
+
+
 copyreg.pickle(Executable, _pickled)
+copyreg.pickle(SymbolicExecutable, _pickled_symbolic)

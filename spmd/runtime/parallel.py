@@ -23,6 +23,7 @@ from spmd.runtime.process import Process
 from spmd.runtime.several import ProgramsSimulation
 from spmd.runtime.simulation import Simulation, of_process, simulation_of, stacked_columns
 from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.runtime.symbolic import SymbolicExecutable
 from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
 
 Programs = Module | Executable | Sequence[Sequence[Module | Executable]]
@@ -85,6 +86,10 @@ def run_parallel(
         raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
     for rank, arrays in enumerate(given):
         _sequence(f"inputs[{rank}]", arrays)
+    executables = [
+        one.for_blocks(arrays) if isinstance(one, SymbolicExecutable) else one
+        for one, arrays in zip(executables, given, strict=True)
+    ]
     if mode == "stacked" or (mode == "auto" and grid.size > _FEW_PROCESSES):
         simulation = _simulation(executables, mode, memory)
         if isinstance(simulation, Simulation):

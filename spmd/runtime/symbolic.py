@@ -1,0 +1,133 @@
+"""Programs with shardings whose sizes their arguments tell: partitioned and compiled for the shapes that arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from spmd.arrays import Array, Source
+from spmd.compiler.dynamic import is_dynamic
+from spmd.compiler.options import CompileOptions, Options
+from spmd.errors import ExecutionError
+from spmd.ir import Function, Module
+from spmd.runtime.executable import Executable
+from spmd.runtime.process import Process
+from spmd.types import TensorType, Type
+
+Shape = tuple[int, ...]
+#: The executable for arguments of these types, of the global program.
+Specialize = Callable[[Sequence[Type]], Executable]
+#: How often what propagation says of arguments is believed, until it agrees with the blocks that arrive.
+_MOST_TRIES = 4
+
+
+def is_symbolic(function: Function) -> bool:
+    """Whether sizes of the function's arguments are not known before they arrive."""
+    return any(map(is_dynamic, function.type.inputs))
+
+
+class SymbolicExecutable(Executable):
+    """An executable for each combination of shapes, made when it first arrives.
+
+    `shard` takes the global arrays and makes the blocks that a call takes; called on blocks of one's own, the sizes of
+    the global arrays are those of the blocks times what the program's shardings cut dimensions into. `in_types`,
+    `out_types` and `module` are those of the global program.
+    """
+
+    def __init__(
+        self, module: Module, function: Function, options: Options, specialize: Specialize, asked: CompileOptions
+    ) -> None:
+        """`asked`: the options as they were given, by which a pickled executable is compiled again."""
+        super().__init__(module, function, _never, options, frozenset())
+        self.asked = asked
+        self._specialize = specialize
+        self._of_types: dict[tuple[Type, ...], Executable] = {}
+        self._of_blocks: dict[tuple[Shape, ...], Executable] = {}
+        self._of_results: dict[tuple[Shape, ...], Executable] = {}
+
+    @property
+    def communicates(self) -> bool:
+        """It may: programs with shardings do."""
+        return True
+
+    def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return self.for_blocks(arrays).run(process, arrays)
+
+    def shard(self, *arrays: Source) -> tuple[Any, ...]:
+        self._check_count(arrays)
+        if any(callable(array) for array in arrays):
+            raise ExecutionError(
+                f"@{self.function} takes its sizes from its arguments: arrays are needed, not callables"
+            )
+        return self.for_shapes(_shapes(arrays)).shard(*arrays)
+
+    def unshard(self, *results: Array) -> tuple[Any, ...]:
+        found = self._of_results.get(_shapes(results))
+        if found is None:
+            raise ExecutionError(f"no call of @{self.function} gave results of shapes {_listed(_shapes(results))}")
+        return found.unshard(*results)
+
+    def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
+        """The executable for global arguments of these shapes."""
+        self._check_count(shapes)
+        types = tuple(map(self._sized, range(len(shapes)), self.in_types, shapes))
+        if types not in self._of_types:
+            made = self._of_types[types] = self._specialize(types)
+            self._of_blocks.setdefault(_type_shapes(made.in_types), made)
+            self._of_results.setdefault(_type_shapes(made.out_types), made)
+        return self._of_types[types]
+
+    def for_blocks(self, arrays: Sequence[Any]) -> Executable:
+        """The executable that takes these blocks of global arguments."""
+        self._check_count(arrays)
+        blocks = _shapes(arrays)
+        found = self._of_blocks.get(blocks)
+        if found is None:
+            found = self._of_blocks[blocks] = self._found(blocks)
+        return found
+
+    def _found(self, blocks: tuple[Shape, ...]) -> Executable:
+        from partitioner.shapes import asked_cuts, cuts_of, whole_shape  # loaded late, as by the compiler
+
+        cuts = asked_cuts(self.module, self.grid, self.function)
+        for _ in range(_MOST_TRIES):
+            shapes = [
+                whole_shape(block, type, cut) if isinstance(type, TensorType) and len(block) == type.rank else block
+                for block, type, cut in zip(blocks, self.in_types, cuts, strict=True)
+            ]
+            made = self.for_shapes(shapes)
+            if _type_shapes(made.in_types) == blocks:
+                return made
+            told = [layout.sharding for layout in made.in_shardings or ()]
+            cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(told, blocks, strict=True)]
+        text = f"arguments of shapes {_listed(blocks)} are no blocks of one set of arrays, which shard would make"
+        raise ExecutionError(f"@{self.function}: {text}", self._location)
+
+    def _sized(self, index: int, type: Type, shape: Shape) -> Type:
+        if not isinstance(type, TensorType):
+            return type
+        known = zip(type.shape, shape, strict=False)
+        if len(shape) != type.rank or any(size not in (None, given) for size, given in known):
+            raise ExecutionError(f"argument {index} of @{self.function}: {type} is needed, got shape {shape}")
+        return type.with_shape(shape)
+
+    def _check_count(self, arrays: Sequence[Any]) -> None:
+        if len(arrays) != len(self.in_types):
+            text = f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}"
+            raise ExecutionError(text, self._location)
+
+
+def _never(process: Process, *values: Any) -> tuple[Any, ...]:
+    raise NotImplementedError("a program whose sizes are not known runs once they are")
+
+
+def _shapes(arrays: Sequence[Any]) -> tuple[Shape, ...]:
+    return tuple(tuple(getattr(array, "shape", ())) for array in arrays)
+
+
+def _type_shapes(types: Sequence[Type]) -> tuple[Shape, ...]:
+    return tuple(type.static_shape if isinstance(type, TensorType) and type.is_static else () for type in types)
+
+
+def _listed(shapes: Sequence[Shape]) -> str:
+    return ", ".join(map(str, shapes))
