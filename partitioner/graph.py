@@ -255,9 +255,10 @@ class Graph:
             free = len(sizes) - 1
             part.append((free,))
             whole.append((free - 1, free) if manual > 1 else (free,))
-            for axis in axes:
-                if axis not in inner and not local.dimensions[dimension]:
-                    local.dimensions[dimension] = tuple(a for a in axes if a not in inner)
+            following = tuple(axis for axis in axes if axis not in inner)
+            used = frozenset((*local.fixed, *local.partial)).union(*local.dimensions)
+            if following and not local.dimensions[dimension] and used.isdisjoint(following):
+                local.dimensions[dimension] = following
             if spec.closed[dimension]:
                 local.closed[dimension] = True
         rule = Rule(tuple(sizes), (tuple(whole),), (tuple(part),), (PASS,) * len(sizes))

@@ -140,6 +140,14 @@ class ShardingReader:
                 return frozenset(self.axes([sdy.AxisRef(name) for name in names], mesh))
         return frozenset()
 
+    def order(self, op: Op) -> DeviceMesh:
+        """The mesh in whose order of devices an sdy.manual_computation runs."""
+        for sharding in (*op["in_shardings"].shardings, *op["out_shardings"].shardings):
+            mesh = self.mesh_of(sharding.mesh)
+            if mesh.axes:
+                return self._builder.mesh_of(_grid(mesh))
+        return self.mesh
+
     def tiles(self, text: str, op: Op) -> tuple[TileSharding, ...]:
         return _parse(text, op)
 

@@ -307,10 +307,15 @@ def cut(
 
 
 def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
-    """Who sends its block to whom so that blocks of `state` become blocks of `after`; who has its own keeps it."""
+    """Who sends its block to whom so that blocks of `state` become blocks of `after`; who has its own keeps it.
+
+    Nothing travels along sub-axes that neither layout has: what differs along them may be other values, of manual code.
+    """
     mesh = state.mesh
-    have = _block_numbers(state)
-    want = _block_numbers(after)
+    used = state.used | after.used
+    others = tuple(axis for axis in range(len(mesh.sub_axes)) if axis not in used)
+    have = _block_numbers(state, others)
+    want = _block_numbers(after, others)
     pairs = [(device, device) for device in range(mesh.size) if have[device] == want[device]]
     kept = {device for device, _ in pairs}
     senders: dict[int, list[int]] = {}
@@ -321,9 +326,12 @@ def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
     return pairs + [(senders[int(want[device])].pop(0), device) for device in receivers]
 
 
-def _block_numbers(sharding: Sharding) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """One number for each device that says which block it holds; devices that hold partial sums apart stay apart."""
+def _block_numbers(sharding: Sharding, others: Axes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """One number for each device that says which block it holds.
+
+    Devices that hold partial sums apart stay apart, and so do those that differ along `others`.
+    """
     number = np.zeros(sharding.mesh.size, np.int64)
-    for axes in (*sharding.dimensions, sharding.partial):
+    for axes in (others, *sharding.dimensions, sharding.partial):
         number = number * sharding.mesh.count(axes) + sharding.mesh.block_index(axes)
     return number

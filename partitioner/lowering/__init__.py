@@ -8,6 +8,7 @@ from partitioner.lowering import (
     control_flow,
     data_movement,
     indexing,
+    manual_code,
     random,
     reduction,
     sdy,
@@ -16,6 +17,9 @@ from partitioner.lowering import (
 from partitioner.lowering.core import Lowering, lowers
 
 #: The modules that say how ops become local.
-FAMILIES = (by_rule, contraction, control_flow, data_movement, indexing, random, reduction, sdy, sort)
+FAMILIES = (
+    *(by_rule, contraction, control_flow, data_movement, indexing),
+    *(manual_code, random, reduction, sdy, sort),
+)
 
 __all__ = ["FAMILIES", "Lowering", "lowers"]

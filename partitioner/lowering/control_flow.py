@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
-from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.sharding import Sharding
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Region, Value
@@ -149,33 +147,3 @@ def optimization_barrier(lowering: Lowering, op: Op) -> None:
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
         lowering.set(value, local, layout)
-
-
-@lowers("stablehlo.custom_call")
-def custom_call(lowering: Lowering, op: Op) -> None:
-    target = op["call_target_name"]
-    if target not in (TO_SHARD_CALL, TO_FULL_CALL):
-        by_rule(lowering, op)
-        return
-    manual = lowering.reader.manual_call(op)
-    if target == TO_SHARD_CALL:
-        free = lowering.target_sharding(op.result)
-        layout = _with_manual(_asked(lowering, op.operands[0]), free, manual)
-        lowering.set(op.result, lowering.get(op.operands[0], layout), free)
-    else:
-        free = lowering.target_sharding(op.operands[0]).whole()
-        layout = _with_manual(_asked(lowering, op.result), free, manual)
-        lowering.set(op.result, lowering.get(op.operands[0], free), layout)
-
-
-def _asked(lowering: Lowering, value: Value) -> Sharding:
-    """The layout of a value, over devices in the order of the mesh that the program names for it."""
-    asked = lowering.program.annotations.get(value)
-    wanted = lowering.target_sharding(value)
-    return wanted if asked is None else replace(wanted, mesh=asked.sharding.mesh)
-
-
-def _with_manual(asked: Sharding, free: Sharding, manual: frozenset[int]) -> Sharding:
-    """The layout of a whole value: its manual sub-axes lead each dimension, the free ones of its part follow."""
-    pairs = zip(asked.dimensions, free.dimensions, strict=True)
-    return Sharding(asked.mesh, tuple(tuple(a for a in axes if a in manual) + rest for axes, rest in pairs))

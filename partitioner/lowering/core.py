@@ -7,7 +7,8 @@ there for all who ask later; what a loop asks of a value from outside is made ou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -97,7 +98,9 @@ class Lowering:
     def target_sharding(self, value: Value) -> Sharding:
         """The layout that propagation gave `value`."""
         found = self.layouts.get(value)
-        return replicated(self.mesh, value.tensor.rank) if found is None else found
+        if found is None:
+            return replicated(self.mesh, value.tensor.rank)
+        return found if found.mesh is self.mesh else replace(found, mesh=self.mesh)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
         """The layouts in which `value` is at hand, the first made first."""
@@ -236,6 +239,14 @@ class Lowering:
             self.set(argument, local, layout)
         self.ops(block.ops[:-1])
         return made
+
+    @contextmanager
+    def in_order_of(self, mesh: DeviceMesh) -> Iterator[None]:
+        """Inside, what is laid out is so over the devices as they stand in `mesh`."""
+        outer = self.mesh
+        self.mesh = self.emitter.mesh = mesh
+        yield
+        self.mesh = self.emitter.mesh = outer
 
     def enter(self, ops: list[Op], is_loop: bool) -> None:
         self._scopes.append(OpenBlock(ops, is_loop, []))

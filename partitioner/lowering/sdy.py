@@ -1,4 +1,4 @@
-"""Local forms of sdy's ops: constraints are where values change their layout, manual computations are opened."""
+"""Local forms of sdy's ops: constraints are where values change their layout, collectives fold what is held."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from dataclasses import replace
 
 from partitioner.lowering.assign import project
 from partitioner.lowering.core import Lowering, lowers
-from partitioner.mesh import Axes
 from partitioner.rules.core import REDUCE, local_rule
-from partitioner.sharding import Sharding, replicated
-from spmd.dialects.sdy_attributes import TensorSharding
-from spmd.errors import CompileError, Diagnostic
+from partitioner.sharding import Sharding
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -65,42 +62,3 @@ def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
             cut = project(lowering.mesh, rule, mapping, lowering.target_sharding(operand).dimensions)
             found |= {axis for factor, axes in cut.items() if factor in folded for axis in axes}
     return found
-
-
-@lowers("sdy.manual_computation")
-def manual_computation(lowering: Lowering, op: Op) -> None:
-    """Operands come in the layouts asked for; the body's values are theirs as they are, cut over free sub-axes only."""
-    manual = lowering.reader.manual(op)
-    body = op.region("body").block
-    for value, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
-        if not isinstance(value.type, TensorType):
-            lowering.set(argument, lowering.whole(value), None)
-            continue
-        free = lowering.target_sharding(argument)
-        layout = _with_manual(lowering, op, given, value, manual, free)
-        if layout.mesh is not lowering.mesh and len(manual) < len(lowering.mesh.sub_axes):
-            text = "a computation manual over some axes alone has devices in the order of the program's first mesh"
-            raise CompileError(Diagnostic(op.location, text, op.name))
-        lowering.set(argument, lowering.get(value, layout), free)
-    lowering.ops(body.ops[:-1])
-    returned = body.terminator.operands
-    for result, value, given in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
-        if not isinstance(result.type, TensorType):
-            lowering.set(result, lowering.whole(value), None)
-            continue
-        free = lowering.target_sharding(value).whole()
-        local = lowering.get(value, free)
-        lowering.set(result, local, _with_manual(lowering, op, given, result, manual, free))
-
-
-def _with_manual(
-    lowering: Lowering, op: Op, given: TensorSharding, value: Value, manual: frozenset[int], free: Sharding
-) -> Sharding:
-    """The layout of a whole value, given how its manual part is asked for and how its free part is cut."""
-    asked = lowering.reader.annotation_of(op, given, value.type)
-    if asked is None:
-        return replicated(lowering.mesh, value.tensor.rank)
-    dimensions: list[Axes] = []
-    for axes, rest in zip(asked.sharding.dimensions, free.dimensions, strict=True):
-        dimensions.append(tuple(axis for axis in axes if axis in manual) + rest)
-    return Sharding(asked.sharding.mesh, tuple(dimensions))

@@ -1,27 +1,53 @@
 """A partitioned program gives what the unpartitioned one gives, whatever the program, the mesh and the shardings.
 
-`SPMD_PROPERTY_DRAWS` says how many programs are drawn.
+`SPMD_PROPERTY_DRAWS` says how many programs are drawn of each kind; of the first there are three times as many.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from tests.partitioner.drawn_programs import draw
+from tests.partitioner.drawn_collectives import draw_collectives
+from tests.partitioner.drawn_factors import draw_factors
+from tests.partitioner.drawn_manual import draw_manual
+from tests.partitioner.drawn_programs import Drawn, draw
 from tests.partitioner.running import run_parts, run_whole
 
-_DRAWS = int(os.environ.get("SPMD_PROPERTY_DRAWS", "120"))
+_DRAWS = int(os.environ.get("SPMD_PROPERTY_DRAWS", "40"))
 _BATCH = 20
 
 
-@pytest.mark.parametrize("first", range(0, _DRAWS, _BATCH))
-def test_parts_agree_with_the_whole(first: int) -> None:
-    for seed in range(first, min(first + _BATCH, _DRAWS)):
-        drawn = draw(seed)
-        expected = run_whole(drawn.whole, drawn.arguments)
-        found = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
-        for have, want in zip(found, expected, strict=True):
-            np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}\n{drawn.sharded}")
+def _batches(draws: int) -> list[range]:
+    return [range(first, min(first + _BATCH, draws)) for first in range(0, draws, _BATCH)]
+
+
+def _compare(drawn: Drawn, seed: int) -> None:
+    expected = run_whole(drawn.whole, drawn.arguments)
+    found = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
+    for have, want in zip(found, expected, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}\n{drawn.sharded}")
+
+
+@pytest.mark.parametrize("seeds", _batches(3 * _DRAWS), ids=str)
+def test_parts_agree_with_the_whole(seeds: range) -> None:
+    for seed in seeds:
+        _compare(draw(seed), seed)
+
+
+@pytest.mark.parametrize("seeds", _batches(_DRAWS), ids=str)
+@pytest.mark.parametrize("draw_one", [draw_collectives, draw_factors])
+def test_explicit_collectives_agree_with_the_whole(draw_one: Callable[[int], Drawn], seeds: range) -> None:
+    for seed in seeds:
+        _compare(draw_one(seed), seed)
+
+
+@pytest.mark.parametrize("seeds", _batches(_DRAWS), ids=str)
+def test_manual_computations_work_on_their_blocks(seeds: range) -> None:
+    for seed in seeds:
+        drawn = draw_manual(seed)
+        (found,) = run_parts(drawn.text, [drawn.argument], drawn.devices)
+        np.testing.assert_array_equal(found, drawn.result, err_msg=f"seed {seed}\n{drawn.text}")
