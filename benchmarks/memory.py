@@ -48,6 +48,7 @@ def main() -> None:
     np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)  # BLAS takes its buffers at the first product.
     module = reading.load(sys.argv[1])
     executable = spmd.compile(module)
+    arguments.make(module)  # what it loads is no part of the program
     _give_back()
     start = _resident(NOW)
     arrays = arguments.make(module)

@@ -159,9 +159,10 @@ class _LoopWriter:
         argument, after = self.body.arguments[place], self.body.terminator.operands[place]
         writer.pointer(first)
         before = writer.buffer_of[first]
-        if after is argument:
+        if self._stays(place):
             return _State(argument, after, before)
-        others = [operand for k, operand in enumerate(self.op.operands) if k != place]
+        # Who is copied before this one does not read it again; the last of several may so begin where they all do.
+        others = [operand for k, operand in enumerate(self.op.operands) if k > place or (k < place and self._stays(k))]
         others += captured_values(self.op)  # which every turn reads anew
         free = before.owned and before in frame.buffers and frame.is_last_read(before)
         if free and result not in frame.placed and not any(writer.buffer_of.get(o) is before for o in others):
@@ -179,6 +180,10 @@ class _LoopWriter:
                 state.memory = (buffer, state.successor)
                 state.slot, state.spare = text_slot(writer, buffer.pointer), text_slot(writer, state.successor.pointer)
         return state
+
+    def _stays(self, place: int) -> bool:
+        """Whether carried value `place` is the same in every turn."""
+        return self.body.terminator.operands[place] is self.body.arguments[place]
 
     def _in_place(self, state: _State, place: int) -> bool:
         """Whether the successor may be written over the value: nobody reads that after, nor elsewhere meanwhile."""

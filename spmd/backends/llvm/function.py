@@ -33,7 +33,7 @@ from spmd.compiler.schedule.collapse import collapse
 from spmd.compiler.schedule.forms import is_plain
 from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Nest
-from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, same_rows
+from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, rows_of, same_rows
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
 from spmd.errors import CompileError, Diagnostic
@@ -398,8 +398,7 @@ class FunctionWriter:
     def _write_rows(self, group: Sequence[Unit], frame: Frame) -> bool:
         """Writes units that go over the same rows as one nest; False, with nothing written, where they cannot."""
         nests = [nest for unit in group for nest in self.nests(unit)]
-        reduction = next(unit for unit in group if unit.is_reduction)
-        nest = row_nest(nests, prod(reduction.shape[: len(reduction.shape) - len(reduction.reduced)]))
+        nest = row_nest(nests, rows_of(group))
         if nest is None:
             return False
         made = [value for unit in group for op in unit.roots for value in op.results]

@@ -36,7 +36,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
             if _matches(unit, shape, kept):
                 group.append(unit)
                 continue
-            if kept == 0 and rows[1] and rows[0] == shape:  # elementwise units, then the first reduction of their rows
+            if kept == 0 and rows[1] and rows[0] == shape:  # points, then the first reduction of their rows
                 kept = rows[1]
                 group.append(unit)
                 continue
@@ -46,7 +46,7 @@ def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
 
 
 def _rows(unit: Unit) -> tuple[tuple[int, ...], int] | None:
-    """The points of `unit`, and how many of their dimensions count rows: none are known where nothing is folded."""
+    """The points of `unit`, and how many of their dimensions count rows: none are known where little is folded."""
     if not unit.is_open or not all(unit.shape) or is_sliding(unit.roots[0]):
         return None
     if not unit.is_reduction:
@@ -54,7 +54,15 @@ def _rows(unit: Unit) -> tuple[tuple[int, ...], int] | None:
     kept = len(unit.shape) - len(unit.reduced)
     if not kept or unit.reduced != tuple(range(kept, len(unit.shape))):
         return None
-    return (unit.shape, kept) if FEW < prod(unit.shape[kept:]) <= _LONGEST else None
+    folded = prod(unit.shape[kept:])
+    if folded <= FEW:
+        return unit.shape[:kept], 0  # each fold is a point of what comes after
+    return (unit.shape, kept) if folded <= _LONGEST else None
+
+
+def rows_of(group: Sequence[Unit]) -> int:
+    """The rows that the units of a group go over: those of its longest folds."""
+    return min(prod(unit.shape[: len(unit.shape) - len(unit.reduced)]) for unit in group if unit.is_reduction)
 
 
 def _matches(unit: Unit, shape: tuple[int, ...], kept: int) -> bool:

@@ -108,3 +108,70 @@ def test_what_comes_before_a_result_may_lie_in_its_place() -> None:
     total, turned = spmd.compile(spmd.parse(text))(x)
     np.testing.assert_allclose(total, (x @ x @ x @ x @ x).sum(), rtol=1e-3)
     np.testing.assert_array_equal(turned, x.T)
+
+
+def test_short_folds_that_rows_are_folded_of_need_one_row() -> None:
+    text = """func.func @main(%x: tensor<300x3xf32>, %y: tensor<400x3xf32>) -> tensor<300xf32> {
+      %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %a = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<300x3xf32>) -> tensor<300x400x3xf32>
+      %b = stablehlo.broadcast_in_dim %y, dims = [1, 2] : (tensor<400x3xf32>) -> tensor<300x400x3xf32>
+      %d = stablehlo.subtract %a, %b : tensor<300x400x3xf32>
+      %q = stablehlo.multiply %d, %d : tensor<300x400x3xf32>
+      %s = stablehlo.reduce(%q init: %z) applies stablehlo.add across dimensions = [2]
+        : (tensor<300x400x3xf32>, tensor<f32>) -> tensor<300x400xf32>
+      %n = stablehlo.negate %s : tensor<300x400xf32>
+      %e = stablehlo.exponential %n : tensor<300x400xf32>
+      %r = stablehlo.reduce(%e init: %z) applies stablehlo.add across dimensions = [1]
+        : (tensor<300x400xf32>, tensor<f32>) -> tensor<300xf32>
+      return %r : tensor<300xf32>
+    }"""
+    rng = np.random.default_rng(2)
+    x, y = (rng.standard_normal((size, 3)).astype(np.float32) for size in (300, 400))
+    assert peak(text, x, y) < 20_000
+    for threads in (1, 2):
+        (result,) = spmd.compile(spmd.parse(text), threads=threads)(x, y)
+        distances = ((x[:, None].astype(np.float64) - y) ** 2).sum(-1)
+        np.testing.assert_allclose(result, np.exp(-distances).sum(1), rtol=1e-5)
+
+
+def test_the_last_of_the_values_that_a_loop_begins_with_alike_begins_where_they_lie() -> None:
+    text = """func.func @main(%n: tensor<i32>, %v: tensor<f32>) -> (tensor<f32>, tensor<f32>, tensor<f32>) {
+      %zero = stablehlo.constant dense<0> : tensor<i32>
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %z = stablehlo.broadcast_in_dim %v, dims = [] : (tensor<f32>) -> tensor<50x1000xf32>
+      %f = stablehlo.constant dense<0.0> : tensor<f32>
+      %r:4 = stablehlo.while(%k = %zero, %a = %z, %b = %z, %c = %z)
+        : tensor<i32>, tensor<50x1000xf32>, tensor<50x1000xf32>, tensor<50x1000xf32>
+       cond {
+        %on = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %on : tensor<i1>
+      } do {
+        %k1 = stablehlo.add %k, %one : tensor<i32>
+        %ra = stablehlo.slice %a [3:4, 0:1000] : (tensor<50x1000xf32>) -> tensor<1x1000xf32>
+        %rb = stablehlo.slice %b [5:6, 0:1000] : (tensor<50x1000xf32>) -> tensor<1x1000xf32>
+        %sa = stablehlo.sine %rb : tensor<1x1000xf32>
+        %sb = stablehlo.cosine %ra : tensor<1x1000xf32>
+        %sc = stablehlo.add %sa, %sb : tensor<1x1000xf32>
+        %a1 = stablehlo.dynamic_update_slice %a, %sa, %k, %zero
+          : (tensor<50x1000xf32>, tensor<1x1000xf32>, tensor<i32>, tensor<i32>) -> tensor<50x1000xf32>
+        %b1 = stablehlo.dynamic_update_slice %b, %sb, %k, %zero
+          : (tensor<50x1000xf32>, tensor<1x1000xf32>, tensor<i32>, tensor<i32>) -> tensor<50x1000xf32>
+        %c1 = stablehlo.dynamic_update_slice %c, %sc, %k, %zero
+          : (tensor<50x1000xf32>, tensor<1x1000xf32>, tensor<i32>, tensor<i32>) -> tensor<50x1000xf32>
+        stablehlo.return %k1, %a1, %b1, %c1
+          : tensor<i32>, tensor<50x1000xf32>, tensor<50x1000xf32>, tensor<50x1000xf32>
+      }
+      %sums = stablehlo.add %r#1, %r#2 : tensor<50x1000xf32>
+      %s = stablehlo.reduce(%sums init: %f) applies stablehlo.add across dimensions = [0, 1]
+        : (tensor<50x1000xf32>, tensor<f32>) -> tensor<f32>
+      %m = stablehlo.reduce(%r#3 init: %f) applies stablehlo.maximum across dimensions = [0, 1]
+        : (tensor<50x1000xf32>, tensor<f32>) -> tensor<f32>
+      %t = stablehlo.reduce(%r#3 init: %f) applies stablehlo.add across dimensions = [0, 1]
+        : (tensor<50x1000xf32>, tensor<f32>) -> tensor<f32>
+      return %s, %m, %t : tensor<f32>, tensor<f32>, tensor<f32>
+    }"""
+    arguments = np.int32(20), np.float32(0.5)
+    assert peak(text, *arguments) < 3 * 200_000 + 30_000
+    native = spmd.compile(spmd.parse(text))(*arguments)
+    plain = spmd.compile(spmd.parse(text), backends=("numpy",))(*arguments)
+    np.testing.assert_allclose(native, plain, rtol=1e-5)
