@@ -58,21 +58,23 @@ def _as_declared(array: Array, type: Type, what: str) -> Array:
     return array
 
 
-def make(module: Module, function: str = "main", seed: int = 0) -> list[Array]:
-    """One array an argument: standard normal floats, integers in range of what they index, random keys."""
+def make(module: Module, function: str = "main", seed: int = 0, scale: float = 1.0) -> list[Array]:
+    """One array an argument: normal floats of that deviation, integers in range of what they index, random keys."""
     main = module.function(function)
     generator = np.random.default_rng(seed)
-    return [_array(generator, module, main, value) for value in main.arguments]
+    return [_array(generator, module, main, value, scale) for value in main.arguments]
 
 
-def _array(generator: np.random.Generator, module: Module, main: Function, value: Value) -> Array:
+def _array(generator: np.random.Generator, module: Module, main: Function, value: Value, scale: float) -> Array:
     tensor = value.type
     if not isinstance(tensor, TensorType) or not tensor.is_static:
         why = "whose sizes are not known" if isinstance(tensor, TensorType) else "which is no tensor"
         raise UsageError(f"--random cannot make argument {value.index} of @{main.symbol}, a {tensor}, {why}")
     dtype, shape = tensor.dtype, tuple(int(size or 0) for size in tensor.shape)
     if dtype.kind == "c":
-        return np.asarray(generator.standard_normal(shape) + 1j * generator.standard_normal(shape)).astype(dtype)
+        return np.asarray(scale * (generator.standard_normal(shape) + 1j * generator.standard_normal(shape))).astype(
+            dtype
+        )
     if dtype.kind == "b":
         return np.asarray(generator.integers(0, 2, shape)).astype(dtype)
     if dtype.kind == "u" and shape == (2,):  # A key of JAX's random bits.
@@ -80,7 +82,7 @@ def _array(generator: np.random.Generator, module: Module, main: Function, value
     if dtype.name.startswith(("int", "uint")):
         largest = int(ml_dtypes.iinfo(dtype).max)  # type: ignore[no-untyped-call]
         return generator.integers(0, min(index_bound(module, main, value), largest + 1), shape).astype(dtype)
-    return np.asarray(generator.standard_normal(shape)).astype(dtype)
+    return np.asarray(scale * generator.standard_normal(shape)).astype(dtype)
 
 
 def index_bound(module: Module, main: Function, value: Value) -> int:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from ml_dtypes import bfloat16
@@ -32,13 +32,13 @@ from collectives.reduction import ADD
 from collectives.threads import single_process
 from spmd.collecting import no_collection
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import prepare
 from spmd.compiler.schedule.costs import work_of_unit
 from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
 from spmd.predict.machine import RATES, Curve, Machine, Memory, Product, how
 from spmd.runtime.compile import compile
-from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
 
 #: Seconds of one round of a measurement, and rounds of each.
@@ -116,21 +116,16 @@ def calibrate(name: str, world: Communicator | None = None, report: Report = lam
 # --- computing ---
 
 
-def _executable(text: str, backends: tuple[str, ...] | None = None) -> tuple[Executable, list[Any]]:
-    options: Any = {} if backends is None else {"backends": backends}
+def _time(ranks: MeasuredRanks, text: str, **options: Unpack[CompileOptions]) -> float:
     executable = compile(probes.module(text), None, **options)
-    return executable, probes.arguments(executable.in_types)
-
-
-def _time(ranks: MeasuredRanks, text: str, backends: tuple[str, ...] | None = None) -> float:
-    executable, arrays = _executable(text, backends)
+    arrays = probes.arguments(executable.in_types)
     process = Process(ProcessGrid(1, 1), single_process())
     return ranks.time(lambda: executable.run(process, arrays))
 
 
 def _overheads(ranks: MeasuredRanks) -> dict[str, float]:
     call = _time(ranks, probes.chain(1, 16))
-    few, many = (_time(ranks, probes.chain(length, 16), ("numpy",)) for length in (4, 36))
+    few, many = (_time(ranks, probes.chain(length, 16), backends=("numpy",)) for length in (4, 36))
     alone = single_process().all_reduce((1,), np.float32)
     array = np.ones(1, np.float32)
     return {"call": call, "kernel": max(many - few, 1e-6) / 32, "collective": ranks.time(lambda: alone(array))}
@@ -149,7 +144,8 @@ def _rate(ranks: MeasuredRanks, texts: Sequence[str], kind: str, call: float) ->
 
 
 def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:
-    for count in (1 << 12, 1 << 15, 1 << 18, 1 << 21, 1 << 24):
+    """Results stay below the size from which on the C library asks the system for new memory at each call."""
+    for count in (1 << 12, 1 << 15, 1 << 18, 1 << 20, 1 << 22):
         touched = 2 * 4 * count
         yield Memory(touched, touched / max(_time(ranks, probes.chain(1, count)) - call, 1e-8))
 
@@ -163,7 +159,8 @@ def _products(ranks: MeasuredRanks, call: float) -> Iterator[Product]:
 def _kernel_rate(ranks: MeasuredRanks, kernel: float) -> float:
     """Bytes a second of an op that NumPy runs, in a chain of them on arrays beyond the nearest caches."""
     count, length = 1 << 19, 4
-    return 3 * 4 * count * length / max(_time(ranks, probes.chain(length, count), ("numpy",)) - length * kernel, 1e-7)
+    seconds = _time(ranks, probes.chain(length, count), backends=("numpy",)) - length * kernel
+    return 3 * 4 * count * length / max(seconds, 1e-7)
 
 
 # --- communicating ---

@@ -81,13 +81,12 @@ def story_of(lowering: ModuleLowering, function: Function, machine: Machine, tur
     """What a process of the program does on `machine`. `turns`: of loops that do not say how many they make."""
     flat = lowering.flatten(function)
     teller = _Teller(lowering, machine, turns)
-    touched = teller.traffic(flat.body)
-    teller.step = touched
-    parts = tuple(teller.parts(flat.body, 1, False))
     arguments = sum(map(bytes_of, flat.body.arguments))
     results = sum(map(bytes_of, flat.body.terminator.operands))
-    temporaries = teller.peak(flat.body) - results
-    return Story(flat, parts, Footprint(arguments, results, max(0, temporaries)), tuple(dict.fromkeys(teller.notes)))
+    footprint = Footprint(arguments, results, max(0, teller.peak(flat.body) - results))
+    teller.step = teller.traffic(flat.body)
+    parts = tuple(teller.parts(flat.body, 1, False))
+    return Story(flat, parts, footprint, tuple(dict.fromkeys(teller.notes)))
 
 
 @dataclass(frozen=True)
@@ -186,21 +185,28 @@ class _Teller:
     # --- seconds ---
 
     def _seconds(self, unit: Unit, native: bool, group: Sequence[Unit], before: set[Value]) -> float:
-        """Computing and memory go side by side; what takes longer counts."""
+        """Of a loop nest, computing and memory go side by side, and what takes longer counts.
+
+        Other ops, products above all, first bring near what they go over more than once: how fast they are was measured
+        where it was near, and so what it takes to come from further away is added.
+        """
         machine, facts = self.machine, self.facts(unit)
         reads, written = facts.reads, facts.cost.written
         results = [value for op in unit.roots for value in op.results]
-        memory = sum(n / machine.bandwidth(self._distance(v, group, before)) for v, n in reads.items() if n)
-        memory += written / machine.bandwidth(sum(map(bytes_of, results)) if len(group) > 1 else self.step)
-        self.clock += sum(reads.values()) + written
+        distances = [(n, self._distance(value, group, before)) for value, n in reads.items() if n]
+        distances.append((written, sum(map(bytes_of, results)) if len(group) > 1 else self.step))
+        memory = sum(n / machine.bandwidth(distance) for n, distance in distances)
+        moved = sum(reads.values()) + written
+        self.clock += moved
         self.touched |= dict.fromkeys([*reads, *results], self.clock)
         computing = sum(map(machine.seconds, facts.work))
-        if native:
+        if unit.fused:
             return max(computing, memory)
+        overhead = 0.0 if native else machine.overhead["kernel"]
         if not computing:
-            moved = sum(reads.values()) + written
-            return machine.overhead["kernel"] + max(memory, moved / machine.rates["kernel"])
-        return machine.overhead["kernel"] + max(computing, memory)
+            return overhead + (memory if native else max(memory, moved / machine.rates["kernel"]))
+        near = sum(n / machine.bandwidth(min(moved, distance)) for n, distance in distances)
+        return overhead + max(computing + memory - near, memory)
 
     def _distance(self, value: Value, group: Sequence[Unit], before: set[Value]) -> float:
         """How many bytes have been touched since `value` was."""

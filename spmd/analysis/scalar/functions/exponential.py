@@ -107,12 +107,16 @@ def at_most(x: Expression, limit: float) -> Expression:
 
 
 def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
-    """exp(x) / 2^halvings, where exp(x) alone may overflow."""
+    """exp(x) / 2^halvings, where exp(x) alone may overflow.
+
+    What is far below, as masked scores of attention are, is zero times a power: a product that underflows takes
+    processors many times as long.
+    """
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
     if halvings:
         k = k - halvings
-    return _times_power_of_two(excess + 1, k)
+    return _times_power_of_two(select(compare("olt", x, form.lowest), 0.0, excess + 1), k)
 
 
 def exp_of_sum(x: Expression, low: Expression) -> Expression:
