@@ -11,7 +11,9 @@ _KILLED = re.compile(r"noticed that process rank (\d+) with PID (\d+) on node (\
 _EXITED = re.compile(r"Process name: \[[^\]]*,(\d+)\]\s+Exit code:\s+(\d+)")
 _IMPROPER = re.compile(r"due to process rank (\d+) with PID (\d+) on node (\S+)\s+exiting\s+improperly")
 _ABORTED = re.compile(r"MPI_ABORT was invoked on rank (\d+).*Errorcode:\s+(\d+)", re.DOTALL)
+_HOST_LOST = re.compile(r"Remote daemon:\s+\[[^\]]*\] on node (\S+)")
 _ENDINGS = (
+    "PRTE has lost communication with a remote daemon",
     "MPI_ABORT was invoked on rank",
     "has exited due to process rank",
     "detected that one or more processes exited with non-zero status",
@@ -98,6 +100,8 @@ class BannerFilter:
         elif improper := _IMPROPER.search(text):
             rank, process, node = improper.groups()
             self.cause = str(Ending(int(rank), int(process), node, 0, 0))
+        elif lost := _HOST_LOST.search(text):
+            self.cause = f"spmd launch: host {lost[1]} does not answer any longer; all ranks were ended"
         elif aborted := _ABORTED.search(text):
             rank, status = aborted.groups()
             self.cause = f"spmd launch: rank {rank} called MPI_Abort with status {status}; all other ranks were ended"

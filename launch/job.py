@@ -15,10 +15,12 @@ from typing import Protocol, TextIO
 
 from launch import rank
 from launch.banners import BannerFilter
+from launch.connection_filter import ConnectionFilter
 from launch.hydra_banners import HydraBannerFilter
 from launch.mpirun import WITHOUT_NETWORK, Kind
+from launch.report_filter import ReportFilter
 from spmd.runtime import endings, failure
-from spmd.runtime.failure import REPORTS_VARIABLE, end_with_parent
+from spmd.runtime.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
@@ -70,7 +72,8 @@ def run(
             os.close(writing)
             if printing is not None:
                 os.close(printing)
-        return _Job(process, messages, printed, Path(reports)).finish()
+        told = _Job(process, messages, printed, Path(reports))
+        return told.finish(elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
 @contextlib.contextmanager
@@ -91,10 +94,10 @@ def _of_this_machine(alone: bool) -> Iterator[dict[str, str]]:
 
 
 class _Stream:
-    """What the job writes to one of our own streams, passed on through a filter by a thread of its own."""
+    """What the job writes to one of our own streams, passed on through filters by a thread of its own."""
 
-    def __init__(self, pipe: int, target: TextIO, banners: Filter) -> None:
-        self._pipe, self._target, self._banners = pipe, target, banners
+    def __init__(self, pipe: int, target: TextIO, *filters: Filter) -> None:
+        self._pipe, self._target, self._filters = pipe, target, filters
         self._thread = threading.Thread(target=self._pass, daemon=True)
         self._thread.start()
 
@@ -106,16 +109,22 @@ class _Stream:
         while True:
             ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
             if not ready:
-                self._write(self._banners.flush())
+                self._flush()
                 continue
             data = os.read(self._pipe, 65536)
             if not data:
                 break
             # Open MPI ends its banners with a NUL.
-            self._write(self._banners.feed(data.replace(b"\0", b"") if self._target is sys.stderr else data))
-        self._write(self._banners.flush())
+            self._write(data.replace(b"\0", b"") if self._target is sys.stderr else data, self._filters)
+        self._flush()
 
-    def _write(self, data: bytes) -> None:
+    def _flush(self) -> None:
+        for index, filter in enumerate(self._filters, 1):
+            self._write(filter.flush(), self._filters[index:])
+
+    def _write(self, data: bytes, filters: Sequence[Filter]) -> None:
+        for filter in filters:
+            data = filter.feed(data)
         if data:
             self._target.buffer.write(data)
             self._target.flush()
@@ -127,11 +136,13 @@ class _Job:
         self._reports = reports
         self._ended_by: int | None = None
         self._filter = BannerFilter()
-        self._streams = [_Stream(messages, sys.stderr, self._filter)]
+        self._remote_reports = ReportFilter(reports)
+        self._connections = ConnectionFilter()
+        self._streams = [_Stream(messages, sys.stderr, self._remote_reports, self._connections, self._filter)]
         if printed is not None:
             self._streams.append(_Stream(printed, sys.stdout, HydraBannerFilter()))
 
-    def finish(self) -> int:
+    def finish(self, *, elastic: bool, one_machine: bool) -> int:
         previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
         try:
             status = self._wait()
@@ -140,10 +151,15 @@ class _Job:
                 signal.signal(number, handler)
         for stream in self._streams:
             stream.finish()
+        self._remote_reports.close()
         ending = rank.first_ending(self._reports)
         message = self._last_message(ending)
-        if status == 0 and self._ended_by is None and endings.all_were_lost(self._reports):
-            message, status = message or "spmd launch: all ranks were lost", failure.EXIT_FAILURE
+        if status == 0 and self._ended_by is None:
+            if elastic and endings.all_were_lost(self._reports):
+                message, status = message or "spmd launch: all ranks were lost", failure.EXIT_FAILURE
+            elif not (elastic or one_machine) and endings.ranks_without_ending(self._reports):
+                # Open MPI's launcher ends all ranks when a host is lost, and then itself with status 0.
+                message, status = message or "spmd launch: a host was lost; all ranks were ended", failure.EXIT_FAILURE
         if message:
             print(message, file=sys.stderr, flush=True)
         if self._ended_by is not None:
@@ -174,7 +190,7 @@ class _Job:
             return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
         if not reports:
-            return self._filter.cause or ("" if ending is None else str(ending))
+            return self._filter.cause or ("" if ending is None else str(ending)) or self._connections.cause
         header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
         same: list[int] = []
         other: list[int] = []

@@ -1,6 +1,7 @@
 """Finding the MPI that starts the ranks, and the command line that suits this machine."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Literal
 from launch import rank, remote
 from launch.hosts import Host
 from spmd import machine
+from spmd.runtime.failure import REPORTS_VARIABLE
 from spmd.runtime.thread_share import THREAD_VARIABLES
 
 #: What holds OpenBLAS to the instructions of one processor, whatever the machine has.
@@ -132,6 +134,15 @@ def in_allocation() -> bool:
     return any(name in os.environ for name in ALLOCATION_VARIABLES)
 
 
+def allocated_ranks() -> int | None:
+    """How many ranks Slurm has given us places for; None outside of its allocations."""
+    tasks = os.environ.get("SLURM_NTASKS", "")
+    if tasks.isdigit():
+        return int(tasks)
+    places = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_TASKS_PER_NODE", ""))
+    return sum(int(count) * int(nodes or 1) for count, nodes in places) or None
+
+
 def on_one_machine(job: Job) -> bool:
     """Whether all ranks run on this machine: nothing that the launcher is told names another."""
     if job.hosts or in_allocation() or HOST_VARIABLES & os.environ.keys():
@@ -153,7 +164,7 @@ def _openmpi_options(job: Job) -> list[str]:
         options += ["--mca", "async_mpi_finalize", "1"]
     if machine.is_root():
         options.append("--allow-run-as-root")
-    for name in environment(job):
+    for name in (*environment(job), REPORTS_VARIABLE):
         options += ["-x", name]
     if _without_daemons(job):
         return [*options, "--host", f"localhost:{job.ranks}", "--bind-to", "none"]

@@ -16,7 +16,10 @@ HELP = "start a command on MPI ranks, with the flags this machine needs"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spmd launch [-n N] [options] [--] command ..."
     parser.add_argument(
-        "-n", "--ranks", type=values.positive, help="ranks (default: cores, or what the hosts are to take)"
+        "-n",
+        "--ranks",
+        type=values.positive,
+        help="ranks (default: what the hosts, or Slurm's, take; else cores)",
     )
     parser.add_argument("--threads", type=values.positive, help="threads of numerical libraries a rank (default: 1)")
     parser.add_argument(
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: there is no command {command[0]!r}", file=sys.stderr)
         return 2
     if args.ranks is None:
-        args.ranks = sum(host.slots for host in args.hosts) or machine.usable_cores()
+        args.ranks = sum(host.slots for host in args.hosts) or mpirun.allocated_ranks() or machine.usable_cores()
     if (fault := _misuse(args)) is not None:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 2

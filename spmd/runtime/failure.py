@@ -7,7 +7,7 @@ non-zero status counts as a failure too.
 
 A launcher that wants the message to be the last thing on the screen names a folder in the environment variable
 ``SPMD_FAILURE_REPORTS``: a failing rank that can see the folder leaves its message there, as ``rank-<rank>.txt``,
-instead of printing it.
+instead of printing it; any other marks what it prints, so that the launcher knows it.
 """
 
 import atexit
@@ -24,6 +24,9 @@ from typing import Any, NoReturn
 from spmd.runtime import endings
 
 REPORTS_VARIABLE = "SPMD_FAILURE_REPORTS"
+#: What stands around a report, the rank and a newline before it, on stderr of a rank that cannot see the folder: it is
+#: on another host than the launcher, which looks out for this.
+REPORT_BEGINS, REPORT_ENDS = "\x1dspmd-failure ", "\x1e\n"
 #: The process that keeps this rank (launch.rank), where one does.
 KEPT_VARIABLE = "SPMD_RANK_KEEPER"
 #: Hydra ends an aborted job without reading on: what a rank printed last is lost unless it was read before.
@@ -110,8 +113,7 @@ def _meet_launcher() -> None:
     if parent in _LAUNCHERS:
         end_with_parent()
         _launched_rank = launched_rank()
-        if ELASTIC_VARIABLE in os.environ:
-            _mark_running()
+        _mark_running()
     elif KEPT_VARIABLE in os.environ and os.environ[KEPT_VARIABLE] == str(os.getppid()):
         _launched_rank = launched_rank()  # who keeps it has seen to its end
         _mark_running()
@@ -138,7 +140,7 @@ def _mark_running() -> None:
 
 def _reported_before_mpi() -> bool:
     """Whether a failure before MPI has started goes to the launcher, which ends the job and tells it once."""
-    return _launched_rank is not None and os.path.isdir(os.environ.get(REPORTS_VARIABLE, ""))
+    return _launched_rank is not None and bool(os.environ.get(REPORTS_VARIABLE))
 
 
 def fail(message: str, status: int = EXIT_FAILURE) -> None:
@@ -204,7 +206,7 @@ def _tell(rank: int, text: str) -> None:
                 stream.write(text)
             os.rename(stream.name, os.path.join(folder, name))
             return
-    sys.stderr.write(text)
+    sys.stderr.write(f"{REPORT_BEGINS}{rank}\n{text}{REPORT_ENDS}" if folder else text)
     sys.stderr.flush()
 
 

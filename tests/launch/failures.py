@@ -102,15 +102,27 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
 }}
 }}"""
 
+    def command(self) -> list[str]:
+        """What each rank runs."""
+        other = "all_gather" if self.collective != "all_gather" else "all_to_all"
+        programs = [self.program(self.collective), self.program(other)]
+        return [sys.executable, "-c", WORKER, *programs, self.fault, str(self.victim)]
+
+    def variables(self) -> dict[str, str]:
+        """What its environment has to say."""
+        return {"COLLECTIVE_TIMEOUT": "1", "COLLECTIVE_ABORT": "1"} if self.fault == "hang" else {}
+
+    def is_told(self, screen: str) -> bool:
+        """Whether the screen ends with what it should."""
+        last = "\n".join(screen.rstrip().splitlines()[-25:])
+        names = {"victim": self.victim, "ranks": self.ranks, "name": self.collective}
+        return all(word.format(**names) in last for word in WORDS[self.fault])
+
     def faults(self) -> list[str]:
         """Runs the job; what was not as it should be."""
         marker = uuid.uuid4().hex
-        other = "all_gather" if self.collective != "all_gather" else "all_to_all"
-        command = [sys.executable, "-m", "launch", "launch", "-n", str(self.ranks), "--", sys.executable, "-c", WORKER]
-        command += [self.program(self.collective), self.program(other), self.fault, str(self.victim)]
-        environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT)}
-        if self.fault == "hang":
-            environment |= {"COLLECTIVE_TIMEOUT": "1", "COLLECTIVE_ABORT": "1"}
+        command = [sys.executable, "-m", "launch", "launch", "-n", str(self.ranks), "--", *self.command()]
+        environment = {**os.environ, "MARKER": marker, "PYTHONPATH": str(ROOT), **self.variables()}
         before = unused_shared_files()
         job = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -127,12 +139,8 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
             found.append(f"ended {seconds:.1f} s after the failure")
         if job.returncode == 0:
             found.append("status 0")
-        last = "\n".join(screen.rstrip().splitlines()[-25:])
-        for word in WORDS[self.fault]:
-            word = word.format(victim=self.victim, ranks=self.ranks, name=self.collective)
-            if word not in last:
-                found.append(f"the screen does not end with {word!r} after {seconds:.1f} s:\n{screen}")
-                break
+        if not self.is_told(screen):
+            found.append(f"the screen does not end as it should after {seconds:.1f} s:\n{screen}")
         if left := processes_left(marker):
             found.append(f"processes stay behind: {left}")
         deadline = time.monotonic() + 10

@@ -134,3 +134,22 @@ def test_an_mpi_that_cannot_go_on_is_refused_with_what_can(tmp_path: Path, monke
     assert "without fault tolerance" in (elastic.refusal(own) or "")
     executable(tmp_path / "ompi_info", "options:ft_mpi_support:yes")
     assert elastic.refusal(own) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "ranks"),
+    [
+        ({}, None),
+        ({"SLURM_NTASKS": "6", "SLURM_TASKS_PER_NODE": "8"}, 6),
+        ({"SLURM_TASKS_PER_NODE": "2(x3),1"}, 7),
+        ({"SLURM_TASKS_PER_NODE": "4"}, 4),
+    ],
+)
+def test_an_allocation_says_how_many_ranks(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], ranks: int | None
+) -> None:
+    for name in ("SLURM_NTASKS", "SLURM_TASKS_PER_NODE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mpirun.allocated_ranks() == ranks

@@ -1,0 +1,94 @@
+"""Jobs on two hosts that share no memory and no temporary files: results, and how they end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from launch import mpirun
+from tests.backends.collective_programs import PROGRAMS
+from tests.cluster.jobs import Job
+from tests.cluster.machines import Hosts
+from tests.launch.failures import COLLECTIVES, WORDS, Case
+
+_launcher = mpirun.find()
+IDLE = """
+import time, spmd
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 0: print("started", flush=True)
+time.sleep(100)
+"""
+EVERY_COLLECTIVE = """
+import os
+import numpy as np
+from mpi4py import MPI
+import spmd
+from tests.backends.collective_programs import PROGRAMS
+world = MPI.COMM_WORLD
+for name, program in PROGRAMS.items():
+    results = spmd.compile(spmd.parse(program.text), program.grid)(*program.inputs(world.rank))
+    for actual, wanted in zip(results, program.expected(world.rank), strict=True):
+        np.testing.assert_array_equal(actual, wanted, strict=True, err_msg=name)
+hosts = world.gather(os.uname().nodename)
+if world.rank == 0:
+    print(len(PROGRAMS), "programs on", ", ".join(hosts), flush=True)
+"""
+
+
+def test_the_digits_are_trained(lasting: Hosts, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    script = ["python", "examples/digits/train.py", "--epochs", "1", "--checkpoints", str(tmp_path)]
+    ended = Job(lasting, script).finish()
+    assert (ended.status, ended.faults) == (0, []), ended.screen
+    assert float(ended.said.splitlines()[-1].removeprefix("test accuracy ").rstrip("%")) > 50
+
+
+def test_every_collective_gives_what_the_specification_says(lasting: Hosts, tmp_path: Path) -> None:
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("# both\na slots=2\nb slots=2\n")
+    ended = Job(lasting, ["python", "-c", EVERY_COLLECTIVE], ["--hostfile", str(hostfile)]).finish()
+    assert (ended.status, ended.faults) == (0, []), ended.screen
+    assert ended.said == f"{len(PROGRAMS)} programs on a, a, b, b\n"
+
+
+@pytest.mark.parametrize(("fault", "collective"), list(zip(WORDS, COLLECTIVES, strict=True)))
+def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: str, collective: str) -> None:
+    case = Case(fault, collective, ranks=4, victim=3)
+    ended = Job(lasting, case.command(), **case.variables()).finish()
+    assert ended.status != 0 and ended.faults == [], ended.screen
+    # A rank that leaves is missed by those that are connected to it before the launcher hears of it, now and then.
+    missed = fault == "leave" and "found another rank gone" in ended.screen
+    assert missed or case.is_told(ended.screen), ended.screen
+    assert "Socket closed" not in ended.screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signals) -> None:
+    job = Job(lasting, ["python", "-c", IDLE])
+    job.wait_for("started")
+    os.kill(min(job.processes("launch\0launch")), number)
+    ended = job.finish()
+    assert ended.status == 128 + number and ended.faults == []
+    assert ended.screen.rstrip().endswith(f"spmd launch: ended by {number.name}")
+
+
+def test_a_killed_launcher_takes_the_ranks_of_both_hosts_along(mortal: Hosts) -> None:
+    job = Job(mortal, ["python", "-c", IDLE])
+    job.wait_for("started")
+    os.kill(min(job.processes("launch\0launch")), signal.SIGKILL)
+    assert not any("processes" in fault for fault in job.finish().faults)  # its own files are left to nobody
+
+
+def test_a_host_that_is_lost_ends_the_job(mortal: Hosts) -> None:
+    job = Job(mortal, ["python", "-c", IDLE])
+    job.wait_for("started")
+    began = time.monotonic()
+    mortal.b.kill()
+    ended = job.finish()
+    assert ended.status != 0 and ended.faults == []
+    assert time.monotonic() - began < 50  # the program itself would have run for a hundred
+    if _launcher is not None and _launcher.kind == "openmpi":
+        assert "spmd launch: host b does not answer any longer" in ended.screen.splitlines()[-1]
