@@ -21,7 +21,7 @@ ELASTIC = ["--elastic", "--hosts", "a:2,b:2"]
 ACCURACY = 0.95  # of the same steps without losses, less a percent
 
 
-def found(ended: Ended) -> dict[str, Any]:
+def answer_of(ended: Ended) -> dict[str, Any]:
     """What the last rank 0 has found, of a job that has ended well."""
     assert (ended.status, ended.faults) == (0, []), ended.screen
     answer: dict[str, Any] = json.loads(ended.said.splitlines()[-1])
@@ -31,7 +31,7 @@ def found(ended: Ended) -> dict[str, Any]:
 
 def test_ranks_of_both_hosts_are_lost_and_the_others_go_on(lasting: Hosts) -> None:
     job = Job(lasting, ["python", WORKER, "--faults", "0:kill@during:7,3:kill@step:30"], ELASTIC)
-    lost = found(job.finish())["lost"]
+    lost = answer_of(job.finish())["lost"]
     assert [text.split(" (")[0] for text in lost] == ["rank 0", "rank 3"]
     assert lost[0].endswith(" on a)") and lost[1].endswith(" on b)")
 
@@ -43,7 +43,7 @@ def test_a_whole_host_is_lost_and_the_other_goes_on(mortal: Hosts, cable: bool) 
     if not cable:
         mortal.unplug(mortal.b)
     mortal.b.kill()
-    answer = found(job.finish())
+    answer = answer_of(job.finish())
     assert answer["ranks"] == 2 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
 
 

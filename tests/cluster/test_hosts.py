@@ -30,8 +30,8 @@ from tests.backends.collective_programs import PROGRAMS
 world = MPI.COMM_WORLD
 for name, program in PROGRAMS.items():
     results = spmd.compile(spmd.parse(program.text), program.grid)(*program.inputs(world.rank))
-    for actual, wanted in zip(results, program.expected(world.rank), strict=True):
-        np.testing.assert_array_equal(actual, wanted, strict=True, err_msg=name)
+    for actual, expected in zip(results, program.expected(world.rank), strict=True):
+        np.testing.assert_array_equal(actual, expected, strict=True, err_msg=name)
 hosts = world.gather(os.uname().nodename)
 if world.rank == 0:
     print(len(PROGRAMS), "programs on", ", ".join(hosts), flush=True)
