@@ -407,9 +407,15 @@ def test_manual_computations_of_shardy() -> None:
 
 
 def test_ops_that_hlo_text_has_not_are_refused() -> None:
-    built = build(lambda _, x: ops.Lgamma(x), f32(1))
-    with pytest.raises(spmd.VerificationError, match=r"chlo\.lgamma: HLO text cannot express this op"):
-        built.as_hlo_text()
+    text = "func.func @main(%a: tensor<2xf32>) -> tensor<?xf32> {\n"
+    text += "  %n = stablehlo.constant dense<2> : tensor<1xi32>\n"
+    text += "  %0 = stablehlo.dynamic_reshape %a, %n : (tensor<2xf32>, tensor<1xi32>) -> tensor<?xf32>\n"
+    module = spmd.parse(text + "  return %0 : tensor<?xf32>\n}")
+    with pytest.raises(spmd.VerificationError, match="HLO text"):
+        print_hlo(module)
+    constant = text.replace("tensor<?xf32>", "tensor<2xf32>") + "  return %0 : tensor<2xf32>\n}"
+    with pytest.raises(spmd.VerificationError, match=r"stablehlo\.dynamic_reshape: HLO text cannot express this op"):
+        print_hlo(spmd.parse(constant))
 
 
 def test_load_reads_hlo_files(tmp_path: Path) -> None:

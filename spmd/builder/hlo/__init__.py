@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from spmd.builder.computation import writes_hlo
-from spmd.builder.hlo import buffers, calls, convert, convert_calls, instructions  # noqa: F401  they file what they know
+from spmd.builder.hlo import (  # noqa: F401  they file what they know
+    buffers,
+    calls,
+    convert,
+    convert_calls,
+    instructions,
+    ragged,
+)
 from spmd.builder.hlo.parser import looks_like_hlo, parse_hlo
 from spmd.builder.hlo.printer import print_hlo
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from spmd.builder import ops
+from spmd.builder import checks, ops
 from spmd.builder.hlo.groups import Groups, parse_groups
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
@@ -14,6 +14,7 @@ from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
+from spmd.dialects import OPS
 
 
 @instruction("convolution")
@@ -117,6 +118,9 @@ def _custom_call(call: Call) -> XlaOp:
     if target == "TopK":  # XLA's own, of the largest elements; the computation it calls says just that
         call.attribute("called_computations", "")
         return ops.TopK(call.operand(), call.shape.parts[0].sizes[-1], largest=True)
+    if target.startswith("chlo.") and target in OPS and not call.shape.is_tuple():  # which HLO has no opcode for
+        operands = checks.arrays(call.builder, call.operands(), "operands")
+        return call.builder.emit_one(target, operands, {}, call.shape.tensor)
     return call.builder.CustomCall(target, call.operands(), call.shape, config, effect, version)
 
 
@@ -143,10 +147,6 @@ def _groups(call: Call) -> Groups:
     return parse_groups(call.attribute("replica_groups", "{}"))
 
 
-def _channel(call: Call) -> int | None:
-    return call.integer("channel_id") if call.has("channel_id") else None
-
-
 def _tupled(call: Call) -> XlaOp:
     operands = call.operands()
     return operands[0] if len(operands) == 1 else call.builder.Tuple(operands)
@@ -155,12 +155,12 @@ def _tupled(call: Call) -> XlaOp:
 @instruction("all-reduce")
 def _all_reduce(call: Call) -> XlaOp:
     flag = call.flag("use_global_device_ids")
-    return ops.AllReduce(_tupled(call), call.computation("to_apply"), _groups(call), _channel(call), flag)
+    return ops.AllReduce(_tupled(call), call.computation("to_apply"), _groups(call), call.channel(), flag)
 
 
 @instruction("all-gather")
 def _all_gather(call: Call) -> XlaOp:
-    number, groups, channel = call.dimension("dimensions"), _groups(call), _channel(call)
+    number, groups, channel = call.dimension("dimensions"), _groups(call), call.channel()
     flag = call.flag("use_global_device_ids")
 
     def gathered(operand: XlaOp, shape: Shape) -> XlaOp:
@@ -186,12 +186,12 @@ def _reduce_scatter(call: Call) -> XlaOp:
     whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
     flag, groups = call.flag("use_global_device_ids"), _groups(call)
     count = whole // part if part else call.group_size(groups)
-    return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, _channel(call), flag)
+    return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, call.channel(), flag)
 
 
 @instruction("all-to-all")
 def _all_to_all(call: Call) -> XlaOp:
-    operands, groups, channel = call.operands(), _groups(call), _channel(call)
+    operands, groups, channel = call.operands(), _groups(call), call.channel()
     if call.has("dimensions"):
         number = call.dimension("dimensions")
         count = call.group_size(groups)
@@ -204,13 +204,13 @@ def _all_to_all(call: Call) -> XlaOp:
 
 @instruction("collective-permute")
 def _collective_permute(call: Call) -> XlaOp:
-    pairs, channel = _pairs(call.attribute("source_target_pairs")), _channel(call)
+    pairs, channel = _pairs(call.attribute("source_target_pairs")), call.channel()
     return _each(call, lambda operand, _: ops.CollectivePermute(operand, pairs, channel))
 
 
 @instruction("collective-broadcast")
 def _collective_broadcast(call: Call) -> XlaOp:
-    groups, channel = _groups(call), _channel(call)
+    groups, channel = _groups(call), call.channel()
     return _each(call, lambda operand, _: ops.CollectiveBroadcast(operand, groups, channel))
 
 

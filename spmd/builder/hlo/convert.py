@@ -8,6 +8,8 @@ from typing import Any
 
 from spmd.builder.hlo.opcodes import PLAIN
 from spmd.builder.hlo.printer import CONVERTERS, Body, converts, integers
+from spmd.dialects import OPS
+from spmd.dialects.core import Trait
 from spmd.ir import Op
 
 
@@ -281,3 +283,18 @@ def _rng(body: Body, op: Op) -> None:
 @converts("stablehlo.rng_bit_generator")
 def _rng_bit_generator(body: Body, op: Op) -> None:
     body.instruction(op, "rng-bit-generator", op.operands, [f"algorithm=rng_{op['rng_algorithm'].lower()}"])
+
+
+@converts("chlo.square")
+def _square(body: Body, op: Op) -> None:
+    body.instruction(op, "multiply", [*op.operands, *op.operands])
+
+
+def _named_call(body: Body, op: Op) -> None:
+    """An op that HLO has no opcode for, as a call of its name."""
+    body.instruction(op, "custom-call", op.operands, [f'custom_call_target="{op.name}"'])
+
+
+for _name, _declared in OPS.items():
+    if _declared.dialect == "chlo" and Trait.ELEMENTWISE in _declared.traits and not _declared.attributes:
+        CONVERTERS.setdefault(_name, _named_call)

@@ -121,9 +121,12 @@ def _custom_call(body: Body, op: Op) -> None:
     if op["has_side_effect"]:
         attributes.append("custom_call_has_side_effect=true")
     versions = {2: "STATUS_RETURNING", 3: "STATUS_RETURNING_UNIFIED", 4: "TYPED_FFI"}
-    if op["api_version"] in versions:
-        attributes.append(f"api_version=API_VERSION_{versions[op['api_version']]}")
-    config = op["backend_config"]
+    if op["called_computations"]:
+        raise ValueError(f"a call of @{op['call_target_name']} that calls computations is not written")
+    typed = op.discardable.get("mhlo.backend_config")  # as JAX spells the options of a typed call
+    version, config = (op["api_version"], op["backend_config"]) if typed is None else (4, typed)
+    if version in versions:
+        attributes.append(f"api_version=API_VERSION_{versions[version]}")
     if config:
         attributes.append(f"backend_config={_quoted(config) if isinstance(config, str) else format_attribute(config)}")
     body.instruction(op, "custom-call", op.operands, attributes)

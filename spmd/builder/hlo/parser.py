@@ -262,6 +262,10 @@ class Call:
         """`{1,2}`."""
         return [int(part) for part in split(self.attribute(name, default))]
 
+    def channel(self) -> int | None:
+        """The channel of a collective that has one."""
+        return self.integer("channel_id") if self.has("channel_id") else None
+
     def dimension(self, name: str) -> int:
         """`{1}`: the one dimension that attribute `name` gives."""
         given = self.integers(name)

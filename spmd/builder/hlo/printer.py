@@ -7,10 +7,10 @@ one of its parameters, since HLO computations are closed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from spmd import types as t
-from spmd.attributes import Attribute, StringAttr
+from spmd.attributes import Attribute, IntegerAttr, StringAttr
 from spmd.builder.computation import SHARDING
 from spmd.builder.literal import literal_text
 from spmd.builder.shape import PrimitiveType, Shape
@@ -50,8 +50,20 @@ def print_hlo(module: Module, name: str | None = None) -> str:
         count = getattr(module.discardable.get(symbol), "value", 1)
         if count != 1:
             header.append(f"{attribute}={count}")
+    aliases = list(_aliases(main))
+    if aliases:
+        header.insert(1, f"input_output_alias={{ {', '.join(aliases)} }}")
     texts = [*printer.computations, entry.text(printer.fresh("main"), entry=True)]
     return ", ".join(header) + "\n\n" + "\n\n".join(texts) + "\n"
+
+
+def _aliases(main: Function) -> Iterator[str]:
+    """`{1}: (0, {}, may-alias)`: result 1, of several, may lie where argument 0 lies."""
+    for argument, entries in enumerate(main.argument_attributes):
+        result = entries.get("tf.aliasing_output")
+        if isinstance(result, IntegerAttr) and 0 <= result.value < len(main.type.results):
+            index = str(result.value) if len(main.type.results) > 1 else ""
+            yield f"{{{index}}}: ({argument}, {{}}, may-alias)"
 
 
 def _entry(module: Module) -> Function:
