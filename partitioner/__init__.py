@@ -12,7 +12,6 @@ from partitioner.core import Partitioned
 from partitioner.launched import starts_processes, with_parts
 from partitioner.partition import partition
 from partitioner.prices import Prices, using
-from partitioner.reading import is_sharded
 from partitioner.sharding import (
     ShardedType,
     Sharding,
@@ -22,6 +21,7 @@ from partitioner.sharding import (
     unshard_array,
     unshard_stacked,
 )
+from spmd.analysis.shardings import is_sharded
 
 __all__ = [
     "Partitioned",

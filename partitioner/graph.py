@@ -12,10 +12,11 @@ from math import prod
 
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program
-from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL, ShardingReader
+from partitioner.reading import ShardingReader
 from partitioner.rules.core import PASS, Mapping, Rule, rule_of
 from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Annotation, Sharding
+from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
 from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op, Value

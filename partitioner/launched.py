@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from collectives.grid import ProcessGrid
 from partitioner.core import called_functions
 from partitioner.partition import partition
-from partitioner.reading import speaks_of_shardings
+from spmd.analysis.shardings import speaks_of_shardings
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Function, Module, Op
 

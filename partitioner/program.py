@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from partitioner.manual import copy_local
-from partitioner.reading import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS, ShardingReader
+from partitioner.reading import ShardingReader
 from partitioner.sharding import Annotation
+from spmd.analysis.shardings import RESULT_CALL, SHARDING_CALL, SHARDING_CALLS
 from spmd.dialects.calls import CALLS, Calls
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import ShardingPerValue

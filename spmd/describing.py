@@ -8,11 +8,10 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from spmd import types as t
-from spmd.artifacts.formats import BYTECODE, EXPORTED, HEAD, format_of
+from spmd.artifacts.formats import BYTECODE, EXPORTED, HEAD, format_of, looks_saved
 from spmd.artifacts.jax_export import Exported, read_exported
 from spmd.artifacts.sections import Container, read_container
 from spmd.artifacts.tables import Tables
-from spmd.artifacts.torch_saved import looks_saved
 from spmd.attributes import DenseAttr
 from spmd.ir import Function, Module
 from spmd.reading import load, read_file

@@ -11,8 +11,7 @@ from os import PathLike, fspath, fstat
 from pathlib import Path
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
-from spmd.artifacts.formats import HEAD, TEXT, format_of, read_binary
-from spmd.artifacts.torch_saved import looks_saved, read_saved
+from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, read_binary
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
@@ -52,6 +51,8 @@ def load(path: str | PathLike[str], *, verify: bool = True, vjp: int = 0) -> Mod
     if not isinstance(vjp, int) or vjp < 0:
         raise UsageError(f"vjp is the order of a gradient, 0 for the function itself, got {vjp!r}")
     if isinstance(path, str | PathLike) and looks_saved(Path(path)):
+        from spmd.artifacts.torch_saved import read_saved  # loaded late, as each reader but that of text is
+
         module = read_saved(Path(path))
         if verify:
             _verify(module, scoped=True)

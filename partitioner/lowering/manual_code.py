@@ -10,9 +10,9 @@ from dataclasses import replace
 from partitioner.lowering.by_rule import by_rule
 from partitioner.lowering.core import Lowering, lowers
 from partitioner.mesh import Axes
-from partitioner.reading import TO_FULL_CALL, TO_SHARD_CALL
 from partitioner.reshard import nests
 from partitioner.sharding import Sharding, replicated
+from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
 from spmd.dialects.sdy_attributes import TensorSharding
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from spmd.artifacts.sections import MAGIC
 from spmd.artifacts.stream import Buffer
 from spmd.errors import UsageError
@@ -22,6 +24,14 @@ def format_of(head: Buffer) -> str:
         if looks_exported(head):
             return EXPORTED
     return TEXT
+
+
+def looks_saved(folder: Path) -> bool:
+    """Whether the folder is one that PyTorch/XLA saved."""
+    try:
+        return folder.is_dir() and any((folder / "functions").glob("*.meta"))
+    except (OSError, ValueError):
+        return False
 
 
 def read_binary(data: Buffer, name: str, *, vjp: int = 0) -> Module | None:

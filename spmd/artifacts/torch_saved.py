@@ -32,14 +32,6 @@ _DTYPES = {
 }  # fmt: skip
 
 
-def looks_saved(folder: Path) -> bool:
-    """Whether the folder is one of those."""
-    try:
-        return folder.is_dir() and any((folder / "functions").glob("*.meta"))
-    except (OSError, ValueError):
-        return False
-
-
 def read_saved(folder: Path) -> Module:
     """The folder's function, its weights bound: @main takes the inputs of the model alone, flattened.
 

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
+from spmd.analysis.shardings import is_sharded
 from spmd.compiler.options import CompileOptions, Options, chosen_options
 from spmd.compiler.verify import check_meaning
 from spmd.errors import CompileError, Diagnostic
@@ -54,13 +55,6 @@ def prepare(
             found = find_function(split.module, function)
             return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
     return Prepared(module, found, chosen)
-
-
-def is_sharded(module: Module) -> bool:
-    """Whether the module says how anything is laid out over processes."""
-    import partitioner  # loaded late, as above
-
-    return partitioner.is_sharded(module)
 
 
 def _check_types(function: Function) -> None:

@@ -8,10 +8,11 @@ from typing import Any, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
+from spmd.analysis.shardings import is_sharded
 from spmd.collecting import no_collection
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions, Options, chosen_options
-from spmd.compiler.prepare import Prepared, find_function, is_sharded, prepare
+from spmd.compiler.prepare import Prepared, find_function, prepare
 from spmd.compiler.refine import refine
 from spmd.compiler.steps import shared_results
 from spmd.compiler.verify import verify
