@@ -182,7 +182,7 @@ class Unpacker:
         """The op; its results are values of these numbers from now on."""
         name, operands, results, attributes, discardable, regions, place = portable
         there = self._places[place]
-        made = new_op(
+        op = new_op(
             name,
             self.values(operands),
             [self._type(number) for number in results],
@@ -192,10 +192,10 @@ class Unpacker:
             discardable=self._mapping(discardable),
             debug_location=there.debug_location,
         )
-        made.stand_at(there)
-        for number, result in zip(results, made.results, strict=True):
+        op.stand_at(there)
+        for number, result in zip(results, op.results, strict=True):
             self._values[number] = result
-        return made
+        return op
 
     def _block(self, portable: PortableBlock) -> Block:
         arguments, ops = portable

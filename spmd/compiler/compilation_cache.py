@@ -173,5 +173,5 @@ def _sources(folder: Path) -> Iterator[str]:
     for folder_name, _, names in os.walk(folder):
         for name in names:
             if name.endswith(".py"):
-                found = os.stat(os.path.join(folder_name, name))
-                yield f"{folder_name}/{name} {found.st_size} {found.st_mtime_ns}"
+                status = os.stat(os.path.join(folder_name, name))
+                yield f"{folder_name}/{name} {status.st_size} {status.st_mtime_ns}"

@@ -64,7 +64,7 @@ def cost_of_unit(unit: Unit) -> Cost:
     """The cost of `unit`; of loops and branches, that of their operands and results alone."""
     if not unit.fused:
         (op,) = unit.roots
-        operations = int(_product(op).amount) if op.name in DOTS else 0
+        operations = sum(int(work.amount) for work in work_of_unit(unit))
         return Cost(operations, sum(map(bytes_of, op.operands)), sum(map(bytes_of, op.results)))
     return cost_of_nests(nests_of(unit), [value for op in unit.roots for value in op.results])
 
@@ -240,6 +240,10 @@ def _sort(op: Op) -> Work:
     return Work("sort", size * len(op.operands) * log2(max(2, length)), _bits(op))
 
 
+def _top_k(op: Op) -> Work:
+    return Work("sort", _size(op.operands[0]) * log2(max(2, op["k"])), _bits(op))
+
+
 def _fft(op: Op) -> Work:
     size, length = _size(op.operands[0]), prod(int(n) for n in op["fft_length"])
     return Work("fft", 5 * size * log2(max(2, length)), _bits(op))
@@ -260,6 +264,7 @@ _WORK: dict[str, Callable[[Op], Work]] = {
     "stablehlo.reduce_window": _window,
     "stablehlo.select_and_scatter": lambda op: Work("window", 2 * _size(op.operands[0]), _bits(op)),
     "stablehlo.sort": _sort,
+    "chlo.top_k": _top_k,
     "stablehlo.fft": _fft,
     "stablehlo.cholesky": _solve,
     "stablehlo.triangular_solve": _solve,

@@ -186,3 +186,49 @@ func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
     for text in texts:
         (got,) = spmd.compile(spmd.parse(text))(np.ones(4, np.float32))
         np.testing.assert_array_equal(got, np.full(4, 2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("line", "operations"),
+    [
+        (
+            "%r = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], "
+            "window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
+            ": (tensor<2x16x8xf32>, tensor<3x8x5xf32>) -> tensor<2x16x5xf32>",
+            2 * (2 * 16 * 5) * (3 * 8),
+        ),
+        ("%r, %i = chlo.top_k(%x, k = 4) : tensor<2x16x8xf32> -> (tensor<2x16x4xf32>, tensor<2x16x4xi32>)", 256 * 2),
+    ],
+    ids=["convolution", "top_k"],
+)
+def test_what_is_no_loop_nest_costs_its_operations(line: str, operations: int) -> None:
+    result = line.rpartition("-> ")[2].strip("()").split(", ")[0]
+    head = f"func.func @main(%x: tensor<2x16x8xf32>, %k: tensor<3x8x5xf32>) -> {result}"
+    units = units_of(f"{head} {{\n{line}\nreturn %r : {result}\n}}")
+    (unit,) = (unit for unit in units if unit.roots[0].name in line)
+    assert cost_of_unit(unit).operations == operations
+
+
+@given(st.data())
+def test_who_waits_for_whom_is_known(data: st.DataObject) -> None:
+    """Whatever joins which unit: `waiting` tells all that wait for a unit, be it by way of others."""
+    lines, values = [], ["%x", "%y"]
+    for number in range(data.draw(st.integers(1, 25), label="ops")):
+        left, right = (data.draw(st.sampled_from(values)) for _ in range(2))
+        if data.draw(st.booleans()):
+            lines.append(f"%s{number} = stablehlo.{SUM.format(left)}")
+            lines.append(
+                f"%v{number} = stablehlo.broadcast_in_dim %s{number}, dims = [0] : (tensor<6xf32>) -> tensor<6x40xf32>"
+            )
+        else:
+            lines.append(f"%v{number} = stablehlo.add {left}, {right} : tensor<6x40xf32>")
+        values.append(f"%v{number}")
+    zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>\n"
+    units = units_of(
+        HEAD + "tensor<6x40xf32> {\n" + zero + "\n".join(lines) + f"\nreturn {values[-1]} : tensor<6x40xf32> }}"
+    )
+    for unit in reversed(units):  # in an order in which they may run
+        waiting = 0
+        for reader in unit.readers:
+            waiting |= reader.waiting | 1 << reader.number
+        assert unit.waiting == waiting
