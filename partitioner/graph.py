@@ -13,7 +13,7 @@ from math import prod
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program
 from partitioner.reading import ShardingReader
-from partitioner.rules.core import PASS, Mapping, Rule, rule_of
+from partitioner.rules.core import PASS, Maker, Mapping, Rule
 from partitioner.rules.elementwise import is_elementwise
 from partitioner.sharding import Annotation, Sharding
 from spmd.analysis.shardings import TO_FULL_CALL, TO_SHARD_CALL
@@ -23,6 +23,8 @@ from spmd.ir import Block, Op, Value
 from spmd.types import TensorType
 
 BOTH, FORWARD, BACKWARD, NONE = "both", "forward", "backward", "none"
+#: The name of the steps that are data-flow edges.
+EDGE = "edge"
 
 
 @dataclass(eq=False)
@@ -71,9 +73,10 @@ class PropagationEdge:
 class Graph:
     """Specs of all values, and the steps between them."""
 
-    def __init__(self, program: Program, reader: ShardingReader) -> None:
+    def __init__(self, program: Program, reader: ShardingReader, rule_of: Maker) -> None:
         self.program = program
         self.reader = reader
+        self.rule_of = rule_of
         self.specs: dict[Value, Spec] = {}
         self.steps: list[PropagationEdge] = []
         self._uses: dict[Value, int] = {}
@@ -148,7 +151,7 @@ class Graph:
         if not any(len(spec.shape) for spec in specs) or not op.results:
             return
         try:
-            rule = rule_of(op)
+            rule = self.rule_of(op)
         except ValueError as error:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
         direction = BOTH
@@ -179,7 +182,7 @@ class Graph:
         mapping: Mapping = tuple((index,) for index in range(len(target.shape)))
         if mapping:
             rule = Rule(target.shape, (mapping,) * len(sources), (mapping,), (PASS,) * len(mapping))
-            self._step("edge", rule, [*sources, target], len(sources), False)
+            self._step(EDGE, rule, [*sources, target], len(sources), False)
 
     def _while(self, op: Op, manual: frozenset[int]) -> None:
         condition, body = (region.block for region in op.regions)
@@ -263,7 +266,7 @@ class Graph:
             if spec.closed[dimension]:
                 local.closed[dimension] = True
         rule = Rule(tuple(sizes), (tuple(whole),), (tuple(part),), (PASS,) * len(sizes))
-        self._step("edge", rule, [spec, local], 1, False)
+        self._step(EDGE, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
         """What is asked of a value from some place on is asked of the value itself, when nobody asks otherwise."""

@@ -25,14 +25,16 @@ def partition(
     *,
     axis_priority: Sequence[str] = (),
     propagate_layouts: bool = True,
+    conservative: bool = False,
     whole_boundary: bool = False,
 ) -> Partitioned:
     """The program of one process of `module`'s `function`, whose shardings span the processes of `grid`.
 
     The devices of its mesh are the partitions of each replica or, on a grid of one partition, the replicas.
     `axis_priority` names mesh axes in the order in which they are propagated; with `propagate_layouts` off, what the
-    program does not annotate is replicated; with `whole_boundary`, arguments and results that it does not annotate
-    are. VerificationError for shardings that break a constraint, CompileError for a mesh that does not fit the grid.
+    program does not annotate is replicated, with `conservative` less is propagated (partitioner.propagation); with
+    `whole_boundary`, arguments and results that it does not annotate are replicated. VerificationError for shardings
+    that break a constraint, CompileError for a mesh that does not fit the grid.
     """
     faults = list(verify_shardings(module))
     if faults:
@@ -54,7 +56,7 @@ def partition(
         return take_whole(module, entry, reader, processes)
     with within_stack(CompileError, entry.location, f"@{function}"):
         program = import_program(module, entry, reader, whole_boundary=whole_boundary)
-        layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts)
+        layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts, conservative=conservative)
         return assemble(module, program, reader, layouts, processes)
 
 

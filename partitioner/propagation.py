@@ -9,29 +9,38 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from partitioner.graph import BACKWARD, BOTH, FORWARD, NONE, Graph, PropagationEdge, Spec
+from partitioner.graph import BACKWARD, BOTH, EDGE, FORWARD, NONE, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
-from partitioner.rules.core import PASS, Mapping
+from partitioner.rules.conservative import conservative_rule
+from partitioner.rules.core import PASS, Mapping, rule_of
 from partitioner.sharding import Sharding
 from spmd.errors import UsageError
 from spmd.ir import Value
 
 #: Ops whose dimensions pass through early: the first rounds are theirs alone.
-_EARLY = frozenset(("stablehlo.reshape", "stablehlo.transpose", "edge"))
+_EARLY = frozenset(("stablehlo.reshape", "stablehlo.transpose", EDGE))
 _FORWARD_EARLY = frozenset(("stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"))
 _ROUNDS = 5
 
 
 def propagate(
-    program: Program, reader: ShardingReader, axis_priority: Sequence[str] = (), *, only_asked: bool = False
+    program: Program,
+    reader: ShardingReader,
+    axis_priority: Sequence[str] = (),
+    *,
+    only_asked: bool = False,
+    conservative: bool = False,
 ) -> dict[Value, Sharding]:
-    """A layout for every tensor value of `program`."""
-    graph = Graph(program, reader)
+    """A layout for every tensor value of `program`.
+
+    `conservative`: no parts of axes are propagated, and nothing along dimensions whose elements would have to move.
+    """
+    graph = Graph(program, reader, conservative_rule if conservative else rule_of)
     graph.build()
     if not only_asked:
-        runner = _Runner(graph, reader.mesh)
+        runner = _Runner(graph, reader.mesh, conservative)
         for allowed in _axis_rounds(reader.mesh, axis_priority):
             runner.allowed = allowed
             for step in graph.steps:
@@ -55,9 +64,10 @@ def _axis_rounds(mesh: DeviceMesh, names: Sequence[str]) -> list[frozenset[int] 
 
 
 class _Runner:
-    def __init__(self, graph: Graph, mesh: DeviceMesh) -> None:
+    def __init__(self, graph: Graph, mesh: DeviceMesh, conservative: bool) -> None:
         self.graph = graph
         self.mesh = mesh
+        self.conservative = conservative
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
@@ -151,7 +161,18 @@ class _Runner:
                 entry = result.get(factor)
                 if entry is not None and len(entry.axes) < len(grown) and grown[: len(entry.axes)] == entry.axes:
                     grown = entry.axes
+        if self.conservative and step.name != EDGE:
+            grown = self._whole_axes(grown)
         return grown if len(grown) > len(have.axes) else None
+
+    def _whole_axes(self, axes: Axes) -> Axes:
+        """`axes` up to the first that is but a part of a mesh axis."""
+        reached = 1
+        for run in self.mesh.runs(axes):
+            if run.size != run.full_size:
+                break
+            reached *= run.size
+        return next(axes[:length] for length in range(len(axes) + 1) if self.mesh.count(axes[:length]) == reached)
 
 
 @dataclass

@@ -14,7 +14,8 @@ from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import CONSTRAINT, Program, import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
-from partitioner.rules.core import published_rule
+from partitioner.rules.conservative import conservative_rule
+from partitioner.rules.core import published_rule, rule_of
 from partitioner.sharding import Sharding
 from spmd.attributes import Attribute, DictAttr, SymbolRefAttr
 from spmd.dialects import sdy_attributes as sdy
@@ -24,22 +25,25 @@ from spmd.ir import Block, Function, Module, Op, Value, copy_op
 from spmd.types import TensorType
 
 
-def with_rules(module: Module) -> Module:
+def with_rules(module: Module, *, conservative: bool = False) -> Module:
     """A copy of `module` in which every op that Shardy has a factor rule for carries it as `sdy.sharding_rule`."""
+    maker = conservative_rule if conservative else rule_of
     made = copy_op(module, {})
     users: dict[Value, list[Op]] = {}
     for op in made.walk():
         for operand in op.operands:
             users.setdefault(operand, []).append(op)
     for op in made.walk():
-        rule = published_rule(op, [user for result in op.results for user in users.get(result, ())])
+        rule = published_rule(op, [user for result in op.results for user in users.get(result, ())], maker)
         if rule is not None:
             op.discardable = {**op.discardable, RULE_NAME: rule.attribute()}
     assert isinstance(made, Module)
     return made
 
 
-def with_propagated(module: Module, function: str = "main", axis_priority: Sequence[str] = ()) -> Module:
+def with_propagated(
+    module: Module, function: str = "main", axis_priority: Sequence[str] = (), *, conservative: bool = False
+) -> Module:
     """The global program of `function`, its calls inlined, with the sharding that every value came to.
 
     Arguments, results and ops that are cut, or were asked to be whole, carry `sdy.sharding`, all dimensions closed.
@@ -47,7 +51,7 @@ def with_propagated(module: Module, function: str = "main", axis_priority: Seque
     entry = module.function(function)
     reader = ShardingReader(module, entry)
     program = import_program(module, entry, reader, as_written=True)
-    writer = _Writer(program, reader, propagate(program, reader, axis_priority))
+    writer = _Writer(program, reader, propagate(program, reader, axis_priority, conservative=conservative))
     meshes = [op for op in module.body.ops if op.name == "sdy.mesh"] or [writer.mesh_op()]
     ops = [*(copy_op(op, {}) for op in meshes), writer.function()]
     return module.with_ops(ops)

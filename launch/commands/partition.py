@@ -26,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mesh axes in the order in which they are propagated, such as data,model; the others come last",
     )
     parser.add_argument("--no-propagate", action="store_true", help="what the program does not lay out is replicated")
+    parser.add_argument(
+        "--conservative",
+        action="store_true",
+        help="propagate no parts of axes, and nothing along dimensions that are sliced, padded, joined or slid over",
+    )
     machines.add_arguments(parser)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--table", action="store_true", help="the table alone, without the program")
@@ -44,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from partitioner.report import format_table
 
     if args.rules:
-        sys.stdout.write(str(with_rules(spmd.load(args.program))).rstrip("\n") + "\n")
+        sys.stdout.write(str(with_rules(spmd.load(args.program), conservative=args.conservative)).rstrip("\n") + "\n")
         return 0
     module = programs.load(args.program, args.function)
     if not partitioner.is_sharded(module):
@@ -54,11 +59,17 @@ def run(args: argparse.Namespace) -> int:
         raise spmd.UsageError(f"{args.program}: @{args.function} {text}")
     axes = [name.strip() for name in args.axis_priority.split(",") if name.strip()]
     if args.propagate:
-        sys.stdout.write(str(with_propagated(module, args.function, axes)).rstrip("\n") + "\n")
+        propagated = with_propagated(module, args.function, axes, conservative=args.conservative)
+        sys.stdout.write(str(propagated).rstrip("\n") + "\n")
         return 0
     with _weighed(args):
         parts = partitioner.partition(
-            module, None, args.function, axis_priority=axes, propagate_layouts=not args.no_propagate
+            module,
+            None,
+            args.function,
+            axis_priority=axes,
+            propagate_layouts=not args.no_propagate,
+            conservative=args.conservative,
         )
     if not args.table:
         sys.stdout.write(str(parts.module).rstrip("\n") + "\n\n")

@@ -1,8 +1,9 @@
 """One factor rule an op: which dimension of which operand and result is which factor.
 
 Files are named by family, as in spmd/dialects. `rule_of(op)` gives an op's rule as Shardy has it, by which shardings
-propagate; `local_rule(op)` gives the same factors, their kinds as they hold for blocks: what lowering and stacking go
-by. `register(name)` adds a rule for a custom call, or replaces one. Nothing here knows of meshes or of shardings.
+propagate, `conservative_rule(op)` the one by which less of them does; `local_rule(op)` gives the same factors, their
+kinds as they hold for blocks: what lowering and stacking go by. `register(name)` adds a rule for a custom call, or
+replaces one. Nothing here knows of meshes or of shardings.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from partitioner.rules import (
     reduction,
     sdy,
 )
+from partitioner.rules.conservative import conservative_rule
 from partitioner.rules.core import (
     PASS,
     PERMUTE,
@@ -49,6 +51,7 @@ __all__ = [
     "REPLICATE",
     "Rule",
     "RuleBuilder",
+    "conservative_rule",
     "local_rule",
     "published_rule",
     "register",

@@ -263,19 +263,20 @@ def local_rule(op: Op) -> Rule:
     return replace(found, kinds=tuple(kinds), local=())
 
 
-def published_rule(op: Op, users: Iterable[Op] = ()) -> Rule | None:
+def published_rule(op: Op, users: Iterable[Op] = (), maker: Maker | None = None) -> Rule | None:
     """The rule that Shardy has for `op`; None for an op that it hands shardings on in another way, or not at all.
 
-    `users`: the ops that take the results of `op`.
+    `users`: the ops that take the results of `op`; `maker`: what gives the rules, where that is not `rule_of`.
     """
+    maker = maker or rule_of
     if RULE_NAME in op.discardable:
-        return rule_of(op)
+        return maker(op)
     if not is_known(op) or op.name in _OURS or not _is_static(op) or not op.results:
         return None
     if op.name == _CALL and op["call_target_name"] == "X64Combine" and any(user.name == _RANDOM for user in users):
         return _state_rule(op)
     is_empty = op.name == "stablehlo.reshape" and 0 in op.result.tensor.static_shape
-    return rule_of(op) if not is_empty and isinstance(op.results[0].type, TensorType) else None
+    return maker(op) if not is_empty and isinstance(op.results[0].type, TensorType) else None
 
 
 _CALL, _RANDOM = "stablehlo.custom_call", "stablehlo.rng_bit_generator"

@@ -200,6 +200,33 @@ def test_axes_may_be_propagated_in_an_order() -> None:
     assert _layouts(text, axis_priority=["y"])["c"] == '[{"y"}, {}]'
 
 
+def test_conservative_propagation_goes_along_nothing_that_moves() -> None:
+    text = """
+    func.func @main(%a: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {"y"}]>}) -> tensor<8x4xf32> {
+      %c = stablehlo.slice %a [0:8, 0:4] : (tensor<8x8xf32>) -> tensor<8x4xf32>
+      return %c : tensor<8x4xf32>
+    }"""
+    assert _layouts(text)["c"] == '[{"x"}, {"y"}]'
+    assert _layouts(text, conservative=True)["c"] == '[{"x"}, {}]'
+
+
+def test_parts_of_axes_stay_where_they_are_in_conservative_propagation() -> None:
+    module = spmd.parse("""sdy.mesh @mesh = <["x"=4, "y"=2]>
+    func.func @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x":(1)2}]>},
+                    %b: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"y", "x":(2)2}]>})
+        -> (tensor<8xf32>, tensor<8xf32>) {
+      %c = stablehlo.tanh %a : tensor<8xf32>
+      %d = stablehlo.tanh %b : tensor<8xf32>
+      return %c, %d : tensor<8xf32>, tensor<8xf32>
+    }""")
+    reader = ShardingReader(module)
+    for conservative, expected in ((False, ('[{"x":(1)2}]', '[{"y", "x":(2)2}]')), (True, ("[{}]", '[{"y"}]'))):
+        program = import_program(module, module.function("main"), reader)
+        layouts = propagate(program, reader, conservative=conservative)
+        found = {value.name_hint: str(layout) for value, layout in layouts.items()}
+        assert (found["c"], found["d"]) == expected
+
+
 def test_without_propagation_the_rest_is_whole() -> None:
     found = _layouts(_MATMUL.replace("LEFT", '{"x"}, {}').replace("RIGHT", "{}, {}"), only_asked=True)
     assert found["a"] == '[{"x"}, {}]'

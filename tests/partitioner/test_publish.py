@@ -94,3 +94,14 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     path.write_text(_PROGRAM)
     assert main(["partition", option, str(path)]) == 0
     assert shown in capsys.readouterr().out
+
+
+def test_rules_may_be_conservative(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "program.mlir"
+    path.write_text(
+        "func.func @main(%a: tensor<8xf32>) -> tensor<4xf32> {\n"
+        "%0 = stablehlo.slice %a [0:4] : (tensor<8xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>\n}"
+    )
+    for options, shown in (([], "permutation={i}>"), (["--conservative"], "permutation={i} blocked_propagation={i}>")):
+        assert main(["partition", "--rules", *options, str(path)]) == 0
+        assert shown in capsys.readouterr().out

@@ -14,6 +14,7 @@ from partitioner.rules import (
     PERMUTE,
     REPLICATE,
     RuleBuilder,
+    conservative_rule,
     local_rule,
     published_rule,
     register,
@@ -260,6 +261,16 @@ _TABLE = {
         ("tensor<64xf32>", "tensor<8x1xi32>", "tensor<8xf32>"),
         "([j], [j], [i, k], [i], [i])->([j], [j]) {i=8, j=64, k=1} reduction={i} need_replication={k}",
     ),
+    "select_and_scatter": (
+        "%c = stablehlo.constant dense<0.0> : tensor<f32>\n"
+        '%0 = "stablehlo.select_and_scatter"(%arg0, %arg1, %c) <{window_dimensions = array<i64: 2, 1>, '
+        "window_strides = array<i64: 2, 1>}> ({\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+        "%d = stablehlo.compare GE, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>\nstablehlo.return %d : tensor<i1>"
+        "\n}, {\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n%d = stablehlo.add %a, %b : tensor<f32>\n"
+        "stablehlo.return %d : tensor<f32>\n}) : (tensor<10x8xf32>, tensor<5x8xf32>, tensor<f32>) -> tensor<10x8xf32>",
+        ("tensor<10x8xf32>", "tensor<5x8xf32>"),
+        "([j, k], [i, k], [])->([j, k]) {i=5, j=10, k=8} need_replication={i} permutation={j}",
+    ),
     "top-k": (
         "%0:2 = stablehlo.custom_call @mhlo.topk(%arg0) : (tensor<16x8xf32>) -> (tensor<16x2xf32>, tensor<16x2xi32>)",
         ("tensor<16x8xf32>",),
@@ -305,6 +316,50 @@ _TABLE = {
 def test_published_rules(name: str) -> None:
     text, arguments, expected = _TABLE[name]
     assert str(rule_of(_op(text, *arguments))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "expected"),
+    [
+        (
+            "%0 = stablehlo.concatenate %arg0, %arg1, dim = 1 : (tensor<4x3xf32>, tensor<4x5xf32>) -> tensor<4x8xf32>",
+            ("tensor<4x3xf32>", "tensor<4x5xf32>"),
+            "([i, j], [i, k])->([i, l]) {i=4, j=1, k=1, l=1}",
+        ),
+        (
+            "%0 = stablehlo.slice %arg0 [0:4, 1:5] : (tensor<4x8xf32>) -> tensor<4x4xf32>",
+            ("tensor<4x8xf32>",),
+            "([i, j])->([i, j]) {i=4, j=8} permutation={j} blocked_propagation={j}",
+        ),
+        (
+            "%c = stablehlo.constant dense<0.0> : tensor<f32>\n%0 = stablehlo.pad %arg0, %c, low = [0, 1], "
+            "high = [0, 1], interior = [0, 0] : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x10xf32>",
+            ("tensor<4x8xf32>",),
+            "([i, j], [])->([i, j]) {i=4, j=8} permutation={j} blocked_propagation={j}",
+        ),
+        (
+            "%0 = stablehlo.convolution(%arg0, %arg1) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = "
+            "{stride = [1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : "
+            "(tensor<2x9x3xf32>, tensor<4x3x5xf32>) -> tensor<2x6x5xf32>",
+            ("tensor<2x9x3xf32>", "tensor<4x3x5xf32>"),
+            "([i, l, j], [m, j, k])->([i, n, k]) {i=2, j=3, k=5, l=1, m=1, n=1} reduction={j}",
+        ),
+        (
+            "%0 = stablehlo.add %arg0, %arg0 : tensor<4x8xf32>",
+            ("tensor<4x8xf32>",),
+            "([i, j], [i, j])->([i, j]) {i=4, j=8}",
+        ),
+    ],
+)
+def test_conservative_rules_hand_on_nothing_that_moves(text: str, arguments: tuple[str, ...], expected: str) -> None:
+    assert str(conservative_rule(_op(text, *arguments))) == expected
+
+
+def test_windows_block_what_moves_in_conservative_rules() -> None:
+    window = _op(*_flat("select_and_scatter"))
+    rule = conservative_rule(window)
+    assert rule.blocked == set(rule.of_kind(PERMUTE)) | set(rule.of_kind(REPLICATE)) != frozenset()
+    assert rule_of(window).blocked == frozenset()
 
 
 def test_what_a_process_may_do_is_told_beside_the_rule() -> None:
