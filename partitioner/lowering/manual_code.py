@@ -28,37 +28,37 @@ def manual_computation(lowering: Lowering, op: Op) -> None:
         raise CompileError(Diagnostic(op.location, text, op.name))
     body = op.region("body").block
     taken: list[tuple[Value, Value, Sharding | None]] = []
-    for value, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
+    for value, argument, asked in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
         if not isinstance(value.type, TensorType):
             taken.append((argument, lowering.whole(value), None))
             continue
-        whole, part = _boundary(lowering, op, given, value, lowering.target_sharding(argument))
+        whole, part = _boundary(lowering, op, asked, value, lowering.target_sharding(argument))
         taken.append((argument, lowering.get(value, whole), part))
     returned: list[tuple[Value, Value, Sharding | None]] = []
     with lowering.in_order_of(order):
         for argument, local, layout in taken:
             lowering.set(argument, local, layout)
         lowering.ops(body.ops[:-1])
-        for result, value, given in zip(
+        for result, value, asked in zip(
             op.results, body.terminator.operands, op["out_shardings"].shardings, strict=True
         ):
             if not isinstance(result.type, TensorType):
                 returned.append((result, lowering.whole(value), None))
                 continue
-            whole, part = _boundary(lowering, op, given, result, lowering.target_sharding(value).whole())
+            whole, part = _boundary(lowering, op, asked, result, lowering.target_sharding(value).whole())
             returned.append((result, lowering.get(value, part), whole))
     for result, local, layout in returned:
         lowering.set(result, local, layout)
 
 
 def _boundary(
-    lowering: Lowering, op: Op, given: TensorSharding, value: Value, free: Sharding
+    lowering: Lowering, op: Op, asked: TensorSharding, value: Value, free: Sharding
 ) -> tuple[Sharding, Sharding]:
     """The layouts of a whole value and of its part in `op`, given how it is asked for and how its part is to be cut."""
-    asked = lowering.reader.annotation_of(op, given, value.type)
-    if asked is None:
+    annotation = lowering.reader.annotation_of(op, asked, value.type)
+    if annotation is None:
         return replicated(lowering.mesh, value.tensor.rank), replicated(lowering.mesh, value.tensor.rank)
-    return _layouts(value.tensor, asked.sharding, free, lowering.reader.manual(op))
+    return _layouts(value.tensor, annotation.sharding, free, lowering.reader.manual(op))
 
 
 @lowers("stablehlo.custom_call")
@@ -81,8 +81,8 @@ def custom_call(lowering: Lowering, op: Op) -> None:
 def _asked(lowering: Lowering, value: Value) -> Sharding:
     """The layout of a value, over devices in the order of the mesh that the program names for it."""
     asked = lowering.program.annotations.get(value)
-    wanted = lowering.target_sharding(value)
-    return wanted if asked is None else replace(wanted, mesh=asked.sharding.mesh)
+    target = lowering.target_sharding(value)
+    return target if asked is None else replace(target, mesh=asked.sharding.mesh)
 
 
 def _layouts(type: TensorType, asked: Sharding, free: Sharding, manual: frozenset[int]) -> tuple[Sharding, Sharding]:
@@ -93,9 +93,9 @@ def _layouts(type: TensorType, asked: Sharding, free: Sharding, manual: frozense
     whole: list[Axes] = []
     part: list[Axes] = []
     mesh = asked.mesh
-    for size, axes, wanted in zip(type.static_shape, asked.dimensions, free.dimensions, strict=True):
+    for size, axes, finer in zip(type.static_shape, asked.dimensions, free.dimensions, strict=True):
         leading = tuple(axis for axis in axes if axis in manual)
-        following = wanted if nests(size, mesh.count(leading), mesh.count(leading + wanted)) else ()
+        following = finer if nests(size, mesh.count(leading), mesh.count(leading + finer)) else ()
         whole.append(leading + following)
         part.append(following)
     return Sharding(mesh, tuple(whole)), Sharding(mesh, tuple(part))

@@ -61,19 +61,24 @@ def _dot_general(d: _Draw) -> Example | None:
     if prod(shapes[0]) * prod(shapes[1]) > 300_000:
         return None
     free = [sizes[index] for sizes, _, kept in sides for index in kept]
-    made = (*(batch[index] for index in shuffled_batch), *free)
+    result_shape = (*(batch[index] for index in shuffled_batch), *free)
     text = f"batching_dims = {batching[0]} x {batching[1]}, contracting_dims = {contracting[0]} x {contracting[1]}"
-    types = f"({tensor(shapes[0])}, {tensor(shapes[1])}) -> {tensor(made)}"
-    return [(shape, "f32") for shape in shapes], f"stablehlo.dot_general %a0, %a1, {text} : {types}", made, "sum"
+    types = f"({tensor(shapes[0])}, {tensor(shapes[1])}) -> {tensor(result_shape)}"
+    return (
+        [(shape, "f32") for shape in shapes],
+        f"stablehlo.dot_general %a0, %a1, {text} : {types}",
+        result_shape,
+        "sum",
+    )
 
 
 def _reduce(d: _Draw) -> Example:
     shape = d.shape(1 + d.below(3))
     chosen = d.some(range(len(shape)), 0.5) or [0]
     op, kind = d.pick(_FOLDS)
-    made = tuple(size for index, size in enumerate(shape) if index not in chosen)
+    result_shape = tuple(size for index, size in enumerate(shape) if index not in chosen)
     text = f"stablehlo.reduce(%a0 init: %{kind}) applies stablehlo.{op} across dimensions = {chosen}"
-    return [(shape, "f32")], f"{text} : ({tensor(shape)}, tensor<f32>) -> {tensor(made)}", made, kind
+    return [(shape, "f32")], f"{text} : ({tensor(shape)}, tensor<f32>) -> {tensor(result_shape)}", result_shape, kind
 
 
 class _Indexing:
@@ -100,13 +105,13 @@ class _Indexing:
         looked_up = [outer[index] for index in places]
         self.vector = d.below(len(looked_up) + 1)
         indices = [*looked_up[: self.vector], len(self.mapped), *looked_up[self.vector :]]
-        found = [places.index(index) for index in range(len(batching))]
+        batch_places = [places.index(index) for index in range(len(batching))]
         if len(self.mapped) == 1 and d.below(3) == 0:
             self.vector, indices = len(looked_up), looked_up
         else:
-            found = [index + (index >= self.vector) for index in found]
+            batch_places = [index + (index >= self.vector) for index in batch_places]
         self.indices = tuple(indices)
-        self.batching, self.looked_up_batching = batching, found
+        self.batching, self.looked_up_batching = batching, batch_places
         windows = [index for index in range(rank) if index not in self.collapsed and index not in batching]
         self.windows = sorted(d.order(len(looked_up) + len(windows))[: len(windows)])
         window, batch = iter(windows), iter(looked_up)
@@ -145,8 +150,12 @@ def _scatter(d: _Draw) -> Example | None:
     arguments = [(n.operand, "f32"), (n.indices, "i32"), (n.slices, "f32")]
     types = ", ".join(tensor(shape, element) for shape, element in arguments)
     text = f'"stablehlo.scatter"(%a0, %a1, %a2) <{{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>}}>'
-    made = n.operand
-    return (arguments, f"{text} {region} : ({types}) -> {tensor(made)}", made, kind) if prod(n.slices) < 4000 else None
+    result_shape = n.operand
+    return (
+        (arguments, f"{text} {region} : ({types}) -> {tensor(result_shape)}", result_shape, kind)
+        if prod(n.slices) < 4000
+        else None
+    )
 
 
 def _convolution(d: _Draw) -> Example | None:
@@ -172,13 +181,13 @@ def _convolution(d: _Draw) -> Example | None:
     ):
         order, letters = d.order(len(sizes)), [*names, *map(str, spaces)]
         layouts.append((f"[{', '.join(letters[index] for index in order)}]", tuple(sizes[index] for index in order)))
-    (lhs, lhs_shape), (rhs, rhs_shape), (result, made) = layouts
+    (lhs, lhs_shape), (rhs, rhs_shape), (out_layout, result_shape) = layouts
     pads = ", ".join(f"[{low[s]}, {high[s]}]" for s in spaces)
     window = f"stride = {stride}, pad = [{pads}], lhs_dilate = {base}, rhs_dilate = {step}, reverse = [{turned}]"
-    text = f"stablehlo.convolution(%a0, %a1) dim_numbers = {lhs}x{rhs}->{result}, window = {{{window}}}"
+    text = f"stablehlo.convolution(%a0, %a1) dim_numbers = {lhs}x{rhs}->{out_layout}, window = {{{window}}}"
     counts = f"{{batch_group_count = {batch_groups} : i64, feature_group_count = {feature_groups} : i64}}"
-    types = f"({tensor(lhs_shape)}, {tensor(rhs_shape)}) -> {tensor(made)}"
-    return [(lhs_shape, "f32"), (rhs_shape, "f32")], f"{text} {counts} : {types}", made, "sum"
+    types = f"({tensor(lhs_shape)}, {tensor(rhs_shape)}) -> {tensor(result_shape)}"
+    return [(lhs_shape, "f32"), (rhs_shape, "f32")], f"{text} {counts} : {types}", result_shape, "sum"
 
 
 _EXAMPLES: tuple[Callable[[_Draw], Example | None], ...] = (
@@ -195,11 +204,11 @@ def draw_factors(seed: int) -> Drawn:
     example: Example | None = None
     while example is None:
         example = d.pick(_EXAMPLES)(d)
-    arguments, op, made, kind = example
+    arguments, op, result_shape, kind = example
     head = ", ".join(f"%a{index}: {tensor(shape, element)}" for index, (shape, element) in enumerate(arguments))
     starts = [f"%{name} = stablehlo.constant dense<{at}> : tensor<f32>" for name, at in _STARTS.items()]
-    body = "\n".join([*starts, f"%r = {op}", f"return %r : {tensor(made)}"])
-    whole = f"func.func @main({head}) -> {tensor(made)} {{\n{body}\n}}"
+    body = "\n".join([*starts, f"%r = {op}", f"return %r : {tensor(result_shape)}"])
+    whole = f"func.func @main({head}) -> {tensor(result_shape)} {{\n{body}\n}}"
     module = parse(whole)
     parts = parts_of(mesh)
     function = module.function("main")

@@ -171,9 +171,9 @@ def _computation(d: _Draw, value: _Value) -> _Value:
     d.mesh_name = d.mesh_name if d.manual else list(d.meshes)[d.below(len(d.meshes))]
     free = [d.free[index] for index in d.random.permutation(len(d.free))]
     chosen = 1 + d.below(len(free))
-    made = _computation_over(d, value, free[:chosen], free[chosen:])
+    returned = _computation_over(d, value, free[:chosen], free[chosen:])
     d.mesh_name = d.mesh_name if d.manual else "mesh"
-    return made or value
+    return returned or value
 
 
 def _computation_over(d: _Draw, value: _Value, axes: list[str], rest: list[str]) -> _Value | None:
@@ -189,38 +189,38 @@ def _computation_over(d: _Draw, value: _Value, axes: list[str], rest: list[str])
     part = _Value(d.name(), shape, blocks)
     outer, d.lines = d.lines, []
     d.manual += axes
-    made = _body(d, part)
+    returned = _body(d, part)
     body, d.lines = d.lines, outer
     del d.manual[-len(axes) :]
-    given = d.dealt(axes, len(made.shape))
-    result = _joined(d, value, made, axes, given)
+    joined = d.dealt(axes, len(returned.shape))
+    result = _joined(d, value, returned, axes, joined)
     if result is not None:
         boundary = [
             d.sharding([manual + other for manual, other in zip(cuts, d.dealt(rest, len(cuts)), strict=True)])
-            for cuts in (taken, given)
+            for cuts in (taken, joined)
         ]
         names = ", ".join(f'"{axis}"' for axis in axes)
         d.lines += [
             f"{result.name} = sdy.manual_computation({value.name}) in_shardings=[{boundary[0]}] "
             f"out_shardings=[{boundary[1]}] manual_axes={{{names}}} ({part.name}: {tensor(shape)}) {{",
             *body,
-            f"sdy.return {made.name} : {tensor(made.shape)}",
+            f"sdy.return {returned.name} : {tensor(returned.shape)}",
             f"}} : ({tensor(value.shape)}) -> {tensor(result.shape)}",
         ]
     return result
 
 
-def _joined(d: _Draw, value: _Value, made: _Value, axes: list[str], cuts: _Cuts) -> _Value | None:
-    """The blocks of `made` put together; None where copies of one differ, which no program may say."""
-    shape = tuple(size * d.parts(cut) for size, cut in zip(made.shape, cuts, strict=True))
+def _joined(d: _Draw, value: _Value, returned: _Value, axes: list[str], cuts: _Cuts) -> _Value | None:
+    """The blocks of `returned` put together; None where copies of one differ, which no program may say."""
+    shape = tuple(size * d.parts(cut) for size, cut in zip(returned.shape, cuts, strict=True))
     blocks: _Blocks = {}
     for at in value.blocks:
         blocks[at] = np.full(shape, np.nan, np.float32)
         for more in d.coordinates(axes):
-            there = blocks[at][d.place(cuts, made.shape, dict(zip(axes, more, strict=True)))]
-            if not np.isnan(there).all() and not np.array_equal(there, made.blocks[(*at, *more)]):
+            there = blocks[at][d.place(cuts, returned.shape, dict(zip(axes, more, strict=True)))]
+            if not np.isnan(there).all() and not np.array_equal(there, returned.blocks[(*at, *more)]):
                 return None
-            there[...] = made.blocks[(*at, *more)]
+            there[...] = returned.blocks[(*at, *more)]
     return _Value(d.name(), shape, blocks)
 
 

@@ -223,8 +223,8 @@ def test_parts_of_axes_stay_where_they_are_in_conservative_propagation() -> None
     for conservative, expected in ((False, ('[{"x":(1)2}]', '[{"y", "x":(2)2}]')), (True, ("[{}]", '[{"y"}]'))):
         program = import_program(module, module.function("main"), reader)
         layouts = propagate(program, reader, conservative=conservative)
-        found = {value.name_hint: str(layout) for value, layout in layouts.items()}
-        assert (found["c"], found["d"]) == expected
+        by_name = {value.name_hint: str(layout) for value, layout in layouts.items()}
+        assert (by_name["c"], by_name["d"]) == expected
 
 
 def test_without_propagation_the_rest_is_whole() -> None:

@@ -27,9 +27,9 @@ def _batches(draws: int) -> list[range]:
 
 def _compare(drawn: Drawn, seed: int) -> None:
     expected = run_whole(drawn.whole, drawn.arguments)
-    found = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
-    for have, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}\n{drawn.sharded}")
+    results = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
+    for result, whole in zip(results, expected, strict=True):
+        np.testing.assert_allclose(result, whole, rtol=1e-4, atol=1e-4, err_msg=f"seed {seed}\n{drawn.sharded}")
 
 
 @pytest.mark.parametrize("seeds", _batches(3 * _DRAWS), ids=str)
@@ -49,5 +49,5 @@ def test_explicit_collectives_agree_with_the_whole(draw_one: Callable[[int], Dra
 def test_manual_computations_work_on_their_blocks(seeds: range) -> None:
     for seed in seeds:
         drawn = draw_manual(seed)
-        (found,) = run_parts(drawn.text, [drawn.argument], drawn.devices)
-        np.testing.assert_array_equal(found, drawn.result, err_msg=f"seed {seed}\n{drawn.text}")
+        (result,) = run_parts(drawn.text, [drawn.argument], drawn.devices)
+        np.testing.assert_array_equal(result, drawn.result, err_msg=f"seed {seed}\n{drawn.text}")
