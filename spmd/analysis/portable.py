@@ -65,12 +65,12 @@ class Places:
         self.ops = list(program.walk())
         self._numbers: dict[object, int] = {}
         for number, op in enumerate(self.ops):
-            self._numbers.setdefault(op.place, number)
+            self._numbers.setdefault((op.place, op.debug_location), number)
         self._by_offset: dict[tuple[int, int], int] | None = None
 
     def number(self, op: Op) -> int:
         """The number of the op of the program that stands where `op` does, from which a pass has made it."""
-        known = self._numbers.get(op.place)
+        known = self._numbers.get((op.place, op.debug_location))
         if known is not None:
             return known
         if self._by_offset is None:
