@@ -19,12 +19,12 @@ def asked_cuts(module: Module, grid: ProcessGrid, function: str) -> list[Cuts]:
     """What the program itself says of its arguments: 1 where it says nothing, and propagation may say more."""
     entry = module.function(function)
     reader = ShardingReader(module, entry, devices_of(module, grid))
-    found = []
+    cuts = []
     for attributes, type in zip(entry.argument_attributes, entry.type.inputs, strict=True):
         asked = reader.of_attributes(dict(attributes), [type], entry)[0]
         rank = type.rank if isinstance(type, TensorType) else 0
-        found.append(cuts_of(None if asked is None else asked.sharding, rank))
-    return found
+        cuts.append(cuts_of(None if asked is None else asked.sharding, rank))
+    return cuts
 
 
 def cuts_of(sharding: Sharding | None, rank: int) -> Cuts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from os import PathLike, fspath
 
@@ -18,7 +19,9 @@ def read_arrays(path: str | PathLike[str], *, mapped: bool = False) -> dict[str,
     read, is damaged, or holds something other than arrays. Pickled objects are not read.
     """
     try:
-        content = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a damaged header holds: the error tells enough
+            content = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
         if isinstance(content, np.ndarray):
             return {"": content}
         with content:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from spmd.artifacts import sections as s
@@ -68,6 +69,8 @@ class OpKinds:
         row = VHLO_OPS.get(full)
         if row is None and full.startswith("vhlo."):
             reader.fail(f"{full} is no operation of any version of VHLO that is known")
+        if attributes < 0 and properties < 0:
+            return _bare(full, in_function)
         given: dict[str, Attribute] = {}
         if properties >= 0:
             given |= self._properties(full, row, properties, registered, reader)
@@ -76,18 +79,7 @@ class OpKinds:
             if not isinstance(whole, DictAttr):
                 reader.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
             given |= whole.entries
-        faults: list[str] = []
-        if row is not None:
-            full = name_of(row, in_function)
-            try:
-                given = from_vhlo(row, given)
-            except ValueError as error:
-                faults.append(str(error))
-        definition = core.OPS.get(full)
-        known, discardable = _file(definition, given, faults)
-        cls = OP_CLASSES.get(full, Op)
-        plain = cls is Op and definition is not None and not (discardable or faults or full == CAST)
-        return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
+        return _kind(full, row, in_function, given)
 
     # --- properties --------------------------------------------------------------------------------------------------
 
@@ -108,6 +100,28 @@ class OpKinds:
             found = dict(whole.entries) if isinstance(whole, DictAttr) else {}
         entry.expect_end(f"the properties of {name}")
         return found
+
+
+def _kind(full: str, row: VhloOp | None, in_function: bool, given: dict[str, Attribute]) -> OpKind:
+    """The kind of ops that the file calls `full`, which VHLO has as `row`, of these attributes."""
+    faults: list[str] = []
+    if row is not None:
+        full = name_of(row, in_function)
+        try:
+            given = from_vhlo(row, given)
+        except ValueError as error:
+            faults.append(str(error))
+    definition = core.OPS.get(full)
+    known, discardable = _file(definition, given, faults)
+    cls = OP_CLASSES.get(full, Op)
+    plain = cls is Op and definition is not None and not (discardable or faults or full == CAST)
+    return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
+
+
+@lru_cache(maxsize=1 << 12)
+def _bare(full: str, in_function: bool) -> OpKind:
+    """The kind of ops without attributes, which is the same in every file."""
+    return _kind(full, VHLO_OPS.get(full), in_function, {})
 
 
 def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:

@@ -166,17 +166,17 @@ class Tables:
         self._depth += 1
         try:
             if not encoded:
-                made = _from_text(reader, what)
+                entry = _from_text(reader, what)
             else:
                 known = DIALECTS.get(dialect)
                 if known is None:
                     reader.fail(f"the encoding of the {dialect} dialect's own {what}s is not known")
-                made = (known.attributes if what == "attribute" else known.types).read(reader, dialect)
+                entry = (known.attributes if what == "attribute" else known.types).read(reader, dialect)
         finally:
             self._depth -= 1
         if reader.position != end:
             reader.expect_end(f"an entry of the {dialect} dialect")
-        return made
+        return entry
 
     # --- properties and resources ------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ def _listed(types: Sequence[Type]) -> str:
 # --- ops that take shapes --------------------------------------------------------------------------------------------
 
 #: By op: the op that has the shape in its type or attributes, the operands that it takes, and those that become
-#: attributes of the names given.
+#: attributes of those names.
 _Static = tuple[str, tuple[str, ...], dict[str, str]]
 _STATIC: dict[str, _Static] = {
     "stablehlo.dynamic_broadcast_in_dim": ("broadcast_in_dim", ("operand",), {"output_dimensions": ""}),
@@ -118,12 +118,12 @@ def _static(op: Op, operands: Sequence[Value]) -> Op | None:
     """The op of static type that `op` is on these operands; None where it is none, or they do not determine it."""
     if op.name == "stablehlo.get_dimension_size":
         return _size(op, operands[0].type)
-    found = _STATIC.get(op.name)
-    if found is None or op.definition is None:
+    static = _STATIC.get(op.name)
+    if static is None or op.definition is None:
         return None
-    name, taken, told = found
-    given = dict(zip((declared.name for declared in op.definition.operands), operands, strict=True))
-    arrays = {operand: constant_array(given[operand].defining_op) for operand in told}
+    name, taken, told = static
+    by_name = dict(zip((declared.name for declared in op.definition.operands), operands, strict=True))
+    arrays = {operand: constant_array(by_name[operand].defining_op) for operand in told}
     attributes: dict[str, Any] = {key: value for key, value in op.attributes.items() if key not in _HINTS}
     for operand, attribute in told.items():
         array = arrays[operand]
@@ -135,7 +135,7 @@ def _static(op: Op, operands: Sequence[Value]) -> Op | None:
     type = op.result.type
     assert isinstance(type, TensorType)
     types = [TensorType(tuple(shape), type.element_type) for shape in shapes] or None
-    values = [given[operand] for operand in taken]
+    values = [by_name[operand] for operand in taken]
     return make_op(f"stablehlo.{name}", values, types, attributes, op.regions, location=op.location)
 
 

@@ -27,7 +27,7 @@ def is_symbolic(function: Function) -> bool:
 
 
 class SymbolicExecutable(Executable):
-    """An executable for each combination of shapes, made when it first arrives.
+    """An executable for each combination of shapes, compiled when it first arrives.
 
     `shard` takes the global arrays and makes the blocks that a call takes; called on blocks of one's own, the sizes of
     the global arrays are those of the blocks times what the program's shardings cut dimensions into. `in_types`,
@@ -37,7 +37,7 @@ class SymbolicExecutable(Executable):
     def __init__(
         self, module: Module, function: Function, options: Options, specialize: Specialize, asked: CompileOptions
     ) -> None:
-        """`asked`: the options as they were given, by which a pickled executable is compiled again."""
+        """`asked`: the options that were asked for, by which a pickled executable is compiled again."""
         super().__init__(module, function, _never, options, frozenset())
         self.asked = asked
         self._specialize = specialize
@@ -62,31 +62,31 @@ class SymbolicExecutable(Executable):
         return self.for_shapes(_shapes(arrays)).shard(*arrays)
 
     def unshard(self, *results: Array) -> tuple[Any, ...]:
-        found = self._of_results.get(_shapes(results))
-        if found is None:
+        sized = self._of_results.get(_shapes(results))
+        if sized is None:
             raise ExecutionError(f"no call of @{self.function} gave results of shapes {_listed(_shapes(results))}")
-        return found.unshard(*results)
+        return sized.unshard(*results)
 
     def for_shapes(self, shapes: Sequence[Shape]) -> Executable:
         """The executable for global arguments of these shapes."""
         self._check_count(shapes)
         types = tuple(map(self._sized, range(len(shapes)), self.in_types, shapes))
         if types not in self._of_types:
-            made = self._of_types[types] = self._specialize(types)
-            self._of_blocks.setdefault(_type_shapes(made.in_types), made)
-            self._of_results.setdefault(_type_shapes(made.out_types), made)
+            sized = self._of_types[types] = self._specialize(types)
+            self._of_blocks.setdefault(_type_shapes(sized.in_types), sized)
+            self._of_results.setdefault(_type_shapes(sized.out_types), sized)
         return self._of_types[types]
 
     def for_blocks(self, arrays: Sequence[Any]) -> Executable:
         """The executable that takes these blocks of global arguments."""
         self._check_count(arrays)
         blocks = _shapes(arrays)
-        found = self._of_blocks.get(blocks)
-        if found is None:
-            found = self._of_blocks[blocks] = self._found(blocks)
-        return found
+        sized = self._of_blocks.get(blocks)
+        if sized is None:
+            sized = self._of_blocks[blocks] = self._inferred(blocks)
+        return sized
 
-    def _found(self, blocks: tuple[Shape, ...]) -> Executable:
+    def _inferred(self, blocks: tuple[Shape, ...]) -> Executable:
         from partitioner.shapes import asked_cuts, cuts_of, whole_shape  # loaded late, as by the compiler
 
         cuts = asked_cuts(self.module, self.grid, self.function)
@@ -95,10 +95,10 @@ class SymbolicExecutable(Executable):
                 whole_shape(block, type, cut) if isinstance(type, TensorType) and len(block) == type.rank else block
                 for block, type, cut in zip(blocks, self.in_types, cuts, strict=True)
             ]
-            made = self.for_shapes(shapes)
-            if _type_shapes(made.in_types) == blocks:
-                return made
-            told = [layout.sharding for layout in made.in_shardings or ()]
+            sized = self.for_shapes(shapes)
+            if _type_shapes(sized.in_types) == blocks:
+                return sized
+            told = [layout.sharding for layout in sized.in_shardings or ()]
             cuts = [cuts_of(sharding, len(block)) for sharding, block in zip(told, blocks, strict=True)]
         text = f"arguments of shapes {_listed(blocks)} are no blocks of one set of arrays, which shard would make"
         raise ExecutionError(f"@{self.function}: {text}", self._location)
@@ -107,7 +107,7 @@ class SymbolicExecutable(Executable):
         if not isinstance(type, TensorType):
             return type
         known = zip(type.shape, shape, strict=False)
-        if len(shape) != type.rank or any(size not in (None, given) for size, given in known):
+        if len(shape) != type.rank or any(size not in (None, extent) for size, extent in known):
             raise ExecutionError(f"argument {index} of @{self.function}: {type} is needed, got shape {shape}")
         return type.with_shape(shape)
 

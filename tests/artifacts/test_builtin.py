@@ -44,11 +44,11 @@ def attribute_of(module: spmd.Module) -> object:
 @pytest.mark.parametrize("text", ATTRIBUTES + TYPES)
 def test_attributes_and_types_of_mlir(text: str) -> None:
     program = f'"my.op"() {{x = {text}}} : () -> ()'
-    module, found = spmd.parse(program), spmd.parse(reference.bytecode(program, 6))
+    module, read = spmd.parse(program), spmd.parse(reference.bytecode(program, 6))
     if not text.startswith("memref<*xf32, 1"):  # whose memory space is printed with its type
-        assert attribute_of(found) == attribute_of(module)
+        assert attribute_of(read) == attribute_of(module)
     assert str(spmd.parse(str(module))) == str(module)
-    for written in (write_bytecode(module), write_bytecode(found)):
+    for written in (write_bytecode(module), write_bytecode(read)):
         assert reference.text_of(written) == reference.text_of(program.encode())
 
 
@@ -56,24 +56,24 @@ def test_attributes_and_types_of_mlir(text: str) -> None:
 @pytest.mark.parametrize("number", ["3.0", "-0.0", "1.0e-30"])
 def test_floats_that_no_array_holds_are_kept(number: str, type: str) -> None:
     program = f'"my.op"() {{x = {number} : {type}}} : () -> ()'
-    found = spmd.parse(reference.bytecode(program, 6))
-    for written in (write_bytecode(found), write_bytecode(spmd.parse(program)), str(found).encode()):
+    read = spmd.parse(reference.bytecode(program, 6))
+    for written in (write_bytecode(read), write_bytecode(spmd.parse(program)), str(read).encode()):
         assert reference.text_of(written) == reference.text_of(program.encode())
 
 
 @pytest.mark.parametrize("type", ["vector<2xi32>", "memref<2xi32>", "tensor<2xi17>"])
 def test_elements_that_no_array_holds_are_kept(type: str) -> None:
     program = f'"my.op"() {{x = dense<[1, -2]> : {type}}} : () -> ()'
-    found = spmd.parse(reference.bytecode(program, 6))
-    assert reference.text_of(write_bytecode(found)) == reference.text_of(program.encode())
+    read = spmd.parse(reference.bytecode(program, 6))
+    assert reference.text_of(write_bytecode(read)) == reference.text_of(program.encode())
     assert reference.text_of(write_bytecode(spmd.parse(program))) == reference.text_of(program.encode())
 
 
 def test_distinct_attributes_stay_distinct() -> None:
     listed = "distinct[0]<1 : i32>, distinct[1]<1 : i32>, distinct[0]<1 : i32>, distinct[7]<>"
     program = f'"my.op"() {{x = [{listed}]}} : () -> ()'
-    found = spmd.parse(reference.bytecode(program, 6))
-    for module in (found, spmd.parse(program), spmd.parse(write_bytecode(found))):
+    read = spmd.parse(reference.bytecode(program, 6))
+    for module in (read, spmd.parse(program), spmd.parse(write_bytecode(read))):
         first, second, third, empty = attribute_of(module).elements  # type: ignore[attr-defined]
         assert first == third != second
         assert empty.text.endswith("<>")
@@ -115,12 +115,12 @@ func.func @main(%arg0: tensor<4xf32> {jax.arg = "a"} loc("x"(#loc1)), %arg1: ten
 
 def locations(module: spmd.Module) -> list[str | None]:
     """Those of ops, each before those of the arguments of its blocks."""
-    found: list[str | None] = []
+    read: list[str | None] = []
     for op in module.walk():
-        found.append(op.debug_location)
+        read.append(op.debug_location)
         blocks = [block for region in op.regions for block in region.blocks]
-        found += [argument.debug_location for block in blocks for argument in block.arguments]  # type: ignore[attr-defined]
-    return found
+        read += [argument.debug_location for block in blocks for argument in block.arguments]  # type: ignore[attr-defined]
+    return read
 
 
 WHERE = [

@@ -1,13 +1,18 @@
 """Files with bytes changed, added or taken away are read, or refused with an SpmdError: nothing else happens."""
 
+import io
+import json
 import random
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
 from spmd.artifacts.formats import read_binary
 from tests.artifacts.programs import PROGRAMS, QUANTIZED, UNKNOWN
+from tests.artifacts.test_torch_saved import BIAS, META, MODULE, WEIGHT
 
 MANY = b"\0" + b"\xff" * 8  # the largest integer of variable width
 
@@ -43,7 +48,8 @@ def exported() -> bytes:
 @pytest.mark.parametrize("form", ["bytecode", "the first version", "portable", "exported"])
 def test_a_mutant_is_read_or_refused(form: str) -> None:
     draw = random.Random(form)
-    modules = [spmd.parse(text) for text in (*PROGRAMS.values(), QUANTIZED, UNKNOWN)]
+    texts = [*PROGRAMS.values(), QUANTIZED, *([UNKNOWN] if form != "portable" else [])]
+    modules = [spmd.parse(text) for text in texts]
     if form == "exported":
         files = [exported()]
     elif form == "portable":
@@ -62,6 +68,28 @@ def test_a_mutant_is_read_or_refused(form: str) -> None:
         except spmd.SpmdError:
             continue
         assert can_be_written(module)
+        read += 1
+    assert read > 20
+
+
+def test_a_mutant_of_a_saved_folder_is_read_or_refused(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    files = {"functions/forward.meta": json.dumps(META).encode(), "functions/forward.mlir": MODULE.encode()}
+    for name, array in {"data/fc.weight": WEIGHT, "data/fc.bias": BIAS, "constants/0": np.float32(10)}.items():
+        content = io.BytesIO()
+        np.save(content, array)
+        files[name] = content.getvalue()
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+    read = 0
+    for _ in range(600):
+        spoilt = draw.choice(sorted(files))
+        for name, data in files.items():
+            (tmp_path / name).write_bytes(mutant(data, draw) if name == spoilt else data)
+        try:
+            spmd.load(tmp_path)
+        except spmd.SpmdError:
+            continue
         read += 1
     assert read > 20
 

@@ -75,8 +75,8 @@ def test_rows_go_where_they_are_sent(case: str, index: str, channel: bool) -> No
     grid = spmd.ProcessGrid(1, processes) if channel else spmd.ProcessGrid(processes, 1)
     arguments = drawn(np.random.default_rng(per), groups, per, index)
     results = spmd.run_parallel(module, grid, arguments, timeout=30)
-    for (result,), wanted in zip(results, expected(groups, arguments, per), strict=True):
-        np.testing.assert_array_equal(result, wanted)
+    for (result,), correct in zip(results, expected(groups, arguments, per), strict=True):
+        np.testing.assert_array_equal(result, correct)
 
 
 def test_numbers_that_do_not_fit_the_group_are_told() -> None:

@@ -38,8 +38,8 @@ def test_calls_and_ops_without_an_opcode(name: str) -> None:
     lowered = jax.jit(PROGRAMS[name]).lower(SYMMETRIC)
     module = spmd.parse(print_hlo(spmd.parse(lowered)))
     results = spmd.compile(module)(SYMMETRIC)
-    for result, wanted in zip(results, jax.tree.leaves(jax.jit(PROGRAMS[name])(SYMMETRIC)), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=2e-4, atol=1e-4)
+    for result, correct in zip(results, jax.tree.leaves(jax.jit(PROGRAMS[name])(SYMMETRIC)), strict=True):
+        np.testing.assert_allclose(result, correct, rtol=2e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("donated", [(), (0,), (1,), (0, 1)])

@@ -259,8 +259,8 @@ def test_what_jax_exports_with_symbolic_shapes_and_shardings() -> None:
         for rank in range(4)
     ]
     results = spmd.run_parallel(executable, inputs=blocks, timeout=30)
-    for index, wanted in enumerate(jax.jit(function)(a, w)):
+    for index, correct in enumerate(jax.jit(function)(a, w)):
         layout = sized.out_shardings[index]
         np.testing.assert_allclose(
-            partitioner.join_blocks([result[index] for result in results], layout), wanted, rtol=1e-5
+            partitioner.join_blocks([result[index] for result in results], layout), correct, rtol=1e-5
         )

@@ -218,9 +218,6 @@ class Encoding:
     take: Callable[[Any], tuple[Any, ...] | None]
     since: Version
 
-    def read(self, reader: EntryReader) -> Any:
-        return self.make(*[entry.read(reader) for entry in self.fields])
-
     def write(self, writer: EntryWriter, values: tuple[Any, ...]) -> None:
         writer.varint(self.code)
         for entry, value in zip(self.fields, values, strict=True):
@@ -265,7 +262,7 @@ class EncodingTable:
         if encoding is None:
             reader.fail(f"code {code} of the {dialect} dialect is not known", position)
         try:
-            return encoding.read(reader)
+            return encoding.make(*[entry.read(reader) for entry in encoding.fields])
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             reader.fail(f"code {code} of the {dialect} dialect: {error}", position)
 
