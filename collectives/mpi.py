@@ -23,6 +23,8 @@ from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
+from collectives.mpi_background import BackgroundRequest
+from collectives.mpi_background import start as start_in_background
 from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
 from collectives.mpi_fold import bind_fold
@@ -61,6 +63,7 @@ class MpiCommunicator(Communicator):
         self.activity: Activity = root.activity if root else Activity()
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
+        self._background: MpiCommunicator | None = None
         self._memory: tuple[HostMemory | None] | None = None  # None before anybody asks
 
     @classmethod
@@ -91,8 +94,11 @@ class MpiCommunicator(Communicator):
             if found.watcher is not None:
                 found.watcher.stop()
             assert found._checked is not None
-            for used in (found.comm, found._checked.comm, *(group.comm for group in found._groups.values())):
-                used.Revoke()
+            groups = (found, *found._groups.values())
+            twins = [group._background for group in groups if group._background is not None]
+            for used in (*groups, *twins):
+                used.comm.Revoke()
+            found._checked.comm.Revoke()
 
     def checked(self) -> Communicator:
         root = self._root
@@ -233,6 +239,8 @@ class MpiCommunicator(Communicator):
         if self._is_local(operation):
             call = _local(operation, shape)
             return lambda array: MpiRequest.done(call(array))
+        if isinstance(operation, AllReduce) and operation.associates and self.size > 2:
+            return self._in_background(operation, where)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             transfer = mpi_calls.gathered_fold(self.comm, operation)
         else:
@@ -252,6 +260,30 @@ class MpiCommunicator(Communicator):
             return MpiRequest(requests, (array, send, receive), out, decode, activity, label)
 
         return start
+
+    def _in_background(self, operation: AllReduce, where: str) -> Start:
+        """As the blocking call does it: MPI's nonblocking one would associate otherwise."""
+        label = self.label(operation, where)
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            call = self.bind(operation, where)
+            return lambda array: MpiRequest.done(call(array))
+        bound: BoundCollective | None = None
+
+        def start(array: Array) -> BackgroundRequest:
+            nonlocal bound
+            if bound is None:
+                bound = self._twin().bind(operation, where)
+            return start_in_background(bound, array, self.activity, label)
+
+        return start
+
+    def _twin(self) -> MpiCommunicator:
+        """The same group for the thread that runs what is started. Collective at the first call."""
+        if self._background is None:
+            others = tuple(member for member in self.members if member != self.world_rank)
+            with self._inside(Waiting(f"the doubling of group {short_list(self.members)}", others)):
+                self._background = MpiCommunicator(self.comm.Dup(), self.members)
+        return self._background
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         self.channels.send(array, target, tag, where)

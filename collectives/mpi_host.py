@@ -3,8 +3,8 @@
 An operand goes through the memory in chunks. Of each, a rank publishes what others fold and folds its own slice of
 all operands, in group order; then every rank collects the other slices. Chunks stay in cache, and two of them are
 under way at a time, so that each costs one barrier: while the slices of one are collected, the next one is folded and
-the one after it published. An element is copied twice, where a ring of MPI's own copies it four times; measured on
-two ranks it takes 0.7 to 0.85 of MPI_Allreduce's time.
+the one after it published. Measured on two ranks with a core each, it takes 0.85 of MPI_Allreduce's time for 4 MiB,
+0.6 to 0.75 for 16 MiB and more; in a training step, whose operands come from afar, 0.96 to 1.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from collectives.arrays import Array
 from collectives.errors import CollectiveError
 from collectives.operations import AllReduce, Operation, describe
 
-#: Bytes from which on an operand goes through shared memory: below, MPI's own calls are as fast.
-LEAST = 1 << 19
+#: Bytes from which on an operand goes through shared memory: below, steps are as fast by MPI's own calls.
+LEAST = 1 << 22
 #: Ranks up to which it does: each has room of its own.
 MOST_RANKS = 16
 #: Bytes of an operand that travel at a time.
-CHUNK = 1 << 21
+CHUNK = 1 << 19
 #: Where files are memory.
 FOLDER = "/dev/shm"
 _PAGE = 4096

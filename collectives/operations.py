@@ -140,6 +140,11 @@ class ReducingOperation(Operation):
         rule = self.arithmetic
         return rule.step is None or (bool(vars(self)["reproducible"]) and not rule.exact)
 
+    @property
+    def associates(self) -> bool:
+        """Whether the result depends on how a transport associates the operands."""
+        return not self.is_exchanged and not self.arithmetic.exact
+
 
 @dataclass(frozen=True)
 class AllReduce(ReducingOperation):

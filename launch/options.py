@@ -42,6 +42,11 @@ def communication(parser: Arguments) -> None:
         metavar="BYTES",
         help="combine small all_reduces up to this size; 0: never",
     )
+    parser.add_argument(
+        "--overlap",
+        action=argparse.BooleanOptionalAction,
+        help="large all_reduces go on while the program computes (default: where every rank has a core to spare)",
+    )
 
 
 def compile_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -49,6 +54,8 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
+    if args.overlap is not None:
+        options["overlap"] = args.overlap
     return options
 
 

@@ -9,11 +9,19 @@ CGROUP_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
 
 #: What launchers of MPI (Open MPI, MPICH and its kin, Slurm's PMI) set for every rank.
 RANK_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS")
+#: In which Open MPI and MPICH's kin say how many of them are on one machine.
+LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 
 
 def is_rank() -> bool:
     """Whether a launcher started this process as a rank."""
     return any(variable in os.environ for variable in RANK_VARIABLES)
+
+
+def ranks_here() -> int:
+    """The ranks of this job on this machine; 0 where this process is none, or its launcher does not say."""
+    told = next((os.environ[name] for name in LOCAL_SIZE_VARIABLES if name in os.environ), "")
+    return int(told) if told.isdigit() else 0
 
 
 def default_threads(processes: int = 1) -> int:

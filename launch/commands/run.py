@@ -99,7 +99,7 @@ def _as_this_rank(
     settings = parallel.compile_options(args)
     plan = parallel.Ranks.meet(module, args.function)
     if plan.different:
-        settings["combine_threshold"] = 0
+        settings |= {"combine_threshold": 0, "overlap": False}
     executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process

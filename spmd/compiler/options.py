@@ -14,7 +14,7 @@ from collectives.grid import ProcessGrid
 from spmd.compiler.donation import ATTRIBUTES
 from spmd.compiler.schedule.watching import Watch
 from spmd.errors import UsageError
-from spmd.machine import default_threads
+from spmd.machine import default_threads, ranks_here, usable_cores
 
 
 class CompileOptions(TypedDict, total=False):
@@ -23,6 +23,8 @@ class CompileOptions(TypedDict, total=False):
     reproducible       reductions between processes give the same bits on any transport and mapping, and a simulation
                        those of its processes one by one
     combine_threshold  bytes up to which consecutive small all_reduces travel as one; 0 turns combining off
+    overlap            large all_reduces go on while the program computes: True, False, or "auto", where every rank has
+                       a core to spare; see spmd.compiler.overlap
     check_collectives  processes compare what they are about to do at each collective
     collective_timeout seconds after which a rank that waits tells for whom (None: 60, or $COLLECTIVE_TIMEOUT; 0: never)
     collective_abort   such a wait ends the job
@@ -36,6 +38,7 @@ class CompileOptions(TypedDict, total=False):
 
     reproducible: bool
     combine_threshold: int
+    overlap: bool | Literal["auto"]
     check_collectives: bool
     collective_timeout: float | None
     collective_abort: bool
@@ -45,6 +48,8 @@ class CompileOptions(TypedDict, total=False):
     watch: Watch | None
 
 
+#: Overlap where a machine is known to gain by it.
+AUTO: Literal["auto"] = "auto"
 #: The back ends there are, the preferred one first.
 BACKENDS = ("llvm", "numpy")
 
@@ -71,6 +76,7 @@ class Options:
     grid: ProcessGrid = field(default_factory=lambda: ProcessGrid(1, 1))
     reproducible: bool = False
     combine_threshold: int = 256 << 10
+    overlap: bool | Literal["auto"] = AUTO
     check_collectives: bool = False
     collective_timeout: float | None = None
     collective_abort: bool = False
@@ -89,6 +95,13 @@ class Options:
         """Threads of this process's native code: as asked, else its share of what there is."""
         return self.threads or default_threads(self.grid.size)
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether large all_reduces are to go on while the program computes."""
+        if self.overlap == AUTO:
+            return usable_cores() >= ranks_here() * (self.thread_count + 1) > 0
+        return bool(self.overlap)
+
 
 #: By the declared type of an option: whether a value is one, and what it should be.
 _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
@@ -101,6 +114,7 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
         lambda value: value == ATTRIBUTES or (isinstance(value, tuple) and all(_is_number(n, Integral) for n in value)),
         "a tuple of numbers of arguments, or 'attributes'",
     ),
+    bool | Literal["auto"]: (lambda value: isinstance(value, bool) or value == AUTO, "True, False or 'auto'"),
     Watch | None: (lambda value: value is None or callable(value), "a function (unit, run), or None"),
 }
 

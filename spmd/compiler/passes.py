@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from spmd.compiler.combine import combine
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
+from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
 from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
@@ -46,6 +47,11 @@ def _expand_select_and_scatter(block: Block, context: PassContext) -> None:
         expand_select_and_scatter(block)
 
 
+def _overlap(block: Block, context: PassContext) -> None:
+    if context.options.overlaps:
+        overlap(block)
+
+
 #: After inlining, which makes the function that they work on.
 PASSES = (
     Pass("loop-unrolling", lambda block, context: unroll(block)),
@@ -54,6 +60,7 @@ PASSES = (
     Pass("product-legalization", _legalize_products),
     Pass("select-and-scatter-expansion", _expand_select_and_scatter),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
+    Pass("collective-overlap", _overlap),
     Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
 )
 INLINING = "inlining"

@@ -199,8 +199,8 @@ def _compiled(
     if options and all(isinstance(program, Executable) for program in programs):
         raise UsageError(f"an executable is compiled already: spmd.compile takes {', '.join(options)}")
     if len({id(program) for program in programs}) > 1:
-        # What is combined depends on what lies between, which may differ from program to program.
-        options = {"combine_threshold": 0, **options}
+        # What is combined and overlapped depends on what lies between, which may differ from program to program.
+        options = {"combine_threshold": 0, "overlap": False, **options}
     executables: dict[int, Executable] = {}
     for program in programs:
         if isinstance(program, Executable):

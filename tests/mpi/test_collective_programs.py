@@ -23,3 +23,43 @@ def test_ranks_give_what_the_specification_says(name: str, options: dict[str, bo
     threads = spmd.run_parallel(executable, inputs=[program.inputs(r) for r in range(program.grid.size)])[rank]
     for actual, other in zip(results, threads, strict=True):
         assert actual.tobytes() == other.tobytes()
+
+
+def test_what_overlaps_gives_the_same_bits() -> None:
+    """Sums of normal numbers by all ranks, whose bits show how they were associated: in memory, and by MPI."""
+    from mpi4py import MPI
+
+    rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+    text = OVERLAPPING.replace("RANKS", ", ".join(map(str, range(size)))).replace("SIZE", str(size))
+    rng = np.random.default_rng(rank)
+    x, y = rng.normal(size=(1025, 1024)).astype(np.float32), rng.normal(size=(512, 512)).astype(np.float32)
+    plain, overlapped = (
+        spmd.compile(spmd.parse(text), spmd.ProcessGrid(size, 1), overlap=choice) for choice in (False, True)
+    )
+    for _ in range(3):
+        wanted = plain(x, y)
+        assert [array.tobytes() for array in overlapped(x, y)] == [array.tobytes() for array in wanted]
+
+
+OVERLAPPING = """
+func.func @main(%x: tensor<1025x1024xf32>, %y: tensor<512x512xf32>)
+    -> (tensor<1025x1024xf32>, tensor<512x512xf32>, tensor<512x512xf32>) {
+  %0 = stablehlo.multiply %x, %x : tensor<1025x1024xf32>
+  %1 = stablehlo.dot_general %y, %y, contracting_dims = [1] x [0]
+    : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %2 = stablehlo.tanh %1 : tensor<512x512xf32>
+  %3 = stablehlo.dot_general %2, %y, contracting_dims = [1] x [0]
+    : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %4 = "stablehlo.all_reduce"(%0) <{replica_groups = dense<[[RANKS]]> : tensor<1xSIZExi64>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<1025x1024xf32>) -> tensor<1025x1024xf32>
+  %5 = "stablehlo.all_reduce"(%2) <{replica_groups = dense<[[RANKS]]> : tensor<1xSIZExi64>}> ({
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %s = stablehlo.add %a, %b : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<512x512xf32>) -> tensor<512x512xf32>
+  return %4, %5, %3 : tensor<1025x1024xf32>, tensor<512x512xf32>, tensor<512x512xf32>
+}
+"""

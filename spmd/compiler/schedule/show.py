@@ -10,17 +10,22 @@ from spmd.compiler.schedule.rows import row_groups
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Block, Op
 
+_START = "stablehlo.async_start"
+
 
 def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str = "") -> Iterator[str]:
     """The lines that tell the units of `block`; `is_native` says which become native code."""
     number = 0
-    for group in row_groups(fuse(block, block.terminator.operands)):
+    groups = row_groups(fuse(block, block.terminator.operands))
+    ends = _ends([unit for group in groups for unit in group])
+    for group in groups:
         if len(group) > 1:
             yield f"{indent}row by row:"
         inner = indent + "  " * (len(group) > 1)
         for unit in group:
             number += 1
-            yield f"{inner}{number}. {title(unit)}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
+            until = f" until {ends[unit]}" if unit in ends else ""
+            yield f"{inner}{number}. {title(unit)}{until}{'' if is_native(unit) else ' [numpy]'}: {_price(unit)}"
             yield f"{inner}   {sources(unit.ops)}"
             for op in () if unit.fused else unit.roots:
                 for place, region in enumerate(op.regions):
@@ -29,9 +34,19 @@ def show_schedule(block: Block, is_native: Callable[[Unit], bool], indent: str =
                         yield from show_schedule(region.block, is_native, inner + "     ")
 
 
+def _ends(units: Sequence[Unit]) -> dict[Unit, int]:
+    """The numbers of the units that wait for what others start."""
+    starts = {unit.roots[0].results[0]: unit for unit in units if unit.roots[0].name == _START}
+    waits = [(unit.roots[0].operands, number) for number, unit in enumerate(units, 1) if not unit.fused]
+    return {starts[operands[0]]: number for operands, number in waits if operands and operands[0] in starts}
+
+
 def title(unit: Unit) -> str:
     """What a unit is, and what it gives."""
     results = ", ".join(str(value.type) for op in unit.roots for value in op.results)
+    if unit.roots[0].name == _START:
+        inner = unit.roots[0].regions[0].block.ops[0]
+        return f"{inner.name} started -> {', '.join(map(str, inner.result_types))}"
     if not unit.fused:
         return f"{unit.roots[0].name} -> {results}"
     kind = "update" if unit.is_update else "reduction" if unit.is_reduction else "loop nest"
