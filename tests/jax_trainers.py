@@ -19,10 +19,11 @@ AXIS = "processes"
 TURNS = 2
 NAMES = [
     "flax_network", "attention", "keys_threefry2x32", "keys_rbg", "keys_unsafe_rbg", "scattered_state", "experts",
-    "ring", "control_flow", "linear_algebra", "narrow_numbers", "dataclasses",
+    "ring", "control_flow", "linear_algebra", "narrow_numbers", "dataclasses", "two_players", "low_rank", "accumulated",
+    "adafactor", "called_back", "doubles",
 ]  # fmt: skip
 #: Those that are run on as many ranks.
-ON_RANKS = ["attention", "keys_rbg", "scattered_state", "ring", "control_flow"]
+ON_RANKS = ["attention", "keys_rbg", "scattered_state", "ring", "control_flow", "accumulated", "doubles"]
 
 #: A state, a step of (state, batch) to (state, metrics), and how many numbers a process's batch has.
 Trainer = tuple[Any, Callable[[Any, Any], Any], tuple[int, ...]]
@@ -166,6 +167,97 @@ def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
         moved = jnp.where(bad, state.weight, state.weight - 0.1 * lax.pmean(x, AXIS))
         return State(moved, state.turn + 1, state.flag | bad), {"none": None, "turn": state.turn * 2.0}
 
+    import optax
+
+    critic_rule, maker_rule = optax.rmsprop(1e-2), optax.chain(optax.clip(0.5), optax.lion(1e-3))
+    players = {"maker": normal(3, 4) / 2, "critic": normal(4, 1) / 2}
+    players |= {
+        "maker_moments": maker_rule.init(players["maker"]),
+        "critic_moments": critic_rule.init(players["critic"]),
+    }
+
+    @trainer(jax.tree.map(np.asarray, players), (6, 4))
+    def two_players(state: Any, x: Any) -> Any:
+        noise = x[:, :3] - x[:, 1:]
+
+        def score(maker: Any, critic: Any) -> Any:
+            drawn = jnp.tanh(noise @ maker) @ critic
+            return jax.nn.softplus(-(x @ critic)).mean() + jax.nn.softplus(drawn).mean()
+
+        own = score(state["maker"], state["critic"])
+        slopes = jax.grad(score, (0, 1))(state["maker"], state["critic"])
+        up, down = lax.pmean(slopes, AXIS)
+        moved, kept = maker_rule.update(-up, state["maker_moments"], state["maker"])
+        judged, held = critic_rule.update(down, state["critic_moments"], state["critic"])
+        new = {"maker": state["maker"] + moved, "critic": state["critic"] + judged}
+        return {**new, "maker_moments": kept, "critic_moments": held}, lax.psum(own, AXIS)
+
+    adapters = {"down": normal(2, 8, 2) / 3, "up": np.zeros((2, 2, 8), np.float32)}
+    frozen = normal(2, 8, 8) / 3
+
+    @trainer(adapters, (4, 8))
+    def low_rank(state: Any, x: Any) -> Any:
+        @partial(jax.checkpoint, policy=jax.checkpoint_policies.nothing_saveable)
+        def layer(x: Any, weights: Any) -> Any:
+            fixed, own = weights
+            return jax.nn.silu(x @ lax.stop_gradient(fixed) + x @ own["down"] @ own["up"]), None
+
+        return descend(lambda own: ((lax.scan(layer, x, (frozen, own))[0] - x) ** 2).mean(), state)
+
+    @trainer({"weight": normal(8, 8) / 3, "mean": np.zeros((8, 8), np.float32), "scale": np.float32(64)}, (3, 4, 8))
+    def accumulated(state: Any, x: Any) -> Any:
+        def loss(weight: Any, part: Any) -> Any:
+            narrow = jax.nn.relu(part.astype(jnp.bfloat16) @ weight.astype(jnp.bfloat16))
+            return (narrow.astype(jnp.float32) ** 2).mean() * state["scale"]
+
+        def add(total: Any, part: Any) -> Any:
+            value, slope = jax.value_and_grad(loss)(state["weight"], part)
+            return total + slope / state["scale"], value
+
+        total, values = lax.scan(add, jnp.zeros((8, 8)), x)
+        total = lax.pmean(total, AXIS)
+        finite = jnp.isfinite(total).all()
+        weight = jnp.where(finite, state["weight"] - 0.02 * total, state["weight"])
+        scale = jnp.where(finite, state["scale"] * 2, state["scale"] / 2)
+        return {"weight": weight, "mean": optax.incremental_update(weight, state["mean"], 0.1), "scale": scale}, values
+
+    factored = optax.multi_transform(
+        {"large": optax.adafactor(1e-2, min_dim_size_to_factor=4), "small": optax.sgd(1e-2, momentum=0.9)},
+        {"table": "large", "bias": "small"},
+    )
+    table = {"table": normal(8, 6), "bias": np.zeros(6, np.float32)}
+
+    @trainer((table, jax.tree.map(np.asarray, factored.init(table))), (4, 5))
+    def adafactor(state: Any, x: Any) -> Any:
+        weights, moments = state
+        tokens = jnp.clip(jnp.round(x * 2 + 4), 0, 7).astype(jnp.uint8)
+
+        def loss(weights: Any) -> Any:
+            hidden = weights["table"][tokens] + weights["bias"]
+            logits = jnp.einsum("btd,vd->btv", jax.nn.standardize(hidden), weights["table"])
+            return optax.losses.safe_softmax_cross_entropy(logits, jax.nn.one_hot(tokens, 8)).mean()
+
+        value, slopes = lax.pmean(jax.value_and_grad(loss)(weights), AXIS)
+        updates, moments = factored.update(slopes, moments, weights)
+        return (optax.apply_updates(weights, updates), moments), (value, jnp.bincount(tokens.ravel(), length=8))
+
+    @trainer(normal(4), (3, 4))
+    def called_back(state: Any, x: Any) -> Any:
+        scaled = jax.ShapeDtypeStruct((3, 4), np.float32)
+        rows = jax.pure_callback(lambda rows: np.asarray(rows) * 2, scaled, x, vmap_method="sequential")
+        slope = jax.grad(lambda weight: ((rows @ weight) ** 2).mean())(state)
+        return state - 0.01 * lax.pmean(slope, AXIS), rows.sum()
+
+    @trainer(normal(4, 4).astype(np.float64), (3, 4))
+    def doubles(state: Any, x: Any) -> Any:
+        state, value = descend(lambda weight: jnp.sin(x @ weight).mean(), state)
+        return state, (
+            value,
+            jnp.arange(3) + lax.axis_index(AXIS),
+            x.sum(dtype=jnp.float64),
+            jnp.complex128(value * 1j),
+        )
+
     return {name: found[name] for name in names}
 
 
@@ -235,12 +327,15 @@ def stacked(tree: Any, count: int) -> Any:
 
 
 def trained(step: Callable[..., Any], state: Any, given: list[Any]) -> list[np.ndarray[Any, Any]]:
-    """The metrics of each turn, and the state after the last."""
+    """The metrics of each turn, and the state after the last; with x64 where the state has doubles."""
+    import jax
+
     told = []
-    for batch in given:
-        state, metrics = step(state, batch)
-        told += arrays(metrics)
-    return told + arrays(state)
+    with jax.enable_x64(any(array.dtype == np.float64 for array in arrays(state))):
+        for batch in given:
+            state, metrics = step(state, batch)
+            told += arrays(metrics)
+        return told + arrays(state)
 
 
 def _main() -> None:
