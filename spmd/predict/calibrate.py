@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 from ml_dtypes import bfloat16
 
-from collectives.algorithms import wire_bytes
+from collectives.algorithms import ALGORITHMS, Rounds, rounds, wire_bytes
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid
 from collectives.network import Level
@@ -38,6 +38,7 @@ from spmd.compiler.schedule.costs import work_of_unit
 from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
 from spmd.predict.machine import RATES, Curve, Machine, Memory, Product, how
+from spmd.predict.rounds import RoundsOfMessages
 from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
 
@@ -71,14 +72,14 @@ class MeasuredRanks:
         """Seconds of one `call` on the slowest rank: of short rounds the quicker quarter's, undisturbed by others."""
         call()
         turns = self._turns(call)
-        rounds = []
+        took = []
         for _ in range(_ROUNDS):
             self.barrier()
             began = time.perf_counter()
             for _ in range(turns):
                 call()
-            rounds.append((time.perf_counter() - began) / turns)
-        return self.slowest(sorted(rounds)[_ROUNDS // 4])
+            took.append((time.perf_counter() - began) / turns)
+        return self.slowest(sorted(took)[_ROUNDS // 4])
 
     def _turns(self, call: Call) -> int:
         """How often a round calls: the same on all ranks."""
@@ -198,11 +199,24 @@ def _curves(ranks: MeasuredRanks, size: int) -> Iterator[Curve]:
             call, array = group.bind(operation), np.ones(operation.shape, operation.dtype)
             seconds = ranks.time(lambda call=call, array=array: call(array))  # type: ignore[misc]
             points.setdefault((operation.name, how(operation)), []).append((wire_bytes(operation), seconds))
+            if how(operation) == "mpi" and not isinstance(operation, CollectivePermute):
+                for algorithm, seconds in _by_algorithm(ranks, group, operation):
+                    points.setdefault((operation.name, algorithm), []).append((wire_bytes(operation), seconds))
     for (name, carried), measured in points.items():
         by_size = dict(measured)
         # More bytes take no less time: what seems to is another program's doing.
         rising = np.minimum.accumulate(list(by_size.values())[::-1])[::-1].tolist()
         yield Curve(name, carried, size, tuple(map(float, by_size)), tuple(rising))
+
+
+def _by_algorithm(ranks: MeasuredRanks, group: Communicator, operation: Operation) -> Iterator[tuple[str, float]]:
+    """What `operation` takes by each algorithm; those of the same rounds are timed once."""
+    timed: dict[Rounds, float] = {}
+    for algorithm in ALGORITHMS:
+        each = rounds(operation, group.size, algorithm)
+        if each not in timed:
+            timed[each] = ranks.time(RoundsOfMessages(group, each))
+        yield algorithm, timed[each]
 
 
 def _link(curves: Sequence[Curve]) -> Level:

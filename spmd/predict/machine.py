@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from collectives.algorithms import HALVING, wire_bytes
+from collectives.algorithms import ALGORITHMS, HALVING, wire_bytes
 from collectives.network import Level, Network
 from collectives.operations import Operation, ReducingOperation
 from spmd.compiler.schedule.costs import Work
@@ -38,7 +38,6 @@ RATES = {
     "indexed": "numbers read or written by native loops at places that are computed",
     "product": "multiplications and additions of matrix products of a size not in [[product]]",
     "convolution": "multiplications and additions of convolutions",
-    "window": "elements that windows of pooling see",
     "sort": "comparisons of sorts",
     "fft": "operations of fast Fourier transforms",
     "solve": "multiplications and additions of factorizations and triangular systems",
@@ -46,8 +45,9 @@ RATES = {
     "kernel": "bytes that an op reads and writes which NumPy runs",
     "folding": "bytes that are folded into others by a reduction between processes",
 }
-#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold.
-HOW = ("mpi", "widened", "exchanged")
+#: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold; and what
+#: it would take by each algorithm, message by message, whichever MPI chooses.
+HOW = ("mpi", "widened", "exchanged", *ALGORITHMS)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ class Machine:
     def measured(self, operation: Operation, size: int) -> float | None:
         """Seconds of `operation` on `size` processes, from the curve of its kind; None where there is none.
 
-        A curve of another number of processes is scaled as the network's model says.
+        A curve of another number of processes is scaled as the network's model says, by the algorithm that took
+        nearest to as long there.
         """
         curves = [each for each in self.curves if (each.name, each.how) == (operation.name, how(operation))]
         if not curves:
@@ -142,11 +143,22 @@ class Machine:
         seconds = curve.at(wire_bytes(operation))
         if curve.ranks == size:
             return seconds
-        here, there = (self._modelled(operation, count) for count in (size, curve.ranks))
+        algorithm = self._chosen(operation, curve.ranks, seconds)
+        here, there = (self._modelled(operation, count, algorithm) for count in (size, curve.ranks))
         return seconds * here / there if there else seconds
 
-    def _modelled(self, operation: Operation, size: int) -> float:
-        return float(self.network.flat(operation, np.arange(size)[None], HALVING).seconds[0])
+    def _chosen(self, operation: Operation, ranks: int, seconds: float) -> str:
+        """The algorithm that takes nearest to `seconds` on `ranks` processes, of those that were measured."""
+        nbytes = wire_bytes(operation)
+        apart = {
+            each.how: abs(log(each.at(nbytes) / seconds))
+            for each in self.curves
+            if each.name == operation.name and each.ranks == ranks and each.how in ALGORITHMS
+        }
+        return min(apart, key=lambda algorithm: apart[algorithm], default=HALVING)
+
+    def _modelled(self, operation: Operation, size: int, algorithm: str) -> float:
+        return float(self.network.flat(operation, np.arange(size)[None], algorithm).seconds[0])
 
     # --- files ---
 
@@ -175,7 +187,7 @@ class Machine:
             sizes = ", ".join(f"{size:.0f}" for size in product.sizes)
             lines += ["[[product]]", f"bits = {product.bits}", f"form = {quoted(product.form)}", f"sizes = [{sizes}]"]
             lines += [f"rate = {number_text(product.rate)}"]
-        lines += ["", "# Collectives: seconds by bytes of an operand."]
+        lines += ["", "# Collectives: seconds by bytes of an operand; how they travel, or would by an algorithm."]
         for curve in self.curves:
             lines += ["[[collective]]", f"name = {quoted(curve.name)}", f"how = {quoted(curve.how)}"]
             lines += [f"ranks = {curve.ranks}", f"bytes = [{', '.join(f'{size:.0f}' for size in curve.bytes)}]"]

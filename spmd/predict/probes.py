@@ -106,19 +106,6 @@ def _convolution() -> str:
     return _function(["4x32x32x16xf32", "3x3x16x32xf32"], [line], "4x32x32x32xf32")
 
 
-def _window() -> str:
-    lines = [
-        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
-        '%result = "stablehlo.reduce_window"(%0, %zero) <{window_dimensions = array<i64: 1, 2, 2, 1>, '
-        "window_strides = array<i64: 1, 2, 2, 1>}> ({\n"
-        "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
-        "    %m = stablehlo.maximum %a, %b : tensor<f32>\n"
-        "    stablehlo.return %m : tensor<f32>\n"
-        "  }) : (tensor<8x32x32x16xf32>, tensor<f32>) -> tensor<8x16x16x16xf32>",
-    ]
-    return _function(["8x32x32x16xf32"], lines, "8x16x16x16xf32")
-
-
 def _sort() -> str:
     line = (
         '%result = "stablehlo.sort"(%0) <{dimension = 0 : i64, is_stable = true}> ({\n'
@@ -161,7 +148,6 @@ KINDS: dict[str, Sequence[str]] = {
     "aliased": [transpose(784, 512), transpose(512, 512)],
     "indexed": [_gather(32768), _scatter(32768)],
     "convolution": [_convolution()],
-    "window": [_window()],
     "sort": [_sort()],
     "fft": [_fft()],
     "solve": [_solve()],

@@ -1,5 +1,6 @@
 """Files of machines and networks: what is written is read, and what is wrong is named."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,24 @@ def test_collectives_of_more_processes_take_no_less(count: int, size: int) -> No
     operation = AllReduce((count,), np.dtype(np.float32), ADD)
     two, more = MACHINE.measured(operation, 2), MACHINE.measured(operation, size)
     assert two == pytest.approx(CURVE.at(4 * count)) and more is not None and two is not None and more >= 0.999 * two
+
+
+def test_other_numbers_of_processes_are_scaled_by_the_algorithm_that_was_as_quick() -> None:
+    operation = AllReduce((250_000,), np.dtype(np.float32), ADD)
+
+    def seconds(**by_algorithm: float) -> float:
+        curves = [CURVE, *(Curve("all_reduce", how, 2, (4.0, 1e6), (each, each)) for how, each in by_algorithm.items())]
+        taken = replace(MACHINE, curves=tuple(curves)).measured(operation, 64)
+        assert taken is not None
+        return taken
+
+    tree = seconds(ring=4e-3, tree=4.1e-4, recursive_halving=1e-5)
+    halving = seconds(ring=4e-3, tree=1e-5, recursive_halving=4.1e-4)
+    network = MACHINE.network
+    for algorithm, taken in (("tree", tree), ("recursive_halving", halving)):
+        here, there = (network.flat(operation, np.arange(n)[None], algorithm).seconds[0] for n in (64, 2))
+        assert taken == pytest.approx(4e-4 * here / there)
+    assert tree > 2 * halving
 
 
 def test_products_take_the_nearest_of_their_form_and_width() -> None:

@@ -32,9 +32,9 @@ class Work:
     indexed      numbers at places that are computed
     product      multiplications and additions of matrices: `sizes` are (batch, rows, depth, columns), and `form` is
                  "nn" where neighbours in the right one's rows are neighbours in memory, "nt" otherwise
-    convolution, window, sort, fft, solve, random
-                 multiplications and additions; elements seen; comparisons; operations of the fast algorithm;
-                 multiplications and additions; numbers
+    convolution, sort, fft, solve, random
+                 multiplications and additions; comparisons; operations of the fast algorithm; multiplications and
+                 additions; numbers
     """
 
     kind: str
@@ -231,7 +231,7 @@ def _convolution(op: Op) -> Work:
 
 
 def _window(op: Op) -> Work:
-    return Work("window", _size(op.results[0]) * prod(op["window_dimensions"]), _bits(op))
+    return Work("elementwise", _size(op.results[0]) * prod(op["window_dimensions"]), _bits(op))
 
 
 def _sort(op: Op) -> Work:
@@ -262,7 +262,7 @@ _WORK: dict[str, Callable[[Op], Work]] = {
     **dict.fromkeys(DOTS, _product),
     "stablehlo.convolution": _convolution,
     "stablehlo.reduce_window": _window,
-    "stablehlo.select_and_scatter": lambda op: Work("window", 2 * _size(op.operands[0]), _bits(op)),
+    "stablehlo.select_and_scatter": lambda op: Work("elementwise", 2 * _size(op.operands[0]), _bits(op)),
     "stablehlo.sort": _sort,
     "chlo.top_k": _top_k,
     "stablehlo.fft": _fft,
