@@ -73,6 +73,8 @@ def _text() -> str:
 # next      the next part that nobody has taken
 # sleeping  workers that sleep, or are about to
 #
+# blas_users counts callers whose parts call BLAS: the first sets BLAS to one thread, the last back to what it had.
+#
 # A worker that joined is counted in `active` before it looks at what the call is about, and the caller leaves only when
 # the count is 0 and nobody can join any more: what a worker sees is of one call.
 _TEMPLATE = """
@@ -96,7 +98,7 @@ _TEMPLATE = """
 
 define void @spmd.workers.run(ptr %function, ptr %frame, i64 %parts, i64 %threads, i1 %products) #0 {
 entry:
-  call void @enter_blas(i1 %products)
+  call void @use_blas(i1 %products, i64 1)
   %several = icmp ugt i64 %parts, 1
   %pays = icmp ugt i64 %threads, 1
   %wanted = and i1 %several, %pays
@@ -160,7 +162,7 @@ each:
   %more = icmp ult i64 %following, %parts
   br i1 %more, label %each, label %end
 end:
-  call void @leave_blas(i1 %products)
+  call void @use_blas(i1 %products, i64 -1)
   ret void
 }
 
@@ -178,43 +180,30 @@ done:
   ret void
 }
 
-define internal void @enter_blas(i1 %products) #0 {
+define internal void @use_blas(i1 %products, i64 %change) #0 {
 entry:
   br i1 %products, label %lock, label %leave
 lock:
   call void @lock_blas()
-  %users = load i64, ptr @blas_users
-  %more = add i64 %users, 1
-  store i64 %more, ptr @blas_users
-  %first = icmp eq i64 %users, 0
-  br i1 %first, label %ask, label %unlock
+  %before = load i64, ptr @blas_users
+  %after = add i64 %before, %change
+  store i64 %after, ptr @blas_users
+  %least = call i64 @llvm.umin.i64(i64 %before, i64 %after)
+  %alone = icmp eq i64 %least, 0
+  br i1 %alone, label %first_or_last, label %unlock
+first_or_last:
+  %comes = icmp sgt i64 %change, 0
+  br i1 %comes, label %ask, label %restore
 ask:
   %get = load ptr, ptr @get_blas_threads
   %known = icmp ne ptr %get, null
-  br i1 %known, label %change, label %unlock
-change:
-  %before = call i32 %get()
-  store i32 %before, ptr @blas_threads
+  br i1 %known, label %set_one, label %unlock
+set_one:
+  %threads = call i32 %get()
+  store i32 %threads, ptr @blas_threads
   %set = load ptr, ptr @set_blas_threads
   call void %set(i32 1)
   br label %unlock
-unlock:
-  store atomic i32 0, ptr @blas_lock release, align 4
-  br label %leave
-leave:
-  ret void
-}
-
-define internal void @leave_blas(i1 %products) #0 {
-entry:
-  br i1 %products, label %lock, label %leave
-lock:
-  call void @lock_blas()
-  %users = load i64, ptr @blas_users
-  %fewer = sub i64 %users, 1
-  store i64 %fewer, ptr @blas_users
-  %last = icmp eq i64 %fewer, 0
-  br i1 %last, label %restore, label %unlock
 restore:
   call void @restore_blas()
   br label %unlock
