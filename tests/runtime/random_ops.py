@@ -235,12 +235,8 @@ class RandomOps:
         if operand is None:
             return
         name, element, shape = operand
-        kind = self.one_of(
-            (
-                "all_reduce all_reduce all_gather reduce_scatter collective_permute collective_broadcast "
-                "dynamic_broadcast async"
-            ).split()
-        )
+        kinds = ["all_reduce", "all_reduce", "all_gather", "reduce_scatter", "async"]
+        kind = self.one_of([*kinds, "collective_permute", "collective_broadcast", "dynamic_broadcast"])
         flat = "channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids"
         before = type_text(element, shape)
         operator = self.one_of(["add", "multiply", "maximum", "minimum"])
