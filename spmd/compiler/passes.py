@@ -16,6 +16,7 @@ from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
 from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
+from spmd.compiler.sort_expansion import expand_sorts
 from spmd.compiler.transpose_folding import fold_transposes
 from spmd.compiler.unroll import unroll
 from spmd.ir import Block, Function, Module
@@ -37,14 +38,14 @@ class Pass:
     run: Callable[[Block, PassContext], None]
 
 
-def _legalize_products(block: Block, context: PassContext) -> None:
-    if context.options.is_native:
-        legalize_products(block)
+def _for_native_code(rewrite: Callable[[Block], None]) -> Callable[[Block, PassContext], None]:
+    """A pass that only programs with native code need."""
 
+    def run(block: Block, context: PassContext) -> None:
+        if context.options.is_native:
+            rewrite(block)
 
-def _expand_select_and_scatter(block: Block, context: PassContext) -> None:
-    if context.options.is_native:
-        expand_select_and_scatter(block)
+    return run
 
 
 def _overlap(block: Block, context: PassContext) -> None:
@@ -57,8 +58,9 @@ PASSES = (
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
-    Pass("product-legalization", _legalize_products),
-    Pass("select-and-scatter-expansion", _expand_select_and_scatter),
+    Pass("product-legalization", _for_native_code(legalize_products)),
+    Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
+    Pass("sort-expansion", _for_native_code(expand_sorts)),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
     Pass("collective-overlap", _overlap),
     Pass("dead-code-elimination", lambda block, context: remove_dead(block)),
