@@ -260,10 +260,11 @@ class FunctionWriter:
         if buffer is None:
             array = constant_array(value.defining_op)
             assert array is not None, f"{value} has no buffer"
-            buffer = self.buffer_of[value] = Buffer(self._constant(array), array.nbytes, values=[value])
+            buffer = self.buffer_of[value] = Buffer(self.constant(array), array.nbytes, values=[value])
         return buffer.pointer
 
-    def _constant(self, array: Array) -> str:
+    def constant(self, array: Array) -> str:
+        """The name of the address of the elements of `array`."""
         if array.nbytes <= _EMBEDDED:
             data = "".join(f"\\{byte:02X}" for byte in np.ascontiguousarray(array).tobytes())
             return self.global_(f"[{max(array.nbytes, 1)} x i8]", f'c"{data or chr(92) + "00"}"')

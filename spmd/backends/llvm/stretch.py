@@ -12,6 +12,7 @@ import numpy as np
 from spmd.arrays import Array
 from spmd.backends.llvm import control as _control
 from spmd.backends.llvm import convolutions as _convolutions
+from spmd.backends.llvm import fft as _fft
 from spmd.backends.llvm import lapack as _lapack
 from spmd.backends.llvm import products as _products
 from spmd.backends.llvm import running as _running
@@ -31,9 +32,8 @@ from spmd.compiler.schedule.fusion import Unit
 from spmd.ir import Value
 from spmd.types import TokenType
 
-assert (
-    _control and _convolutions and _lapack and _products and _running and _top_k
-)  # they file their ops in function.NATIVE
+#: Modules that file their ops in function.NATIVE.
+FORMS = (_control, _convolutions, _fft, _lapack, _products, _running, _top_k)
 
 _NUMBERS = itertools.count()
 _NO_ARRAY = np.empty(0, np.uint8)

@@ -1,0 +1,97 @@
+"""Transforms of two to five complex numbers, as LLVM's text: what Fourier transforms are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import cos, pi, sin
+
+import numpy as np
+
+from spmd.backends.llvm.text import FunctionText
+
+#: The names of real and imaginary part.
+Parts = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats; it may fuse steps."""
+
+    text: FunctionText
+    type: str
+
+    def add(self, x: str, y: str) -> str:
+        return self.text.value(f"fadd contract {self.type} {x}, {y}")
+
+    def subtract(self, x: str, y: str) -> str:
+        return self.text.value(f"fsub contract {self.type} {x}, {y}")
+
+    def multiply(self, x: str, y: str) -> str:
+        return self.text.value(f"fmul contract {self.type} {x}, {y}")
+
+    def negated(self, x: str) -> str:
+        return self.text.value(f"fneg {self.type} {x}")
+
+    def scaled(self, x: str, factor: float) -> str:
+        """`x` times a number, rounded to its type."""
+        wide = float(np.float32(factor)) if "float" in self.type else factor
+        bits = f"0x{int(np.float64(wide).view(np.uint64)):016X}"
+        return self.multiply(x, f"splat ({self.type.split(' x ')[1][:-1]} {bits})" if " x " in self.type else bits)
+
+    def sum(self, x: Parts, y: Parts) -> Parts:
+        return self.add(x[0], y[0]), self.add(x[1], y[1])
+
+    def difference(self, x: Parts, y: Parts) -> Parts:
+        return self.subtract(x[0], y[0]), self.subtract(x[1], y[1])
+
+    def times(self, x: Parts, factor: float) -> Parts:
+        return self.scaled(x[0], factor), self.scaled(x[1], factor)
+
+    def turned(self, x: Parts) -> Parts:
+        """`x` times -i."""
+        return x[1], self.negated(x[0])
+
+    def multiplied(self, x: Parts, y: Parts) -> Parts:
+        real = self.subtract(self.multiply(x[0], y[0]), self.multiply(x[1], y[1]))
+        return real, self.add(self.multiply(x[0], y[1]), self.multiply(x[1], y[0]))
+
+
+def _two(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+    return [calculate.sum(x[0], x[1]), calculate.difference(x[0], x[1])]
+
+
+def _three(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+    total = calculate.sum(x[1], x[2])
+    middle = calculate.sum(x[0], calculate.times(total, -0.5))
+    side = calculate.turned(calculate.times(calculate.difference(x[1], x[2]), sin(pi / 3)))
+    return [calculate.sum(x[0], total), calculate.sum(middle, side), calculate.difference(middle, side)]
+
+
+def _four(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+    even, odd = calculate.sum(x[0], x[2]), calculate.sum(x[1], x[3])
+    middle, side = calculate.difference(x[0], x[2]), calculate.turned(calculate.difference(x[1], x[3]))
+    return [
+        calculate.sum(even, odd),
+        calculate.sum(middle, side),
+        calculate.difference(even, odd),
+        calculate.difference(middle, side),
+    ]
+
+
+def _five(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+    sums = calculate.sum(x[1], x[4]), calculate.sum(x[2], x[3])
+    gaps = calculate.difference(x[1], x[4]), calculate.difference(x[2], x[3])
+    results = {0: calculate.sum(x[0], calculate.sum(*sums))}
+    for number in (1, 2):
+        angles = [2 * pi * number * place / 5 for place in (1, 2)]
+        along = [calculate.times(each, cos(angle)) for each, angle in zip(sums, angles, strict=True)]
+        across = [calculate.times(each, sin(angle)) for each, angle in zip(gaps, angles, strict=True)]
+        middle = calculate.sum(x[0], calculate.sum(along[0], along[1]))
+        side = calculate.turned(calculate.sum(across[0], across[1]))
+        results[number], results[5 - number] = calculate.sum(middle, side), calculate.difference(middle, side)
+    return [results[number] for number in range(5)]
+
+
+#: The transform of as many numbers as the key says.
+BUTTERFLIES: dict[int, Callable[[Arithmetic, Sequence[Parts]], list[Parts]]] = {2: _two, 3: _three, 4: _four, 5: _five}

@@ -1,0 +1,78 @@
+"""Fourier transforms in native code: the definition's sums, whatever the factors of the length, in time and in
+precision; no bit depends on the number of threads."""
+
+import numpy as np
+import pytest
+
+import spmd
+from spmd.backends.llvm.stretch import is_native
+from spmd.compiler.schedule.fusion import Unit
+from tests.backends.modules import type_of
+
+LENGTHS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 25, 30, 48, 64, 75, 96, 100, 128, 243, 250, 360, 512, 1000, 4096]
+LONG = 1 << 13
+
+
+def fft(kind: str, length: int, rows: int, double: bool) -> tuple[str, np.ndarray]:
+    """A program, and random numbers for it."""
+    real, complex_ = ("f64", "complex<f64>") if double else ("f32", "complex<f32>")
+    half, whole = (complex_, (rows, length // 2 + 1)), (complex_, (rows, length))
+    operand = {"RFFT": (real, (rows, length)), "IRFFT": half}.get(kind, whole)
+    result = {"IRFFT": (real, (rows, length)), "RFFT": half}.get(kind, whole)
+    rng = np.random.default_rng(length)
+    x = rng.standard_normal(operand[1])
+    if kind != "RFFT":
+        x = x + 1j * rng.standard_normal(operand[1])
+    before, after = type_of(operand), type_of(result)
+    text = f"""func.func @main(%x: {before}) -> {after} {{
+      %r = stablehlo.fft %x, type = {kind}, length = [{length}] : ({before}) -> {after}
+      return %r : {after}
+    }}"""
+    return text, x.astype(
+        {"f32": np.float32, "f64": np.float64}.get(operand[0], np.complex128 if double else np.complex64)
+    )
+
+
+def in_f64(kind: str, x: np.ndarray, length: int) -> np.ndarray:
+    wide = x.astype(np.float64 if kind == "RFFT" else np.complex128)
+    functions = {"FFT": np.fft.fft, "IFFT": np.fft.ifft, "RFFT": np.fft.rfft, "IRFFT": np.fft.irfft}
+    return functions[kind](wide, length)
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, length: int) -> None:
+    text, x = fft(kind, length, 3, double)
+    complex_native = kind in ("FFT", "IFFT") or (length % 2 == 0 and length >= 4)
+    module = spmd.parse(text)
+    assert is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]])) is complex_native
+    got, want = spmd.compile(module)(x)[0], in_f64(kind, x, length)
+    eps = np.finfo(got.real.dtype).eps * 2 * np.log2(2 * length)
+    np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
+
+
+@pytest.mark.parametrize("length", [7, 22, 1 << 17])
+def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> None:
+    text, x = fft("FFT", length, 1, False)
+    module = spmd.parse(text)
+    assert not is_native(Unit(False, 0, roots=[module.functions[0].body.ops[0]]))
+    got, want = spmd.compile(module)(x)[0], in_f64("FFT", x, length)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("kind", ["FFT", "IRFFT"])
+def test_no_bit_depends_on_the_number_of_threads(kind: str) -> None:
+    for length, rows in ((1024, 64), (LONG, 9), (2 * LONG, 5)):
+        text, x = fft(kind, length, rows, False)
+        one, two, three = (spmd.compile(spmd.parse(text), threads=threads)(x)[0] for threads in (1, 2, 3))
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+
+
+def test_the_imaginary_parts_of_both_ends_of_half_a_spectrum_do_not_count() -> None:
+    text, x = fft("IRFFT", 16, 2, False)
+    other = x.copy()
+    other[:, [0, -1]] += 5j
+    executable = spmd.compile(spmd.parse(text))
+    np.testing.assert_array_equal(executable(x)[0], executable(other)[0])
