@@ -1,6 +1,7 @@
 """Products and convolutions in the forms that native code has.
 
-Narrow floats are multiplied and summed in f32, and rounded once. A convolution's padding, dilation and reversed or
+Narrow floats are multiplied and summed in f32, and rounded once; narrow integers are convolved in floats that hold all
+sums exactly. A convolution's padding, dilation and reversed or
 oddly ordered operands become ops of their own, which loop nests take in; what is left has neither, its kernel's output
 features lie side by side, and so do those of its result. Grouped convolutions that are no products stay as they are.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,9 @@ import numpy as np
 from spmd.compiler.rewrite import Replacement, rewrite
 from spmd.compiler.schedule.sliding import CONVOLUTION, accumulator_of, is_grouped_sum
 from spmd.dialects.op_builder import OpBuilder
-from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
+from spmd.dialects.structs import ConvDimensionNumbersAttr, DotAlgorithmAttr, DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
-from spmd.types import F32, ElementType, TensorType
+from spmd.types import F32, F64, I32, I64, ElementType, TensorType, storage_range
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
@@ -39,38 +41,56 @@ def _legal(op: Op, builder: OpBuilder) -> Value | None:
     """What takes the place of `op`, written with `builder`; None where it stays."""
     if op.name not in (CONVOLUTION, *DOTS):
         return None
-    elements = [_element(value) for value in (*op.operands, op.result)]
-    if None in elements or not all(value.tensor.is_static for value in (*op.operands, op.result)):
+    values = (*op.operands, op.result)
+    if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
     if op.name in DOTS:
-        return _wide_product(op, builder, elements)
+        return _wide_product(op, builder)
     return _plain_convolution(op, builder)
-
-
-def _element(value: Value) -> ElementType | None:
-    type = value.type
-    if isinstance(type, TensorType) and isinstance(type.element_type, ElementType) and type.element_type.is_float:
-        return type.element_type
-    return None
 
 
 def _converted(builder: OpBuilder, value: Value, element: ElementType) -> Value:
     return builder.convert(value, TensorType(value.tensor.shape, element))
 
 
-def _wide_product(op: Op, builder: OpBuilder, elements: Sequence[ElementType | None]) -> Value | None:
-    if accumulator_of(op) is not F32 or all(element is F32 for element in elements):
+def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
+    algorithm = op["algorithm"] if op.name != "stablehlo.dot" else None
+    narrow = any(value.tensor.element_type is not F32 for value in (*op.operands, op.result))
+    if accumulator_of(op) is not F32 or not (narrow or algorithm is not None):
         return None
-    if op.name != "stablehlo.dot" and op["algorithm"] is not None:
+    if algorithm is not None and not _is_in_f32(op, algorithm):
         return None
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
-    made = builder.op(op.name, operands, [type], dict(op.attributes)).results[0]
+    attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
+    made = builder.op(op.name, operands, [type], attributes).results[0]
     return builder.convert(made, op.result.tensor)
 
 
+def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:
+    """Whether `algorithm` asks for products of the operands as they are, summed in f32."""
+    precisions = (algorithm.lhs_precision_type, algorithm.rhs_precision_type)
+    as_they_are = precisions == tuple(operand.tensor.element_type for operand in op.operands)
+    once = algorithm.lhs_component_count == algorithm.rhs_component_count == algorithm.num_primitive_operations == 1
+    return as_they_are and once and algorithm.accumulation_type is F32
+
+
+def _exact_floats(op: Op) -> ElementType | None:
+    """The floats that hold every sum of a convolution of narrow integers; None of wide ones, and of what is none."""
+    elements = [value.tensor.element_type for value in (*op.operands, op.result)]
+    ranges = [storage_range(e) for e in elements if isinstance(e, ElementType) and e.is_integer and not e.is_boolean]
+    if len(ranges) < len(elements):
+        return None
+    numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
+    kernel = op.operands[1].tensor.static_shape
+    summed = prod(size for d, size in enumerate(kernel) if d != numbers.kernel_output_feature_dimension)
+    largest = prod(max(-low, high) for low, high in ranges[:2]) * summed
+    return F32 if largest <= 1 << 24 else F64 if largest <= 1 << 53 else None
+
+
 def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
-    wide = accumulator_of(op)
+    exact = _exact_floats(op)
+    wide = exact or accumulator_of(op)
     shapes = [value.tensor.static_shape for value in (*op.operands, op.result)]
     if wide is None or is_grouped_sum(op) or not all(map(all, shapes)):
         return None
@@ -102,6 +122,8 @@ def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
     made = _Windows(builder, op).convolved(lhs, _transposed(builder, rhs, kernel), windows)
     order = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
     made = _transposed(builder, made, tuple(order.index(axis) for axis in range(spatial + 2)))
+    if exact is not None:
+        made = _converted(builder, made, I32 if exact is F32 else I64)  # which then wraps
     return builder.convert(made, op.result.tensor)
 
 

@@ -7,6 +7,8 @@ import pytest
 import spmd
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import chosen_options
+from spmd.types import ELEMENT_TYPES, storage_range
+from tests.backends.modules import type_of
 
 TEXT = """func.func @main(%x: tensor<{lhs}x{element}>, %w: tensor<{rhs}x{element}>) -> tensor<{out}x{element}> {{
   %r = stablehlo.convolution(%x, %w) dim_numbers = {numbers},
@@ -90,3 +92,30 @@ def test_a_large_convolution_is_cut_for_threads() -> None:
     one, two, five = (spmd.compile(module, threads=threads)(x, w)[0] for threads in (1, 2, 5))
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(one, five)
+
+
+@pytest.mark.parametrize("elements", ["i8 i8 i32", "ui8 ui8 i32", "ui8 ui8 ui8", "i8 i8 i8", "i4 i4 i32", "i16 i16 i64"])
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_convolutions_of_narrow_integers_are_exact(elements: str, groups: int) -> None:
+    """Ends of the types, sums that wrap: to the bit what NumPy gives."""
+    left, right, result = elements.split()
+    shapes = [(2, 7, 6, 8), (3, 3, 8 // groups, 16), (2, 7, 6, 16)]
+    lhs, rhs, out = (type_of((e, shape)) for e, shape in zip((left, right, result), shapes, strict=True))
+    text = f"""func.func @main(%x: {lhs}, %w: {rhs}) -> {out} {{
+      %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}
+        : ({lhs}, {rhs}) -> {out}
+      return %r : {out}
+    }}"""
+    module, rng = spmd.parse(text), np.random.default_rng(0)
+    arrays = []
+    for element, shape in zip((left, right), shapes, strict=False):
+        low, high = storage_range(ELEMENT_TYPES[element])
+        values = rng.integers(low, high, shape, endpoint=True)
+        values[rng.random(shape) < 0.3] = low
+        arrays.append(values.astype(ELEMENT_TYPES[element].dtype))
+    _, plan = ModuleLowering(module, chosen_options(spmd.ProcessGrid(1, 1), {})).entry(module.functions[0])
+    assert all(step.kernel.is_native for step in plan.steps)
+    (want,) = spmd.compile(module, backends=("numpy",))(*arrays)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(spmd.compile(module, threads=threads)(*arrays)[0], want)
