@@ -103,7 +103,7 @@ def _scattered(op: Op, builder: OpBuilder, element: ElementType, places: Value) 
     monoid = monoid_of(op.regions[1])
     region = op.regions[1] if monoid is None else make_reducer(monoid.op, scalar, location=op.location)
     numbers = ScatterDimensionNumbersAttr((), (0,), (), (), (0,), 1)
-    made = builder.op(
+    scatter = builder.op(
         "stablehlo.scatter",
         [
             builder.broadcast(initial, (prod(shape),)),
@@ -114,4 +114,4 @@ def _scattered(op: Op, builder: OpBuilder, element: ElementType, places: Value) 
         {"scatter_dimension_numbers": numbers},
         [region],
     )
-    return builder.convert(builder.reshape(made.results[0], shape), op.result.tensor)
+    return builder.convert(builder.reshape(scatter.results[0], shape), op.result.tensor)

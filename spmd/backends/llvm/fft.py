@@ -58,8 +58,8 @@ class Stage:
     def rotations(self) -> Array:
         """By part from the second on, and group, or element where lanes differ: what results are multiplied by."""
         turns = np.arange(1, self.radix)[:, None] * np.arange(self.groups) / (self.radix * self.groups)
-        made: Array = np.exp(-2j * np.pi * turns)
-        return made.repeat(self.apart, 1) if self.is_interleaved else made
+        factors: Array = np.exp(-2j * np.pi * turns)
+        return factors.repeat(self.apart, 1) if self.is_interleaved else factors
 
 
 def stages_of(length: int) -> list[Stage] | None:
@@ -331,8 +331,8 @@ class _RowWriter:
         even, odd = self._halves(calculate, planes, start, lanes)
         odd = calculate.multiplied(odd, self._half_rotation(start, lanes))
         # even - i * odd, both twice what they are
-        made = calculate.add(even[0], odd[1]), calculate.subtract(even[1], odd[0])
-        scaled = [calculate.scaled(part, 0.5) for part in made]
+        twice = calculate.add(even[0], odd[1]), calculate.subtract(even[1], odd[0])
+        scaled = [calculate.scaled(part, 0.5) for part in twice]
         place = self._product(start, 2)
         if lanes == 1:
             for part, value in enumerate(scaled):

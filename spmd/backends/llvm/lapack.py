@@ -207,9 +207,9 @@ def _are_of(op: Op, operands: Sequence[tuple[int, ...]], results: Sequence[tuple
     matrix = op.operands[0].tensor
     batch = matrix.static_shape[:-2]
     floats = [matrix.element_type] * (len(results) - integers)
-    made = [TensorType((*batch, *shape), matrix.element_type) for shape in operands]
-    given = [TensorType((*batch, *s), e) for s, e in zip(results, [*floats, *[I32] * integers], strict=True)]
-    return [value.type for value in op.operands] == made and [value.type for value in op.results] == given
+    operand_types = [TensorType((*batch, *shape), matrix.element_type) for shape in operands]
+    result_types = [TensorType((*batch, *s), e) for s, e in zip(results, [*floats, *[I32] * integers], strict=True)]
+    return [value.type for value in op.operands] == operand_types and [v.type for v in op.results] == result_types
 
 
 def _is_potrf(op: Op) -> bool:

@@ -123,17 +123,17 @@ class _RowWriter:
 
     def _render(self, root: Expression, names: list[str], width: int) -> str:
         """The value of `root`, whose parameters are `names`, on `width` lanes."""
-        made: dict[Expression, str] = {}
+        values: dict[Expression, str] = {}
         for node in walk([root]):
             if node.primitive is Primitive.CONSTANT:
-                made[node] = constant_text(node, width)
+                values[node] = constant_text(node, width)
             elif node.primitive is Primitive.PARAMETER:
                 assert isinstance(node.attribute, int)
-                made[node] = names[node.attribute]
+                values[node] = names[node.attribute]
             else:
-                operands = [made[operand] for operand in node.operands]
-                made[node] = render_node(node, operands, width, self.text.value, self.text.callees)
-        return made[root]
+                operands = [values[operand] for operand in node.operands]
+                values[node] = render_node(node, operands, width, self.text.value, self.text.callees)
+        return values[root]
 
     def _combined(self, first: str, second: str) -> str:
         """Both combined, `first` being what comes before."""

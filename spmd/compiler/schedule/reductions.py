@@ -42,16 +42,16 @@ def reduction_of(op: Op, index: Index, reader: ElementReader) -> LoopReduction:
     count = len(op.results)
     operands = op.operands[:count], op.operands[count:]
     if op.name == REDUCE:
-        given = [reader.read(value, index) for value in operands[0]]
+        read = [reader.read(value, index) for value in operands[0]]
         kept = tuple(part for dimension, part in enumerate(index) if dimension not in op["dimensions"])
     else:
-        given = [window_element(op, value, outside, index, reader) for value, outside in zip(*operands, strict=True)]
+        read = [window_element(op, value, outside, index, reader) for value, outside in zip(*operands, strict=True)]
         _, kept = parts_of_point(op, index)
-    return _region_fold(op, given, kept, reader)
+    return _region_fold(op, read, kept, reader)
 
 
-def _region_fold(op: Op, given: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
-    """The fold by the region of `op` of the elements `given` of its operands, to the results at `kept`."""
+def _region_fold(op: Op, read: Sequence[Element], kept: Index, reader: ElementReader) -> LoopReduction:
+    """The fold by the region of `op` of the elements `read` of its operands, to the results at `kept`."""
     count = len(op.results)
     block = op.regions[0].block
     monoids = monoids_of(op.regions[0])
@@ -59,7 +59,7 @@ def _region_fold(op: Op, given: Sequence[Element], kept: Index, reader: ElementR
         element_type(argument) if monoids is None else monoids[place].accumulator
         for place, argument in enumerate(block.arguments[:count])
     ]
-    inputs = [_as(g, v, e) for g, v, e in zip(given, op.operands[:count], elements, strict=True)]
+    inputs = [_as(g, v, e) for g, v, e in zip(read, op.operands[:count], elements, strict=True)]
     initial = [_as(reader.read(v, ()), v, e) for v, e in zip(op.operands[count:], elements, strict=True)]
     folded, more = _parameters([*elements, *elements], count)
     if monoids is None:
