@@ -94,7 +94,10 @@ def test_a_large_convolution_is_cut_for_threads() -> None:
     np.testing.assert_array_equal(one, five)
 
 
-@pytest.mark.parametrize("elements", ["i8 i8 i32", "ui8 ui8 i32", "ui8 ui8 ui8", "i8 i8 i8", "i4 i4 i32", "i16 i16 i64"])
+INTEGERS = ["i8 i8 i32", "ui8 ui8 i32", "ui8 ui8 ui8", "i8 i8 i8", "i4 i4 i32", "i16 i16 i64"]
+
+
+@pytest.mark.parametrize("elements", INTEGERS)
 @pytest.mark.parametrize("groups", [1, 2, 8])
 def test_convolutions_of_narrow_integers_are_exact(elements: str, groups: int) -> None:
     """Ends of the types, sums that wrap: to the bit what NumPy gives."""
