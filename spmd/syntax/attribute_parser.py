@@ -66,6 +66,8 @@ class AttributeParser(LiteralParser):
         read = _BY_WORD.get(token.split("<", 1)[0])
         if read is not None:
             return read(self, token, type, typed)
+        if token == "(" and self.tokens[self.position + 1][:1] in _NUMBERS:
+            return self._complex_constant()
         if self.at_type():
             return TypeAttr(self.parse_type())
         self.expected("an attribute value")
@@ -223,4 +225,5 @@ _BY_WORD: dict[str, _Reader] = {
     "distinct": AttributeParser._kept,
     "strided": AttributeParser._kept,
 }
+_NUMBERS = frozenset("-+0123456789")  # what they begin with
 _KNOWN_DIALECTS = frozenset({"stablehlo", "chlo", "sdy"})

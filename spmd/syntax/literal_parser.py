@@ -136,6 +136,16 @@ class LiteralParser(TypeParser):
             self.fail("expected a symbol of one part", position)
         return path[0]
 
+    def _complex_constant(self) -> Attribute:
+        """`(1.0, 2.0) : complex<f32>`, the specification's ComplexConstant: in MLIR, a tensor of rank 0."""
+        position = self.position
+        body = self.parse_balanced()
+        self.expect(":")
+        element = self.parse_type()
+        if not isinstance(element, t.ElementType) or not element.is_complex:
+            self.fail(f"a pair of numbers is of a complex type, got {element}", position)
+        return self._dense_of(body, t.TensorType((), element), position)
+
     # --- arrays and dictionaries ---
 
     def _array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:

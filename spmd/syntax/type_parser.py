@@ -336,7 +336,8 @@ def _is_integer_type(token: str) -> bool:
 _ATTRIBUTE_START = re.compile(r"""[#"@\[{\d-]|(?:array|dense|unit|true|false|affine_map|strided|sparse)\b""")
 _NONE = t.OpaqueType("none")
 _HOLDERS = (t.TensorType, t.UnrankedTensorType, t.TupleType, t.FunctionType)
-_SCALARS_OF_NO_TENSOR = ("none", "f80", "f128")
+#: `string` is the specification's StringType.
+_SCALARS_OF_NO_TENSOR = ("none", "f80", "f128", "string")
 _OTHER_QUANTIZED = ("!quant.any", "!quant.calibrated")
 _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 

@@ -68,6 +68,8 @@ class FunctionForm(_Whole):
     """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
+        if parser.consume_if("."):  # `func . func`, three tokens in the specification's grammar
+            parser.expect("func")
         if parser.tokens[parser.position] in _VISIBILITIES:
             state.attributes["sym_visibility"] = intern(parser.parse_keyword())
         state.attributes["sym_name"] = parser.parse_symbol()
