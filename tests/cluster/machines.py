@@ -27,6 +27,7 @@ STARTING_SECONDS = 30.0
 _START = """
 set -e
 hostname "$1"
+mount -t sysfs sysfs /sys
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs "$3/tmp"
 mount --bind "$3/hosts" /etc/hosts

@@ -59,7 +59,7 @@ class Slurm:
     """Slurm's daemons on both hosts; they end with the hosts."""
 
     def __init__(self, hosts: Hosts, mpi: str) -> None:
-        self._hosts, self.folder = hosts, hosts.folder / "slurm"
+        self._hosts, self.mpi, self.folder = hosts, mpi, hosts.folder / "slurm"
         self.folder.mkdir()
         key = self.folder / "munge.key"
         key.touch(0o600)

@@ -14,6 +14,7 @@ from tests.cluster.machines import Hosts
 from tests.launch.failures import COLLECTIVES, WORDS, Case
 
 _launcher = mpirun.find()
+_hydra = _launcher is not None and _launcher.kind == "hydra"
 IDLE = """
 import time, spmd
 from mpi4py import MPI
@@ -56,6 +57,8 @@ def test_every_collective_gives_what_the_specification_says(lasting: Hosts, tmp_
 
 @pytest.mark.parametrize(("fault", "collective"), list(zip(WORDS, COLLECTIVES, strict=True)))
 def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: str, collective: str) -> None:
+    if fault in ("kill", "leave") and _hydra:
+        pytest.skip("Hydra may wait for ever for a host whose last rank has gone")
     case = Case(fault, collective, ranks=4, victim=3)
     ended = Job(lasting, case.command(), **case.variables()).finish()
     assert ended.status != 0 and ended.faults == [], ended.screen
@@ -90,5 +93,5 @@ def test_a_host_that_is_lost_ends_the_job(mortal: Hosts) -> None:
     ended = job.finish()
     assert ended.status != 0 and ended.faults == []
     assert time.monotonic() - began < 50  # the program itself would have run for a hundred
-    if _launcher is not None and _launcher.kind == "openmpi":
+    if not _hydra:
         assert "spmd launch: host b does not answer any longer" in ended.screen.splitlines()[-1]

@@ -72,7 +72,8 @@ def test_a_failing_rank_ends_the_step_with_its_status(
 ) -> None:
     program = FAILING.format(fault=fault)
     ended = cluster.run("srun", *TWO_BY_TWO, "--kill-on-bad-exit=1", "python", "-c", program)
-    assert ended.returncode in statuses, ended.stderr
+    # A step's status is the largest of its ranks'; over PMI-2, MPI_Abort has Slurm kill them all.
+    assert ended.returncode in (statuses | {137, 143} if cluster.mpi == "pmi2" else statuses), ended.stderr
     assert all(word in ended.stderr for word in words), ended.stderr
 
 
