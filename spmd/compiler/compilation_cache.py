@@ -141,7 +141,7 @@ def _key(module: Module, function: Function, options: Options) -> str | None:
     content = _pickled((program, packer.tables))
     if content is None:
         return None
-    told = f"{_made_by()}\n{function.symbol}\n{options!r}\n{options.thread_count}\n"
+    told = f"{_made_by()}\n{function.symbol}\n{options!r}\n{options.thread_count}\n{options.overlaps}\n"
     return hashlib.sha256(told.encode() + content).hexdigest()
 
 
