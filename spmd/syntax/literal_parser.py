@@ -177,7 +177,7 @@ class LiteralParser(TypeParser):
         if not self.consume_if("}"):
             while True:
                 self.parse_entry(entries)
-                if not self.consume_if(","):
+                if not self.consume_if(",") or self.at("}"):  # the specification's custom_call ends with a comma
                     break
             self.expect("}")
         self.depth -= 1

@@ -54,3 +54,11 @@ def test_the_type_of_strings() -> None:
     text = "func.func @main(%a: tensor<2xstring>) { %0 = stablehlo.abs %a : tensor<2xstring>\n return }"
     with pytest.raises(spmd.VerificationError, match=r"\(I1\) operand is a tensor .*, got tensor<2xstring>"):
         spmd.parse(text)
+
+
+def test_a_comma_behind_the_last_attribute() -> None:
+    """As the specification's examples of custom_call have it."""
+    assert str(module_with("1 : i32, ")) == str(module_with("1 : i32"))
+    for wrong in ("1 : i32, , ", ", "):
+        with pytest.raises(spmd.ParseError):
+            module_with(wrong)
