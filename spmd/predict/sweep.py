@@ -18,7 +18,7 @@ from collectives.operations import AllReduce, CollectiveBroadcast
 from spmd.analysis.collectives import Collective
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.prepare import prepare
-from spmd.errors import CompileError, Diagnostic
+from spmd.errors import CompileError, Diagnostic, UsageError
 from spmd.ir import Module
 from spmd.predict.events import UNKNOWN_TURNS, Event, story_of
 from spmd.predict.machine import Machine
@@ -73,7 +73,8 @@ def sweep(
     """The step of a program on each of `counts` processes, ascending.
 
     `axis` is the mesh axis that takes these sizes, of programs with shardings; by default the first of the mesh.
-    Raises UsageError for a mesh without such an axis, CompileError for a program that is not data parallel.
+    Raises UsageError for a mesh without such an axis, or a program without a mesh to resize, CompileError for a program
+    that is not data parallel.
     """
     if _is_cut(module, function):
         seconds = []
@@ -82,6 +83,8 @@ def sweep(
             prepared = prepare(resized, None, function, **options)
             seconds.append(predict(prepared, machine, network, turns).seconds)
         return _sweep(False, counts, seconds)
+    if axis is not None:
+        raise UsageError(f"axis {axis!r} is one to cut arrays along, and the program is that of one process already")
     prepared = prepare(module, None, function, **options)
     story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
     size = prepared.options.grid.size

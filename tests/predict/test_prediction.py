@@ -125,6 +125,8 @@ def test_what_cannot_be_swept_is_named() -> None:
     assert "stablehlo.all_reduce" in str(caught.value)
     with pytest.raises(UsageError, match="the mesh has no axis 'model'; those there are: data"):
         sweep(spmd.parse(SHARDED), "main", [1, 2], nominal(), axis="model", backends=BACKENDS)
+    with pytest.raises(UsageError, match="axis 'data' is one to cut arrays along, and the program is that of one"):
+        sweep(spmd.parse(DATA_PARALLEL), "main", [1, 2], nominal(), axis="data", backends=BACKENDS)
 
 
 def test_a_picture() -> None:
