@@ -39,19 +39,20 @@ def is_loss(comm: MPI.Comm) -> bool:
     return bool(comm.Is_revoked()) or comm.Get_failed().size > 0
 
 
-def tells_of_loss(error: BaseException, comm: MPI.Comm) -> bool:
-    """Whether ``error`` was raised, at whatever remove, because ranks of ``comm`` are lost."""
-    cause = _cause(error)
+def tells_of_loss(error: BaseException, comm: MPI.Comm, known: BaseException | None = None) -> bool:
+    """Whether ``error`` was raised, at whatever remove, because ranks of ``comm`` are lost; where it was raised while
+    the error ``known`` was dealt with, for another reason than that."""
+    cause = _cause(error, known)
     return cause is not None and (cause.Get_error_class() in _codes() or is_loss(comm))
 
 
-def comes_of_mpi(error: BaseException) -> bool:
-    """Whether ``error`` was raised, at whatever remove, because a call of MPI failed."""
-    return _cause(error) is not None
+def comes_of_mpi(error: BaseException, known: BaseException | None = None) -> bool:
+    """Whether ``error`` was raised, at whatever remove, because a call of MPI failed; not the one ``known``."""
+    return _cause(error, known) is not None
 
 
-def _cause(error: BaseException | None) -> MPI.Exception | None:
-    seen: set[int] = set()
+def _cause(error: BaseException | None, known: BaseException | None) -> MPI.Exception | None:
+    seen = {id(known)}
     while error is not None and id(error) not in seen:
         if isinstance(error, MPI.Exception):
             return error

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Protocol, TextIO
@@ -17,10 +18,11 @@ from launch import rank
 from launch.banners import BannerFilter
 from launch.connection_filter import ConnectionFilter
 from launch.hydra_banners import HydraBannerFilter
-from launch.mpirun import WITHOUT_NETWORK, Kind
+from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from spmd.runtime import endings, failure
 from spmd.runtime.failure import ELASTIC_VARIABLE, REPORTS_VARIABLE, end_with_parent
+from spmd.runtime.requests import FOLDER_PREFIX, RunningJob
 
 FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"))
 ENDING = frozenset(FORWARDED[:3])
@@ -28,6 +30,14 @@ PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How many ranks may be in an elastic job (0: none can join), and on which hosts, where that is known."""
+
+    most: int
+    hosts: tuple[str, ...]
 
 
 class Filter(Protocol):
@@ -44,13 +54,18 @@ def run(
     kind: Kind = "openmpi",
     *,
     one_machine: bool = True,
+    growth: Growth | None = None,
 ) -> int:
     """Run a launcher of ``kind``, all of whose ranks may be on ``one_machine``, and return the exit status.
 
+    A job with ``growth``, which may be none, is elastic, and can be found by others.
     The status is that of the first rank that failed, or 128 + N after signal N. Signals that reach this process go on
     to the job. The message of a rank that failed comes last on stderr.
     """
-    with tempfile.TemporaryDirectory(prefix="spmd-launch-") as reports, _of_this_machine(one_machine) as local:
+    folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)
+    with folder as reports, _of_this_machine(one_machine, growth is not None and growth.most > 0) as local:
+        if growth is not None:
+            RunningJob(os.getpid(), growth.most, growth.hosts, Path(reports)).leave_note()
         environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: reports}
         messages, writing = os.pipe()
         printed, printing = os.pipe() if kind == "hydra" else (None, None)
@@ -77,20 +92,21 @@ def run(
 
 
 @contextlib.contextmanager
-def _of_this_machine(alone: bool) -> Iterator[dict[str, str]]:
+def _of_this_machine(alone: bool, grows: bool) -> Iterator[dict[str, str]]:
     """Variables for a job of this machine alone, where the user's own do not say otherwise.
 
-    Its ranks do not listen to the network. Open MPI's shared memory has a place of the job's own: what killed ranks
-    leave there goes with it.
+    Its ranks do not listen to the network; where it grows, they do, for what comes from this machine. Open MPI's shared
+    memory has a place of the job's own: what killed ranks leave there goes with it.
     """
     if not alone:
         yield {}
         return
+    network = LOOPBACK_ALONE if grows else WITHOUT_NETWORK
     if not SHARED_MEMORY.is_dir() or SHARED_VARIABLE in os.environ:
-        yield WITHOUT_NETWORK
+        yield network
         return
-    with tempfile.TemporaryDirectory(prefix="spmd-launch-", dir=SHARED_MEMORY, ignore_cleanup_errors=True) as folder:
-        yield {SHARED_VARIABLE: folder, **WITHOUT_NETWORK}
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=SHARED_MEMORY, ignore_cleanup_errors=True) as folder:
+        yield {SHARED_VARIABLE: folder, **network}
 
 
 class _Stream:
@@ -173,9 +189,10 @@ class _Job:
         insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
         while True:
             try:
-                return self._process.wait(timeout=PATIENCE_SECONDS if self._ended_by else None)
+                return self._process.wait(timeout=PATIENCE_SECONDS)  # a wait without end would outlast the signal
             except subprocess.TimeoutExpired:
-                self._process.send_signal(insistence.pop(0) if len(insistence) > 1 else insistence[0])
+                if self._ended_by is not None:
+                    self._process.send_signal(insistence.pop(0) if len(insistence) > 1 else insistence[0])
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING:

@@ -29,6 +29,8 @@ HOST_VARIABLES = {
 #: there is any other (component_available), and do not start without a listener; Hydra's HYDU_sock_listen ends in
 #: mpl_sockaddr.c (MPL_listen_anyport), whose loopback flag it never sets, whatever -iface and -localhost say.
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
+#: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
+LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
 HOW_TO_INSTALL = """\
 spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.
 Install one of these, then try again:
@@ -52,7 +54,8 @@ class Job:
     """What to start: ``command`` on ``ranks`` ranks, each with ``threads`` threads of numerical libraries.
 
     ``threads`` is None when the user's environment already says how many. ``extra`` goes to the launcher as it is,
-    ``settings`` into the ranks' environment. ``elastic`` jobs go on when ranks are lost. ``hosts`` are those to run on,
+    ``settings`` into the ranks' environment. ``elastic`` jobs go on when ranks are lost, and others may join those
+    that are to grow (``grows``). ``hosts`` are those to run on,
     where they are not this machine or the batch system's.
     """
 
@@ -63,6 +66,7 @@ class Job:
     extra: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     elastic: bool = False
+    grows: bool = False
     hosts: Sequence[Host] = ()
 
 
@@ -162,6 +166,11 @@ def _openmpi_options(job: Job) -> list[str]:
         options += ["--with-ft", "ulfm", "--rtos", "error-nonzero-status=0"]
         # Its end does not wait for all ranks, as it would for lost ones, too, now and then; spmd.elastic does.
         options += ["--mca", "async_mpi_finalize", "1"]
+    if job.grows:
+        # What holds for the job does not for ranks that are started later, unless it is what holds by default.
+        options += ["--prtemca", "state_base_recoverable", "1", "--prtemca", "state_base_error_non_zero_exit", "0"]
+        # coll/han asks MPI which ranks share a machine, and old and new ranks are not told the same: wrong results.
+        options += ["--mca", "coll", "^han"]
     if machine.is_root():
         options.append("--allow-run-as-root")
     for name in (*environment(job), REPORTS_VARIABLE):

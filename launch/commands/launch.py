@@ -5,10 +5,14 @@ import os
 import shlex
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
-from launch import elastic, hosts, job, mpirun, parallel, remote, values
+from launch import elastic, hosts, job, joining, mpirun, parallel, remote, values
 from spmd import machine
 from spmd.runtime import thread_share
+
+if TYPE_CHECKING:
+    from spmd.elastic.settings import Settings
 
 HELP = "start a command on MPI ranks, with the flags this machine needs"
 
@@ -44,6 +48,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="with --elastic: a rank that is silent this long is declared dead (default: 10; 0: never)",
     )
+    parser.add_argument(
+        "--replace", action="store_true", help="with --elastic: start a new rank in the place of each lost one"
+    )
+    parser.add_argument(
+        "--max-ranks", type=values.positive, metavar="M", help="with --elastic: let ranks join, with --join, up to M"
+    )
+    parser.add_argument(
+        "--join",
+        nargs="?",
+        type=values.positive,
+        const=0,
+        metavar="PROCESS",
+        help="let -n ranks (default: 1) join the elastic job that runs here, or the one whose launcher is PROCESS",
+    )
     parallel.add_timeout_arguments(parser)
     parser.add_argument("--mpirun-args", type=shlex.split, default=[], metavar="ARGS", help="passed to mpirun as is")
     parser.add_argument("--dry-run", action="store_true", help="print the command line and do not start it")
@@ -51,6 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.join is not None:
+        return joining.run(args)
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
         print("spmd launch: no command given: spmd launch -n 4 -- python train.py", file=sys.stderr)
@@ -74,9 +94,18 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: {reason}", file=sys.stderr)
         return 2
     threads = args.threads or (None if thread_share.said_by_user() else 1)
-    settings = parallel.timeout_settings(args) | (_elastic_settings(args) if args.elastic else {})
+    chosen = _elastic_settings(args) if args.elastic else None
+    settings = parallel.timeout_settings(args) | (chosen.variables() if chosen else {})
     plan = mpirun.Job(
-        command, args.ranks, threads, args.bind, args.mpirun_args, settings, args.elastic, tuple(args.hosts)
+        command,
+        args.ranks,
+        threads,
+        args.bind,
+        args.mpirun_args,
+        settings,
+        elastic=args.elastic,
+        grows=chosen is not None and chosen.grows,
+        hosts=tuple(args.hosts),
     )
     line, added = mpirun.command_line(launcher, plan), mpirun.environment(plan)
     if args.dry_run:
@@ -86,7 +115,10 @@ def run(args: argparse.Namespace) -> int:
     if args.elastic and (fault := remote.unreachable(args.hosts)) is not None:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 1
-    return job.run(line, added, launcher.kind, one_machine=mpirun.on_one_machine(plan))
+    alone = mpirun.on_one_machine(plan)
+    named = (os.uname().nodename,) if alone else tuple(host.name for host in plan.hosts)
+    growth = None if chosen is None else job.Growth(chosen.most, named)
+    return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
 
 
 def _misuse(args: argparse.Namespace) -> str | None:
@@ -94,17 +126,23 @@ def _misuse(args: argparse.Namespace) -> str | None:
     slots = sum(host.slots for host in args.hosts)
     if args.hosts and args.ranks > slots:
         return f"{args.ranks} ranks do not fit the {slots} that the hosts are to take"
-    if not args.elastic and (args.min_ranks is not None or args.patience is not None):
-        return "--min-ranks and --patience are for jobs that go on when ranks are lost: add --elastic"
+    if not args.elastic and (args.replace or {args.min_ranks, args.patience, args.max_ranks} != {None}):
+        return "--min-ranks, --max-ranks, --replace and --patience are for jobs that go on without ranks: add --elastic"
     if args.min_ranks is not None and args.min_ranks > args.ranks:
         return f"--min-ranks {args.min_ranks} are more than the {args.ranks} ranks that are started"
+    if args.max_ranks is not None and args.max_ranks < args.ranks:
+        return f"--max-ranks {args.max_ranks} are fewer than the {args.ranks} ranks that are started"
     return None
 
 
-def _elastic_settings(args: argparse.Namespace) -> dict[str, str]:
+def _elastic_settings(args: argparse.Namespace) -> "Settings":
     """What the ranks' spmd.elastic reads."""
     from spmd.elastic.settings import Settings
 
     chosen = Settings.from_environment()
-    minimum = chosen.minimum if args.min_ranks is None else args.min_ranks
-    return Settings(minimum, chosen.patience if args.patience is None else args.patience).variables()
+    return Settings(
+        chosen.minimum if args.min_ranks is None else args.min_ranks,
+        chosen.patience if args.patience is None else args.patience,
+        args.ranks if args.replace else 0,
+        args.max_ranks or (args.ranks if args.replace else 0),
+    )

@@ -39,6 +39,18 @@ class Box:
     def size(self) -> int:
         return math.prod(self.shape)
 
+    def common(self, other: Box) -> Box:
+        """The elements that both have; some side of it is 0 where there are none."""
+        sides = list(zip(self.start, self.shape, other.start, other.shape, strict=True))
+        start = tuple(max(a, b) for a, _, b, _ in sides)
+        stops = (min(a + m, b + n) for a, m, b, n in sides)
+        return Box(start, tuple(max(stop - begin, 0) for begin, stop in zip(start, stops, strict=True)))
+
+    def within(self, other: Box) -> tuple[slice, ...]:
+        """Where this block, a part of `other`, lies in an array of that."""
+        places = zip(self.start, self.shape, other.start, strict=True)
+        return tuple(slice(begin - first, begin - first + size) for begin, size, first in places)
+
     def meets(self, other: Box) -> bool:
         """Whether the two have an element in common."""
         sides = zip(self.start, self.shape, other.start, other.shape, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spmd.elastic.members import Member
+from spmd.elastic.members import Member, Reason
 
 
 class Alone:
@@ -14,6 +14,8 @@ class Alone:
     is_elastic = False
     rank = 0
     ranks = 1
+    is_new = False
+    expected = 1
 
     def start(self, hand_over: Callable[[Any], None]) -> None:
         """There is nobody to hand anything over to."""
@@ -21,8 +23,16 @@ class Alone:
     def tells_of_loss(self, error: BaseException) -> bool:
         return False
 
-    def recover(self, hand_over: Callable[[Any], None], *, agreed: bool = False) -> tuple[Member, ...]:
-        return ()
+    def recover(
+        self, hand_over: Callable[[Any], None], reason: Reason
+    ) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+        return (), ()
+
+    def is_called(self, number: int, prepare: Callable[[int], None]) -> bool:
+        return False
+
+    def end(self) -> None:
+        """There is nobody to be told."""
 
     def agree(self, whether: bool) -> bool:
         return whether

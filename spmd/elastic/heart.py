@@ -3,6 +3,9 @@
 A thread of each rank sends a beat to the next living one, and listens to the one before. Of which nothing is heard for
 the time given, that one is declared dead, and ended by a rank of its own host: then MPI finds that it is lost. A rank
 that has been stopped does not judge others by the time it has not been there itself.
+
+It also tells the others when a rank fails in a way that is to end the job: MPI's abort ends no ranks that were started
+at another time.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from mpi4py import MPI
@@ -18,7 +22,7 @@ from spmd.elastic.members import Member
 from spmd.runtime import failure
 
 _BEATS = 8  # in the time after which a rank is declared dead
-_BEAT, _END = 0, 1  # tags
+_BEAT, _END, _FAILED = 0, 1, 2  # tags
 _GRACE = 3  # times the patience, after which a rank that nobody can end, and that is not found lost, ends the job
 
 
@@ -31,10 +35,19 @@ class Heart:
         self._sends: list[MPI.Request] = []
         self._buffer = np.empty(1, np.int64)
         self._stop = threading.Event()
+        self._lock = threading.Lock()
         self._watched = -1
         self._heard = self._looked = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="elastic-heart", daemon=True)
         self._thread.start()
+
+    def listen(self) -> None:
+        """Ends this rank when another, which may be lost by now, has told of a failure that ends the job."""
+        for rank in set(range(self._comm.size)) - {self._comm.rank}:
+            with self._lock, suppress(MPI.Exception):
+                if self._comm.Iprobe(rank, _FAILED):
+                    self._comm.Recv(self._buffer, rank, _FAILED)
+                    failure.end_with_others(int(self._buffer[0]))
 
     def stop(self) -> None:
         """Sends no more beats. Not collective."""
@@ -59,7 +72,8 @@ class Heart:
         if before != self._watched:
             self._watched, self._heard = before, now
         self._send(behind, _BEAT, 0)
-        self._listen(now)
+        with self._lock:
+            self._listen(now)
         if now - self._heard > self._patience:
             self._declare_dead(before, now - self._heard)
 
@@ -75,7 +89,9 @@ class Heart:
         status = MPI.Status()
         while self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             self._comm.Recv(self._buffer, status.Get_source(), status.Get_tag())
-            if status.Get_tag() == _END:
+            if status.Get_tag() == _FAILED:
+                failure.end_with_others(int(self._buffer[0]))
+            elif status.Get_tag() == _END:
                 self._members[int(self._buffer[0])].end()
             elif status.Get_source() == self._watched:
                 self._heard = now
@@ -89,6 +105,16 @@ class Heart:
                 self._send(other, _END, rank)
         if silent > _GRACE * self._patience:
             failure.fail(f"nothing has been heard of {member} for {silent:.0f} s, and MPI does not find it lost")
+
+    def tell_of_failure(self, status: int) -> None:
+        """Has the other ranks end with `status`, and waits until they have, or as long as a rank may be silent."""
+        others = set(range(self._comm.size)) - {self._comm.rank}
+        deadline = time.monotonic() + self._patience
+        for rank in others:
+            with suppress(MPI.Exception):
+                self._send(rank, _FAILED, status)
+        while self._comm.Get_failed().size < len(others) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _send(self, rank: int, tag: int, content: int) -> None:
         self._sends = [request for request in self._sends if not request.Test()]

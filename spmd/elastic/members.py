@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 from spmd.runtime import failure
@@ -12,12 +13,16 @@ from spmd.runtime import failure
 
 @dataclass(frozen=True)
 class Member:
-    """A process: its rank when the job began (or its place among those that joined), host, id and time of start."""
+    """A process: the `number` that its rank was when the job began (those that join count on), host, id and start."""
 
-    name: str
+    number: int
     host: str
     process: int
     started: str
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.number}"
 
     def __str__(self) -> str:
         return f"{self.name} (process {self.process} on {self.host})"
@@ -34,26 +39,39 @@ class Member:
         return True
 
 
+class Reason(Enum):
+    """Why ranks meet: some are `LOST`; so they have `AGREED` already; they were `CALLED`, as some are to join."""
+
+    LOST = auto()
+    AGREED = auto()
+    CALLED = auto()
+
+
 @dataclass(frozen=True)
 class Change:
-    """The ranks have changed: who was `lost`, how many `ranks` there are now, which `step` comes next, and how many
-    `seconds` passed from the moment this rank found out."""
+    """The ranks have changed: who was `lost`, who has `joined`, how many `ranks` there are now, which `step` comes
+    next, and how many `seconds` passed from the moment this rank found out. Where blocks of the state were lost, it is
+    that of a checkpoint."""
 
     lost: tuple[Member, ...]
+    joined: tuple[Member, ...]
     ranks: int
     step: int
     seconds: float
+    from_checkpoint: bool = False
 
     def __str__(self) -> str:
-        lost = ", ".join(map(str, self.lost))
-        return f"lost {lost}; {self.ranks} ranks go on with step {self.step} after {self.seconds:.3f} s"
+        what = [f"lost {', '.join(map(str, self.lost))}"] if self.lost else []
+        what += [f"{', '.join(map(str, self.joined))} joined"] if self.joined else []
+        what += ["blocks of the state are lost, and the newest checkpoint is taken"] if self.from_checkpoint else []
+        return f"{'; '.join([*what, ''])}{self.ranks} ranks go on with step {self.step} after {self.seconds:.3f} s"
 
 
 def this_process(rank: int) -> Member:
     """This process, which is `rank` of the ranks as the job began."""
     launched = failure.launched_rank()
-    name = f"rank {rank if launched is None else launched}"
-    return Member(name, os.uname().nodename, os.getpid(), _started(os.getpid()))
+    number = rank if launched is None else launched
+    return Member(number, os.uname().nodename, os.getpid(), _started(os.getpid()))
 
 
 def _started(process: int) -> str:

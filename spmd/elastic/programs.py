@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 
@@ -14,18 +14,26 @@ class Programs:
     def __init__(self, build: Callable[[int], Any]) -> None:
         self._build = build
         self._made: dict[int, Future[Any]] = {}
+        self._lock = Lock()
 
     def __getitem__(self, ranks: int) -> Any:
         """That for `ranks` ranks; waits for it where it is being made. Raises what `build` raises."""
         if ranks not in self._made:
-            self._make(ranks, self._begin(ranks))
+            self._make_all([ranks])
         return self._made[ranks].result()
 
-    def make_ahead(self, ranks: int) -> None:
-        """Makes that for `ranks` ranks behind the caller's back."""
-        if ranks not in self._made:
-            arguments = ranks, self._begin(ranks)
-            Thread(target=self._make, args=arguments, name=f"programs for {ranks} ranks", daemon=True).start()
+    def make_ahead(self, numbers: Sequence[int]) -> None:
+        """Makes those for numbers of ranks, one after the other, behind the caller's back."""
+        missing = [ranks for ranks in numbers if ranks not in self._made]
+        if missing:
+            Thread(target=self._make_all, args=(missing,), name=f"programs for {missing} ranks", daemon=True).start()
+
+    def _make_all(self, numbers: Sequence[int]) -> None:
+        for ranks in numbers:
+            with self._lock:
+                future = None if ranks in self._made else self._begin(ranks)
+            if future is not None:
+                self._make(ranks, future)
 
     def _begin(self, ranks: int) -> Future[Any]:
         future = self._made[ranks] = Future()

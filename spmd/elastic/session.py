@@ -1,16 +1,20 @@
-"""The ranks of an elastic job, as they are lost.
+"""The ranks of an elastic job, as they are lost and others join.
 
 Whoever finds that ranks are lost revokes all communicators, so that everybody finds out. All that live then meet: they
-shrink the communicator of all ranks, make what is needed on the new one, and agree whether everyone could. Where a rank
-is lost meanwhile, they meet again.
+shrink the communicator of all ranks, widen it by those that are to join, make what is needed on the new one, and agree
+whether everyone could. Where a rank is lost meanwhile, they meet again. When ranks are to join, rank 0 calls the others
+before it begins a step, and they meet before the next.
 
 Source: MPI Forum, "User-Level Failure Mitigation": MPI_Comm_revoke, MPI_Comm_shrink, MPI_Comm_agree.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from mpi4py import MPI
@@ -19,8 +23,10 @@ from collectives.mpi import MpiCommunicator
 from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
 from spmd.checkpoint import processes as checkpoint_processes
 from spmd.checkpoint import writing as checkpoint_writing
+from spmd.elastic import admission, newcomer
 from spmd.elastic.heart import Heart
-from spmd.elastic.members import Member, this_process
+from spmd.elastic.members import Member, Reason, this_process
+from spmd.elastic.recruiting import Recruit, Recruiter
 from spmd.elastic.settings import Settings
 from spmd.runtime import failure, world
 
@@ -28,6 +34,8 @@ from spmd.runtime import failure, world
 HandOver = Callable[[MPI.Intracomm], None]
 
 _MOMENT = 2.0  # seconds
+_GRACE = 1.0  # seconds that who has come to a meeting waits for who has not heard of it
+_PLAN, _CALL, _HERE = 1, 2, 3  # tags, on the communicator of all ranks
 
 
 class Session:
@@ -37,7 +45,15 @@ class Session:
         self._settings = settings
         self.members: Sequence[Member] = ()
         self._heart: Heart | None = None
+        #: The error that the ranks are recovering from.
+        self._known: BaseException | None = None
         self.is_elastic = tolerates_faults()
+        self._invitation = newcomer.invitation() if self.is_elastic else None
+        self._recruiter = Recruiter(settings) if self.is_elastic and settings.grows else None
+        #: The step before which the ranks are to meet, once this one knows.
+        self._meeting: int | None = None
+        #: How many ranks the others have been told that there will be.
+        self._planned = 0
 
     @property
     def rank(self) -> int:
@@ -49,65 +65,203 @@ class Session:
         """How many live."""
         return world.base().size
 
+    @property
+    def is_new(self) -> bool:
+        """Whether this process is to join a job that runs."""
+        return self._invitation is not None
+
+    @property
+    def expected(self) -> int:
+        """How many ranks there will be when it has."""
+        return self.ranks if self._invitation is None else self._invitation.ranks
+
     def tells_of_loss(self, error: BaseException) -> bool:
         """Whether `error` comes of ranks that are lost. MPI may know of the loss a moment later than of its effect."""
-        if not self.is_elastic or not comes_of_mpi(error):
+        if not self.is_elastic or not comes_of_mpi(error, self._known):
             return False
         deadline = time.monotonic() + _MOMENT
-        while not (found := tells_of_loss(error, world.base())) and time.monotonic() < deadline:
+        while not (found := tells_of_loss(error, world.base(), self._known)) and time.monotonic() < deadline:
             time.sleep(0.01)
         return found
 
     def start(self, hand_over: HandOver) -> None:
         """Begins to watch over the ranks. Collective; `hand_over` as in `recover`."""
-        if self.is_elastic:
+        if self._invitation is not None:
+            world.keep_share()
+            comm = self._invitation.accept()
+            if not self._settle(comm, hand_over):
+                self._meet(comm, hand_over)
+            self._invitation = None
+        elif self.is_elastic:
             before = world.base()
             self._meet(before, hand_over)
             MpiCommunicator.retire(before)
         else:
             hand_over(world.base())
 
-    def recover(self, hand_over: HandOver, *, agreed: bool = False) -> tuple[Member, ...]:
-        """Goes on with the ranks that live, and returns who is lost. Collective among them.
+    def recover(self, hand_over: HandOver, reason: Reason) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
+        """Goes on with the ranks that live, and returns who is lost and who has joined. Collective among them.
 
         `hand_over(comm)` brings all ranks of `comm` to one state. It may be called more than once.
-
-        :param agreed: whether `agree` has been called since the ranks were last made.
         """
         before = self.members
+        self._known = sys.exc_info()[1]
+        if self._heart is not None:
+            self._heart.listen()
+        if reason is Reason.CALLED:
+            self._wait_for_all()
         self._retire()
-        if not agreed:
+        if reason is not Reason.AGREED:
             self.agree(False)
         self._meet(world.base(), hand_over)
-        return tuple(member for member in before if member not in self.members)
+        self._known = None
+        lost = tuple(member for member in before if member not in self.members)
+        return lost, tuple(member for member in self.members if member not in before)
 
     def agree(self, whether: bool) -> bool:
         """Whether all ranks say so, and none is newly lost: the same answer at every rank that lives."""
         return _agree(world.base(), whether) if self.is_elastic else whether
 
-    def _meet(self, comm: MPI.Intracomm, hand_over: HandOver) -> None:
-        """Makes all that is needed on a communicator of the ranks of `comm` that live, until every one of them could.
+    def is_called(self, number: int, prepare: Callable[[int], None]) -> bool:
+        """Whether the ranks meet before step `number`, which this one is about to begin, since some are to join.
 
-        Until then the heart of before goes on beating.
+        `prepare(ranks)` is called when it is known how many there are going to be.
+        """
+        if self._recruiter is None:
+            return False
+        if self._meeting is None:
+            try:
+                if self.rank == 0:
+                    self._call(self._recruiter, number + 1, prepare)
+                else:
+                    self._listen(prepare)
+            except MPI.Exception as error:
+                if not self.tells_of_loss(error):
+                    raise
+        return self._meeting is not None and number >= self._meeting
+
+    def end(self) -> None:
+        """Nobody is needed any more."""
+        if self._recruiter is not None:
+            self._recruiter.stop()
+
+    def _call(self, recruiter: Recruiter, number: int, prepare: Callable[[int], None]) -> None:
+        """Rank 0 tells everybody once a rank has been started, and calls them once it is ready."""
+        if recruiter.planned > self._planned:
+            self._planned = recruiter.planned
+            prepare(self._planned)
+            self._tell_all(_PLAN, self._planned)
+        if recruiter.has_ready:
+            self._meeting = number
+            self._tell_all(_CALL, number)
+
+    def _tell_all(self, tag: int, number: int) -> None:
+        comm = world.base()
+        for rank in range(1, comm.size):
+            comm.send(number, rank, tag)
+
+    def _listen(self, prepare: Callable[[int], None]) -> None:
+        comm = world.base()
+        if comm.Iprobe(0, _PLAN):
+            prepare(comm.recv(source=0, tag=_PLAN))
+        if comm.Iprobe(0, _CALL):
+            self._meeting = comm.recv(source=0, tag=_CALL)
+
+    def _wait_for_all(self) -> None:
+        """Waits until nobody is in a step any more. Who has not heard of the meeting may be in the next one, waiting
+        for the others: not for long."""
+        comm = world.base()
+        try:
+            if comm.rank:
+                comm.send(None, 0, _HERE)
+                comm.recv(source=0, tag=_HERE)  # until rank 0 revokes the communicator
+                return
+            deadline = time.monotonic() + _GRACE
+            missing = comm.size - 1
+            while missing and time.monotonic() < deadline and not is_loss(comm):
+                if comm.Iprobe(MPI.ANY_SOURCE, _HERE):
+                    comm.recv(tag=_HERE)
+                    missing -= 1
+        except MPI.Exception as error:
+            if not self.tells_of_loss(error):
+                raise
+
+    def _meet(self, comm: MPI.Intracomm, hand_over: HandOver) -> None:
+        """Makes all that is needed on a communicator of the ranks of `comm` that live, and of those that join, until
+        every one of them could. Until then the heart of before goes on beating.
         """
         while True:
             comm = cast(MPI.Intracomm, comm.Shrink())
-            beats: MPI.Intracomm | None = None
+            wider = self._widened(comm)
+            if wider is not None and self._settle(wider, hand_over):
+                return
+            comm = wider or comm
+
+    def _widened(self, comm: MPI.Intracomm) -> MPI.Intracomm | None:
+        """With those that join; None where they, or some of the ranks of `comm`, could not."""
+        if self._recruiter is None:
+            return comm
+        recruits = self._recruiter.take() if comm.rank == 0 else []
+        peers = [recruit.peer for recruit in recruits if recruit.peer is not None]
+        with self._limited(recruits, [comm, *peers]):
             try:
-                world.renew(comm)
-                self.members = comm.allgather(this_process(MPI.COMM_WORLD.rank))
-                beats = comm.Dup()
-                self._check_number()
-                hand_over(comm)
-            except Exception as error:
-                if not self.tells_of_loss(error):
+                wider = admission.widen(comm, peers)
+            except MPI.Exception as error:
+                if not is_loss(comm) and not self.tells_of_loss(error):
                     raise
+                wider = None
+            if wider is comm:
+                return comm
+            failure.leave_at_end()
+            could = _agree(comm, wider is not None)
+        for peer in peers:
+            with suppress(MPI.Exception):  # it is lost, which everybody finds out soon
+                admission.tell(peer, could)
+        self._recruiter.settle(recruits, joined=could)
+        return wider if could else None
+
+    @contextmanager
+    def _limited(self, recruits: Sequence[Recruit], used: Sequence[MPI.Intracomm]) -> Iterator[None]:
+        """Ends those that hang while they join, when nobody has got on for as long as a rank may be silent."""
+
+        def end() -> None:
+            for recruit in recruits:
+                if recruit.member is not None:
+                    recruit.member.end()
+            for comm in used:
                 comm.Revoke()
-                beats = None
-            if _agree(comm, beats is not None):
-                break
+
+        timer = threading.Timer(self._settings.patience, end)
+        if recruits and self._settings.patience:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _settle(self, comm: MPI.Intracomm, hand_over: HandOver) -> bool:
+        """Whether all ranks of `comm` have made what is needed on it; where not, all of it is let go."""
+        beats: MPI.Intracomm | None = None
+        try:
+            world.renew(comm)
+            self._meeting, self._planned = None, comm.size
+            self.members = comm.allgather(this_process(MPI.COMM_WORLD.rank))
+            beats = comm.Dup()
+            self._check_number()
+            hand_over(comm)
+        except Exception as error:
+            if not self.tells_of_loss(error):
+                raise
+            comm.Revoke()
+            beats = None
+        if not _agree(comm, beats is not None):
             self._retire()
+            return False
         self._beat(beats)
+        failure.before_end = self._end_others if self._settings.grows else None
+        if self._recruiter is not None and comm.rank == 0:
+            self._recruiter.go_on(self.members)
+        return True
 
     def _beat(self, comm: MPI.Intracomm | None) -> None:
         if self._heart is not None:
@@ -115,6 +269,12 @@ class Session:
             self._heart = None
         if comm is not None and comm.size > 1 and self._settings.patience:
             self._heart = Heart(comm, self.members, self._settings.patience)
+
+    def _end_others(self, status: int) -> None:
+        """This rank fails, and the job with it: who waits for it finds out at once."""
+        if self._heart is not None:
+            world.base().Revoke()
+            self._heart.tell_of_failure(status)
 
     def _check_number(self) -> None:
         if self.ranks < self._settings.minimum:

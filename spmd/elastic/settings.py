@@ -12,29 +12,54 @@ from spmd.runtime.failure import ELASTIC_VARIABLE
 
 MINIMUM_VARIABLE = ELASTIC_VARIABLE
 PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
+TARGET_VARIABLE = "SPMD_ELASTIC_TARGET_RANKS"
+MOST_VARIABLE = "SPMD_ELASTIC_MAX_RANKS"
 DEFAULT_PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
 class Settings:
     """`minimum` ranks go on, fewer do not; a rank of which nothing is heard for `patience` seconds is declared dead
-    (0: never)."""
+    (0: never). Where there are fewer than `target`, others are started; up to `most` may join when somebody asks
+    (0: none)."""
 
     minimum: int = 1
     patience: float = DEFAULT_PATIENCE
+    target: int = 0
+    most: int = 0
+
+    @property
+    def grows(self) -> bool:
+        """Whether ranks may join."""
+        return self.most > 0
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
         """What the variables say. UsageError where one says nothing sensible."""
-        minimum = environment.get(MINIMUM_VARIABLE, "1")
         patience = environment.get(PATIENCE_VARIABLE, str(DEFAULT_PATIENCE))
-        if not minimum.isascii() or not minimum.isdigit() or int(minimum) < 1:
-            raise UsageError(f"{MINIMUM_VARIABLE}={minimum}: a number of ranks from 1 on is needed")
         try:
-            return cls(int(minimum), seconds_from(patience))
+            seconds = seconds_from(patience)
         except ValueError as error:
             raise UsageError(f"{PATIENCE_VARIABLE}={patience}: {error}") from None
+        return cls(
+            _number(environment, MINIMUM_VARIABLE, 1),
+            seconds,
+            _number(environment, TARGET_VARIABLE, 0),
+            _number(environment, MOST_VARIABLE, 0),
+        )
 
     def variables(self) -> dict[str, str]:
         """The environment that says so."""
-        return {MINIMUM_VARIABLE: str(self.minimum), PATIENCE_VARIABLE: str(self.patience)}
+        return {
+            MINIMUM_VARIABLE: str(self.minimum),
+            PATIENCE_VARIABLE: str(self.patience),
+            TARGET_VARIABLE: str(self.target),
+            MOST_VARIABLE: str(self.most),
+        }
+
+
+def _number(environment: Mapping[str, str], variable: str, least: int) -> int:
+    text = environment.get(variable, str(least))
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise UsageError(f"{variable}={text}: a number of ranks from {least} on is needed")
+    return int(text)

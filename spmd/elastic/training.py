@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from spmd import checkpoint
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
-from spmd.elastic.members import Change
+from spmd.elastic.members import Change, Reason
 from spmd.elastic.programs import Programs
 from spmd.elastic.sampling import Cut, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
-from spmd.runtime import world
+from spmd.runtime import failure, world
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
     from spmd.elastic.session import Session
+    from spmd.elastic.shards import Shards
+
+_AHEAD = 3  # ranks that may be lost at once without anybody waiting for the program
+_NEW = sys.maxsize  # what a rank that joins has finished
 
 
 def print_change(change: Change) -> None:
@@ -67,6 +73,11 @@ class Step:
         return self.schedule.rows(self.number)
 
     @property
+    def shardings(self) -> Any:
+        """How this rank's part of the state is cut; None for a whole one."""
+        return self._training.shardings(self.rank, self.ranks)
+
+    @property
     def _part(self) -> Cut:
         if self._cut is None:
             self._cut = self.schedule.cut(self.number, self.rank, self.ranks)
@@ -111,6 +122,12 @@ class Training:
         of ranks. That for one rank fewer is made ahead, in a thread, so that nobody waits for it when a rank is lost:
         `build` must not communicate.
     :param on_change: called on every rank when ranks were lost; by default rank 0 prints it to stderr.
+    :param shardings: for a state that is cut: `shardings(rank, ranks)` says how, as `spmd.checkpoint.save` takes it;
+        `state(rank, ranks)` then makes this rank's part at the beginning. Arrays that are committed become read-only.
+    :param redundancy: 1 has the next rank hold a copy of each rank's blocks: where a rank is lost, and the next one is
+        not, the others take up its blocks. It is sent while the next step goes on.
+    :param checkpoints: the folder of what `spmd.checkpoint.save(folder, step.number + 1, state, step.shardings)` has
+        written, to whose newest all go back when blocks are lost.
     :param settings: fewest ranks to go on with, and patience; by default as `spmd launch --elastic` was told.
     :raises UsageError: for counts that are none.
     """
@@ -128,17 +145,32 @@ class Training:
         build: Callable[[int], Any] | None = None,
         on_change: Callable[[Change], None] | None = None,
         settings: Settings | None = None,
+        shardings: Callable[[int, int], Any] | None = None,
+        redundancy: int = 0,
+        checkpoints: str | os.PathLike[str] | None = None,
     ) -> None:
         self.schedule = Schedule(examples, batch, epochs, seed, shuffle)
         if isinstance(start, bool) or not isinstance(start, int) or start < 0:
             raise UsageError(f"start is a step from 0 on, got {start!r}")
-        self.state = state
-        self.finished = start
+        if isinstance(redundancy, bool) or redundancy not in (0, 1):
+            raise UsageError(f"redundancy is the number of copies of each block, 0 or 1, got {redundancy!r}")
+        if shardings is None and (redundancy or checkpoints is not None):
+            raise UsageError("redundancy and checkpoints are for a state that is cut: say how with shardings")
+        self._initial, self._shardings, self._checkpoints = state, shardings, checkpoints
+        self.state = state if shardings is None else None
+        self.finished = self._start = start
         self.changes: list[Change] = []
+        self._comes_from_checkpoint = False
         self._programs = None if build is None else Programs(build)
         self._on_change = on_change
-        self._session = _session(settings or Settings.from_environment())
+        self._settings = settings or Settings.from_environment()
+        self._session = _session(self._settings)
+        if self._programs is not None and self._session.is_new:
+            self.program(self._session.expected)  # nobody waits for that
+        self._shards = self._cut(redundancy)
         self._session.start(self._hand_over)
+        if self._shards is not None:
+            self._shards.settle()
 
     @property
     def rank(self) -> int:
@@ -155,6 +187,10 @@ class Training:
         """MPI's communicator of the ranks that live: another one after each change."""
         return world.base()
 
+    def shardings(self, rank: int, ranks: int) -> Any:
+        """How the state is cut; None for a whole one."""
+        return None if self._shardings is None else self._shardings(rank, ranks)
+
     def program(self, ranks: int) -> Any:
         """What `build` makes for `ranks` ranks, made once."""
         if self._programs is None:
@@ -165,30 +201,43 @@ class Training:
         self._make_ahead()
         while True:
             while self.finished < self.schedule.steps:
+                if self._session.is_called(self.finished, self._prepare):
+                    self._recover(Reason.CALLED)
+                    continue
                 step = Step(self, self.finished)
                 yield step
                 if not step._entered:
                     raise UsageError("each step of the loop is taken in a block: with step: ...")
             if self._session.agree(True):
+                self._session.end()
                 return
-            self._recover(agreed=True)
+            self._recover(Reason.AGREED)
 
     def _finish(self, number: int, state: Any) -> None:
         self.state, self.finished = state, number + 1
+        if self._shards is not None:
+            try:
+                self._shards.keep(world.base(), self.finished, state)
+            except Exception as error:
+                if not self._survives(error):
+                    raise
 
     def _survives(self, error: Exception) -> bool:
         """Goes on with the ranks that live, if `error` is that some are lost."""
         if not self._session.tells_of_loss(error):
             return False
-        self._recover()
+        self._recover(Reason.LOST)
         return True
 
-    def _recover(self, *, agreed: bool = False) -> None:
+    def _recover(self, reason: Reason) -> None:
         began = time.perf_counter()
-        lost = self._session.recover(self._hand_over, agreed=agreed)
+        lost, joined = self._session.recover(self._hand_over, reason)
+        if self._shards is not None:
+            self._shards.settle()
         if self._programs is not None:
             self.program(self.ranks)
-        change = Change(lost, self.ranks, self.finished, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        change = Change(lost, joined, self.ranks, self.finished, seconds, self._comes_from_checkpoint)
         self.changes.append(change)
         if self._on_change is not None:
             self._on_change(change)
@@ -196,18 +245,64 @@ class Training:
             print_change(change)
         self._make_ahead()
 
+    def _prepare(self, ranks: int) -> None:
+        """There are going to be so many ranks: nobody is to wait for their program."""
+        if self._programs is not None:
+            self._programs.make_ahead([ranks])
+
     def _make_ahead(self) -> None:
-        """Has what one rank fewer would run made, so that nobody has to wait for it."""
-        if self._programs is not None and self._session.is_elastic and self.ranks > 1:
-            self._programs.make_ahead(self.ranks - 1)
+        """Has what fewer ranks would run made, so that nobody has to wait for it."""
+        if self._programs is not None and self._session.is_elastic:
+            least = max(self._settings.minimum, self.ranks - _AHEAD)
+            self._programs.make_ahead(range(self.ranks - 1, least - 1, -1))
 
     def _hand_over(self, comm: MPI.Intracomm) -> None:
-        """Brings all ranks to the last step that all of them have finished."""
-        finished = comm.allgather(self.finished)
+        """Brings all ranks to the last step that all of them have finished; new ones have finished none."""
+        finished = comm.allgather(_NEW if self._session.is_new else self.finished)
         last = min(finished)
-        if max(finished) > last:
+        if last == _NEW:
+            failure.fail("all ranks that had the state were lost before others could join")
+        if self._shards is not None:
+            self._hand_blocks_over(comm, self._shards)
+        elif max(finished) > last:
             state = broadcast(comm, self.state, finished.index(last))
             self.state, self.finished = state, last
+
+    def _hand_blocks_over(self, comm: MPI.Intracomm, shards: Shards) -> None:
+        """Cuts anew what the ranks have of the state, from which they may fall back a step; where blocks are missing,
+        all go back to the newest checkpoint."""
+        self._comes_from_checkpoint = False
+        if shards.is_empty and not self._session.is_new:
+            found: tuple[int, Any] | None = self._start, self._part(comm.rank, comm.size)
+        else:
+            found = shards.hand_over(comm, self._session.is_new)
+        if found is None:
+            self._comes_from_checkpoint = True
+            found = self._restored(comm, shards)
+        shards.prepare(comm, *found)
+        self.finished, self.state = found
+
+    def _restored(self, comm: MPI.Intracomm, shards: Shards) -> tuple[int, Any]:
+        newest = None if self._checkpoints is None else checkpoint.newest(self._checkpoints, communicator=comm)
+        if self._checkpoints is None or newest is None:
+            failure.fail("blocks of the state are lost, of which no rank has a copy, and there is no checkpoint")
+            raise UsageError("blocks of the state are lost, and there is no checkpoint")
+        like, cut = shards.like, shards.shardings(comm)
+        return newest, checkpoint.restore(self._checkpoints, newest, like, cut, communicator=comm)
+
+    def _cut(self, redundancy: int) -> Shards | None:
+        """What holds the parts of the state, where it has parts. A process alone has the whole."""
+        if self._shardings is None:
+            return None
+        if not self._session.is_elastic:
+            self.state = self._part(self.rank, self.ranks)
+            return None
+        from spmd.elastic.shards import Shards
+
+        return Shards(self._part(0, self._session.expected), self._shardings, bool(redundancy))
+
+    def _part(self, rank: int, ranks: int) -> Any:
+        return self._initial(rank, ranks) if callable(self._initial) else self._initial
 
 
 def _session(settings: Settings) -> Session | Alone:

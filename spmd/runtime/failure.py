@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -38,11 +39,19 @@ EXIT_INTERRUPTED = 130
 _LAUNCHERS = ("mpirun", "mpiexec", "prterun", "prted", "orted", "hydra_pmi_proxy")
 _PR_SET_PDEATHSIG = 1
 
-_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+#: The number of a rank that joined a job which ran already, as that counts.
+NUMBER_VARIABLE = "SPMD_ELASTIC_RANK"
+_RANK_VARIABLES = (NUMBER_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 _installed = False
 _exit_status = 0
 _exit_message = ""
+#: MPI's communicator of all ranks, once it is another than MPI.COMM_WORLD.
+_base: Any = None
+#: Called with the exit status before a failure ends every rank.
+before_end: Callable[[int], None] | None = None
+#: Whether this process ends without MPI's own end.
+_leaves = False
 #: This rank, as the launcher that started this very process numbers it: known before MPI is.
 _launched_rank: int | None = None
 
@@ -57,12 +66,14 @@ def install() -> None:
     previous_hook, previous_exit = sys.excepthook, sys.exit
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        global _exit_status
         world = _world()
         if world is None and not _reported_before_mpi():
+            _exit_status = EXIT_FAILURE
             previous_hook(kind, error, trace)
         elif issubclass(kind, KeyboardInterrupt):
             if world is not None:
-                _tell(world.rank, f"{_name(world)} was interrupted (SIGINT)\n")
+                _tell(_number(world), f"{_name(world)} was interrupted (SIGINT)\n")
                 _end_job(EXIT_INTERRUPTED)
         else:
             import traceback
@@ -114,6 +125,10 @@ def _meet_launcher() -> None:
         end_with_parent()
         _launched_rank = launched_rank()
         _mark_running()
+        if ELASTIC_VARIABLE in os.environ:
+            _be_lost_when_leaving()
+        if NUMBER_VARIABLE in os.environ:
+            _launched_rank = None  # until it has joined, its failure is its own
     elif KEPT_VARIABLE in os.environ and os.environ[KEPT_VARIABLE] == str(os.getppid()):
         _launched_rank = launched_rank()  # who keeps it has seen to its end
         _mark_running()
@@ -135,7 +150,41 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 def _mark_running() -> None:
     folder = os.environ.get(REPORTS_VARIABLE, "")
     if _launched_rank is not None and os.path.isdir(folder):
+        atexit.register(_leave)  # what is registered first comes last
         endings.mark(Path(folder), _launched_rank)
+
+
+def _leave() -> None:
+    if _leaves:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_exit_status)
+
+
+def leave_at_end() -> None:
+    """Has this process end when all its exit handlers have run, before MPI's own end.
+
+    Open MPI 5.0.11 would wait there, in ompi_dpm_dyn_finalize, for an answer of each process that has ever shared a
+    communicator with one of another MPI_COMM_WORLD, of those that are lost, too.
+    """
+    global _leaves
+    _leaves = True
+
+
+def _be_lost_when_leaving() -> None:
+    """Has this rank be found lost when it leaves by ``os._exit`` with a status other than 0.
+
+    Open MPI 5.0.11 tells the others of ranks that end by a signal, or with status 0 and without ending MPI; of one that
+    ends with another status, and may not end the job, it tells nobody, and they would wait for it.
+    """
+    leave, own = os._exit, os.getpid()
+
+    def exit_or_be_killed(status: int) -> NoReturn:
+        if status and os.getpid() == own:  # not that of a process which was forked
+            os.kill(own, signal.SIGKILL)
+        leave(status)
+
+    os._exit = exit_or_be_killed
 
 
 def _reported_before_mpi() -> bool:
@@ -151,7 +200,7 @@ def fail(message: str, status: int = EXIT_FAILURE) -> None:
     """
     world, text = _world(), message.rstrip("\n") + "\n"
     if world is not None:
-        _tell(world.rank, f"{_name(world)} failed:\n{text}")
+        _tell(_number(world), f"{_name(world)} failed:\n{text}")
         _end_job(status)
     elif _launched_rank is not None and _reported_before_mpi():
         _tell(_launched_rank, f"rank {_launched_rank} on {os.uname().nodename} failed:\n{text}")
@@ -180,20 +229,36 @@ class _ProgramExit(SystemExit):
 def _end_job_that_exited_early() -> None:
     world = _world()
     if _exit_status and world is not None:
-        _tell(world.rank, f"{_name(world)} exited with status {_exit_status}{_exit_message}\n")
+        _tell(_number(world), f"{_name(world)} exited with status {_exit_status}{_exit_message}\n")
         _end_job(_exit_status)
 
 
 def _world() -> Any:
-    """``MPI.COMM_WORLD`` when MPI runs here with more than one rank, else None. Never starts MPI."""
+    """``MPI.COMM_WORLD`` when MPI runs here with more than one rank, else None. Never starts MPI.
+
+    A rank that joined has another, of itself alone, and belongs to those that it joined.
+    """
     module = sys.modules.get("mpi4py.MPI")
     if module is None or not module.Is_initialized() or module.Is_finalized():
         return None
-    return module.COMM_WORLD if module.COMM_WORLD.size > 1 else None
+    world = module.COMM_WORLD if _base is None or module.COMM_WORLD.size > 1 else _base
+    return world if world.size > 1 else None
+
+
+def renew(comm: Any) -> None:
+    """All ranks are those of ``comm`` from now on: what ends one ends them."""
+    global _base
+    _base = comm
 
 
 def _name(world: Any) -> str:
-    return f"rank {world.rank} of {world.size} on {os.uname().nodename}"
+    size = f", which joined {world.size - 1}," if NUMBER_VARIABLE in os.environ else f" of {world.size}"
+    return f"rank {_number(world)}{size} on {os.uname().nodename}"
+
+
+def _number(world: Any) -> int:
+    """This rank as it was when the job began, or counted on when it joined."""
+    return int(os.environ.get(NUMBER_VARIABLE, world.rank))
 
 
 def _tell(rank: int, text: str) -> None:
@@ -210,11 +275,20 @@ def _tell(rank: int, text: str) -> None:
     sys.stderr.flush()
 
 
+def end_with_others(status: int) -> None:
+    """Ends this rank silently: another has told of a failure that ends every rank with ``status``."""
+    global before_end
+    before_end = None
+    _end_job(status)
+
+
 def _end_job(status: int) -> None:
     world = _world()
+    if before_end is not None:
+        before_end(status)
     # The MPI library announces the abort on this process's stderr; what it would say has been said better.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stderr__.fileno() if sys.__stderr__ else 2)
     if KEPT_VARIABLE in os.environ:
         time.sleep(HYDRA_READS_SECONDS)
-    world.Abort(status)
+    (world if _base is None else _base).Abort(status)

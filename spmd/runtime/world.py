@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collectives.mpi import MpiCommunicator
 
 _processes: dict[ProcessGrid, Process] = {}
-#: The world whose ranks have shared out the machine's processors, once they have.
-_shared: list[MpiCommunicator] = []
+#: Whether the ranks have shared out the machine's processors.
+_shared = False
 #: MPI's communicator of the ranks, once it is another than MPI.COMM_WORLD.
 _base: MPI.Intracomm | None = None
 #: How many times the ranks have been renewed: what was made for those of before is no longer good.
@@ -43,13 +43,20 @@ def ranks() -> MpiCommunicator:
         communicator = MpiCommunicator.world(base())
     except SettingError as error:
         raise CollectiveError(str(error)) from None
-    if communicator.size > 1 and not _shared:
-        _shared.append(communicator)
-        thread_share.take(communicator.comm)
+    if not _shared:
+        keep_share()
+        if communicator.size > 1:
+            thread_share.take(communicator.comm)
     if communicator.watcher is not None:
         communicator.watcher.end_job = failure.fail
         failure.come_first()
     return communicator
+
+
+def keep_share() -> None:
+    """The processors have been shared out: whoever joins later keeps to what its environment says."""
+    global _shared
+    _shared = True
 
 
 def base() -> MPI.Intracomm:
@@ -67,6 +74,7 @@ def renew(comm: MPI.Intracomm) -> MpiCommunicator:
     """
     global _base, generation
     _base = comm
+    failure.renew(comm)
     generation += 1
     communicator = ranks()
     for grid, process in _processes.items():

@@ -18,7 +18,7 @@ ACCURACY = 0.95  # of the same steps without losses, less a percent
 @pytest.mark.parametrize(
     ("ranks", "faults", "lost"),
     [
-        (4, "0:kill@during:7,2:kill@during:40", 2),
+        (4, "0:kill@during:7,2:kill@during:40,3:exit@during:41", 3),
         (3, "1:kill@step:5,0:kill@build:1", 2),
         (4, "3:kill@commit:10,1:kill@hand:2", 2),
         (3, "2:kill@save:22,0:leave@step:30", 2),

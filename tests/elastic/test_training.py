@@ -69,8 +69,7 @@ def test_what_is_built_ahead_is_waited_for_and_its_error_is_raised_where_it_is_n
         return 1 // (ranks - 3)
 
     programs = Programs(build)
-    programs.make_ahead(4)
-    programs.make_ahead(3)
+    programs.make_ahead([4, 3])
     go.set()
     assert programs[4] == 1
     with pytest.raises(ZeroDivisionError):

@@ -3,9 +3,10 @@
     spmd launch --elastic -n 4 -- python tests/elastic/worker.py --faults 1:kill@step:5,0:stop@build:3
 
 A fault is ``rank:what@moment:number``: the rank as the job began; ``kill``, ``stop`` (SIGSTOP), ``leave`` (exit with
-status 0) or ``raise``; before the collective of a step, inside of it (``during``: a moment after the others have
-begun), before its commit, while a checkpoint is being written, when programs for so many ranks are built, or when
-ranks meet for the so-manieth time (first when the job begins). The last rank 0 prints what it has found, as JSON.
+status 0), ``exit`` (with 3) or ``raise``; before the collective of a step, inside of it (``during``: a moment after the
+others have begun), before its commit, while a checkpoint is being written, when programs for so many ranks are built,
+or when ranks meet for the so-manieth time (first when the job begins). The last rank 0 prints what it has found, as
+JSON.
 """
 
 import argparse
@@ -16,20 +17,32 @@ import signal
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 
 import numpy as np
-from mpi4py import MPI
 
 from spmd import checkpoint, elastic
+from spmd.runtime import failure
 
+DIGITS = Path(importlib.util.find_spec("sklearn").origin).parent / "datasets" / "data" / "digits.csv.gz"
+
+
+def load_digits(return_X_y):  # type: ignore[no-untyped-def]
+    """scikit-learn's, from its file: to import all of scikit-learn takes longer than the job does."""
+    table = np.loadtxt(DIGITS, delimiter=",")
+    return table[:, :-1], table[:, -1].astype(int)
+
+
+sys.modules |= {name: types.ModuleType(name) for name in ("sklearn", "sklearn.datasets")}
+sys.modules["sklearn.datasets"].load_digits = load_digits
 SCRIPT = Path(__file__).parents[2] / "examples" / "elastic" / "train.py"
 _found = importlib.util.spec_from_file_location("example", SCRIPT)
 example = sys.modules["example"] = importlib.util.module_from_spec(_found)
 _found.loader.exec_module(example)
 
 EXAMPLES = 1797 - example.HELD_OUT
-OWN = MPI.COMM_WORLD.rank
+OWN = failure.launched_rank()
 
 
 class Faults:
@@ -49,6 +62,8 @@ class Faults:
             os.kill(os.getpid(), signal.SIGSTOP)
         elif what == "leave":
             os._exit(0)
+        elif what == "exit":
+            os._exit(3)
         elif what == "raise":
             raise ValueError("out of cheese")
 
@@ -64,6 +79,7 @@ def main() -> None:
     parser.add_argument("--faults", default="")
     parser.add_argument("--checkpoints", type=Path)
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that a step takes at least")
+    parser.add_argument("--await-ranks", type=int, default=0, help="take it slow while there are fewer")
     options = parser.parse_args()
     fault = Faults(options.faults)
     images, labels = example.load_data()
@@ -97,7 +113,7 @@ def main() -> None:
                 fault("save", step.number)
             fault("commit", step.number)
             step.commit([*held, seen + total])
-            time.sleep(options.pace)
+            time.sleep(0.5 if step.ranks < options.await_ranks else options.pace)
         if step.number == 0 and training.rank == 0:
             print("started", flush=True)
         if training.finished > step.number:
@@ -114,6 +130,7 @@ def main() -> None:
             "counted": bool((seen == options.epochs).all()),
             "ranks": training.ranks,
             "lost": [str(member) for change in training.changes for member in change.lost],
+            "joined": sum(len(change.joined) for change in training.changes),
             "resumed": resumed,
         }
         print(json.dumps(found), flush=True)

@@ -1,0 +1,52 @@
+"""``spmd launch --join``: asking an elastic job of this machine for more ranks, and waiting for the answer."""
+
+import argparse
+import sys
+import time
+
+from spmd.runtime import requests
+
+_LOOK = 0.05  # seconds between two looks
+_ENDED = "the job has ended"
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when all that were asked for have joined."""
+    job, fault = _job(args.join)
+    if job is None or args.program or args.elastic:
+        fault = fault or "the ranks that --join starts run the job's own command; it takes -n and --hosts"
+        print(f"spmd launch: {fault}", file=sys.stderr)
+        return 2
+    places = [host.name for host in args.hosts for _ in range(host.slots)]
+    if job.hosts and (unknown := sorted(set(places) - set(job.hosts))):
+        print(f"spmd launch: the job runs on {', '.join(job.hosts)}, and not on {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    number = args.ranks or len(places) or 1
+    asked = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]
+    answers = [_answer(job, request) for request in asked]
+    for joined, sentence in answers:
+        print(sentence if joined else f"spmd launch: {sentence}", file=sys.stdout if joined else sys.stderr)
+    return int(not all(joined for joined, _ in answers))
+
+
+def _job(process: int) -> tuple[requests.RunningJob | None, str]:
+    """The job whose launcher is `process`, or (0) the only one that there is; else why there is none."""
+    running = requests.running_jobs()
+    chosen = [job for job in running if process in (0, job.process)]
+    if not chosen:
+        return None, f"no elastic job of process {process} runs here" if process else "no elastic job runs here"
+    if len(chosen) > 1:
+        told = ", ".join(str(job.process) for job in chosen)
+        return None, f"several elastic jobs run here: say which with --join PROCESS, one of {told}"
+    if not chosen[0].most:
+        return None, "the job was started without --max-ranks or --replace: no rank can join it"
+    return chosen[0], ""
+
+
+def _answer(job: requests.RunningJob, request: requests.Request) -> tuple[bool, str]:
+    """Waits for what becomes of a request."""
+    while (answer := request.answered) is None:
+        if job not in requests.running_jobs():
+            return False, _ENDED
+        time.sleep(_LOOK)
+    return answer

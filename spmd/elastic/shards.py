@@ -1,0 +1,226 @@
+"""A state of which each rank holds a part: what is left of it when ranks are lost, and its new cut.
+
+Each rank keeps what it has committed in the last few steps. With redundancy it also sends its blocks to the next rank,
+while the step after goes on, and holds those of the one before: where a rank is lost, and the next one is not, all
+blocks of some step are there. They are cut anew for the ranks that go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+from mpi4py.util import pkl5
+
+from spmd.arrays import Array
+from spmd.checkpoint import tree as trees
+from spmd.checkpoint.blocks import Box, Place, places
+
+#: What `shardings(rank, ranks)` gives: what `spmd.checkpoint.save` takes.
+Shardings = Callable[[int, int], Any]
+
+#: The rank that holds a block, and the rank of then whose it is.
+Source = tuple[int, int]
+#: Of blocks: the step, whose they are, and whether that is the rank which holds them.
+Label = tuple[int, int, bool]
+
+_KEPT = 3  # steps: a rank may be one further than another, and a copy one behind
+_COPY = 4  # tag, on the communicator of all ranks
+
+
+@dataclass(frozen=True)
+class Held:
+    """Blocks of the state behind `step` steps, those of rank `rank` of the ranks of then. A rank's `own` have all of
+    its leaves, and the state's structure; a copy of another's has None for whole arrays, which everybody has."""
+
+    step: int
+    rank: int
+    own: bool
+    blocks: Sequence[Array | None]
+    structure: Any = None
+
+    @property
+    def label(self) -> tuple[int, int, bool]:
+        return self.step, self.rank, self.own
+
+
+@dataclass(frozen=True)
+class _Sending:
+    """A copy on its way: to the next rank, and from the one before."""
+
+    requests: list[MPI.Request]
+    sent: list[Array]
+    received: Held
+
+
+class Shards:
+    """This rank's part of the state, cut by `shardings`; with `redundancy` the next rank holds a copy of it."""
+
+    def __init__(self, state: Any, shardings: Shardings, redundancy: bool) -> None:
+        self._shardings, self._redundancy = shardings, redundancy
+        self._initial = state
+        self._structure, leaves = trees.flatten(state)
+        self._names = [name for name, _ in leaves]
+        self._shapes = [tuple(np.shape(leaf)) for _, leaf in leaves]
+        self._dtypes = [np.asarray(leaf).dtype for _, leaf in leaves]
+        self._own: deque[Held] = deque(maxlen=_KEPT)
+        self._copies: deque[Held] = deque(maxlen=_KEPT)
+        self._sending: _Sending | None = None
+        self._ranks = 0
+        self._prepared: tuple[int, Held, Held | None] | None = None
+
+    @property
+    def like(self) -> Any:
+        """A tree of the state's classes, for `spmd.checkpoint.restore`; what stands for arrays says nothing."""
+        return trees.unflatten_like(self._structure, self._initial, lambda index, leaf: object())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no state has been held yet."""
+        return not self._own
+
+    def prepare(self, comm: MPI.Intracomm, step: int, state: Any) -> None:
+        """Holds this rank's part of the state behind `step` steps, and copies, from `settle` on. Collective."""
+        own = self._held(comm, step, state)
+        sending = self._sent(comm, own)
+        self._prepared = comm.size, own, None if sending is None else _arrived(sending)
+
+    def settle(self) -> None:
+        """What was prepared last is what there is: all ranks are agreed."""
+        assert self._prepared is not None
+        self._ranks, own, copy = self._prepared
+        self._own.clear()
+        self._copies.clear()
+        self._sending = None
+        self._own.append(own)
+        if copy is not None:
+            self._copies.append(copy)
+
+    def keep(self, comm: MPI.Intracomm, step: int, state: Any) -> None:
+        """Takes what this rank has committed, whose arrays are not written to again; the copy of the step before has
+        arrived when it returns, and that of this one is on its way."""
+        own = self._held(comm, step, state)
+        self._own.append(own)
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            self._copies.append(_arrived(sending))
+        self._sending = self._sent(comm, own)
+
+    def hand_over(self, comm: MPI.Intracomm, new: bool) -> tuple[int, Any] | None:
+        """The newest step whose blocks are all there, and this rank's part of the state behind it; None where there is
+        no such step. Collective among the ranks of `comm`, of which `new` ones hold nothing."""
+        held = [] if new else [*self._own, *self._copies]
+        told = comm.allgather(([part.label for part in held], 0 if new else self._ranks))
+        labels = [parts for parts, _ in told]
+        before = max(ranks for _, ranks in told)
+        finished = [max(step for step, _, own in parts if own) for parts in labels if parts]
+        steps = sorted({step for parts in labels for step, _, _ in parts if step <= min(finished)}, reverse=True)
+        for step in steps:
+            sources = self._sources(step, labels, before)
+            if self._is_whole(sources):
+                root = next(rank for rank, parts in enumerate(labels) if any(p[0] == step and p[2] for p in parts))
+                mine = {part.rank: part for part in held if part.step == step}
+                structure = comm.bcast(next((part.structure for part in mine.values() if part.own), None), root)
+                return step, self._cut_anew(comm, structure, sources, mine)
+        return None
+
+    def shardings(self, comm: MPI.Intracomm) -> Any:
+        """This rank's, as `spmd.checkpoint.restore` takes them."""
+        return self._shardings(comm.rank, comm.size)
+
+    def _places(self, rank: int, ranks: int) -> list[Place]:
+        return places(self._structure, self._shardings(rank, ranks), self._names, self._shapes, rank)
+
+    def _held(self, comm: MPI.Intracomm, step: int, state: Any) -> Held:
+        structure, leaves = trees.flatten(state)
+        arrays = [np.asarray(leaf) for _, leaf in leaves]
+        for array in arrays:
+            array.flags.writeable = False  # it may be asked for later, and is being sent
+        cut = self._places(comm.rank, comm.size)
+        blocks = [_block(array, place) for array, place in zip(arrays, cut, strict=True)]
+        return Held(step, comm.rank, True, blocks, structure)
+
+    def _sent(self, comm: MPI.Intracomm, own: Held) -> _Sending | None:
+        """Begins to send this rank's blocks to the next one. Those that are whole arrays are everybody's, and stay."""
+        if not self._redundancy or comm.size == 1:
+            return None
+        behind, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        received = [
+            None if _is_whole_array(place) else np.empty(place.box.shape, dtype)
+            for place, dtype in zip(self._places(before, comm.size), self._dtypes, strict=True)
+        ]
+        sent = [
+            np.ascontiguousarray(block)
+            for block, place in zip(own.blocks, self._places(comm.rank, comm.size), strict=True)
+            if block is not None and not _is_whole_array(place)
+        ]
+        requests = [comm.Irecv(_bytes(block), before, _COPY) for block in received if block is not None]
+        requests += [comm.Isend(_bytes(block), behind, _COPY) for block in sent]
+        return _Sending(requests, sent, Held(own.step, before, False, received))
+
+    def _sources(self, step: int, labels: Sequence[list[Label]], before: int) -> dict[tuple[int, Box], Source]:
+        """For each leaf and block of `step` who holds it: the rank now, and the rank of then whose block it is."""
+        found: dict[tuple[int, Box], Source] = {}
+        for holder, parts in enumerate(labels):
+            for rank, own in [(rank, own) for its_step, rank, own in parts if its_step == step]:
+                for leaf, place in enumerate(self._places(rank, before)):
+                    if place.box.size and (own or not _is_whole_array(place)):
+                        found.setdefault((leaf, place.box), (holder, rank))
+        return found
+
+    def _is_whole(self, sources: dict[tuple[int, Box], Source]) -> bool:
+        shapes = [place.shape for place in self._places(0, 1)]
+        sizes = [0] * len(shapes)
+        for leaf, box in sources:
+            sizes[leaf] += box.size
+        return sizes == [int(np.prod(shape)) for shape in shapes]
+
+    def _cut_anew(
+        self, comm: MPI.Intracomm, structure: Any, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
+    ) -> Any:
+        """This rank's part for the ranks of `comm`: each sends the others what they need of its blocks."""
+        outgoing: list[list[tuple[int, Box, Array]]] = [[] for _ in range(comm.size)]
+        for target in range(comm.size):
+            for leaf, place in enumerate(self._places(target, comm.size)):
+                for box, common, rank in _needed(sources, leaf, place.box, comm.rank):
+                    block = held[rank].blocks[leaf]
+                    assert block is not None
+                    outgoing[target].append((leaf, common, block[common.within(box)]))
+        incoming = pkl5.Intracomm(comm).alltoall(outgoing)
+        own = self._places(comm.rank, comm.size)
+        arrays = [np.zeros(place.local, dtype) for place, dtype in zip(own, self._dtypes, strict=True)]
+        for parts in incoming:
+            for leaf, common, block in parts:
+                arrays[leaf][common.within(own[leaf].box)] = block
+        return trees.unflatten_like(structure, self._initial, lambda index, _: arrays[index])
+
+
+def _needed(
+    sources: dict[tuple[int, Box], Source], leaf: int, wanted: Box, holder: int
+) -> Iterator[tuple[Box, Box, int]]:
+    """Of the blocks that `holder` holds, those that `wanted` meets: the block, what they share, whose it is."""
+    for (its_leaf, box), (its_holder, rank) in sources.items():
+        if its_leaf == leaf and its_holder == holder and box.meets(wanted):
+            yield box, box.common(wanted), rank
+
+
+def _arrived(sending: _Sending) -> Held:
+    MPI.Request.Waitall(sending.requests)
+    return sending.received
+
+
+def _is_whole_array(place: Place) -> bool:
+    return place.box.shape == place.shape
+
+
+def _block(array: Array, place: Place) -> Array:
+    """Without the padding behind it."""
+    return array[tuple(slice(0, size) for size in place.box.shape)]
+
+
+def _bytes(block: Array) -> Array:
+    return block.reshape(-1).view(np.uint8)

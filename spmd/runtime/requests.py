@@ -1,0 +1,98 @@
+"""What is asked of a running job from outside: that a rank more may join.
+
+The launcher of an elastic job leaves a note in the folder of its reports, by which the job is found. Who asks leaves a
+file a rank there, ``join-<id>.json``; rank 0 answers each by putting ``joined-<id>`` or ``refused-<id>``, with a
+sentence, in its place. Where rank 0 is lost before it has answered, the next one finds the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The folders of jobs' reports are called so, among the temporary files.
+FOLDER_PREFIX = "spmd-launch-"
+_NOTE = "elastic.json"
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """An elastic job of this machine: the `process` that launched it, how many ranks it may have (`most`), and on which
+    `hosts`, where that is known."""
+
+    process: int
+    most: int
+    hosts: tuple[str, ...]
+    folder: Path
+
+    def leave_note(self) -> None:
+        """Lets the job be found."""
+        _write(self.folder / _NOTE, json.dumps([self.process, self.most, self.hosts]))
+
+
+@dataclass(frozen=True)
+class Request:
+    """That a rank joins, on a host where one is named."""
+
+    file: Path
+    host: str
+
+    def answer(self, sentence: str, *, joined: bool) -> None:
+        """Says what has come of it."""
+        with contextlib.suppress(OSError):  # who launched the job may be gone, and the folder with it
+            _write(self.file.with_name(f"{'joined' if joined else 'refused'}-{self.name}"), sentence)
+            self.file.unlink()
+
+    @property
+    def name(self) -> str:
+        return self.file.stem.removeprefix("join-")
+
+    @property
+    def answered(self) -> tuple[bool, str] | None:
+        """Whether it has joined, and the sentence; None before there is one."""
+        for kind in ("joined", "refused"):
+            with contextlib.suppress(OSError):
+                return kind == "joined", self.file.with_name(f"{kind}-{self.name}").read_text()
+        return None
+
+
+def running_jobs() -> list[RunningJob]:
+    """This user's elastic jobs that run on this machine."""
+    return list(_running_jobs())
+
+
+def ask(job: RunningJob, host: str = "") -> Request:
+    """Asks for a rank more."""
+    request = Request(job.folder / f"join-{uuid.uuid4().hex}.json", host)
+    _write(request.file, json.dumps({"host": host}))
+    return request
+
+
+def open_requests(folder: Path) -> list[Request]:
+    """Those that nobody has answered."""
+    found = []
+    for file in sorted(folder.glob("join-*.json")):
+        with contextlib.suppress(OSError):  # answered meanwhile
+            found.append(Request(file, json.loads(file.read_text())["host"]))
+    return found
+
+
+def _running_jobs() -> Iterator[RunningJob]:
+    for note in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_NOTE}"):
+        with contextlib.suppress(OSError):
+            process, most, hosts = json.loads(note.read_text())
+            os.kill(process, 0)
+            yield RunningJob(process, most, tuple(hosts), note.parent)
+
+
+def _write(file: Path, text: str) -> None:
+    """All at once, for those who look at any moment."""
+    unfinished = file.with_name(f".{file.name}")
+    unfinished.write_text(text)
+    unfinished.rename(file)
