@@ -127,8 +127,8 @@ class Invitation:
 def invitation() -> Invitation | None:
     """That of this process, to be accepted once."""
     global _invitation
-    found, _invitation = _invitation, None
-    return found
+    standing, _invitation = _invitation, None
+    return standing
 
 
 def leave() -> NoReturn:

@@ -164,13 +164,13 @@ class Shards:
 
     def _sources(self, step: int, labels: Sequence[list[Label]], before: int) -> dict[tuple[int, Box], Source]:
         """For each leaf and block of `step` who holds it: the rank now, and the rank of then whose block it is."""
-        found: dict[tuple[int, Box], Source] = {}
+        sources: dict[tuple[int, Box], Source] = {}
         for holder, parts in enumerate(labels):
             for rank, own in [(rank, own) for its_step, rank, own in parts if its_step == step]:
                 for leaf, place in enumerate(self._places(rank, before)):
                     if place.box.size and (own or not _is_whole_array(place)):
-                        found.setdefault((leaf, place.box), (holder, rank))
-        return found
+                        sources.setdefault((leaf, place.box), (holder, rank))
+        return sources
 
     def _is_whole(self, sources: dict[tuple[int, Box], Source]) -> bool:
         shapes = [place.shape for place in self._places(0, 1)]
@@ -200,12 +200,12 @@ class Shards:
 
 
 def _needed(
-    sources: dict[tuple[int, Box], Source], leaf: int, wanted: Box, holder: int
+    sources: dict[tuple[int, Box], Source], leaf: int, box_of_target: Box, holder: int
 ) -> Iterator[tuple[Box, Box, int]]:
-    """Of the blocks that `holder` holds, those that `wanted` meets: the block, what they share, whose it is."""
+    """Of the blocks that `holder` holds, those that `box_of_target` meets: the block, what they share, whose it is."""
     for (its_leaf, box), (its_holder, rank) in sources.items():
-        if its_leaf == leaf and its_holder == holder and box.meets(wanted):
-            yield box, box.common(wanted), rank
+        if its_leaf == leaf and its_holder == holder and box.meets(box_of_target):
+            yield box, box.common(box_of_target), rank
 
 
 def _arrived(sending: _Sending) -> Held:

@@ -273,14 +273,14 @@ class Training:
         all go back to the newest checkpoint."""
         self._comes_from_checkpoint = False
         if shards.is_empty and not self._session.is_new:
-            found: tuple[int, Any] | None = self._start, self._part(comm.rank, comm.size)
+            part: tuple[int, Any] | None = self._start, self._part(comm.rank, comm.size)
         else:
-            found = shards.hand_over(comm, self._session.is_new)
-        if found is None:
+            part = shards.hand_over(comm, self._session.is_new)
+        if part is None:
             self._comes_from_checkpoint = True
-            found = self._restored(comm, shards)
-        shards.prepare(comm, *found)
-        self.finished, self.state = found
+            part = self._restored(comm, shards)
+        shards.prepare(comm, *part)
+        self.finished, self.state = part
 
     def _restored(self, comm: MPI.Intracomm, shards: Shards) -> tuple[int, Any]:
         newest = None if self._checkpoints is None else checkpoint.newest(self._checkpoints, communicator=comm)

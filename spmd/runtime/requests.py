@@ -76,11 +76,11 @@ def ask(job: RunningJob, host: str = "") -> Request:
 
 def open_requests(folder: Path) -> list[Request]:
     """Those that nobody has answered."""
-    found = []
+    requests = []
     for file in sorted(folder.glob("join-*.json")):
         with contextlib.suppress(OSError):  # answered meanwhile
-            found.append(Request(file, json.loads(file.read_text())["host"]))
-    return found
+            requests.append(Request(file, json.loads(file.read_text())["host"]))
+    return requests
 
 
 def _running_jobs() -> Iterator[RunningJob]:
