@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from spmd.runtime import failure
 from tests.cluster import remote
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +61,11 @@ def refusal() -> str | None:
     return f"namespaces are not permitted here: {tried.stderr.strip()}" if tried.returncode else None
 
 
+def _end_with_us() -> None:
+    """Nothing outlives the tests, however they end."""
+    failure.end_with_parent(signal.SIGKILL)
+
+
 class Host:
     """One of the hosts, by its name."""
 
@@ -67,7 +73,8 @@ class Host:
         self.name, self._folder = name, folder
         arguments = [name, ADDRESSES[name], str(folder), sys.executable, str(Path(remote.__file__))]
         self._shell = subprocess.Popen(
-            ["unshare", *NAMESPACES, "--mount-proc", "--fork", "--kill-child", "sh", "-c", _START, "sh", *arguments]
+            ["unshare", *NAMESPACES, "--mount-proc", "--fork", "--kill-child", "sh", "-c", _START, "sh", *arguments],
+            preexec_fn=_end_with_us,
         )
 
     @property
@@ -113,7 +120,8 @@ class Hosts:
         script = shlex.join([sys.executable, "-S", remote.__file__, "run", str(self.folder)])
         self.agent.write_text(f'#!/bin/sh\nwhile [ "${{1#-}}" != "$1" ]; do shift; done\nexec {script} "$@"\n')
         self.agent.chmod(0o755)
-        self._switch = subprocess.Popen(["unshare", "--net", "sh", "-c", _SWITCH], stdin=subprocess.PIPE)
+        switch = ["unshare", "--net", "sh", "-c", _SWITCH]
+        self._switch = subprocess.Popen(switch, stdin=subprocess.PIPE, preexec_fn=_end_with_us)
         self.a, self.b = (Host(name, self.folder) for name in ADDRESSES)
         self._wait("started")
         for host in (self.a, self.b):
