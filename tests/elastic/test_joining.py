@@ -60,7 +60,7 @@ def test_a_new_rank_that_fails_before_it_joins_is_given_up() -> None:
 
 
 def test_an_error_of_a_rank_that_has_joined_ends_the_job() -> None:
-    ended = Job(2, ["--faults", "1:kill@step:3,2:raise@commit:70", "--await-ranks", "2"], ["--replace"]).finish()
+    ended = Job(2, ["--faults", "1:kill@step:3,2:raise@commit:60", "--await-ranks", "2"], ["--replace"]).finish()
     assert (ended.faults, ended.status) == ([], 1), ended.screen
     assert "rank 2, which joined 1, on " in ended.screen
     assert ended.screen.rstrip().endswith("ValueError: out of cheese")
