@@ -98,13 +98,13 @@ def reading(budget: float) -> list[Result]:
         contestants["MLIR"] = peer
     timings = in_turns(contestants, budget)
     speed = ops / timings["spmd"].median
-    found = [
+    results = [
         Result(f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND)
     ]
     if peer is not None:
         ratio = timings["spmd"].median / timings["MLIR"].median
-        found.append(Result("the same, against MLIR in C++", ratio, "times its time", "", True))
-    return found
+        results.append(Result("the same, against MLIR in C++", ratio, "times its time", "", True))
+    return results
 
 
 def _mlir(text: str) -> Callable[[], object] | None:
@@ -152,7 +152,7 @@ def memory() -> list[Result]:
 
     A constant's data come on top of what may be taken.
     """
-    found = []
+    results = []
     programs = [
         ("layers", layers(READY_OPS), 0),
         ("layers, values numbered", numbered(layers(READY_OPS)), 0),
@@ -164,8 +164,8 @@ def memory() -> list[Result]:
         wanted = f"<= {limit:.3g}"
         for when, size in (("held once read", held), ("most while read", peak)):
             times = 1 + size / len(text)
-            found.append(Result(f"{what}: memory {when}", times, "times its text", wanted, times <= limit))
-    return found
+            results.append(Result(f"{what}: memory {when}", times, "times its text", wanted, times <= limit))
+    return results
 
 
 def traced(text: str) -> tuple[int, int]:

@@ -75,12 +75,12 @@ def programs() -> dict[str, str]:
 
 
 def _elementwise() -> dict[str, str]:
-    made = {f"stablehlo.{name}": (1, type, type) for type, names in _UNARY.items() for name in names.split()}
-    made |= {f"stablehlo.{name}": (2, type, type) for type, names in _BINARY.items() for name in names.split()}
-    made |= {"stablehlo.convert": (1, F32, I32), "stablehlo.is_finite": (1, F32, I1)}
-    made |= {"stablehlo.real": (1, C64, F32), "stablehlo.imag": (1, C64, F32), "stablehlo.complex": (2, F32, C64)}
-    made |= {"stablehlo.bitcast_convert": (1, F32, I32)}
-    texts = {op: program(op, [type] * count, result) for op, (count, type, result) in made.items()}
+    by_name = {f"stablehlo.{name}": (1, type, type) for type, names in _UNARY.items() for name in names.split()}
+    by_name |= {f"stablehlo.{name}": (2, type, type) for type, names in _BINARY.items() for name in names.split()}
+    by_name |= {"stablehlo.convert": (1, F32, I32), "stablehlo.is_finite": (1, F32, I1)}
+    by_name |= {"stablehlo.real": (1, C64, F32), "stablehlo.imag": (1, C64, F32), "stablehlo.complex": (2, F32, C64)}
+    by_name |= {"stablehlo.bitcast_convert": (1, F32, I32)}
+    texts = {op: program(op, [type] * count, result) for op, (count, type, result) in by_name.items()}
     direction = "comparison_direction = #stablehlo<comparison_direction LT>"
     return texts | {
         "stablehlo.compare": program("stablehlo.compare", [F32, F32], I1, direction),

@@ -58,9 +58,9 @@ def run(argv: Sequence[str]) -> int:
     print_table(("op", "ns/element", "time", "why"), rows)
     write_json(options.json, {"ops": results})
     slow = [each.op for each in results if each.nanoseconds > LIMIT_NANOSECONDS and not each.reason]
-    for title, found in (("without a program", missing), (f"above {LIMIT_NANOSECONDS:g} ns an element", slow)):
-        if found:
-            print(f"{title}: {', '.join(found)}")
+    for title, listed in (("without a program", missing), (f"above {LIMIT_NANOSECONDS:g} ns an element", slow)):
+        if listed:
+            print(f"{title}: {', '.join(listed)}")
     return 1 if missing or slow else 0
 
 

@@ -107,9 +107,9 @@ def mlp_program(processes: int, rows: int = ROWS) -> spmd.Module:
     activations = ["%a6"]
     for layer in range(layers):
         a, b = SIZES[layer], SIZES[layer + 1]
-        made = product(activations[-1], f"%a{2 * layer}", (1, 0), ((rows, a), (a, b), (rows, b)))
-        made = binary("add", made, spread(f"%a{2 * layer + 1}", b, 1, rows, b), rows, b)
-        activations.append(made if layer == layers - 1 else binary("maximum", made, constant(0, rows, b), rows, b))
+        output = product(activations[-1], f"%a{2 * layer}", (1, 0), ((rows, a), (a, b), (rows, b)))
+        output = binary("add", output, spread(f"%a{2 * layer + 1}", b, 1, rows, b), rows, b)
+        activations.append(output if layer == layers - 1 else binary("maximum", output, constant(0, rows, b), rows, b))
     b = SIZES[-1]
     largest = fold("maximum", activations[-1], -3e38, 1, rows, b)
     moved = binary("subtract", activations[-1], spread(largest, rows, 0, rows, b), rows, b)

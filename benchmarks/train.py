@@ -121,9 +121,9 @@ def _mpi_rank(options: argparse.Namespace) -> None:
     if xla.is_installed():
         from_jax = _through_jax()
         start = time.perf_counter()
-        found = from_jax(arguments[:6], *arguments[6:])
+        trained = from_jax(arguments[:6], *arguments[6:])
         report["first"] = time.perf_counter() - start
-        _agree([found[0], *found[1]], by_hand(*arguments))
+        _agree([trained[0], *trained[1]], by_hand(*arguments))
         report["overhead"] = _overhead()
         steps["spmd.jax"] = lambda: from_jax(arguments[:6], *arguments[6:])
         if importlib.util.find_spec("mpi4jax") is not None:

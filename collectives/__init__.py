@@ -5,7 +5,7 @@ mpi4py starts MPI.
 """
 
 from collectives.communicator import BoundCollective, Communicator, Request, Start
-from collectives.errors import CollectiveError, GroupError
+from collectives.errors import CommunicationError, GroupError
 from collectives.grid import (
     ProcessGrid,
     ProcessId,
@@ -31,9 +31,37 @@ from collectives.operations import (
 from collectives.reduction import ADD, AND, MAXIMUM, MINIMUM, MONOIDS, MULTIPLY, OR, XOR, Reduction
 
 __all__ = [
-    "ADD", "AND", "MAXIMUM", "MINIMUM", "MONOIDS", "MULTIPLY", "OR", "XOR",
-    "AllGather", "AllReduce", "AllToAll", "Barrier", "BoundCollective", "CollectiveBroadcast", "CollectiveError",
-    "CollectivePermute", "CollectiveReduce", "Communicator", "GroupError", "Operation", "ProcessGrid", "ProcessId",
-    "ReduceScatter", "Reduction", "Request", "Start", "cross_partition", "cross_replica",
-    "cross_replica_and_partition", "describe", "flattened_ids", "permute_pairs", "strategy",
+    "ADD",
+    "AND",
+    "MAXIMUM",
+    "MINIMUM",
+    "MONOIDS",
+    "MULTIPLY",
+    "OR",
+    "XOR",
+    "AllGather",
+    "AllReduce",
+    "AllToAll",
+    "Barrier",
+    "BoundCollective",
+    "CollectiveBroadcast",
+    "CollectivePermute",
+    "CollectiveReduce",
+    "CommunicationError",
+    "Communicator",
+    "GroupError",
+    "Operation",
+    "ProcessGrid",
+    "ProcessId",
+    "ReduceScatter",
+    "Reduction",
+    "Request",
+    "Start",
+    "cross_partition",
+    "cross_replica",
+    "cross_replica_and_partition",
+    "describe",
+    "flattened_ids",
+    "permute_pairs",
+    "strategy",
 ]  # fmt: skip

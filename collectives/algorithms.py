@@ -12,7 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from collectives import layout, operations
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 
 RING, TREE, HALVING = "ring", "tree", "recursive_halving"
 #: The algorithms of one level of a network.
@@ -51,10 +51,10 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
     """What `operation` does on a group of `size` processes by `algorithm`, one of ALGORITHMS.
 
     A `collective_permute` is one round whatever the algorithm; who sends to whom its pairs say, not `distance`.
-    Raises CollectiveError for an algorithm that is none.
+    Raises CommunicationError for an algorithm that is none.
     """
     if algorithm not in ALGORITHMS:
-        raise CollectiveError(f"algorithm is one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+        raise CommunicationError(f"algorithm is one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
     if size == 1 or (not prod(operation.shape) and not isinstance(operation, operations.Barrier)):
         return ()
     n = float(wire_bytes(operation))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.states import ranks_text
 
 
@@ -24,11 +24,11 @@ class Channels:
         self._receivers = _by_channel(receives)
 
     def target(self, channel: int, rank: int) -> int:
-        """To whom ``rank`` sends on ``channel``. CollectiveError where nobody, or more than one, receives."""
+        """To whom ``rank`` sends on ``channel``. CommunicationError where nobody, or more than one, receives."""
         return self._other(channel, rank, self._senders, self._receivers, "sends on", "receives from")
 
     def source(self, channel: int, rank: int) -> int:
-        """From whom ``rank`` receives on ``channel``. CollectiveError where nobody, or more than one, sends."""
+        """From whom ``rank`` receives on ``channel``. CommunicationError where nobody, or more than one, sends."""
         return self._other(channel, rank, self._receivers, self._senders, "receives from", "sends on")
 
     def faults(self) -> list[str]:
@@ -40,7 +40,7 @@ class Channels:
                     self.target(channel, rank)
                 for rank in self._receivers.get(channel, ()):
                     self.source(channel, rank)
-            except CollectiveError as error:
+            except CommunicationError as error:
                 texts.append(str(error))
         return texts
 
@@ -59,8 +59,8 @@ class Channels:
         if mine == theirs:
             return rank
         if not theirs:
-            raise CollectiveError(f"process {rank} {does} channel {channel}, and no process {should} it")
-        raise CollectiveError(
+            raise CommunicationError(f"process {rank} {does} channel {channel}, and no process {should} it")
+        raise CommunicationError(
             f"channel {channel} has no source_target_pairs and more than two ends: "
             f"{ranks_text(mine)} {does} it, {ranks_text(theirs)} {should} it"
         )

@@ -1,11 +1,11 @@
 """Errors of communication between processes."""
 
 
-class CollectiveError(Exception):
+class CommunicationError(Exception):
     """Processes disagree on a communication, or one of them cannot take part in it."""
 
 
-class GroupError(CollectiveError, ValueError):
+class GroupError(CommunicationError, ValueError):
     """A process group that does not fit the process grid."""
 
 

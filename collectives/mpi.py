@@ -89,16 +89,16 @@ class MpiCommunicator(Communicator):
 
         Not collective. Needs an MPI with fault tolerance where there are others.
         """
-        found = _worlds.pop(comm.handle, None)
-        if found is not None:
-            if found.watcher is not None:
-                found.watcher.stop()
-            assert found._checked is not None
-            groups = (found, *found._groups.values())
+        retired = _worlds.pop(comm.handle, None)
+        if retired is not None:
+            if retired.watcher is not None:
+                retired.watcher.stop()
+            assert retired._checked is not None
+            groups = (retired, *retired._groups.values())
             twins = [group._background for group in groups if group._background is not None]
             for used in (*groups, *twins):
                 used.comm.Revoke()
-            found._checked.comm.Revoke()
+            retired._checked.comm.Revoke()
 
     def checked(self) -> Communicator:
         root = self._root
@@ -113,7 +113,7 @@ class MpiCommunicator(Communicator):
             self.watcher.abort = self.watcher.abort or abort
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None:
-        """Waits step by step; raises CollectiveError when the watcher finds that it is in vain."""
+        """Waits step by step; raises CommunicationError when the watcher finds that it is in vain."""
         watcher = self.watcher
         with self._inside(waiting):
             patiently(done, lambda: None if watcher is None else watcher.verdict)

@@ -247,9 +247,9 @@ def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving:
 
 
 def _reduction(operation: operations.ReducingOperation) -> tuple[MPI.Op, Callable[[Array], Message]]:
-    found = mpi_reduction(operation.arithmetic)
-    assert found is not None
-    return found
+    datatype_and_message = mpi_reduction(operation.arithmetic)
+    assert datatype_and_message is not None
+    return datatype_and_message
 
 
 def _pass(array: Array) -> Message:

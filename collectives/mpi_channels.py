@@ -17,7 +17,7 @@ from mpi4py import MPI
 
 from collectives.activity import Waiting
 from collectives.arrays import Array
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
 from collectives.mpi_request import MpiRequest
@@ -54,7 +54,7 @@ class MpiChannels:
         MpiRequest.detach(self._comm.Issend(data, target, tag), data, text)
 
     def receive(self, wait: Wait, shape: Shape, dtype: npt.DTypeLike, source: int, channel: int, where: str) -> Array:
-        """The next array from ``source`` on ``channel``; CollectiveError where its size is another."""
+        """The next array from ``source`` on ``channel``; CommunicationError where its size is another."""
         out, peer = np.empty(shape, dtype), self._members[source]
         label = f"receive of {_extent(shape, out.dtype)} from process {peer}{_at(where)}"
         message = self._by_tag if _has_tag(channel) else self._by_number
@@ -62,17 +62,17 @@ class MpiChannels:
         return out
 
     def _by_tag(self, wait: _WaitUntil, out: Array, source: int, channel: int, where: str) -> None:
-        found, status = [], MPI.Status()
+        messages, status = [], MPI.Status()
 
         def arrived() -> bool:
             message = self._comm.Improbe(source, _FIRST_TAG + channel, status)
             if message is not None:
-                found.append(message)
-            return bool(found)
+                messages.append(message)
+            return bool(messages)
 
         wait(arrived)
         self._check_size(status.Get_count(MPI.BYTE), out, source, where)
-        found[0].Recv([out.view(wire_dtype(out.dtype)), MPI.BYTE])
+        messages[0].Recv([out.view(wire_dtype(out.dtype)), MPI.BYTE])
 
     def _by_number(self, wait: _WaitUntil, out: Array, source: int, channel: int, where: str) -> None:
         early = self._early.setdefault((source, channel), deque())
@@ -99,7 +99,7 @@ class MpiChannels:
     def _check_size(self, sent: int, out: Array, source: int, where: str) -> None:
         if sent != out.nbytes:
             text = f"process {self._members[source]} sent {sent} bytes where {out.nbytes} are received"
-            raise CollectiveError(f"{where}: {text}" if where else text)
+            raise CommunicationError(f"{where}: {text}" if where else text)
 
 
 def _has_tag(channel: int) -> bool:

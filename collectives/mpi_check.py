@@ -1,9 +1,9 @@
 """Collectives that first make sure of each other.
 
 Before each collective the processes of the group tell the group's first process what they are about to do, which
-compares and answers. Where they differ, every one of them raises CollectiveError with what each does and where. Where
-they never meet, because they are in different groups or one has ended, the watcher finds out. The messages are half a
-kilobyte, point to point; waiting is step by step, so that it can end with an error, and so that a first process
+compares and answers. Where they differ, every one of them raises CommunicationError with what each does and where.
+Where they never meet, because they are in different groups or one has ended, the watcher finds out. The messages are
+half a kilobyte, point to point; waiting is step by step, so that it can end with an error, and so that a first process
 answers whatever it waits for itself. A collective that is started is checked while it is under way.
 """
 
@@ -22,7 +22,7 @@ from mpi4py import MPI
 from collectives.activity import Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Request, Start
-from collectives.errors import CollectiveError, GroupError
+from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import MpiChannels
 from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
 from collectives.states import mismatch_text
@@ -183,7 +183,7 @@ class _Check:
     """A check under way; this one of a process that has nobody to agree with."""
 
     def finish(self) -> None:
-        """Waits for the outcome; raises CollectiveError where the processes differ."""
+        """Waits for the outcome; raises CommunicationError where the processes differ."""
 
 
 class _Lead(_Check):
@@ -223,7 +223,7 @@ class _Lead(_Check):
         self._owner.wait(self.step, self._waiting)
         MPI.Request.Waitall(self._sends)
         if self._fault is not None:
-            raise CollectiveError(self._fault)
+            raise CommunicationError(self._fault)
 
 
 class _Follow(_Check):
@@ -240,7 +240,7 @@ class _Follow(_Check):
     def finish(self) -> None:
         self._owner.wait(lambda: MPI.Request.Testall(self._requests), self._waiting)
         if not self._answer[0]:
-            raise CollectiveError(self._comm.recv(source=self._leader, tag=self._tag + 1))
+            raise CommunicationError(self._comm.recv(source=self._leader, tag=self._tag + 1))
 
 
 class _CheckedRequest:
@@ -255,11 +255,11 @@ class _CheckedRequest:
 
 
 def patiently(done: Callable[[], bool], verdict: Callable[[], str | None]) -> None:
-    """Waits until ``done``, looking often at first; raises CollectiveError with the ``verdict`` when there is one."""
+    """Waits until ``done``, looking often at first; CommunicationError with the ``verdict`` when there is one."""
     start = time.perf_counter()
     while not done():
         if time.perf_counter() - start > _SPIN:
             text = verdict()
             if text is not None:
-                raise CollectiveError(text)
+                raise CommunicationError(text)
             time.sleep(_PAUSE)

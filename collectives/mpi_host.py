@@ -24,7 +24,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives.arrays import Array
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.operations import AllReduce, Operation, describe
 
 #: Bytes from which on an operand goes through shared memory: below, steps are as fast by MPI's own calls.
@@ -96,7 +96,9 @@ class HostMemory:
             barrier()
             if (calls != token).any():
                 others = np.flatnonzero(calls != token).tolist()
-                raise CollectiveError(f"position {rank} of a process group is in {text}, {others} are in another call")
+                raise CommunicationError(
+                    f"position {rank} of a process group is in {text}, {others} are in another call"
+                )
             last: _Chunk | None = None
             for chunk, following in zip_longest(chunks, chunks[1:]):
                 if last is not None:

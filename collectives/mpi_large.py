@@ -106,8 +106,8 @@ def _large_datatype(dtype: np.dtype[Any], count: int) -> MPI.Datatype:
     element = dtlib.from_numpy_dtype(dtype)
     blocks, rest = divmod(count, MOST)
     block = element.Create_contiguous(MOST)
-    made = MPI.Datatype.Create_struct([blocks, rest], [0, blocks * MOST * dtype.itemsize], [block, element])
-    return made.Commit()
+    struct_type = MPI.Datatype.Create_struct([blocks, rest], [0, blocks * MOST * dtype.itemsize], [block, element])
+    return struct_type.Commit()
 
 
 def _array(message: Message) -> Array:

@@ -242,13 +242,13 @@ def waits_in_vain(rank: int, states: Mapping[int, State]) -> frozenset[int]:
     They can when one of them computes or does not answer, or when they all wait in one communication, which is
     merely slow.
     """
-    found: set[int] = set()
+    waiting_in_vain: set[int] = set()
     pending: Iterable[int] = [rank]
     while pending:
-        found.update(pending)
+        waiting_in_vain.update(pending)
         waits = [states.get(r) for r in pending]
         if any(s is None or (s.waiting is None and not s.ended) for s in waits):
             return frozenset()
-        pending = {r for s in waits if s and s.waiting and not s.ended for r in s.waiting.ranks} - found
-    texts = {"" if (waiting := states[r].waiting) is None or states[r].ended else waiting.text for r in found}
-    return frozenset(found) if len(texts) > 1 or len(found) == 1 else frozenset()
+        pending = {r for s in waits if s and s.waiting and not s.ended for r in s.waiting.ranks} - waiting_in_vain
+    texts = {"" if (waiting := states[r].waiting) is None or states[r].ended else waiting.text for r in waiting_in_vain}
+    return frozenset(waiting_in_vain) if len(texts) > 1 or len(waiting_in_vain) == 1 else frozenset()

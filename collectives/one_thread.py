@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 
 
 class OneThread:
@@ -28,12 +28,12 @@ class OneThread:
         self.owner = 0
 
     def leave(self) -> None:
-        """CollectiveError when another thread has tried to enter meanwhile; nobody can enter any more then."""
+        """CommunicationError when another thread has tried to enter meanwhile; nobody can enter any more then."""
         if self._fault is not None:
-            raise CollectiveError(self._fault)
+            raise CommunicationError(self._fault)
         self._lock.release()
 
-    def crowded(self, what: str) -> CollectiveError:
+    def crowded(self, what: str) -> CommunicationError:
         """The error of a thread that finds another one inside."""
         if self._fault is None:
             self._fault = (
@@ -41,4 +41,4 @@ class OneThread:
                 f"{what} while another thread was inside; ranks cannot agree on the order of two threads, so that only "
                 "one at a time may call what communicates"
             )
-        return CollectiveError(self._fault)
+        return CommunicationError(self._fault)

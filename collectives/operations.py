@@ -18,7 +18,7 @@ import numpy as np
 
 from collectives.arrays import Array
 from collectives.element_types import element
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.grid import MOVING, REDUCING, Grouping, Strategy, strategy_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.stacked import ARRAYS, Stacks
@@ -47,7 +47,7 @@ class Operation(ABC):
         object.__setattr__(self, "dtype", np.dtype(self.dtype))
 
     def result_shape(self, size: int) -> Shape:
-        """The shape of a process's result in a group of ``size``. Raises CollectiveError when the shapes do not fit."""
+        """The shape of a process's result in a group of ``size``. CommunicationError when shapes do not fit."""
         return self.shape
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Operation(ABC):
 
     def _check_dim(self, dim: int, what: str) -> None:
         if not 0 <= dim < len(self.shape):
-            raise CollectiveError(f"{what} {dim} is out of range for an operand of rank {len(self.shape)}")
+            raise CommunicationError(f"{what} {dim} is out of range for an operand of rank {len(self.shape)}")
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         """Bytes that the busiest process of a group of ``size`` sends and receives, by the best algorithms.
@@ -231,7 +231,9 @@ class AllToAll(Operation):
         self._check_dim(self.split_dim, "split_dimension")
         self._check_dim(self.concat_dim, "concat_dimension")
         if self.split_count != size:
-            raise CollectiveError(f"(C8) split_count is {self.split_count}, but the process group has {size} processes")
+            raise CommunicationError(
+                f"(C8) split_count is {self.split_count}, but the process group has {size} processes"
+            )
         return scale_shape(split_shape(self.shape, self.split_dim, size), self.concat_dim, size)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
@@ -278,9 +280,9 @@ class CollectivePermute(Operation):
     def result_shape(self, size: int) -> Shape:
         ids = (*self._sources, *self._targets)
         if ids and (min(ids) < 0 or max(ids) >= size):
-            raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: an id is outside 0 to {size - 1}")
+            raise CommunicationError(f"source_target_pairs {short_list(self.pairs)}: an id is outside 0 to {size - 1}")
         if len(self._sources) < len(self.pairs) or len(self._targets) < len(self.pairs):
-            raise CollectiveError(f"source_target_pairs {short_list(self.pairs)}: a source or target appears twice")
+            raise CommunicationError(f"source_target_pairs {short_list(self.pairs)}: a source or target appears twice")
         return self.shape
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
@@ -378,15 +380,15 @@ def filled(operation: CollectivePermute | CollectiveReduce) -> Array:
 
 
 def check_root(root: int, size: int) -> None:
-    """Raises CollectiveError when ``root`` is no position in a group of ``size``."""
+    """Raises CommunicationError when ``root`` is no position in a group of ``size``."""
     if not 0 <= root < size:
-        raise CollectiveError(f"root {root} is outside the process group of {size} processes")
+        raise CommunicationError(f"root {root} is outside the process group of {size} processes")
 
 
 def split_shape(shape: Shape, dim: int, parts: int) -> Shape:
     """``shape`` with dimension ``dim`` divided into ``parts``."""
     if shape[dim] % parts:
-        raise CollectiveError(f"dimension {dim} of size {shape[dim]} cannot be split into {parts} equal parts")
+        raise CommunicationError(f"dimension {dim} of size {shape[dim]} cannot be split into {parts} equal parts")
     return (*shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
 
 

@@ -125,12 +125,12 @@ class World:
 
     def same(self, operation: Operation) -> Operation:
         """The one object that stands for all operations equal to ``operation``."""
-        found = self._known.get(id(operation))
-        if found is None:
-            found = self._operations.setdefault(operation, operation)
-            if found is operation:  # kept, so that its id is its own
+        known = self._known.get(id(operation))
+        if known is None:
+            known = self._operations.setdefault(operation, operation)
+            if known is operation:  # kept, so that its id is its own
                 self._known[id(operation)] = operation
-        return found
+        return known
 
 
 def at_place(where: str) -> str:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.states import states_text
 
 
@@ -133,7 +133,7 @@ class Scheduler:
         if not self._running and not self._ready and not self._outside and self._alive:
             states = {rank: f"waits in {what}" if what != _ENDED else what
                       for rank, what in enumerate(self.waiting) if what is not None}  # fmt: skip
-            self._fail(CollectiveError("deadlock: every process waits for another\n" + states_text(states)), None)
+            self._fail(CommunicationError("deadlock: every process waits for another\n" + states_text(states)), None)
 
     def _hand_over(self) -> None:
         self.turns += 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 
 TIMEOUT_VARIABLE = "COLLECTIVE_TIMEOUT"
 ABORT_VARIABLE = "COLLECTIVE_ABORT"
@@ -16,7 +16,7 @@ _YES = frozenset(("1", "true", "yes", "on"))
 _NO = frozenset(("0", "false", "no", "off"))
 
 
-class SettingError(CollectiveError, ValueError):
+class SettingError(CommunicationError, ValueError):
     """A variable of the environment that says nothing sensible."""
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
-from collectives.errors import CollectiveError, GroupError
+from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Stopped
@@ -105,7 +105,7 @@ class ThreadCommunicator(Communicator):
         operation = here.calls[self.rank][0]
         if any(called is not operation for called, _ in here.calls.values()):
             labels = {self.members[position]: self._label(*called) for position, called in here.calls.items()}
-            raise CollectiveError(mismatch_text(labels))
+            raise CommunicationError(mismatch_text(labels))
         arrays = [array for array in here.arrays if array is not None]
         here.results = _detached(operation.evaluate(arrays), arrays)
         scheduler = self.world.scheduler
@@ -197,7 +197,7 @@ class _PendingReceive:
         label = f"{self._expected}, for process {sender}"
         posted = self._communicator.world.finish(self._receive, receiver, label)
         if posted.label != self._label:
-            raise CollectiveError(
+            raise CommunicationError(
                 f"process {sender} sends what process {receiver} does not expect:\n"
                 f"  process {sender}: {posted.label}{at_place(posted.where)}\n  process {receiver}: {self._expected}"
             )
@@ -241,7 +241,7 @@ def run(
 
     The first exception of any process stops all of them and is raised, with a note that names the process. A process
     that waits longer than ``timeout`` seconds while others compute is reported by a warning, again every ``timeout``
-    seconds; ``abort`` makes it a CollectiveError.
+    seconds; ``abort`` makes it a CommunicationError.
     """
     world = World(size)
     scheduler = world.scheduler
@@ -279,7 +279,7 @@ def run(
         raise scheduler.failure
     lost = world.unreceived()
     if lost:
-        raise CollectiveError("\n".join(lost[:_MOST_TOLD]))
+        raise CommunicationError("\n".join(lost[:_MOST_TOLD]))
     return results
 
 

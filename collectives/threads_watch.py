@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.scheduler import Scheduler, Stopped
 from collectives.states import states_text
 
@@ -49,7 +49,7 @@ def _report(scheduler: Scheduler, now: float, timeout: float, abort: bool) -> fl
             states[rank] = f"waits {waits[rank]:.0f} s in {what}" if rank in waits else what
     text = f"a process has waited {longest:.0f} s\n{states_text(states)}"
     if abort:
-        raise CollectiveError(text)
+        raise CommunicationError(text)
     log.warning("%s", text)
     return timeout
 

@@ -23,14 +23,14 @@ def load(paths: Sequence[str], function: Function, rank: int = 0) -> list[Array]
 
     :raises UsageError: when a file is no such file, or the arrays are not those that the function takes.
     """
-    found: list[tuple[str, Array]] = []
+    arrays: list[tuple[str, Array]] = []
     for path in (path.replace("{rank}", str(rank)) for path in paths):
-        found += [(f"{path}[{name}]" if name else path, array) for name, array in read_arrays(path).items()]
+        arrays += [(f"{path}[{name}]" if name else path, array) for name, array in read_arrays(path).items()]
     types = function.type.inputs
-    if len(found) != len(types):
+    if len(arrays) != len(types):
         count = f"{len(types)} argument{'s' * (len(types) != 1)}"
-        raise UsageError(f"@{function.symbol} takes {count} ({_listed(types)}), got {len(found)}")
-    pairs = enumerate(zip(found, types, strict=True))
+        raise UsageError(f"@{function.symbol} takes {count} ({_listed(types)}), got {len(arrays)}")
+    pairs = enumerate(zip(arrays, types, strict=True))
     return [_as_declared(array, type, f"{where}: argument {index}") for index, ((where, array), type) in pairs]
 
 
@@ -50,11 +50,11 @@ def _as_declared(array: Array, type: Type, what: str) -> Array:
     if array.dtype.kind == "V" and array.dtype.itemsize == type.dtype.itemsize:
         array = array.view(type.dtype)
     fits = len(array.shape) == len(type.shape) and all(
-        size in (None, given) for size, given in zip(type.shape, array.shape, strict=True)
+        size in (None, of_file) for size, of_file in zip(type.shape, array.shape, strict=True)
     )
     if array.dtype != type.dtype or not fits:
-        given = "x".join(map(str, (*array.shape, array.dtype.name)))
-        raise UsageError(f"{what} is of type {type}, the file holds {given}")
+        of_file = "x".join(map(str, (*array.shape, array.dtype.name)))
+        raise UsageError(f"{what} is of type {type}, the file holds {of_file}")
     return array
 
 

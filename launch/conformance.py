@@ -60,13 +60,13 @@ class Verdict:
 
 def read_cases(paths: Iterable[str | Path]) -> list[Case]:
     """The modules of all files named, and of all `.mlir` files below the folders named, in order."""
-    found = []
+    cases = []
     for path in map(Path, paths):
         files = sorted(path.rglob("*.mlir")) if path.is_dir() else [path]
         for file in files:
             parts = split_file(file.read_text(encoding="utf-8", errors="surrogateescape"))
-            found += [Case(file, index, part) for index, part in enumerate(parts) if _COMMENT.sub("", part).strip()]
-    return found
+            cases += [Case(file, index, part) for index, part in enumerate(parts) if _COMMENT.sub("", part).strip()]
+    return cases
 
 
 def judge(case: Case, *, execute: bool = True, diagnostics: bool = False, mode: str = "threads") -> Verdict:
@@ -116,9 +116,9 @@ def _check_printing(module: Module) -> str | None:
     for form, generic in (("pretty", False), ("generic", True)):
         text = print_op(module, generic=generic)
         again = parse(text, f"<{form} form>")
-        found = difference(module, again)
-        if found is not None:
-            return f"its {form} form is another program: {found}"
+        change = difference(module, again)
+        if change is not None:
+            return f"its {form} form is another program: {change}"
         if print_op(again, generic=generic) != text:
             return f"its {form} form prints differently once read"
     return None
@@ -144,10 +144,10 @@ def _stacked(module: Module, mode: str) -> Module:
     from spmd.compiler.options import Options
     from spmd.compiler.stack.runs import stack_runs
 
-    made, refused = stack_runs(module, Options())
+    stacked, refused = stack_runs(module, Options())
     if refused and mode == "stacked":
         raise refused[0]
-    return made
+    return stacked
 
 
 def entry_point(module: Module) -> str | None:

@@ -63,13 +63,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 def expectations(text: str) -> list[Expectation]:
     """The errors that `text` expects, in the order of their marks."""
-    found: list[Expectation] = []
+    expected: list[Expectation] = []
     below: list[tuple[int, re.Match[str], str]] = []  # marks that wait for the next line without one
     plain = 0  # the last line without a mark
     for number, line in enumerate(text.splitlines(), 1):
         marks = list(_MARK.finditer(line))
         if not marks:
-            found += [_expectation(number, mark, words) for _, mark, words in below]
+            expected += [_expectation(number, mark, words) for _, mark, words in below]
             below, plain = [], number
             continue
         ends = [mark.start() for mark in marks[1:]] + [len(line)]
@@ -78,8 +78,8 @@ def expectations(text: str) -> list[Expectation]:
             if mark[2] == "below":
                 below.append((number, mark, words))
             else:
-                found.append(_expectation(_line(mark[2] or "+0", number, plain), mark, words))
-    return found + [_expectation(number + 1, mark, words) for number, mark, words in below]
+                expected.append(_expectation(_line(mark[2] or "+0", number, plain), mark, words))
+    return expected + [_expectation(number + 1, mark, words) for number, mark, words in below]
 
 
 def _expectation(line: int | None, mark: re.Match[str], words: str) -> Expectation:

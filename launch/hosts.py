@@ -31,16 +31,16 @@ def from_file(path: str) -> tuple[Host, ...]:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from None
-    found = []
+    hosts = []
     for number, line in enumerate(lines, 1):
         text = line.partition("#")[0].strip()
         if text:
             slots = _SLOTS.fullmatch(text)
             word = f"{slots[1]}:{slots[2]}" if slots else text
-            found.append(_host(word, f"{path}:{number}: a line is a host, as a slots=2, got {text!r}"))
-    if not found:
+            hosts.append(_host(word, f"{path}:{number}: a line is a host, as a slots=2, got {text!r}"))
+    if not hosts:
         raise argparse.ArgumentTypeError(f"{path} names no host")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _host(text: str, fault: str) -> Host:

@@ -70,14 +70,14 @@ def compile_options(args: argparse.Namespace) -> dict[str, Any]:
 
 def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:
     """What ``spmd.run_parallel`` is given beside the program and its inputs."""
-    given: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
+    settings: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
     if args.collective_timeout is not None:
-        given["timeout"] = args.collective_timeout or float("inf")
+        settings["timeout"] = args.collective_timeout or float("inf")
     for name in ("infeed", "outfeed"):
         path = getattr(args, name)
         if path is not None:
-            given[name] = [path.replace("{rank}", str(rank)) for rank in range(size)]
-    return given
+            settings[name] = [path.replace("{rank}", str(rank)) for rank in range(size)]
+    return settings
 
 
 @contextlib.contextmanager

@@ -123,8 +123,8 @@ def _close_listeners() -> None:
             number = int(entry)
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(number)) as found:
-                listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            with socket.socket(fileno=os.dup(number)) as listener:
+                listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if listens:
                 os.close(number)
 

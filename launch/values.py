@@ -70,15 +70,15 @@ def grid(text: str) -> "ProcessGrid":
 def counts(text: str) -> list[int]:
     """``1,2,4,...,4096``: rising numbers; ``...`` goes on as the two numbers before it do, by a factor."""
     parts = [part.strip() for part in text.split(",")]
-    found: list[int] = []
+    numbers: list[int] = []
     for place, part in enumerate(parts):
         if part == "...":
-            found += _between(found, parts[place + 1 :])
+            numbers += _between(numbers, parts[place + 1 :])
         else:
-            found.append(positive(part))
-    if any(later <= earlier for earlier, later in pairwise(found)):
+            numbers.append(positive(part))
+    if any(later <= earlier for earlier, later in pairwise(numbers)):
         raise argparse.ArgumentTypeError(f"rising numbers are needed, got {text!r}")
-    return found
+    return numbers
 
 
 def _between(known: list[int], rest: list[str]) -> list[int]:
@@ -87,9 +87,9 @@ def _between(known: list[int], rest: list[str]) -> list[int]:
         text = "... stands between two numbers, of which the second is some times the first, and the last one"
         raise argparse.ArgumentTypeError(text)
     factor, last = known[-1] // known[-2], positive(rest[0])
-    found = []
+    between = []
     number = known[-1] * factor
     while number < last:
-        found.append(number)
+        between.append(number)
         number *= factor
-    return found
+    return between

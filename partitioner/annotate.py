@@ -40,7 +40,7 @@ def with_shardings(
     discardable: dict[str, Attribute] = dict(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(size, I32)
     discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
-    made = new_op(
+    annotated = new_op(
         module.name,
         (),
         (),
@@ -50,8 +50,8 @@ def with_shardings(
         discardable=discardable,
         location=module.location,
     )
-    assert isinstance(made, Module)
-    return made
+    assert isinstance(annotated, Module)
+    return annotated
 
 
 def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
@@ -62,15 +62,15 @@ def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
     mesh = next((op for op in module.body.ops if op.name == "sdy.mesh"), None)
     names = [] if mesh is None else [each.name for each in mesh["mesh"].axes]
     if mesh is None or not names or (axis is not None and axis not in names):
-        wanted = "no axes" if axis is None else f"no axis {axis!r}"
-        raise UsageError(f"the mesh has {wanted}; those there are: {', '.join(names) or 'none'}")
+        absent = "no axes" if axis is None else f"no axis {axis!r}"
+        raise UsageError(f"the mesh has {absent}; those there are: {', '.join(names) or 'none'}")
     chosen = names[0] if axis is None else axis
     axes = tuple([sdy.MeshAxis(each.name, size if each.name == chosen else each.size) for each in mesh["mesh"].axes])
     other = make_op("sdy.mesh", (), (), {"sym_name": mesh["sym_name"], "mesh": sdy.Mesh(axes)})
     ops = [other if op is mesh else op for op in module.body.ops]
     discardable: dict[str, Attribute] = dict(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(prod(each.size for each in axes), I32)
-    made = new_op(
+    resized = new_op(
         module.name,
         (),
         (),
@@ -80,26 +80,26 @@ def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
         discardable=discardable,
         location=module.location,
     )
-    assert isinstance(made, Module)
-    return made
+    assert isinstance(resized, Module)
+    return resized
 
 
 def _annotated(function: Function, arguments: Sequence[Spec | None], results: Sequence[Spec | None] | None) -> Function:
     attributes = dict(function.attributes)
-    for name, given, types, have in (
+    for name, specs, types, dictionaries in (
         ("arg_attrs", arguments, function.type.inputs, function.argument_attributes),
         ("res_attrs", results, function.type.results, function.result_attributes),
     ):
-        if given is None:
+        if specs is None:
             continue
-        if len(given) != len(types):
-            text = f"{len(given)} specs for {len(types)} values of {name.split('_')[0]}"
+        if len(specs) != len(types):
+            text = f"{len(specs)} specs for {len(types)} values of {name.split('_')[0]}"
             raise CompileError(Diagnostic(function.location, text, function.name))
         attributes[name] = tuple(
             DictAttr(dict(entries) if spec is None else {**entries, SHARDING_NAME: _sharding(spec, type, function)})
-            for spec, type, entries in zip(given, types, have, strict=True)
+            for spec, type, entries in zip(specs, types, dictionaries, strict=True)
         )
-    made = new_op(
+    annotated = new_op(
         function.name,
         (),
         (),
@@ -109,8 +109,8 @@ def _annotated(function: Function, arguments: Sequence[Spec | None], results: Se
         discardable=dict(function.discardable),
         location=function.location,
     )
-    assert isinstance(made, Function)
-    return made
+    assert isinstance(annotated, Function)
+    return annotated
 
 
 def _sharding(spec: Spec, type: Type, function: Function) -> sdy.TensorSharding:

@@ -42,7 +42,7 @@ def local_module(module: Module, function: Function, others: Iterable[Op], proce
     if processes.by_replica:
         discardable["mhlo.num_replicas"] = IntegerAttr(processes.devices, I32)
     discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
-    made = new_op(
+    local = new_op(
         module.name,
         (),
         (),
@@ -52,8 +52,8 @@ def local_module(module: Module, function: Function, others: Iterable[Op], proce
         discardable=discardable,
         location=module.location,
     )
-    assert isinstance(made, Module)
-    return made
+    assert isinstance(local, Module)
+    return local
 
 
 def local_function(function: Function, block: Block) -> Function:
@@ -65,7 +65,7 @@ def local_function(function: Function, block: Block) -> Function:
     for name in ("arg_attrs", "res_attrs"):
         if attributes.get(name):
             attributes[name] = tuple(DictAttr(strip(dict(entry.entries))) for entry in attributes[name])
-    made = new_op(
+    local = new_op(
         function.name,
         (),
         (),
@@ -75,8 +75,8 @@ def local_function(function: Function, block: Block) -> Function:
         discardable=strip(function.discardable),
         location=function.location,
     )
-    assert isinstance(made, Function)
-    return made
+    assert isinstance(local, Function)
+    return local
 
 
 def called_functions(module: Module, roots: Sequence[Op]) -> list[Op]:

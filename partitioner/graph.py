@@ -66,8 +66,8 @@ class PropagationEdge:
         """Whether all tensors of an elementwise op agree already."""
         if not self.is_elementwise:
             return False
-        wanted = self.specs[-1].dimensions
-        return all(spec.dimensions == wanted or not spec.shape for spec in self.specs)
+        target_dimensions = self.specs[-1].dimensions
+        return all(spec.dimensions == target_dimensions or not spec.shape for spec in self.specs)
 
 
 class Graph:
@@ -118,13 +118,13 @@ class Graph:
         return spec
 
     def spec(self, value: Value, manual: frozenset[int]) -> Spec:
-        found = self.specs.get(value)
-        if found is None:
-            found = self.specs[value] = self._new(value, manual)
+        own_spec = self.specs.get(value)
+        if own_spec is None:
+            own_spec = self.specs[value] = self._new(value, manual)
             asked = self.program.annotations.get(value)
-            if asked is not None and asked.sharding.rank == len(found.shape):
-                _apply(found, asked)
-        return found
+            if asked is not None and asked.sharding.rank == len(own_spec.shape):
+                _apply(own_spec, asked)
+        return own_spec
 
     def _block(self, block: Block, manual: frozenset[int]) -> None:
         for argument in block.arguments:
@@ -206,12 +206,12 @@ class Graph:
     def _manual(self, op: Op, outer: frozenset[int]) -> None:
         inner = outer | self.reader.manual(op)
         body = op.region("body").block
-        for operand, argument, given in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
-            self.edge([self.spec(operand, outer)], self._boundary(op, operand, argument, given, inner, outer))
+        for operand, argument, sharding in zip(op.operands, body.arguments, op["in_shardings"].shardings, strict=True):
+            self.edge([self.spec(operand, outer)], self._boundary(op, operand, argument, sharding, inner, outer))
         self._block(body, inner)
         returned = body.terminator.operands
-        for result, value, given in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
-            self.edge([self._boundary(op, result, value, given, inner, outer)], self.spec(result, outer))
+        for result, value, sharding in zip(op.results, returned, op["out_shardings"].shardings, strict=True):
+            self.edge([self._boundary(op, result, value, sharding, inner, outer)], self.spec(result, outer))
 
     def _manual_call(self, op: Op, outer: frozenset[int]) -> None:
         """GSPMD's way into and out of manual code: as the boundary of a manual computation."""
@@ -228,13 +228,13 @@ class Graph:
         op: Op,
         whole: Value,
         part: Value,
-        given: TensorSharding,
+        sharding: TensorSharding,
         inner: frozenset[int],
         outer: frozenset[int],
     ) -> Spec:
         """The spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
         spec = self._new(whole, outer)
-        asked = self.reader.annotation_of(op, given, whole.type)
+        asked = self.reader.annotation_of(op, sharding, whole.type)
         local = self.spec(part, inner)
         if asked is None:
             return spec

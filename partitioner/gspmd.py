@@ -63,7 +63,7 @@ class TileSharding:
 def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> list[list[tuple[int, int]]] | None:
     """The parts of each tile dimension; None where one begins inside of a part that it does not divide."""
     left = [entry for entry in reversed(steps) if entry[0] > 1]  # the major part last
-    found: list[list[tuple[int, int]]] = []
+    pieces_of_tiles: list[list[tuple[int, int]]] = []
     for tile in tiles:
         parts: list[tuple[int, int]] = []
         while tile > 1:
@@ -75,8 +75,8 @@ def _split_tiles(tiles: tuple[int, ...], steps: tuple[tuple[int, int], ...]) -> 
             tile //= common
             if common < size:
                 left.append((size // common, step))
-        found.append(parts)
-    return found
+        pieces_of_tiles.append(parts)
+    return pieces_of_tiles
 
 
 def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ def _listed(steps: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 def _steps(devices: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
     """The sizes and steps of which device ids are sums, the fewest there are; None when they are not."""
-    found: list[tuple[int, int]] = []
+    sizes_and_steps: list[tuple[int, int]] = []
     span, count = 1, len(devices)
     if devices[:1] != (0,):
         return None
@@ -102,9 +102,9 @@ def _steps(devices: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
             size -= 1
         if size < 2:
             return None
-        found.append((size, step))
+        sizes_and_steps.append((size, step))
         span *= size
-    steps = tuple(reversed(found))
+    steps = tuple(reversed(sizes_and_steps))
     return steps if _listed(steps) == devices else None
 
 
@@ -174,12 +174,12 @@ def _parse_one(text: str, whole: str) -> TileSharding:
 
 def _merged(steps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
     """The same with neighbours joined that make one part."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for size, step in steps:
-        if found and found[-1][1] == size * step:
-            size *= found.pop()[0]
-        found.append((size, step))
-    return tuple(found)
+        if merged and merged[-1][1] == size * step:
+            size *= merged.pop()[0]
+        merged.append((size, step))
+    return tuple(merged)
 
 
 def _check_count(tiles: int, devices: int, whole: str) -> None:

@@ -21,7 +21,7 @@ _STARTING = "interpreter.run_parallel"
 
 def starts_processes(module: Module, function: str) -> bool:
     """Whether `function` has no shardings itself and starts processes."""
-    entry = next((found for found in module.functions if found.symbol == function), None)
+    entry = next((launched for launched in module.functions if launched.symbol == function), None)
     if entry is None or any(map(speaks_of_shardings, entry.walk())):
         return False
     return any(op.name == _STARTING for op in entry.walk())
@@ -32,18 +32,18 @@ def with_parts(module: Module, function: str) -> Module:
 
     CompileError for one that is started on grids of two shapes, or on a grid that its mesh does not fit.
     """
-    made: dict[str, Op] = {}
+    functions: dict[str, Op] = {}
     grids: dict[str, ProcessGrid] = {}
     for op, symbol, grid in _started(module.function(function)):
         if grids.setdefault(symbol, grid) != grid:
             text = f"@{symbol} is started on a {grids[symbol]} grid and on a {grid} one"
             raise CompileError(Diagnostic(op.location, text, op.name))
         started = module.symbols.get(symbol)
-        if symbol in made or not isinstance(started, Function) or not _is_sharded(module, started):
+        if symbol in functions or not isinstance(started, Function) or not _is_sharded(module, started):
             continue
         parts = partition(module, grid, symbol, whole_boundary=True)
-        made.update((found.symbol, found) for found in parts.module.functions)
-    ops = [made.get(op.symbol, op) if isinstance(op, Function) else op for op in module.body.ops]
+        functions.update((part.symbol, part) for part in parts.module.functions)
+    ops = [functions.get(op.symbol, op) if isinstance(op, Function) else op for op in module.body.ops]
     return module.with_ops(ops)
 
 

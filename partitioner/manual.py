@@ -10,7 +10,7 @@ from __future__ import annotations
 from partitioner.core import Partitioned, called_functions, local_function, local_module
 from partitioner.processes import ProcessLayout
 from partitioner.reading import ShardingReader
-from partitioner.sharding import ShardedType, replicated
+from partitioner.sharding import Annotation, ShardedType, replicated
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Function, Module, Op, Value, copy_arguments, copy_op
 from spmd.types import TensorType, Type
@@ -37,18 +37,26 @@ def _is_all(op: Op, reader: ShardingReader) -> bool:
     return len(manual) == len(reader.mesh.sub_axes)
 
 
+def _agree(asked: Annotation | None, layout: ShardedType | None) -> bool:
+    """Whether nothing is asked, or what the computation takes or gives."""
+    if asked is None:
+        return True
+    return (
+        layout is not None and layout.sharding is not None and asked.sharding.dimensions == layout.sharding.dimensions
+    )
+
+
 def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
     """Whether arguments or results are annotated with another layout than the computation takes or gives."""
     inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
         (asked,) = reader.of_attributes(dict(entry), [argument.type], function)
-        have = inner.get(argument)
-        if asked is not None and (have is None or asked.sharding.dimensions != have.sharding.dimensions):  # type: ignore[union-attr]
+        if not _agree(asked, inner.get(argument)):
             return True
     outer = layouts(op, "out_shardings", op.result_types, reader)
     for layout, entry in zip(outer, function.result_attributes, strict=True):
         (asked,) = reader.of_attributes(dict(entry), [layout.type], function)
-        if asked is not None and asked.sharding.dimensions != layout.sharding.dimensions:  # type: ignore[union-attr]
+        if not _agree(asked, layout):
             return True
     return False
 
@@ -72,10 +80,10 @@ def take_out(
     block = Block(layout.local_type for layout in in_shardings)
     values: dict[Value, Value] = {}
     by_operand = dict(zip(op.operands, inner.arguments, strict=True))
-    for outer, made in zip(function.arguments, block.arguments, strict=True):
-        made.name_hint = outer.name_hint
+    for outer, body_argument in zip(function.arguments, block.arguments, strict=True):
+        body_argument.name_hint = outer.name_hint
         if outer in by_operand:
-            values[by_operand[outer]] = made
+            values[by_operand[outer]] = body_argument
     append_local(inner.ops[:-1], values, block.ops)
     returned = [values.get(value, value) for value in inner.terminator.operands]
     block.ops.append(make_op("func.return", returned, location=inner.terminator.location))
@@ -113,8 +121,8 @@ def take_whole(module: Module, function: Function, reader: ShardingReader, proce
 
 def local_callee(op: Op) -> Op:
     """A function that the body calls, without what it says of shardings."""
-    made = copy_local(op, {})
-    return local_function(made, made.body) if isinstance(made, Function) and not made.is_declaration else made
+    callee = copy_local(op, {})
+    return local_function(callee, callee.body) if isinstance(callee, Function) and not callee.is_declaration else callee
 
 
 def _everywhere(type: Type, reader: ShardingReader) -> ShardedType:
@@ -140,15 +148,15 @@ def append_local(ops: list[Op], values: dict[Value, Value], target: list[Op]) ->
 
 def copy_local(op: Op, values: dict[Value, Value]) -> Op:
     """A deep copy of one local op without what it says of shardings."""
-    made = copy_op(op, values)
-    for inner in made.walk():
+    copy = copy_op(op, values)
+    for inner in copy.walk():
         if inner.discardable:
             kept = {key: value for key, value in inner.discardable.items() if not key.startswith(_SHARDINGS)}
             inner.discardable = kept
-    for region in made.regions:
+    for region in copy.regions:
         for block in region.blocks:
             _clean(block)
-    return made
+    return copy
 
 
 def _clean(block: Block) -> None:

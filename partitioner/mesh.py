@@ -122,13 +122,13 @@ def _format_run(run: SubAxis) -> str:
 
 def primes(number: int) -> list[int]:
     """The prime factors of `number`, small ones first."""
-    found, divisor = [], 2
+    factors, divisor = [], 2
     while number > 1:
         while number % divisor == 0:
-            found.append(divisor)
+            factors.append(divisor)
             number //= divisor
         divisor += 1 if divisor * divisor <= number else max(1, number - divisor)
-    return found
+    return factors
 
 
 @dataclass(frozen=True)
@@ -176,14 +176,14 @@ class MeshBuilder:
             points.update(places[name] * (sizes[name] // before) for name, before in (cuts or {}).get(grid, ()))
         sub_axes = self._sub_axes(first, sorted(points, reverse=True))
         self._meshes: dict[tuple[int, ...] | None, DeviceMesh] = {}
-        self._made = sub_axes
+        self._own_sub_axes = sub_axes
         self.mesh = self.mesh_of(first)
 
     def mesh_of(self, grid: Grid) -> DeviceMesh:
         """The sub-axes over the devices of `grid` in its order."""
         order = None if self._strides_of(grid) is not None else grid.order
         if order not in self._meshes:
-            self._meshes[order] = DeviceMesh(self._made, order)
+            self._meshes[order] = DeviceMesh(self._own_sub_axes, order)
         return self._meshes[order]
 
     def _strides_of(self, grid: Grid) -> list[int] | None:
@@ -215,7 +215,8 @@ class MeshBuilder:
         return [self._span(size, stride) for (_, size), stride in zip(grid.axes, strides, strict=True)]
 
     def _span(self, size: int, stride: int) -> Axes:
-        axes = tuple(axis for axis in range(len(self._made)) if stride <= self.mesh.stride(axis) < stride * size)
+        count, mesh = len(self._own_sub_axes), self.mesh
+        axes = tuple(axis for axis in range(count) if stride <= mesh.stride(axis) < stride * size)
         if self.mesh.count(axes) != size:
             raise MeshError(f"an axis of size {size} at stride {stride} is no run of the mesh's parts")
         return axes

@@ -145,11 +145,11 @@ class _Importer:
         op = mapped.defining_op
         assert op is not None
         operands = [self.use(operand, {}, home) for operand in op.operands]
-        made = op.clone(operands)
-        home.ops.append(made)
-        self._constants[made.result] = home
-        self._used.add(made.result)
-        return made.result
+        constant_clone = op.clone(operands)
+        home.ops.append(constant_clone)
+        self._constants[constant_clone.result] = home
+        self._used.add(constant_clone.result)
+        return constant_clone.result
 
     def append(self, ops: list[Op], values: dict[Value, Value], block: Block) -> _Work:
         for op in ops:
@@ -175,43 +175,43 @@ class _Importer:
                 blocks.append(copy_arguments(inner, values))
                 yield self.append(inner.ops, values, blocks[-1])
             regions.append(Region(blocks))
-        made = op.clone(operands, regions=regions)
-        values.update(zip(op.results, made.results, strict=True))
-        if made.name == "stablehlo.while" and not self.as_written:
-            made = self._without_invariants(op, made, values)
-        block.ops.append(made)
-        self._annotate(op, made)
+        clone = op.clone(operands, regions=regions)
+        values.update(zip(op.results, clone.results, strict=True))
+        if clone.name == "stablehlo.while" and not self.as_written:
+            clone = self._without_invariants(op, clone, values)
+        block.ops.append(clone)
+        self._annotate(op, clone)
 
     def _plain(self, op: Op, values: dict[Value, Value], block: Block) -> None:
         operands = [self.use(operand, values, block) for operand in op.operands]
         if self.as_written and op.name in _RESHARDINGS:
-            made = op.clone(operands)
+            clone = op.clone(operands)
         elif op.name in _RESHARDINGS or _is_sharding_call(op):
-            made = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
-            made.discardable = op.discardable
+            clone = make_op(CONSTRAINT, operands, op.result_types, location=op.location)
+            clone.discardable = op.discardable
         elif _only_adds_units(op) and not self.as_written:
             # As a reshape it hands shardings on early: JAX writes x[:, None] so.
             name = "stablehlo.reshape"
-            made = make_op(name, operands, op.result_types, location=op.location)
-            made.discardable = op.discardable
+            clone = make_op(name, operands, op.result_types, location=op.location)
+            clone.discardable = op.discardable
         else:
-            made = op.clone(operands, regions=copy_local(op, values).regions)
-        values.update(zip(op.results, made.results, strict=True))
-        block.ops.append(made)
-        self._annotate(op, made)
+            clone = op.clone(operands, regions=copy_local(op, values).regions)
+        values.update(zip(op.results, clone.results, strict=True))
+        block.ops.append(clone)
+        self._annotate(op, clone)
         if op.name in _CONSTANT or (op.name == "stablehlo.broadcast_in_dim" and operands[0] in self._constants):
-            self._constants[made.result] = block
+            self._constants[clone.result] = block
 
-    def _annotate(self, op: Op, made: Op) -> None:
+    def _annotate(self, op: Op, clone: Op) -> None:
         reader = self.reader
         if op.name == CONSTRAINT or op.name in _RESHARDINGS or op.name in _REDUCING:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
-            self.ask(made.result, reader.annotation_of(op, op[name], op.result.type))
-        elif op.discardable and len(made.results) == len(op.results):
+            self.ask(clone.result, reader.annotation_of(op, op[name], op.result.type))
+        elif op.discardable and len(clone.results) == len(op.results):
             asked = reader.of_attributes(op.discardable, op.result_types, op)
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
                 asked = [_opened(asked[0], op["backend_config"])]
-            for value, annotation in zip(made.results, asked, strict=True):
+            for value, annotation in zip(clone.results, asked, strict=True):
                 self.ask(value, annotation)
 
     def _call(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
@@ -244,28 +244,28 @@ class _Importer:
             value = values.get(returned, returned)
             values[result] = value if wish is None else self.constrain(value, wish, block, op)
 
-    def _without_invariants(self, op: Op, made: Op, values: dict[Value, Value]) -> Op:
-        """The loop `made` of `op` without what its body returns as it came."""
-        condition, body = (region.block for region in made.regions)
+    def _without_invariants(self, op: Op, loop: Op, values: dict[Value, Value]) -> Op:
+        """The loop `loop` of `op` without what its body returns as it came."""
+        condition, body = (region.block for region in loop.regions)
         invariant = [
             index
             for index, value in enumerate(body.terminator.operands)
-            if value is body.arguments[index] and made.results[index] not in self.annotations
+            if value is body.arguments[index] and loop.results[index] not in self.annotations
         ]
-        if not invariant or len(invariant) == len(made.operands):
-            return made
+        if not invariant or len(invariant) == len(loop.operands):
+            return loop
         outer: dict[Value, Value] = {}
         for index in invariant:
             for inner in (condition.arguments[index], body.arguments[index]):
-                outer[inner] = made.operands[index]
-            values[op.results[index]] = made.operands[index]
-        keep = [index for index in range(len(made.operands)) if index not in set(invariant)]
+                outer[inner] = loop.operands[index]
+            values[op.results[index]] = loop.operands[index]
+        keep = [index for index in range(len(loop.operands)) if index not in set(invariant)]
         for block in (condition, body):
             replace_uses(block, outer)
             block.set_arguments([block.arguments[index] for index in keep])
         body.terminator.operands = tuple([body.terminator.operands[index] for index in keep])
-        operands, types = [made.operands[index] for index in keep], [made.results[index].type for index in keep]
-        kept = made.clone(operands, types)
+        operands, types = [loop.operands[index] for index in keep], [loop.results[index].type for index in keep]
+        kept = loop.clone(operands, types)
         for index, result in zip(keep, kept.results, strict=True):
             result.name_hint = op.results[index].name_hint
             values[op.results[index]] = result
@@ -291,16 +291,16 @@ def _opened(annotation: Annotation | None, config: object) -> Annotation | None:
         return annotation
     named = config.split("unspecified_dims=[")[1].split("]")[0]
     unspecified = {int(part) for part in named.split(",") if part.strip()}
-    closed = tuple(have and index not in unspecified for index, have in enumerate(annotation.closed))
+    closed = tuple(is_closed and index not in unspecified for index, is_closed in enumerate(annotation.closed))
     return replace(annotation, closed=closed)
 
 
 def _per_value(
-    op: Op, given: ShardingPerValue | None, types: Sequence[Type], reader: ShardingReader
+    op: Op, attribute: ShardingPerValue | None, types: Sequence[Type], reader: ShardingReader
 ) -> list[Annotation | None]:
-    if given is None:
+    if attribute is None:
         return [None] * len(types)
-    return [reader.annotation_of(op, sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
+    return [reader.annotation_of(op, sharding, type) for sharding, type in zip(attribute.shardings, types, strict=True)]
 
 
 def replace_uses(block: Block, values: dict[Value, Value]) -> None:

@@ -109,13 +109,13 @@ class _Runner:
             _project(spec, mapping, rule.sizes, self.mesh)
             for spec, mapping in zip(step.specs, rule.tensors, strict=True)
         ]
-        wanted: list[Axes] = []
+        new_axes: list[Axes] = []
         for factor in range(len(rule.sizes)):
             way = NONE if factor in rule.blocked else direction(factor)
-            wanted.append(() if way == NONE else _compatible(step, axes, factor, way, self.allowed))
-        if not any(wanted):
+            new_axes.append(() if way == NONE else _compatible(step, axes, factor, way, self.allowed))
+        if not any(new_axes):
             return []
-        order = _order(step, axes, wanted, self.mesh)
+        order = _order(step, axes, new_axes, self.mesh)
         grown: list[Spec] = []
         tensors = [*range(step.count, len(step.specs)), *range(step.count)]
         for tensor in tensors:
@@ -123,7 +123,7 @@ class _Runner:
                 axes[tensor] = _project(step.specs[tensor], rule.tensors[tensor], rule.sizes, self.mesh)
             for factor in order:
                 if factor in axes[tensor]:
-                    new = self._new_axes(step, axes, tensor, factor, wanted[factor])
+                    new = self._new_axes(step, axes, tensor, factor, new_axes[factor])
                     if new is not None:
                         axes[tensor][factor] = _Factor(new, axes[tensor][factor])
                         spec = step.specs[tensor]
@@ -133,13 +133,13 @@ class _Runner:
         return grown
 
     def _new_axes(
-        self, step: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, wanted: Axes
+        self, step: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, target_axes: Axes
     ) -> Axes | None:
         """What `factor` of `tensor` may grow to, conflicts resolved; None when it does not grow."""
-        have, spec = axes[tensor][factor], step.specs[tensor]
-        if len(wanted) <= len(have.axes) or wanted[: len(have.axes)] != have.axes:
+        current, spec = axes[tensor][factor], step.specs[tensor]
+        if len(target_axes) <= len(current.axes) or target_axes[: len(current.axes)] != current.axes:
             return None
-        if have.closed or have.overflow:
+        if current.closed or current.overflow:
             return None
         others = {
             axis for other, entry in axes[tensor].items() if other != factor for axis in (*entry.axes, *entry.overflow)
@@ -147,11 +147,11 @@ class _Runner:
         size = step.rule.sizes[factor]
         new: list[int] = []
         product = 1
-        for index, axis in enumerate(wanted):
-            if index >= len(have.axes):
+        for index, axis in enumerate(target_axes):
+            if index >= len(current.axes):
                 if axis in others or axis in spec.fixed or axis in spec.partial:
                     break
-                if not have.is_minor and size % (product * self.mesh.sizes[axis]):
+                if not current.is_minor and size % (product * self.mesh.sizes[axis]):
                     break
             product *= self.mesh.sizes[axis]
             new.append(axis)
@@ -163,7 +163,7 @@ class _Runner:
                     grown = entry.axes
         if self.conservative and step.name != EDGE:
             grown = self._whole_axes(grown)
-        return grown if len(grown) > len(have.axes) else None
+        return grown if len(grown) > len(current.axes) else None
 
     def _whole_axes(self, axes: Axes) -> Axes:
         """`axes` up to the first that is but a part of a mesh axis."""
@@ -193,11 +193,11 @@ class _Factor:
 
 def _project(spec: Spec, mapping: Mapping, sizes: tuple[int, ...], mesh: DeviceMesh) -> dict[int, _Factor]:
     """Deals the axes of each dimension out to its factors, major first."""
-    found: dict[int, _Factor] = {}
+    projection: dict[int, _Factor] = {}
     for dimension, factors in enumerate(mapping):
         axes, closed = spec.dimensions[dimension], spec.closed[dimension]
         if len(factors) == 1:
-            found[factors[0]] = _Factor(axes, None, closed)
+            projection[factors[0]] = _Factor(axes, None, closed)
             continue
         at = 0
         stuck = False
@@ -214,10 +214,10 @@ def _project(spec: Spec, mapping: Mapping, sizes: tuple[int, ...], mesh: DeviceM
                 product *= size
                 at += 1
             overflow = axes[at:] if stuck else ()
-            found[factor] = _Factor(tuple(taken), None, closed, overflow, is_minor)
+            projection[factor] = _Factor(tuple(taken), None, closed, overflow, is_minor)
             if stuck:
                 at = len(axes)
-    return found
+    return projection
 
 
 def _is_cut(spec: Spec) -> bool:
@@ -260,21 +260,23 @@ def _compatible(
             entry = tensor.get(factor)
             if entry is None:
                 continue
-            have = entry.axes if allowed is None else _allowed_part(entry.axes, allowed)
+            current = entry.axes if allowed is None else _allowed_part(entry.axes, allowed)
             common = 0
-            while common < min(len(merged), len(have)) and merged[common] == have[common]:
+            while common < min(len(merged), len(current)) and merged[common] == current[common]:
                 common += 1
-            if common < min(len(merged), len(have)):
+            if common < min(len(merged), len(current)):
                 merged, can_grow = merged[:common], False
-            elif len(have) > len(merged) and can_grow:
-                merged = have
+            elif len(current) > len(merged) and can_grow:
+                merged = current
     return merged
 
 
-def _order(step: PropagationEdge, axes: list[dict[int, _Factor]], wanted: list[Axes], mesh: DeviceMesh) -> list[int]:
+def _order(
+    step: PropagationEdge, axes: list[dict[int, _Factor]], target_axes: list[Axes], mesh: DeviceMesh
+) -> list[int]:
     """Factors with something to propagate: those of the largest source tensor first."""
     keyed = []
-    for factor, want in enumerate(wanted):
+    for factor, want in enumerate(target_axes):
         if not want:
             continue
         size, source = -1, -1

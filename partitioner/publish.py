@@ -28,17 +28,17 @@ from spmd.types import TensorType
 def with_rules(module: Module, *, conservative: bool = False) -> Module:
     """A copy of `module` in which every op that Shardy has a factor rule for carries it as `sdy.sharding_rule`."""
     maker = conservative_rule if conservative else rule_of
-    made = copy_op(module, {})
+    annotated = copy_op(module, {})
     users: dict[Value, list[Op]] = {}
-    for op in made.walk():
+    for op in annotated.walk():
         for operand in op.operands:
             users.setdefault(operand, []).append(op)
-    for op in made.walk():
+    for op in annotated.walk():
         rule = published_rule(op, [user for result in op.results for user in users.get(result, ())], maker)
         if rule is not None:
             op.discardable = {**op.discardable, RULE_NAME: rule.attribute()}
-    assert isinstance(made, Module)
-    return made
+    assert isinstance(annotated, Module)
+    return annotated
 
 
 def with_propagated(
@@ -73,7 +73,7 @@ class _Writer:
     def function(self) -> Function:
         block = self.program.block
         self._block(block)
-        made = local_function(self.program.function, block)
+        local = local_function(self.program.function, block)
         for name, values, entries in (
             ("arg_attrs", block.arguments, self.program.function.argument_attributes),
             ("res_attrs", block.terminator.operands, self.program.function.result_attributes),
@@ -82,8 +82,8 @@ class _Writer:
                 DictAttr({**_without_shardings(entry), **self._entry(value)})
                 for value, entry in zip(values, entries, strict=True)
             )
-            made.attributes = {**made.attributes, name: told}
-        return made
+            local.attributes = {**local.attributes, name: told}
+        return local
 
     def _entry(self, value: Value) -> dict[str, Attribute]:
         return {SHARDING_NAME: self._sharding(value)} if self._is_told(value) else {}
@@ -111,12 +111,12 @@ class _Writer:
         for index, op in enumerate(block.ops):
             if op.name == CONSTRAINT:
                 attributes = {"sharding": self._sharding(op.result)}
-                block.ops[index] = made = make_op(
+                block.ops[index] = replaced = make_op(
                     "sdy.reshard", op.operands, op.result_types, attributes, location=op.location
                 )
-                made.name_hint = op.name_hint
-                renamed[op.result] = made.result
-                self._stand_for(op.result, made.result)
+                replaced.name_hint = op.name_hint
+                renamed[op.result] = replaced.result
+                self._stand_for(op.result, replaced.result)
             elif op.name == "sdy.manual_computation":
                 self._manual(op)
             elif "sdy." not in op.name and any(map(self._is_told, op.results)):
@@ -140,16 +140,16 @@ class _Writer:
         names = frozenset(op["manual_axes"].axes)
         for name, values in (("in_shardings", body.arguments), ("out_shardings", body.terminator.operands)):
             shardings = []
-            for given, value in zip(op[name].shardings, values, strict=True):
+            for sharding, value in zip(op[name].shardings, values, strict=True):
                 free = self._sharding(value)
-                if not given.dimensions or not isinstance(value.type, TensorType):
-                    shardings.append(given)
+                if not sharding.dimensions or not isinstance(value.type, TensorType):
+                    shardings.append(sharding)
                     continue
                 dimensions = tuple(
                     sdy.DimensionSharding(tuple(axis for axis in old.axes if axis.name in names) + new.axes)
-                    for old, new in zip(given.dimensions, free.dimensions, strict=True)
+                    for old, new in zip(sharding.dimensions, free.dimensions, strict=True)
                 )
-                shardings.append(replace(given, dimensions=dimensions, replicated=()))
+                shardings.append(replace(sharding, dimensions=dimensions, replicated=()))
             op.attributes = {**op.attributes, name: sdy.ShardingPerValue(tuple(shardings))}
 
 

@@ -51,13 +51,13 @@ class ShardingReader:
             self._axes[grid] = self._builder.axes(grid)
         return self._axes[grid]
 
-    def mesh_of(self, given: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
-        return given if isinstance(given, sdy.Mesh) else self._sdy[given.root]
+    def mesh_of(self, reference: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
+        return reference if isinstance(reference, sdy.Mesh) else self._sdy[reference.root]
 
     def axes(self, refs: Iterable[sdy.AxisRef], mesh: sdy.Mesh) -> Axes:
         """The sub-axes of axis references of `mesh`, major first."""
         by_axis = dict(zip((axis.name for axis in mesh.axes), self._grid_axes(_grid(mesh)), strict=True))
-        found: list[int] = []
+        picked_axes: list[int] = []
         for ref in refs:
             sub_axes = by_axis[ref.name]
             size = mesh.axis_size(ref.name)
@@ -71,8 +71,8 @@ class ShardingReader:
                 before *= self.mesh.sizes[sub_axis]
             if self.mesh.count(picked) != stop // start:
                 raise MeshError(f"sub-axis {ref.format()} is no run of the mesh's prime parts")
-            found += picked
-        return tuple(found)
+            picked_axes += picked
+        return tuple(picked_axes)
 
     def whole(self, type: TensorType) -> Annotation:
         """That every process holds all of a tensor."""
@@ -111,8 +111,8 @@ class ShardingReader:
     def manual(self, op: Op) -> frozenset[int]:
         """The sub-axes that an sdy.manual_computation is manual over."""
         names = op["manual_axes"].axes
-        given = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
-        for mesh in [*(self.mesh_of(sharding.mesh) for sharding in given), *self._used]:
+        shardings = [*op["in_shardings"].shardings, *op["out_shardings"].shardings]
+        for mesh in [*(self.mesh_of(sharding.mesh) for sharding in shardings), *self._used]:
             if names and all(mesh.axis_size(name) is not None for name in names):
                 return frozenset(self.axes([sdy.AxisRef(name) for name in names], mesh))
         return frozenset()
@@ -171,11 +171,11 @@ class ShardingReader:
             raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
 
     def _of_attributes(self, entries: Mapping[str, Attribute], types: list[Type], op: Op) -> list[Annotation | None]:
-        given = entries.get(SHARDING_NAME)
-        if isinstance(given, sdy.TensorSharding):
-            return [self.annotation(given, types[0])]
-        if isinstance(given, sdy.ShardingPerValue) and len(given.shardings) == len(types):
-            return [self.annotation(sharding, type) for sharding, type in zip(given.shardings, types, strict=True)]
+        attribute = entries.get(SHARDING_NAME)
+        if isinstance(attribute, sdy.TensorSharding):
+            return [self.annotation(attribute, types[0])]
+        if isinstance(attribute, sdy.ShardingPerValue) and len(attribute.shardings) == len(types):
+            return [self.annotation(sharding, type) for sharding, type in zip(attribute.shardings, types, strict=True)]
         text = entries.get(GSPMD_NAME)
         if isinstance(text, StringAttr):
             tiles = _parse(text.value, op)
@@ -220,22 +220,24 @@ def _walked(roots: Sequence[Op]) -> Iterator[Op]:
 
 def _used_meshes(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> Iterator[tuple[str | None, sdy.Mesh]]:
     """(name, mesh) of the meshes with axes that shardings speak of, the module's own first, in its order."""
-    found = list(dict.fromkeys(sharding.mesh for sharding in _shardings(roots)))
-    names = {mesh.root for mesh in found if isinstance(mesh, SymbolRefAttr)}
+    meshes = list(dict.fromkeys(sharding.mesh for sharding in _shardings(roots)))
+    names = {mesh.root for mesh in meshes if isinstance(mesh, SymbolRefAttr)}
     for name, mesh in known.items():
         if name in names and mesh.axes:
             yield name, mesh
-    yield from ((None, inline) for inline in found if isinstance(inline, sdy.Mesh) and inline.axes)
+    yield from ((None, inline) for inline in meshes if isinstance(inline, sdy.Mesh) and inline.axes)
 
 
 def _shardings(roots: Sequence[Op]) -> Iterator[sdy.TensorSharding]:
     for op in _walked(roots):
-        given: list[object] = list(op.discardable.values())
+        values_of_op: list[object] = list(op.discardable.values())
         if op.name.startswith("sdy."):
-            given += op.attributes.values()
+            values_of_op += op.attributes.values()
         if isinstance(op, Function):
-            given += [value for entry in (*op.argument_attributes, *op.result_attributes) for value in entry.values()]
-        for value in given:
+            values_of_op += [
+                value for entry in (*op.argument_attributes, *op.result_attributes) for value in entry.values()
+            ]
+        for value in values_of_op:
             if isinstance(value, sdy.TensorSharding):
                 yield value
             elif isinstance(value, sdy.ShardingPerValue):
@@ -244,14 +246,14 @@ def _shardings(roots: Sequence[Op]) -> Iterator[sdy.TensorSharding]:
 
 def _cuts(roots: Sequence[Op], known: Mapping[str, sdy.Mesh]) -> dict[Grid, set[tuple[str, int]]]:
     """(axis, pre-size) where sub-axes of each mesh begin and end."""
-    found: dict[Grid, set[tuple[str, int]]] = {}
-    for given, refs in _axis_lists(roots):
+    cuts: dict[Grid, set[tuple[str, int]]] = {}
+    for reference, refs in _axis_lists(roots):
         for ref in refs:
             if ref.sub_axis_info is not None:
-                mesh = given if isinstance(given, sdy.Mesh) else known[given.root]
+                mesh = reference if isinstance(reference, sdy.Mesh) else known[reference.root]
                 start, stop = ref.interval(mesh.axis_size(ref.name) or 1)
-                found.setdefault(_grid(mesh), set()).update(((ref.name, start), (ref.name, stop)))
-    return found
+                cuts.setdefault(_grid(mesh), set()).update(((ref.name, start), (ref.name, stop)))
+    return cuts
 
 
 def _axis_lists(roots: Sequence[Op]) -> Iterator[tuple[SymbolRefAttr | sdy.Mesh, Sequence[sdy.AxisRef]]]:

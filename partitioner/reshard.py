@@ -82,7 +82,7 @@ def _spans(source: Sharding, target: Sharding) -> list[Axes]:
                 follower.setdefault(before, set()).add(after)
             if after is not None:
                 leader.setdefault(after, set()).add(before)
-    found: list[Axes] = []
+    spans: list[Axes] = []
     joined: set[int] = set()
     for first in sorted(follower):
         if first in joined:
@@ -96,8 +96,8 @@ def _spans(source: Sharding, target: Sharding) -> list[Axes]:
                 break
             span.append(after)
         joined.update(span)
-        found.append(tuple(span))
-    return found
+        spans.append(tuple(span))
+    return spans
 
 
 def _in_spans(layout: Sharding, mesh: DeviceMesh, spans: list[Axes]) -> Sharding:
@@ -139,14 +139,14 @@ def _search(
         if spent > best[key]:
             continue
         for price, move in _moves(shape, itemsize, state, target):
-            made = move.result
-            assert made is not None
+            reached_layout = move.result
+            assert reached_layout is not None
             total = spent + price
-            reached = (made.dimensions, made.partial)
+            reached = (reached_layout.dimensions, reached_layout.partial)
             if total < best.get(reached, float("inf")):
                 best[reached] = total
                 count += 1
-                heappush(heap, (total, count, made, (*path, move)))
+                heappush(heap, (total, count, reached_layout, (*path, move)))
     raise ValueError(f"no way from {source} to {target}")
 
 
@@ -168,40 +168,45 @@ def _moves(shape: tuple[int, ...], itemsize: int, state: Sharding, target: Shard
                 continue
             gathered = state.with_dimension(dimension, kept)
             yield block * (count - 1) + prices().latency, Move("gather", moved, dimension, result=gathered)
-            for other, have in enumerate(state.dimensions):
-                if other == dimension or not nests(shape[other], mesh.count(have), mesh.count(have + moved)):
+            for other, current in enumerate(state.dimensions):
+                if other == dimension or not nests(shape[other], mesh.count(current), mesh.count(current + moved)):
                     continue
-                wanted = target.dimensions[other]
-                if wanted[: len(have) + length] == have + moved or mesh.count(wanted) == mesh.count(have + moved):
+                target_axes = target.dimensions[other]
+                if target_axes[: len(current) + length] == current + moved or mesh.count(target_axes) == mesh.count(
+                    current + moved
+                ):
                     # Blocks that must be padded travel padded.
-                    grown = -(-shape[other] // mesh.count(have + moved)) * mesh.count(have + moved)
-                    sent = block * grown / max(1, shape[other] if not have else grown)
+                    grown = -(-shape[other] // mesh.count(current + moved)) * mesh.count(current + moved)
+                    sent = block * grown / max(1, shape[other] if not current else grown)
                     price = sent * (count - 1) / count + prices().latency
-                    made = gathered.with_dimension(other, have + moved)
-                    yield price, Move("all_to_all", moved, dimension, other, made)
-    for made in _rearranged(state, target):
-        yield block + prices().latency, Move("permute", result=made)
+                    other_layout = gathered.with_dimension(other, current + moved)
+                    yield price, Move("all_to_all", moved, dimension, other, other_layout)
+    for other_layout in _rearranged(state, target):
+        yield block + prices().latency, Move("permute", result=other_layout)
 
 
 def _slices(shape: tuple[int, ...], state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
     used = state.used
     for dimension, axes in enumerate(state.dimensions):
-        wanted = target.dimensions[dimension]
-        if wanted[: len(axes)] != axes:
+        target_axes = target.dimensions[dimension]
+        if target_axes[: len(axes)] != axes:
             # Cut as fine as is wanted, though not as is wanted: less is left to permute.
-            for axis in wanted:
+            for axis in target_axes:
                 finer = (*axes, axis)
                 count = state.mesh.count(finer)
-                fits = axis not in used and state.mesh.count(wanted) % count == 0
+                fits = axis not in used and state.mesh.count(target_axes) % count == 0
                 if fits and nests(shape[dimension], state.mesh.count(axes), count):
                     yield _LOCAL, Move("slice", (axis,), dimension, result=state.with_dimension(dimension, finer))
             continue
-        for length in range(len(axes) + 1, len(wanted) + 1):
-            new = wanted[len(axes) : length]
+        for length in range(len(axes) + 1, len(target_axes) + 1):
+            new = target_axes[len(axes) : length]
             if used.isdisjoint(new) and nests(
-                shape[dimension], state.mesh.count(axes), state.mesh.count(wanted[:length])
+                shape[dimension], state.mesh.count(axes), state.mesh.count(target_axes[:length])
             ):
-                yield _LOCAL, Move("slice", new, dimension, result=state.with_dimension(dimension, wanted[:length]))
+                yield (
+                    _LOCAL,
+                    Move("slice", new, dimension, result=state.with_dimension(dimension, target_axes[:length])),
+                )
 
 
 def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sharding) -> Iterator[tuple[float, Move]]:
@@ -214,16 +219,19 @@ def _reductions(shape: tuple[int, ...], block: int, state: Sharding, target: Sha
     reduced = Move("all_reduce", pending, result=replace(state, partial=rest))
     yield 2 * block * (count - 1) / count + prices().latency, reduced
     for dimension, axes in enumerate(state.dimensions):
-        wanted = target.dimensions[dimension]
-        if wanted[: len(axes)] != axes:
+        target_axes = target.dimensions[dimension]
+        if target_axes[: len(axes)] != axes:
             continue
-        for length in range(len(axes) + 1, len(wanted) + 1):
-            new = wanted[len(axes) : length]
-            if set(new) <= set(pending) and nests(shape[dimension], mesh.count(axes), mesh.count(wanted[:length])):
+        for length in range(len(axes) + 1, len(target_axes) + 1):
+            new = target_axes[len(axes) : length]
+            if set(new) <= set(pending) and nests(shape[dimension], mesh.count(axes), mesh.count(target_axes[:length])):
                 left = tuple(axis for axis in state.partial if axis not in new)
-                made = replace(state.with_dimension(dimension, wanted[:length]), partial=left)
+                scattered = replace(state.with_dimension(dimension, target_axes[:length]), partial=left)
                 size = mesh.count(new)
-                yield block * (size - 1) / size + prices().latency, Move("reduce_scatter", new, dimension, result=made)
+                yield (
+                    block * (size - 1) / size + prices().latency,
+                    Move("reduce_scatter", new, dimension, result=scattered),
+                )
 
 
 def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
@@ -233,30 +241,30 @@ def _rearranged(state: Sharding, target: Sharding) -> Iterator[Sharding]:
     counts = [mesh.count(axes) for axes in state.dimensions]
     goal = list(target.dimensions)
     options: list[list[Axes]] = []
-    for have, want, count in zip(state.dimensions, goal, counts, strict=True):
-        ways = [have]
-        ways += _of_count(mesh, want, have, count)
-        first = tuple(axis for axis in want if axis in have)
-        ordered = first + tuple(axis for axis in have if axis not in first)
-        if ordered != have:
+    for current, want, count in zip(state.dimensions, goal, counts, strict=True):
+        ways = [current]
+        ways += _of_count(mesh, want, current, count)
+        first = tuple(axis for axis in want if axis in current)
+        ordered = first + tuple(axis for axis in current if axis not in first)
+        if ordered != current:
             ways.append(ordered)
         options.append(ways)
     for picked in _products(options):
         flat = [*state.partial, *(axis for axes in picked for axis in axes)]
-        made = tuple(picked)
-        if made not in seen and len(set(flat)) == len(flat):
-            seen.add(made)
-            yield replace(state, dimensions=made)
+        rearranged = tuple(picked)
+        if rearranged not in seen and len(set(flat)) == len(flat):
+            seen.add(rearranged)
+            yield replace(state, dimensions=rearranged)
 
 
-def _of_count(mesh: DeviceMesh, want: Axes, have: Axes, count: int) -> list[Axes]:
+def _of_count(mesh: DeviceMesh, want: Axes, current: Axes, count: int) -> list[Axes]:
     """Ways to cut a dimension in `count` that begin as `want` does: as much of it as that takes, or all and more."""
-    found = [want[:length] for length in range(1, len(want) + 1) if mesh.count(want[:length]) == count]
-    for start in range(1, len(have)):
-        longer = want + have[start:]
+    prefixes = [want[:length] for length in range(1, len(want) + 1) if mesh.count(want[:length]) == count]
+    for start in range(1, len(current)):
+        longer = want + current[start:]
         if want and mesh.count(longer) == count:
-            found.append(longer)
-    return [axes for axes in found if axes != have]
+            prefixes.append(longer)
+    return [axes for axes in prefixes if axes != current]
 
 
 def _products(options: list[list[Axes]]) -> Iterator[list[Axes]]:
@@ -314,14 +322,14 @@ def permutation(state: Sharding, after: Sharding) -> list[tuple[int, int]]:
     mesh = state.mesh
     used = state.used | after.used
     others = tuple(axis for axis in range(len(mesh.sub_axes)) if axis not in used)
-    have = _block_numbers(state, others)
+    current = _block_numbers(state, others)
     want = _block_numbers(after, others)
-    pairs = [(device, device) for device in range(mesh.size) if have[device] == want[device]]
+    pairs = [(device, device) for device in range(mesh.size) if current[device] == want[device]]
     kept = {device for device, _ in pairs}
     senders: dict[int, list[int]] = {}
     for device in range(mesh.size):
         if device not in kept:
-            senders.setdefault(int(have[device]), []).append(device)
+            senders.setdefault(int(current[device]), []).append(device)
     receivers = [device for device in range(mesh.size) if device not in kept]
     return pairs + [(senders[int(want[device])].pop(0), device) for device in receivers]
 

@@ -147,11 +147,11 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Sh
         return source  # type: ignore[return-value]
     shape, dtype = layout.type.static_shape, layout.type.dtype
     index = layout.index(rank)
-    wanted = tuple(part.stop - part.start for part in index)
+    block_shape = tuple(part.stop - part.start for part in index)
     if callable(source):
         block = np.asarray(source(index))
-        if block.shape != wanted:
-            raise ValueError(f"the callback gave a block of shape {block.shape} for index {index}, not {wanted}")
+        if block.shape != block_shape:
+            raise ValueError(f"the callback gave a block of shape {block.shape} for index {index}, not {block_shape}")
     else:
         whole = np.asarray(source)
         if whole.shape != shape:
@@ -161,7 +161,7 @@ def shard_array(source: Array | Callable[[tuple[slice, ...]], Array], layout: Sh
         raise TypeError(f"an array of dtype {block.dtype} where the program takes {layout.type}")
     local = layout.sharding.local_shape(shape)
     if block.shape != local:
-        block = np.pad(block, [(0, size - have) for size, have in zip(local, block.shape, strict=True)])
+        block = np.pad(block, [(0, size - block_size) for size, block_size in zip(local, block.shape, strict=True)])
     return _partial_block(block, layout, rank)
 
 

@@ -81,8 +81,8 @@ def rounds(window: HaloWindow) -> tuple[tuple[HaloTransfer, ...], tuple[tuple[Ha
             while length > 0:
                 sender = source // block
                 part = min(length, (sender + 1) * block - source)
-                made = HaloTransfer(sender, receiver, source - sender * block, part, place)
-                (local if sender == receiver else moving).append(made)
+                halo = HaloTransfer(sender, receiver, source - sender * block, part, place)
+                (local if sender == receiver else moving).append(halo)
                 source, place, length = source + part, place + part, length - part
     transfers: list[list[HaloTransfer]] = []
     # The rounds in which a block sends, and those in which it receives, as bits.
@@ -122,8 +122,8 @@ def halo_exchange(
     if _by_gather(window) < _by_rounds(window):
         whole = emitter.slice(emitter.all_gather(local, dimension, axes), dimension, 0, window.size)
         return own(emitter, whole, dimension, axes, window, fill)
-    made = _exchanged(emitter, local, dimension, axes, window)
-    return _filled(emitter, made, dimension, axes, window, fill)
+    exchanged = _exchanged(emitter, local, dimension, axes, window)
+    return _filled(emitter, exchanged, dimension, axes, window, fill)
 
 
 def own(
@@ -171,11 +171,13 @@ def covered(emitter: Emitter, like: Value, dimension: int, axes: Axes, window: H
     return value
 
 
-def _filled(emitter: Emitter, made: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None) -> Value:
+def _filled(
+    emitter: Emitter, exchanged: Value, dimension: int, axes: Axes, window: HaloWindow, fill: Value | None
+) -> Value:
     if fill is None or window.is_full:
-        return made
-    inside = covered(emitter, made, dimension, axes, window)
-    return emitter.select(inside, made, emitter.broadcast(fill, made.tensor.shape))
+        return exchanged
+    inside = covered(emitter, exchanged, dimension, axes, window)
+    return emitter.select(inside, exchanged, emitter.broadcast(fill, exchanged.tensor.shape))
 
 
 def by_device(mesh: DeviceMesh, axes: Axes, entries: Sequence[int]) -> list[int]:
@@ -283,19 +285,19 @@ def _overlaid(
     margin = max(slab.value.tensor.static_shape[dimension] for slab in slabs)
     wide = list(shape)
     wide[dimension] += 2 * margin
-    made = emitter.splat(0, slabs[0].value.tensor.with_shape(tuple(wide)))
+    overlaid = emitter.splat(0, slabs[0].value.tensor.with_shape(tuple(wide)))
     for slab in slabs:
         width = slab.value.tensor.static_shape[dimension]
         places = [min(max(place + margin, 0), window.width + 2 * margin - width) for place in slab.places]
-        under = made
-        made = emitter.dynamic_update(
+        under = overlaid
+        overlaid = emitter.dynamic_update(
             under, slab.value, dimension, emitter.per_device_constant(by_device(emitter.mesh, axes, places))
         )
         if not window.is_straight:
             # What lies beside the run is of another run: it must not be written over.
             spans = [(low + margin, high + margin) for low, high in slab.spans]
-            made = emitter.select(_covered(emitter, made, dimension, axes, spans), made, under)
-    return emitter.slice(made, dimension, margin, margin + window.width)
+            overlaid = emitter.select(_covered(emitter, overlaid, dimension, axes, spans), overlaid, under)
+    return emitter.slice(overlaid, dimension, margin, margin + window.width)
 
 
 # --- places ----------------------------------------------------------------------------------------------------------

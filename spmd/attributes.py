@@ -177,9 +177,9 @@ def aligned(array: Array) -> Array:
         return array
     if is_splat(array):
         return np.broadcast_to(np.array(array[(0,) * array.ndim]), array.shape)
-    made = np.array(array)
-    made.flags.writeable = False
-    return made
+    copy = np.array(array)
+    copy.flags.writeable = False
+    return copy
 
 
 def is_splat(array: Array) -> bool:

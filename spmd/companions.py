@@ -21,14 +21,14 @@ def check(names: tuple[str, ...] = COMPANIONS) -> None:
         spec = find_spec(name)
         ours = os.path.join(_BESIDE, name, "__init__.py")
         if spec is None or not _same(spec.origin, ours):
-            found = "nothing" if spec is None else spec.origin or f"a folder {name}/ without __init__.py"
+            place = "nothing" if spec is None else spec.origin or f"a folder {name}/ without __init__.py"
             raise ImportError(
-                f"spmd needs its own package `{name}`, in {os.path.dirname(ours)}, but `import {name}` finds {found}: "
+                f"spmd needs its own package `{name}`, in {os.path.dirname(ours)}, but `import {name}` finds {place}: "
                 f"rename that file, or move it away from the script's folder",
                 name=name,
                 path=None if spec is None else spec.origin,
             )
 
 
-def _same(found: str | None, ours: str) -> bool:
-    return found == ours or (found is not None and os.path.realpath(found) == os.path.realpath(ours))
+def _same(path: str | None, ours: str) -> bool:
+    return path == ours or (path is not None and os.path.realpath(path) == os.path.realpath(ours))

@@ -45,8 +45,8 @@ def describe(path: str | PathLike[str]) -> list[Row]:
 
 def _bytecode_rows(container: Container) -> list[Row]:
     rows = [("bytecode", f"version {container.version}"), ("producer", container.producer)]
-    _, found, rest = container.producer.partition("StableHLO_v")
-    if found:
+    _, mark, rest = container.producer.partition("StableHLO_v")
+    if mark:
         rows.append(("VHLO", f"version {rest.partition('+')[0]}"))
     versions = [
         f"{dialect.name} {'.'.join(map(str, dialect.version))}".strip() for dialect in Tables(container).dialects

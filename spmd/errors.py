@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectives.errors import CollectiveError as _TransportError
+from collectives.errors import CommunicationError as _TransportError
 from collectives.errors import GroupError, refuse_grids_with
 
 _QUOTED_WIDTH = 160

@@ -220,8 +220,8 @@ class Op(Value):
         debug_location: str | None = None,
     ) -> None:
         self.definition = definition
-        given = tuple(operands)
-        self._operands: Value | tuple[Value, ...] = given[0] if len(given) == 1 else given  # one alone as it is
+        values = tuple(operands)
+        self._operands: Value | tuple[Value, ...] = values[0] if len(values) == 1 else values  # one alone as it is
         self.attributes = attributes or NO_ATTRIBUTES
         self._place: Location | SourcePage = location
         self._token = 0
@@ -595,31 +595,31 @@ def new_op(name: str, *args: Any, **kwargs: Any) -> Op:
 
 def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
     """A block that has only the arguments of `block`; `values` is filled with them."""
-    made = Block(argument.type for argument in block.arguments)
-    for old, new in zip(block.arguments, made.arguments, strict=True):
+    copy = Block(argument.type for argument in block.arguments)
+    for old, new in zip(block.arguments, copy.arguments, strict=True):
         new.name_hint = old.name_hint
         if isinstance(old, NumberedValue) and isinstance(new, NumberedValue):
             new.locate(old._located)
         values[old] = new
-    return made
+    return copy
 
 
 def copy_block(block: Block, values: dict[Value, Value], transform: Callable[[Op], Op] | None = None) -> Block:
     """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
-    made = copy_arguments(block, values)
+    copy = copy_arguments(block, values)
     for op in block.ops:
         copied = copy_op(op, values)
-        made.ops.append(transform(copied) if transform else copied)
-    return made
+        copy.ops.append(transform(copied) if transform else copied)
+    return copy
 
 
 def copy_op(op: Op, values: dict[Value, Value]) -> Op:
     """A deep copy of `op`, its operands looked up in `values` (an unmapped one stays)."""
     operands = [values.get(operand, operand) for operand in op.operands]
     regions = [Region(copy_block(block, values) for block in region.blocks) for region in op.regions]
-    made = op.clone(operands, regions=regions)
-    values.update(zip(op.results, made.results, strict=True))
-    return made
+    clone = op.clone(operands, regions=regions)
+    values.update(zip(op.results, clone.results, strict=True))
+    return clone
 
 
 def captured_values(op: Op) -> list[Value]:

@@ -14,8 +14,8 @@ from typing import Any
 def program_in(value: Any) -> str | bytes | None:
     """The text or bytes of the program that `value` holds; None when it holds none that is known."""
     if callable(getattr(value, "read", None)):
-        found = value.read()
-        return found if isinstance(found, str | bytes) else bytes(found)
+        content = value.read()
+        return content if isinstance(content, str | bytes) else bytes(content)
     if callable(getattr(value, "lower", None)) and hasattr(value, "jaxpr"):
         value = value.lower()
     if hasattr(value, "mlir_module_serialized"):

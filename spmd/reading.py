@@ -109,10 +109,10 @@ def _program(text: object) -> str | bytes | memoryview:
         raise UsageError(f"spmd.parse takes a program's text, got the path {fspath(text)}: was spmd.load meant?")
     if isinstance(text, Module):
         raise UsageError("spmd.parse takes a program's text, got a module, which needs no parsing")
-    found = program_in(text)
-    if found is None:
+    program = program_in(text)
+    if program is None:
         raise UsageError(f"spmd.parse takes a program's text, got {kind_of(text)}")
-    return found
+    return program
 
 
 def _parse_hlo(text: str, name: str) -> Module | None:

@@ -84,14 +84,14 @@ def _run(
 ) -> Outcome:
     module = spmd.parse(inspect.cleandoc(program), name="snippet") if isinstance(program, str) else program
     chosen = _grid(module, grid)
-    given = [_of(inputs, rank) if inputs else () for rank in range(chosen.size)]
+    arrays = [_of(inputs, rank) if inputs else () for rank in range(chosen.size)]
     world = _ranks(chosen)
     if world is None:
-        results = spmd.run_parallel(module, chosen, given, **options)
+        results = spmd.run_parallel(module, chosen, arrays, **options)
         return Outcome(chosen, dict(enumerate(results)), lambda text: [text])
     options.pop("mode", None)
     executable = spmd.compile(module, chosen, **options)
-    return Outcome(chosen, {world.rank: executable(*given[world.rank])}, world.allgather_object)
+    return Outcome(chosen, {world.rank: executable(*arrays[world.rank])}, world.allgather_object)
 
 
 def _grid(module: spmd.Module, grid: spmd.ProcessGrid | tuple[int, int] | None) -> spmd.ProcessGrid:

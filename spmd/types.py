@@ -26,9 +26,9 @@ class _Interned(type):
     _table: ClassVar[dict[tuple[Any, ...], Any]] = {}
 
     def __call__(cls: type[_T], *args: Any, **kwargs: Any) -> _T:
-        made = super().__call__(*args, **kwargs)  # type: ignore[misc]
-        key = (cls, *(getattr(made, field.name) for field in fields(made)))
-        return _Interned._table.setdefault(key, made)  # type: ignore[no-any-return]
+        instance = super().__call__(*args, **kwargs)  # type: ignore[misc]
+        key = (cls, *(getattr(instance, field.name) for field in fields(instance)))
+        return _Interned._table.setdefault(key, instance)  # type: ignore[no-any-return]
 
 
 #: What writes `str(type)` for types of many parts, which may share them (see `TypeOfTypes`).

@@ -41,7 +41,7 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
     minor = 2 if count % 2 == 0 else 1
     flat, grid = mesh_of((count,), ("data",)), mesh_of((count // minor, minor), ("data", "model"))
     rng = np.random.default_rng(0)
-    found: dict[str, Trainer] = {}
+    by_name: dict[str, Trainer] = {}
 
     def normal(*shape: int) -> np.ndarray[Any, Any]:
         return rng.normal(size=shape).astype(np.float32)
@@ -57,7 +57,7 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
         def add(step: Callable[..., Any]) -> Callable[..., Any]:
             shardings = {"in_shardings": on(mesh, (state_specs, spec)), "out_shardings": on(mesh, (state_specs, P()))}
             jitted = jax.jit(step, **(shardings | options))
-            found[step.__name__] = state, jitted, [normal(*shape) for _ in range(TURNS)]
+            by_name[step.__name__] = state, jitted, [normal(*shape) for _ in range(TURNS)]
             return step
 
         return add
@@ -238,8 +238,8 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
     def named_arguments(state: Any, x: Any) -> Any:
         return named(state, {"x": x, "none": None})
 
-    found["named_arguments"] = weights, jax.jit(named_arguments), [normal(16, 8) for _ in range(TURNS)]
-    return found
+    by_name["named_arguments"] = weights, jax.jit(named_arguments), [normal(16, 8) for _ in range(TURNS)]
+    return by_name
 
 
 def _main() -> None:

@@ -43,8 +43,8 @@ def export(devices: int, folder: Path) -> dict[str, Exported]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(of_mpi)}
         environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
         subprocess.run([sys.executable, __file__, str(devices), str(file)], env=environment, check=True)
-    found: dict[str, Exported] = {name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
-    return found
+    exports: dict[str, Exported] = {name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
+    return exports
 
 
 def close(actual: Any, expected: Any) -> bool:
@@ -143,12 +143,12 @@ def _programs(n: int) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 
         def step(t: Any, carry: Any) -> Any:
             waiting, outs = carry
-            given = jnp.where(stage == 0, batches[jnp.clip(t, 0, many - 1)], waiting)
-            made = jnp.tanh(given @ w[0])
+            stage_input = jnp.where(stage == 0, batches[jnp.clip(t, 0, many - 1)], waiting)
+            stage_output = jnp.tanh(stage_input @ w[0])
             place = (jnp.clip(t - n + 1, 0, many - 1), 0, 0)
             done = (stage == n - 1) & (t >= n - 1)
-            outs = jnp.where(done, lax.dynamic_update_slice(outs, made[None], place), outs)
-            return lax.ppermute(made, "x", ring[:-1]), outs
+            outs = jnp.where(done, lax.dynamic_update_slice(outs, stage_output[None], place), outs)
+            return lax.ppermute(stage_output, "x", ring[:-1]), outs
 
         _, outs = lax.fori_loop(0, many + n - 1, step, (jnp.zeros(batches.shape[1:]), jnp.zeros_like(batches)))
         return lax.psum(jnp.where(stage == n - 1, outs, 0), "x")

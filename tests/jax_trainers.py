@@ -45,14 +45,14 @@ def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
     from jax import lax
 
     rng = np.random.default_rng(0)
-    found: dict[str, Trainer] = {}
+    by_name: dict[str, Trainer] = {}
 
     def normal(*shape: int) -> np.ndarray[Any, Any]:
         return rng.normal(size=shape).astype(np.float32)
 
     def trainer(state: Any, shape: tuple[int, ...], name: str = "") -> Callable[..., Any]:
         def add(step: Callable[..., Any]) -> Callable[..., Any]:
-            found[name or step.__name__] = state, step, shape
+            by_name[name or step.__name__] = state, step, shape
             return step
 
         return add
@@ -62,7 +62,7 @@ def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
         return jax.tree.map(lambda weight, slope: weight - 0.1 * slope, weights, slopes), value
 
     if "flax_network" in names:
-        found["flax_network"] = _flax_network()
+        by_name["flax_network"] = _flax_network()
 
     layers = {"qkv": normal(2, 8, 24) / 3, "out": normal(2, 8, 8) / 3}
 
@@ -258,7 +258,7 @@ def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
             jnp.complex128(value * 1j),
         )
 
-    return {name: found[name] for name in names}
+    return {name: by_name[name] for name in names}
 
 
 def _flax_network() -> Trainer:
@@ -280,8 +280,8 @@ def _flax_network() -> Trainer:
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
     # jitted, so that one small program is compiled in place of very many
     init = jax.vmap(lambda x: network.init(keys, x), axis_name=AXIS)
-    made = jax.jit(init)(np.ones((1, 2, 6, 6, 1), np.float32))
-    variables = jax.tree.map(lambda leaf: np.asarray(leaf[0]), made)
+    initial = jax.jit(init)(np.ones((1, 2, 6, 6, 1), np.float32))
+    variables = jax.tree.map(lambda leaf: np.asarray(leaf[0]), initial)
     optimizer = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(optax.warmup_cosine_decay_schedule(0.0, 1e-2, 2, 10))
     )
@@ -291,9 +291,9 @@ def _flax_network() -> Trainer:
         key, own = jax.random.split(state["key"])
 
         def loss(params: Any) -> Any:
-            given = {"params": params, "batch_stats": state["batch_stats"]}
+            variables_in = {"params": params, "batch_stats": state["batch_stats"]}
             dropout = jax.random.fold_in(own, lax.axis_index(AXIS))
-            out, new = network.apply(given, x, rngs={"dropout": dropout}, mutable=["batch_stats"])
+            out, new = network.apply(variables_in, x, rngs={"dropout": dropout}, mutable=["batch_stats"])
             return optax.softmax_cross_entropy_with_integer_labels(out, jnp.arange(2)).mean(), new
 
         (value, new), slopes = jax.value_and_grad(loss, has_aux=True)(state["params"])
@@ -326,13 +326,13 @@ def stacked(tree: Any, count: int) -> Any:
     return jax.tree.map(stack, tree)
 
 
-def trained(step: Callable[..., Any], state: Any, given: list[Any]) -> list[np.ndarray[Any, Any]]:
+def trained(step: Callable[..., Any], state: Any, batches_in: list[Any]) -> list[np.ndarray[Any, Any]]:
     """The metrics of each turn, and the state after the last; with x64 where the state has doubles."""
     import jax
 
     told = []
     with jax.enable_x64(any(array.dtype == np.float64 for array in arrays(state))):
-        for batch in given:
+        for batch in batches_in:
             state, metrics = step(state, batch)
             told += arrays(metrics)
         return told + arrays(state)
@@ -340,7 +340,7 @@ def trained(step: Callable[..., Any], state: Any, given: list[Any]) -> list[np.n
 
 def _main() -> None:
     count, file = int(sys.argv[1]), Path(sys.argv[2])
-    found: dict[str, list[np.ndarray[Any, Any]]] = {}
+    by_name: dict[str, list[np.ndarray[Any, Any]]] = {}
     if sys.argv[3:] == ["ranks"]:
         from mpi4py import MPI
 
@@ -348,15 +348,15 @@ def _main() -> None:
 
         rank = MPI.COMM_WORLD.rank
         for name, (state, step, shape) in trainers(count, ON_RANKS).items():
-            found[name] = trained(spmd.jax.jit(step), state, [batch[rank] for batch in batches(shape, count)])
+            by_name[name] = trained(spmd.jax.jit(step), state, [batch[rank] for batch in batches(shape, count)])
         file = file.with_name(f"{file.name}-{rank}")
     else:
         os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
         import jax
 
         for name, (state, step, shape) in trainers(count).items():
-            found[name] = trained(jax.pmap(step, axis_name=AXIS), stacked(state, count), batches(shape, count))
-    file.write_bytes(pickle.dumps(found))
+            by_name[name] = trained(jax.pmap(step, axis_name=AXIS), stacked(state, count), batches(shape, count))
+    file.write_bytes(pickle.dumps(by_name))
 
 
 if __name__ == "__main__":

@@ -75,17 +75,17 @@ MODULES = {
 @cache
 def imported(file: Path) -> set[str]:
     """Modules of this repository that ``file`` imports, inside its functions too, for more than its type checker."""
-    found = set()
+    names = set()
     waiting: list[ast.AST] = [ast.parse(file.read_text())]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             waiting += ast.iter_child_nodes(node)
-    return {name for name in found if name.partition(".")[0] in OWN}
+    return {name for name in names if name.partition(".")[0] in OWN}
 
 
 def module_of(name: str) -> str:

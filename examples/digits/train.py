@@ -84,11 +84,11 @@ def resume(folder: Path, seed: int) -> tuple[int, Arrays, list[float]]:
     step = checkpoint.newest(folder)
     if step is None:
         return 0, initial_state(seed), []
-    found = checkpoint.restore(folder, step)
-    if found["seed"] != seed:
+    state = checkpoint.restore(folder, step)
+    if state["seed"] != seed:
         sys.exit(f"{folder} holds checkpoints of another seed; give --checkpoints another folder or --fresh")
-    losses = found["losses"].tolist()
-    return len(losses) // steps_per_epoch(), found["state"], losses
+    losses = state["losses"].tolist()
+    return len(losses) // steps_per_epoch(), state["state"], losses
 
 
 def save(folder: Path, seed: int, state: Arrays, losses: list[float]) -> None:

@@ -40,8 +40,8 @@ class Programs:
 
 def build(ranks: int) -> Programs:
     grid = spmd.ProcessGrid(num_replicas=ranks)
-    made = (train_step(-(-TRAIN_BATCH // ranks)), evaluation(-(-HELD_OUT // ranks)))
-    return Programs(*(spmd.compile(builder.Build().to_stablehlo(), grid) for builder in made))
+    builders = (train_step(-(-TRAIN_BATCH // ranks)), evaluation(-(-HELD_OUT // ranks)))
+    return Programs(*(spmd.compile(builder.Build().to_stablehlo(), grid) for builder in builders))
 
 
 def parameters(builder: XlaBuilder, shapes: Sequence[Sequence[int]], types: Sequence[str]) -> list[XlaOp]:
@@ -162,8 +162,8 @@ def train(options: argparse.Namespace) -> float:
             bar.show(step, float(loss))
             if step.is_last_of_epoch:
                 part = held_out.cut(0, step.rank, step.ranks)
-                found = step.program.evaluate(*state[: len(SHAPES)], images[part.rows], labels[part.rows], part.weights)
-                accuracy = float(found[0]) / HELD_OUT
+                tally = step.program.evaluate(*state[: len(SHAPES)], images[part.rows], labels[part.rows], part.weights)
+                accuracy = float(tally[0]) / HELD_OUT
                 bar.close(ranks=str(step.ranks), loss=f"{loss:.4f}", accuracy=f"{accuracy:.1%}")
                 tree = {"state": state, "accuracy": np.float32(accuracy)}
                 checkpoint.save(options.checkpoints, step.number + 1, tree, wait=False)

@@ -69,8 +69,8 @@ def logits(params, tokens):
 
 def train_step(params, moments, tokens):
     def loss(params):
-        found = logits(params, tokens[:, :-1])
-        return optax.softmax_cross_entropy_with_integer_labels(found, tokens[:, 1:]).mean()
+        predicted_logits = logits(params, tokens[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(predicted_logits, tokens[:, 1:]).mean()
 
     value, slopes = jax.value_and_grad(loss)(params)
     updates, moments = OPTIMIZER.update(slopes, moments, params)

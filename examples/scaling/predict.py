@@ -38,7 +38,7 @@ def predictions(
     return predict_on(prepared, machine, networks)
 
 
-def rows(found: dict[str, list[Prediction]]) -> list[tuple[str, ...]]:
+def rows(layouts: dict[str, list[Prediction]]) -> list[tuple[str, ...]]:
     """Time, share of computing, bytes that a process sends, and memory of each way on each number of processes."""
     return [
         (
@@ -49,15 +49,15 @@ def rows(found: dict[str, list[Prediction]]) -> list[tuple[str, ...]]:
             amount(sum(each.levels.values()) / each.grid.size),
             amount(each.memory.total),
         )
-        for name, all_sizes in found.items()
+        for name, all_sizes in layouts.items()
         for each in all_sizes
     ]
 
 
-def curves(found: dict[str, list[Prediction]]) -> dict[str, list[float]]:
+def curves(layouts: dict[str, list[Prediction]]) -> dict[str, list[float]]:
     """How many times as fast as the fastest way on the fewest processes."""
-    first = min(each[0].seconds for each in found.values())
-    return {name: [first / each.seconds for each in all_sizes] for name, all_sizes in found.items()}
+    first = min(each[0].seconds for each in layouts.values())
+    return {name: [first / each.seconds for each in all_sizes] for name, all_sizes in layouts.items()}
 
 
 def main() -> None:
@@ -78,11 +78,11 @@ def main() -> None:
     print(
         f"a step of {parameters / 1e6:.0f} million parameters on {SIZES.batch:,} sequences of {SIZES.sequence:,} tokens"
     )
-    for title, found in (("as described", fast), (f"with a network {SLOWER} times slower", slow)):
+    for title, predicted in (("as described", fast), (f"with a network {SLOWER} times slower", slow)):
         print(f"\n{title}:\n")
-        print("\n".join(table(HEADER, rows(found))))
+        print("\n".join(table(HEADER, rows(predicted))))
         print()
-        print(picture(options.processes, curves(found), "times as fast as the best on the fewest processes"))
+        print(picture(options.processes, curves(predicted), "times as fast as the best on the fewest processes"))
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def parameter(seed: int, shape: tuple[int, ...]) -> Block:
             return np.ones(shape, np.float32)[index]
         # Row by row, so that no rank makes more than its own rows and all agree on them.
         rows = range(shape[0])[index[0]]
-        made = [np.random.default_rng((seed, row)).standard_normal(shape[1:], np.float32) for row in rows]
-        return (0.05 * np.stack(made))[(slice(None), *index[1:])]
+        rows_of_array = [np.random.default_rng((seed, row)).standard_normal(shape[1:], np.float32) for row in rows]
+        return (0.05 * np.stack(rows_of_array))[(slice(None), *index[1:])]
 
     return block
 

@@ -24,10 +24,10 @@ def run(args: argparse.Namespace) -> int:
     status = 0
     for path in args.programs:
         try:
-            found = warnings(spmd.load(path))
-            if found and args.strict:
-                raise spmd.VerificationError(found)
-            for warning in found:
+            unmet = warnings(spmd.load(path))
+            if unmet and args.strict:
+                raise spmd.VerificationError(unmet)
+            for warning in unmet:
                 print(f"warning: {warning}", file=sys.stderr)
         except spmd.SpmdError as error:
             message, failed = explain(error)

@@ -66,13 +66,13 @@ def _collectives(
                 yield from _collectives(lowering, inner, repeated or op.name in _LOOPS, seen)
 
 
-def _report(grid: "ProcessGrid", found: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
+def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
     lines = [
         f"process grid {grid} (replicas by partitions): {grid.size} process{'es' * (grid.size > 1)}, "
         f"rank = replica_id * {grid.num_partitions} + partition_id"
     ]
     sent = received = 0
-    for op, collective, repeated in found:
+    for op, collective, repeated in collectives:
         lines.append("")
         if collective is None:
             lines.append(f"{op.location}: {op.name}{_channel(op)}{', in a loop' * repeated}")
@@ -80,7 +80,7 @@ def _report(grid: "ProcessGrid", found: list[tuple["Op", "Collective | None", bo
         told, out, back = _tell(grid, op, collective, repeated)
         lines += told
         sent, received = sent + out, received + back
-    if not found:
+    if not collectives:
         lines.append("no collectives: the processes do not talk to each other")
     else:
         lines.append("")

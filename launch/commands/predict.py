@@ -67,20 +67,20 @@ def _predict(args: argparse.Namespace, module: "Module", machine: "Machine", net
     from spmd.runtime.trace import write_trace
 
     prepared = prepare(module, args.grid, args.function, **options.compile_options(args))
-    found = predict(prepared, machine, network, args.turns)
+    prediction = predict(prepared, machine, network, args.turns)
     if args.trace:
-        write_trace(args.trace, predicted_events(found.timeline))
-    print(json.dumps(found.to_json(), indent=1) if args.json else page(found, args.program))
+        write_trace(args.trace, predicted_events(prediction.timeline))
+    print(json.dumps(prediction.to_json(), indent=1) if args.json else page(prediction, args.program))
     return 0
 
 
 def _sweep(args: argparse.Namespace, module: "Module", machine: "Machine", network: "Network | None") -> int:
     from spmd.predict.sweep import sweep
 
-    found = sweep(
+    swept = sweep(
         module, args.function, args.sweep, machine, network, args.axis, args.turns, **options.compile_options(args)
     )
-    print(json.dumps(found.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{found.page()}")
+    print(json.dumps(swept.to_json(), indent=1) if args.json else f"{args.program}, {machine.name}\n{swept.page()}")
     return 0
 
 

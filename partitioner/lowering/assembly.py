@@ -24,9 +24,11 @@ def assemble(
     emitter = Emitter(reader.mesh, processes)
     lowering = Lowering(program, reader, layouts, emitter)
     source = program.block
-    wanted = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
-    given = [_as_asked(program, value, layout) for value, layout in zip(source.arguments, wanted, strict=True)]
-    block = lowering.block(source, given, is_loop=False)
+    targets = [lowering.target_sharding(value) if _is_tensor(value) else None for value in source.arguments]
+    argument_layouts = [
+        _as_asked(program, value, layout) for value, layout in zip(source.arguments, targets, strict=True)
+    ]
+    block = lowering.block(source, argument_layouts, is_loop=False)
     out_layouts, returned = [], []
     for value in source.terminator.operands:
         layout = _as_asked(program, value, _result_layout(lowering, value))
@@ -37,7 +39,9 @@ def assemble(
     remove_unused(block)
     function = local_function(program.function, block)
     others = [local_callee(other) for other in called_functions(module, [function])]
-    in_layouts = tuple(ShardedType(value.type, layout) for value, layout in zip(source.arguments, given, strict=True))
+    in_layouts = tuple(
+        ShardedType(value.type, layout) for value, layout in zip(source.arguments, argument_layouts, strict=True)
+    )
     return Partitioned(
         local_module(module, function, others, processes),
         program.function.symbol,
@@ -63,10 +67,10 @@ def _result_layout(lowering: Lowering, value: Value) -> Sharding | None:
     """The layout asked for, or, when nobody asked, the cheapest of those at hand."""
     if not _is_tensor(value):
         return None
-    wanted = lowering.target_sharding(value)
+    target = lowering.target_sharding(value)
     if value in lowering.program.annotations:
-        return wanted
-    options = [wanted.whole(), *(layout.whole() for layout in lowering.layouts_of(value))]
+        return target
+    options = [target.whole(), *(layout.whole() for layout in lowering.layouts_of(value))]
     return min(options, key=lambda layout: lowering.price(value, layout))
 
 

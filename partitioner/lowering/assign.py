@@ -32,10 +32,10 @@ def _join(assignment: Assignment, factors: tuple[int, ...]) -> Axes:
 
 def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence[Axes]) -> dict[int, Axes]:
     """The sub-axes of each factor of one tensor, as far as they fall together with factors."""
-    found: dict[int, Axes] = {}
+    projected: dict[int, Axes] = {}
     for factors, axes in zip(mapping, dimensions, strict=True):
         if len(factors) == 1:
-            found[factors[0]] = axes
+            projected[factors[0]] = axes
             continue
         at = 0
         for index, factor in enumerate(factors):
@@ -48,10 +48,10 @@ def project(mesh: DeviceMesh, rule: Rule, mapping: Mapping, dimensions: Sequence
                 taken.append(axes[at])
                 product *= size
                 at += 1
-            found[factor] = tuple(taken)
+            projected[factor] = tuple(taken)
             if product != rule.sizes[factor]:
                 break
-    return found
+    return projected
 
 
 def repair(mesh: DeviceMesh, rule: Rule, assignment: list[Axes]) -> Assignment:
@@ -82,8 +82,8 @@ def candidates(
     for index, known in enumerate(tensors):
         if known is not None:
             for layout in known.layouts:
-                found = project(mesh, rule, rule.tensors[index], layout.dimensions)
-                projected.append((index, known.size, found))
+                projection = project(mesh, rule, rule.tensors[index], layout.dimensions)
+                projected.append((index, known.size, projection))
     results = [entry for entry in projected if entry[0] >= count]
     operands = sorted((entry for entry in projected if entry[0] < count), key=lambda entry: (-entry[1], entry[0]))
     orders = [results + operands, operands + results]
@@ -91,14 +91,14 @@ def candidates(
     orders += [[entry] for entry in (*results[:2], *operands[:3])]
     seen: set[Assignment] = set()
     for order in orders:
-        made = repair(mesh, rule, _merge(rule, [found for _, _, found in order], usable))
-        if made not in seen:
-            seen.add(made)
-            yield made
-    for made in _relocated(mesh, rule, projected, usable):
-        if made not in seen:
-            seen.add(made)
-            yield made
+        assignment = repair(mesh, rule, _merge(rule, [projection for _, _, projection in order], usable))
+        if assignment not in seen:
+            seen.add(assignment)
+            yield assignment
+    for assignment in _relocated(mesh, rule, projected, usable):
+        if assignment not in seen:
+            seen.add(assignment)
+            yield assignment
     nothing: Assignment = ((),) * len(rule.sizes)
     if nothing not in seen:
         yield nothing
@@ -107,20 +107,20 @@ def candidates(
 def _merge(rule: Rule, order: Iterable[dict[int, Axes]], usable: Sequence[bool]) -> list[Axes]:
     assignment: list[Axes] = [()] * len(rule.sizes)
     used: set[int] = set()
-    for found in order:
-        for factor, axes in found.items():
+    for projection in order:
+        for factor, axes in projection.items():
             if not usable[factor] or len(axes) <= len(assignment[factor]):
                 continue
-            have = assignment[factor]
-            if axes[: len(have)] != have:
+            present = assignment[factor]
+            if axes[: len(present)] != present:
                 continue
             new = []
-            for axis in axes[len(have) :]:
+            for axis in axes[len(present) :]:
                 if axis in used:
                     break
                 new.append(axis)
             used.update(new)
-            assignment[factor] = have + tuple(new)
+            assignment[factor] = present + tuple(new)
     return assignment
 
 
@@ -128,13 +128,13 @@ def _relocated(
     mesh: DeviceMesh, rule: Rule, projected: list[tuple[int, int, dict[int, Axes]]], usable: Sequence[bool]
 ) -> Iterable[Assignment]:
     """Sub-axes of a factor that must stay whole, moved to one that passes (the sorted dimension's to a batch one)."""
-    for _, _, found in sorted(projected, key=lambda entry: -entry[1])[:2]:
-        base = _merge(rule, [found], usable)
-        lost = [axes for factor, axes in found.items() if axes and not usable[factor]]
+    for _, _, projection in sorted(projected, key=lambda entry: -entry[1])[:2]:
+        base = _merge(rule, [projection], usable)
+        lost = [axes for factor, axes in projection.items() if axes and not usable[factor]]
         if not lost:
             continue
         moved = tuple(axis for axes in lost for axis in axes)
-        for factor in found:
+        for factor in projection:
             if usable[factor] and rule.kinds[factor] == PASS:
                 grown = list(base)
                 grown[factor] = base[factor] + moved

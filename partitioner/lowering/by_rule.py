@@ -47,10 +47,10 @@ def _agreed(lowering: Lowering, op: Op) -> bool:
         return False
     operands = []
     for value in op.operands:
-        found = lowering.find_available(value, layout.dimensions if value.tensor.shape == shape else ())
-        if found is None:
+        available = lowering.find_available(value, layout.dimensions if value.tensor.shape == shape else ())
+        if available is None:
             return False
-        operands.append(found)
+        operands.append(available)
     lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
     return True
 

@@ -33,7 +33,7 @@ def dot(lowering: Lowering, op: Op) -> None:
     rule = local_rule(op)
     if any(isinstance(value.tensor.element_type, QuantizedType) for value in op.operands):
         rule = replace(rule, kinds=tuple(REPLICATE if kind == REDUCE else kind for kind in rule.kinds))
-    assignment = lowering.choose(op, rule, None, lambda found: _work(lowering, rule, found))
+    assignment = lowering.choose(op, rule, None, lambda candidate: _work(lowering, rule, candidate))
     operands = [_contracted(lowering, value, rule, index, assignment) for index, value in enumerate(op.operands)]
     layout = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=reduced(rule, assignment))
     lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
@@ -106,11 +106,11 @@ def convolution(lowering: Lowering, op: Op) -> None:
         for space in spaces:
             blocks = layout.count(space.source)
             if blocks > 1:
-                found = space.window(blocks)
+                pieces = space.window(blocks)
                 spent += (
                     float("inf")
-                    if found is None
-                    else win.price(found[0], win.row_bytes(op.operands[0], layout, space.source))
+                    if pieces is None
+                    else win.price(pieces[0], win.row_bytes(op.operands[0], layout, space.source))
                 )
         return spent
 
@@ -132,9 +132,9 @@ def convolution(lowering: Lowering, op: Op) -> None:
         blocks = layouts[0].count(space.source)
         if blocks == 1:
             continue
-        found = space.window(blocks)
-        assert found is not None
-        window, place, extent = found
+        pieces = space.window(blocks)
+        assert pieces is not None
+        window, place, extent = pieces
         axes = layouts[0].dimensions[space.source]
         zero = lowering.emitter.splat(0, op.operands[0].tensor.with_shape(()))
         local = win.halo_exchange(lowering.emitter, local, space.source, axes, window, zero)

@@ -25,16 +25,16 @@ def while_(lowering: Lowering, op: Op) -> None:
         return
     condition, body = (region.block for region in op.regions)
     regions = []
-    for block, wanted in ((condition, [None] * 0), (body, layouts)):
-        made = lowering.block(block, layouts, is_loop=True)
+    for block, block_layouts in ((condition, [None] * 0), (body, layouts)):
+        local_block = lowering.block(block, layouts, is_loop=True)
         returned = block.terminator.operands
         if block is condition:
             results = [lowering.whole(value) for value in returned]
         else:
-            results = [_get(lowering, value, layout) for value, layout in zip(returned, wanted, strict=True)]
-        _end(made, results, block)
+            results = [_get(lowering, value, layout) for value, layout in zip(returned, block_layouts, strict=True)]
+        _end(local_block, results, block)
         lowering.leave()
-        regions.append(Region([made]))
+        regions.append(Region([local_block]))
     lowering.emitter.location = location
     types = [value.type for value in operands]
     made_op = lowering.emitter.op(op.name, operands, types, dict(op.attributes), regions)
@@ -49,9 +49,9 @@ def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> li
     """
     shardings = list(layouts)
     for index, axes in _partial_sums(lowering, op, layouts).items():
-        wanted = layouts[index]
-        assert wanted is not None
-        shardings[index] = replace(wanted, partial=axes)
+        target = layouts[index]
+        assert target is not None
+        shardings[index] = replace(target, partial=axes)
     return shardings
 
 
@@ -65,21 +65,21 @@ def _partial_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) ->
     if known is not None:
         return known
     terms = {index: term for index in range(len(op.results)) if (term := _added(lowering, op, index)) is not None}
-    found: dict[int, Axes] = {}
+    partial: dict[int, Axes] = {}
     if terms:
         notes, outer = len(lowering.notes), lowering.on_trial
         lowering.on_trial = True
         lowering.block(op.regions[1].block, layouts, is_loop=True)
         for index, term in terms.items():
-            have, wanted = lowering.current_sharding(term), layouts[index]
-            is_sum = bool(have.partial) and have.reduction == "stablehlo.add"
-            if is_sum and wanted is not None and have.dimensions == wanted.dimensions:
-                found[index] = have.partial
+            current, target = lowering.current_sharding(term), layouts[index]
+            is_sum = bool(current.partial) and current.reduction == "stablehlo.add"
+            if is_sum and target is not None and current.dimensions == target.dimensions:
+                partial[index] = current.partial
         lowering.leave()
         lowering.on_trial = outer
         del lowering.notes[notes:]
-    lowering.partial_sums[op] = found
-    return found
+    lowering.partial_sums[op] = partial
+    return partial
 
 
 def _added(lowering: Lowering, op: Op, index: int) -> Value | None:
@@ -105,12 +105,12 @@ def branches(lowering: Lowering, op: Op) -> None:
     location = lowering.emitter.location
     regions = []
     for region in op.regions:
-        made = lowering.block(region.block, [], is_loop=False)
+        local_block = lowering.block(region.block, [], is_loop=False)
         returned = region.block.terminator.operands
         results = [_get(lowering, value, layout) for value, layout in zip(returned, layouts, strict=True)]
-        _end(made, results, region.block)
+        _end(local_block, results, region.block)
         lowering.leave()
-        regions.append(Region([made]))
+        regions.append(Region([local_block]))
     lowering.emitter.location = location
     types = [
         value.type if layout is None else layout.local_type(value.tensor)
@@ -129,9 +129,9 @@ def _get(lowering: Lowering, value: Value, layout: Sharding | None) -> Value:
     return lowering.whole(value) if layout is None else lowering.get(value, layout)
 
 
-def _end(made: Block, results: list[Value], source: Block) -> None:
+def _end(block: Block, results: list[Value], source: Block) -> None:
     name = source.terminator.name
-    made.ops.append(make_op(name, results, location=source.terminator.location))
+    block.ops.append(make_op(name, results, location=source.terminator.location))
 
 
 @lowers("stablehlo.optimization_barrier")
@@ -141,7 +141,7 @@ def optimization_barrier(lowering: Lowering, op: Op) -> None:
     for value, result in zip(op.operands, op.results, strict=True):
         layout = _layout(lowering, result)
         if layout is not None:
-            options = [layout, *(have.whole() for have in lowering.layouts_of(value))]
+            options = [layout, *(current.whole() for current in lowering.layouts_of(value))]
             layout = min(options, key=lambda option: lowering.price(value, option))
         layouts.append(layout)
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]

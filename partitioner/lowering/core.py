@@ -43,7 +43,7 @@ class OpenBlock:
 
     ops: list[Op]
     is_loop: bool
-    made: list[tuple[Value, Local]]
+    entries: list[tuple[Value, Local]]
 
 
 #: Writes the local form of one op.
@@ -97,10 +97,10 @@ class Lowering:
 
     def target_sharding(self, value: Value) -> Sharding:
         """The layout that propagation gave `value`."""
-        found = self.layouts.get(value)
-        if found is None:
+        layout = self.layouts.get(value)
+        if layout is None:
             return replicated(self.mesh, value.tensor.rank)
-        return found if found.mesh is self.mesh else replace(found, mesh=self.mesh)
+        return layout if layout.mesh is self.mesh else replace(layout, mesh=self.mesh)
 
     def layouts_of(self, value: Value) -> tuple[Sharding, ...]:
         """The layouts in which `value` is at hand, the first made first."""
@@ -164,7 +164,7 @@ class Lowering:
         if local.name_hint is None:
             local.name_hint = value.name_hint
         self._locals.setdefault(value, []).append(entry)
-        self._scopes[depth].made.append((value, entry))
+        self._scopes[depth].entries.append((value, entry))
 
     def set_rematerializable(self, value: Value, make: Callable[[Sharding], Value]) -> None:
         """Says that `make` gives `value` in any layout, at no cost; makes it in the one that is wished for."""
@@ -191,9 +191,9 @@ class Lowering:
             if same_layout(entry.sharding, sharding):
                 return entry.value
         if value in self._makers and not sharding.partial:
-            made = self._makers[value](sharding)
-            self._add(value, made, sharding, len(self._scopes) - 1)
-            return made
+            value_there = self._makers[value](sharding)
+            self._add(value, value_there, sharding, len(self._scopes) - 1)
+            return value_there
         best = min(entries, key=lambda entry: layout_cost(value.tensor, entry.sharding, sharding))
         depth = self._depth_for(best.depth)
         outer, location = self.emitter.ops, self.emitter.location
@@ -201,10 +201,10 @@ class Lowering:
         if best.sharding.partial and value.defining_op is not None:
             # A sum is told by where it comes from, all else by who asks for it.
             self.emitter.location = value.defining_op.location
-        made = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
+        value_there = to_layout(self.emitter, best.value, value.tensor, best.sharding, sharding)
         self.emitter.ops, self.emitter.location = outer, location
-        self._add(value, made, sharding, depth)
-        return made
+        self._add(value, value_there, sharding, depth)
+        return value_there
 
     def _depth_for(self, depth: int) -> int:
         """Where a reshard of a value made at `depth` goes: as far out as only loops are in between."""
@@ -229,16 +229,16 @@ class Lowering:
 
     def block(self, block: Block, arguments: Sequence[Sharding | None], *, is_loop: bool) -> Block:
         """The local form of `block`, without its terminator; its arguments are laid out as `arguments` say."""
-        made = Block(
+        local_block = Block(
             argument.type if layout is None else layout.local_type(argument.tensor)
             for argument, layout in zip(block.arguments, arguments, strict=True)
         )
-        self.enter(made.ops, is_loop)
-        for argument, local, layout in zip(block.arguments, made.arguments, arguments, strict=True):
+        self.enter(local_block.ops, is_loop)
+        for argument, local, layout in zip(block.arguments, local_block.arguments, arguments, strict=True):
             local.name_hint = argument.name_hint
             self.set(argument, local, layout)
         self.ops(block.ops[:-1])
-        return made
+        return local_block
 
     @contextmanager
     def in_order_of(self, mesh: DeviceMesh) -> Iterator[None]:
@@ -255,7 +255,7 @@ class Lowering:
     def leave(self) -> None:
         """Forgets what was made in the innermost block."""
         scope = self._scopes.pop()
-        for value, entry in reversed(scope.made):
+        for value, entry in reversed(scope.entries):
             self._locals[value].remove(entry)
         self.emitter.ops = self._scopes[-1].ops if self._scopes else []
 
@@ -279,13 +279,13 @@ class Lowering:
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
             for value, layout in zip(op.results, results, strict=True)
         ]
-        made = op.clone(
+        copy = op.clone(
             operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes}
         )
-        if made.discardable:
-            made.discardable = {key: value for key, value in made.discardable.items() if not key.startswith(_SHARDINGS)}
-        self.emitter.ops.append(made)
-        return made.results
+        if copy.discardable:
+            copy.discardable = {key: value for key, value in copy.discardable.items() if not key.startswith(_SHARDINGS)}
+        self.emitter.ops.append(copy)
+        return copy.results
 
     def regions(self, op: Op) -> Sequence[Region]:
         """Copies of the regions of `op`, which work on scalars; what they capture is made whole."""
@@ -296,14 +296,14 @@ class Lowering:
 
     def known(self, op: Op) -> list[Known | None]:
         """The layouts of operands that are at hand and of results that are wished for."""
-        found: list[Known | None] = []
+        operands: list[Known | None] = []
         for value in op.operands:
             is_tensor = isinstance(value.type, TensorType)
-            found.append(Known(self.layouts_of(value), _span(value)) if is_tensor else None)
+            operands.append(Known(self.layouts_of(value), _span(value)) if is_tensor else None)
         for value in op.results:
             is_tensor = isinstance(value.type, TensorType)
-            found.append(Known((self.target_sharding(value),), _span(value)) if is_tensor else None)
-        return found
+            operands.append(Known((self.target_sharding(value),), _span(value)) if is_tensor else None)
+        return operands
 
     def choose(
         self,
@@ -343,8 +343,8 @@ class Lowering:
         partial = reduced(rule, assignment)
         for value, mapping in zip(op.results, rule.results, strict=True):
             if isinstance(value.type, TensorType) and (mapping or partial):
-                made = replace(sharding_of(self.mesh, mapping, assignment), partial=partial)
-                spent += cost(value.tensor, made, self.target_sharding(value).whole())
+                unreduced = replace(sharding_of(self.mesh, mapping, assignment), partial=partial)
+                spent += cost(value.tensor, unreduced, self.target_sharding(value).whole())
         return spent
 
     def note(self, op: Op, text: str) -> None:

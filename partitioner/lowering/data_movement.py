@@ -34,8 +34,8 @@ def constant(lowering: Lowering, op: Op) -> None:
 
         lowering.set_rematerializable(op.result, make)
         return
-    made = lowering.emitter.op("stablehlo.constant", (), op.result_types, {"value": value}).results[0]
-    lowering.set(op.result, made, Sharding(lowering.mesh, ((),) * op.result.tensor.rank))
+    constant_value = lowering.emitter.op("stablehlo.constant", (), op.result_types, {"value": value}).results[0]
+    lowering.set(op.result, constant_value, Sharding(lowering.mesh, ((),) * op.result.tensor.rank))
 
 
 @lowers("stablehlo.iota")
@@ -208,8 +208,8 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
             local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, zero)
         starts[dimension], limits[dimension] = 0, local.tensor.static_shape[dimension]
     attributes = {"start_indices": tuple(starts), "limit_indices": tuple(limits)}
-    made = replace(result, partial=axes, reduction=sum_of(value.tensor))
-    lowering.set(op.result, lowering.clone(op, [local], [made], attributes)[0], made)
+    summed = replace(result, partial=axes, reduction=sum_of(value.tensor))
+    lowering.set(op.result, lowering.clone(op, [local], [summed], attributes)[0], summed)
     return True
 
 
@@ -279,12 +279,12 @@ def concatenate(lowering: Lowering, op: Op) -> None:
     """On a cut dimension each process takes its part of the result from the inputs, or from what they are slices of."""
     joined = op["dimension"]
     rule = local_rule(op)
-    wanted = lowering.target_sharding(op.result).whole()
+    target = lowering.target_sharding(op.result).whole()
     partial = _all_partial(lowering, op)
     if partial is not None:
         _concatenate_partial(lowering, op, rule, partial)
         return
-    axes = wanted.dimensions[joined]
+    axes = target.dimensions[joined]
     plain = replace(
         rule, kinds=tuple(PASS if f != rule.results[0][joined][0] else "replicate" for f in range(len(rule.kinds)))
     )
@@ -293,7 +293,7 @@ def concatenate(lowering: Lowering, op: Op) -> None:
         emit_plain(lowering, op, plain, assignment)
         return
     spent = lowering.assignment_cost(op, plain, assignment)
-    sources = _sources(lowering, op, wanted, axes)
+    sources = _sources(lowering, op, target, axes)
     if sum(source.price() for source in sources) >= spent:
         emit_plain(lowering, op, plain, assignment)
         return
@@ -306,14 +306,16 @@ def concatenate(lowering: Lowering, op: Op) -> None:
         else:
             value = emitter.select(win.covered(emitter, part, joined, axes, source.window), part, value)
     assert value is not None
-    lowering.set(op.result, value, wanted)
+    lowering.set(op.result, value, target)
 
 
 def _all_partial(lowering: Lowering, op: Op) -> tuple[Axes, str] | None:
     """The axes over which every input is a partial sum that only this op uses."""
     layouts = [lowering.layouts_of(value) for value in op.operands]
     first = layouts[0][0]
-    same = all(len(have) == 1 and have[0].partial == first.partial for have in layouts)
+    same = all(
+        len(layouts_of_value) == 1 and layouts_of_value[0].partial == first.partial for layouts_of_value in layouts
+    )
     if first.partial and same and all(lowering.uses.get(value, 0) == 1 for value in op.operands):
         return first.partial, first.reduction
     return None
@@ -327,7 +329,7 @@ def _concatenate_partial(lowering: Lowering, op: Op, rule: Rule, partial: tuple[
     lowering.set(op.result, lowering.clone(op, operands, [layout])[0], layout)
 
 
-def _sources(lowering: Lowering, op: Op, wanted: Sharding, axes: Axes) -> list[_Source]:
+def _sources(lowering: Lowering, op: Op, target: Sharding, axes: Axes) -> list[_Source]:
     """The values that a concatenation on a cut dimension is made of, slices of one value taken together."""
     joined = op["dimension"]
     blocks = lowering.mesh.count(axes)
@@ -347,19 +349,19 @@ def _sources(lowering: Lowering, op: Op, wanted: Sharding, axes: Axes) -> list[_
             lowering,
             source,
             joined,
-            wanted,
-            HaloWindow(source.tensor.static_shape[joined], blocks, block, tuple(map(tuple, found))),
+            target,
+            HaloWindow(source.tensor.static_shape[joined], blocks, block, tuple(map(tuple, runs_of_source))),
         )
-        for source, found in runs.items()
+        for source, runs_of_source in runs.items()
     ]
 
 
 class _Source:
     """One value that a concatenation takes elements of: from its blocks, or from the whole where that is at hand."""
 
-    def __init__(self, lowering: Lowering, source: Value, dimension: int, wanted: Sharding, window: HaloWindow) -> None:
+    def __init__(self, lowering: Lowering, source: Value, dimension: int, target: Sharding, window: HaloWindow) -> None:
         self.lowering, self.source, self.dimension, self.window = lowering, source, dimension, window
-        self.layout = Sharding(lowering.mesh, wanted.dimensions)
+        self.layout = Sharding(lowering.mesh, target.dimensions)
         self.whole = self.layout.with_dimension(dimension, ())
         row = win.row_bytes(source, self.layout, dimension)
         self.by_window = lowering.price(source, self.layout) + win.price(window, row)

@@ -85,13 +85,13 @@ def dynamic_slice(lowering: Lowering, op: Op) -> None:
     if cut and unsigned:
         starts = [_as_index(emitter, start) for start in starts]
     shape = result.local_shape(taken)
-    made = lowering.clone(op, [local, *starts], [result], {"slice_sizes": shape})[0]
+    part = lowering.clone(op, [local, *starts], [result], {"slice_sizes": shape})[0]
     for test in inside:
         assert nothing is not None
-        made = emitter.select(test(made), made, emitter.splat(nothing, made.tensor))
+        part = emitter.select(test(part), part, emitter.splat(nothing, part.tensor))
     axes = reduced(rule, assignment)
     partial = tuple(sorted((*axes, *pending[0])))
-    lowering.set(op.result, made, replace(result, partial=partial, reduction=sum_of(value.tensor)))
+    lowering.set(op.result, part, replace(result, partial=partial, reduction=sum_of(value.tensor)))
 
 
 def _is_signed(value: Value) -> bool:
@@ -112,10 +112,10 @@ def _inside(
 ) -> Callable[[Value], Value]:
     """The test whether an element of a slice that begins at `place` of the block lies in the block's true part."""
 
-    def test(made: Value) -> Value:
-        position = win.positions(emitter, made, dimension, place)
-        whole = win.positions(emitter, made, dimension, begin)
-        limit = emitter.broadcast(emitter.index(size), made.tensor.shape)
+    def test(piece: Value) -> Value:
+        position = win.positions(emitter, piece, dimension, place)
+        whole = win.positions(emitter, piece, dimension, begin)
+        limit = emitter.broadcast(emitter.index(size), piece.tensor.shape)
         return emitter.binary("and", win.within(emitter, position, 0, block), emitter.compare(whole, limit, "LT"))
 
     return test
@@ -143,11 +143,11 @@ def dynamic_update_slice(lowering: Lowering, op: Op) -> None:
         local = emitter.pad(local, dimension, extent, extent)
     if cut:
         starts = [_as_index(emitter, start) for start in starts]
-    made = lowering.clone(op, [local, update, *starts], [layout], None, [local.tensor])[0]
+    padded = lowering.clone(op, [local, update, *starts], [layout], None, [local.tensor])[0]
     for dimension in cut:
         extent = updated[dimension]
-        made = emitter.slice(made, dimension, extent, made.tensor.static_shape[dimension] - extent)
-    lowering.set(op.result, made, layout)
+        padded = emitter.slice(padded, dimension, extent, padded.tensor.static_shape[dimension] - extent)
+    lowering.set(op.result, padded, layout)
 
 
 # --- gather, scatter -------------------------------------------------------------------------------------------------
@@ -189,19 +189,19 @@ def gather(lowering: Lowering, op: Op) -> None:
             lowering, indices, numbers.start_index_map, numbers.index_vector_dim, layout, value, indexed, True
         )
         tests.append(test)
-    made = lowering.clone(op, [local, indices], [result], {"slice_sizes": tuple(sizes)})[0]
-    batch = [d for d in range(made.tensor.rank) if d not in numbers.offset_dims]
+    rows = lowering.clone(op, [local, indices], [result], {"slice_sizes": tuple(sizes)})[0]
+    batch = [d for d in range(rows.tensor.rank) if d not in numbers.offset_dims]
     if indexed:
-        type = TensorType(made.tensor.shape, I1)
+        type = TensorType(rows.tensor.shape, I1)
         tests = [emitter.one("broadcast_in_dim", tests, type, broadcast_dimensions=tuple(batch))]
     first = [axis for dimension in single if dimension not in indexed for axis in layout.dimensions[dimension]]
     if first:
-        tests.append(emitter.broadcast(emitter.is_first(tuple(first)), made.tensor.shape))
+        tests.append(emitter.broadcast(emitter.is_first(tuple(first)), rows.tensor.shape))
     for test in tests:
         assert nothing is not None
-        made = emitter.select(test, made, emitter.splat(nothing, made.tensor))
+        rows = emitter.select(test, rows, emitter.splat(nothing, rows.tensor))
     partial = reduced(rule, assignment)
-    lowering.set(op.result, made, replace(result, partial=partial, reduction=sum_of(value.tensor)))
+    lowering.set(op.result, rows, replace(result, partial=partial, reduction=sum_of(value.tensor)))
 
 
 def _own_indices(
@@ -245,10 +245,10 @@ def _own_indices(
     assert test is not None
     if has_vector:
         unit = tuple(1 if d == vector else size for d, size in enumerate(shape))
-        made = emitter.concatenate([emitter.reshape(column, unit) for column in columns], vector)
+        index_vector = emitter.concatenate([emitter.reshape(column, unit) for column in columns], vector)
     else:
-        made = columns[0]
-    return made, test
+        index_vector = columns[0]
+    return index_vector, test
 
 
 @lowers("stablehlo.scatter")
@@ -270,7 +270,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
     emitter = lowering.emitter
     inputs = [lowering.get(value, layout) for value in op.operands[:count]]
     indices = lowering.get(op.operands[count], other)
-    given = [lowering.get(value, updates) for value in op.operands[count + 1 :]]
+    update_values = [lowering.get(value, updates) for value in op.operands[count + 1 :]]
     places, vector = numbers.scatter_dims_to_operand_dims, numbers.index_vector_dim
     cut = [dimension for dimension in places if layout.dimensions[dimension]]
     if cut:
@@ -287,10 +287,10 @@ def scatter(lowering: Lowering, op: Op) -> None:
         replace(sharding_of(lowering.mesh, mapping, assignment), partial=partial, reduction=name or "stablehlo.add")
         for mapping in rule.results
     ]
-    for value, local, have in zip(
-        op.results, lowering.clone(op, [*inputs, indices, *given], results), results, strict=True
+    for value, local, result_layout in zip(
+        op.results, lowering.clone(op, [*inputs, indices, *update_values], results), results, strict=True
     ):
-        lowering.set(value, local, have)
+        lowering.set(value, local, result_layout)
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:

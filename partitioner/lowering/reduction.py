@@ -25,10 +25,10 @@ from spmd.ir import Op, Region, Value
 from spmd.types import ElementType
 
 
-def is_constant(value: Value, wanted: Any) -> bool:
-    """Whether `value` is known to equal `wanted`, a 0-d array, everywhere; zeros of two signs are equal."""
+def is_constant(value: Value, constant: Any) -> bool:
+    """Whether `value` is known to equal `constant`, a 0-d array, everywhere; zeros of two signs are equal."""
     elements = constant_elements(value)
-    return elements is not None and bool((elements == wanted).all())
+    return elements is not None and bool((elements == constant).all())
 
 
 def _adds_up_to_zero(init: Value) -> bool:
@@ -69,13 +69,13 @@ def reduce(lowering: Lowering, op: Op) -> None:
             fill = emitter.constant(zero, op.operands[0].tensor.with_shape(()))
             local = win.mask_padding(emitter, local, dimension, layout.dimensions[dimension], size, fill)
     result = replace(sharding_of(lowering.mesh, rule.results[0], assignment), partial=axes, reduction=name)
-    made = lowering.clone(op, [local, init], [result])[0]
+    folded = lowering.clone(op, [local, init], [result])[0]
     if unit is not None:
-        made = emitter.all_reduce(made, axes, name)
-        start = emitter.broadcast(lowering.whole(op.operands[1]), made.tensor.shape)
-        made = emitter.op(name, [made, start], [made.type]).results[0]
+        folded = emitter.all_reduce(folded, axes, name)
+        start = emitter.broadcast(lowering.whole(op.operands[1]), folded.tensor.shape)
+        folded = emitter.op(name, [folded, start], [folded.type]).results[0]
         result = result.whole()
-    lowering.set(op.result, made, result)
+    lowering.set(op.result, folded, result)
 
 
 def _pending(lowering: Lowering, value: Value, name: str) -> Axes:
@@ -111,16 +111,16 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
             local = win.mask_padding(emitter, local, dimension, layout.dimensions[dimension], size, init)
         locals_.append(local)
     results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
-    made = lowering.clone(op, [*locals_, *inits], results)
+    partial_results = lowering.clone(op, [*locals_, *inits], results)
     if axes:
         gathered = []
-        for value in made:
+        for value in partial_results:
             one = emitter.reshape(value, (1, *value.tensor.static_shape))
             gathered.append(emitter.all_gather(one, 0, axes))
-        types = [value.tensor for value in made]
-        made = lowering.clone(op, [*gathered, *inits], results, {"dimensions": (0,)}, types)
-    for value, local, have in zip(op.results, made, results, strict=True):
-        lowering.set(value, local, have)
+        types = [value.tensor for value in partial_results]
+        partial_results = lowering.clone(op, [*gathered, *inits], results, {"dimensions": (0,)}, types)
+    for value, local, result_layout in zip(op.results, partial_results, results, strict=True):
+        lowering.set(value, local, result_layout)
 
 
 @lowers("stablehlo.reduce_window")
@@ -169,23 +169,23 @@ def _scan(lowering: Lowering, op: Op, layout: Sharding, scan: tuple[int, bool], 
     unit = emitter.constant(zero, scalar)
     size = op.operands[0].tensor.static_shape[dimension]
     local = win.mask_padding(emitter, local, dimension, axes, size, unit)
-    made = scan_block(lowering, op, local, unit, dimension, backward)
+    scanned = scan_block(lowering, op, local, unit, dimension, backward)
     block = local.tensor.static_shape[dimension]
     edge = 0 if backward else block - 1
-    totals = emitter.all_gather(emitter.slice(made, dimension, edge, edge + 1), dimension, axes)
+    totals = emitter.all_gather(emitter.slice(scanned, dimension, edge, edge + 1), dimension, axes)
     place = emitter.iota(totals.tensor.static_shape, dimension)
     mine = emitter.broadcast(emitter.coordinate(axes), totals.tensor.shape)
     before = emitter.compare(place, mine, "GT" if backward else "LT")
     others = emitter.select(before, totals, emitter.broadcast(unit, totals.tensor.shape))
     carry = emitter.reduce(name, others, unit, (dimension,))
-    kept = tuple(d for d in range(made.tensor.rank) if d != dimension)
-    spread = emitter.one("broadcast_in_dim", [carry], made.type, broadcast_dimensions=kept)
-    made = emitter.op(name, [spread, made] if not backward else [made, spread], [made.type]).results[0]
+    kept = tuple(d for d in range(scanned.tensor.rank) if d != dimension)
+    spread = emitter.one("broadcast_in_dim", [carry], scanned.type, broadcast_dimensions=kept)
+    scanned = emitter.op(name, [spread, scanned] if not backward else [scanned, spread], [scanned.type]).results[0]
     init = op.operands[1]
     if not is_constant(init, zero) or (name == "stablehlo.add" and _adds_up_to_zero(init)):
-        start = emitter.broadcast(lowering.whole(init), made.tensor.shape)
-        made = emitter.op(name, [made, start], [made.type]).results[0]
-    lowering.set(op.result, made, layout)
+        start = emitter.broadcast(lowering.whole(init), scanned.tensor.shape)
+        scanned = emitter.op(name, [scanned, start], [scanned.type]).results[0]
+    lowering.set(op.result, scanned, layout)
 
 
 def scan_block(lowering: Lowering, op: Op, local: Value, unit: Value, dimension: int, backward: bool) -> Value:
@@ -246,16 +246,16 @@ def _windows(lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignmen
     for value, init in zip(op.operands[:count], inits, strict=True):
         local = lowering.get(value, layout)
         for dimension in cut:
-            found = _window(windows, dimension, layout.count(dimension))
-            assert found is not None
-            window, place, extent = found
+            window_and_place = _window(windows, dimension, layout.count(dimension))
+            assert window_and_place is not None
+            window, place, extent = window_and_place
             local = win.halo_exchange(emitter, local, dimension, layout.dimensions[dimension], window, init)
             padding[dimension] = place, extent - place - dilated(window.width, windows.base_dilations[dimension])
         locals_.append(local)
     results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
-    made = lowering.clone(op, [*locals_, *inits], results, {"padding": padding})
-    for value, local, have in zip(op.results, made, results, strict=True):
-        lowering.set(value, local, have)
+    windows_of_part = lowering.clone(op, [*locals_, *inits], results, {"padding": padding})
+    for value, local, result_layout in zip(op.results, windows_of_part, results, strict=True):
+        lowering.set(value, local, result_layout)
 
 
 @lowers("stablehlo.select_and_scatter")
@@ -277,13 +277,14 @@ def select_and_scatter(lowering: Lowering, op: Op) -> None:
             kinds.append(PASS)
             for mapping in (mappings[0], mappings[1], mappings[3]):
                 mapping[dimension] = (factor,)
-    made = Rule(tuple(sizes), tuple(map(tuple, mappings[:3])), tuple(map(tuple, mappings[3:])), tuple(kinds))
+    rule_of_op = Rule(tuple(sizes), tuple(map(tuple, mappings[:3])), tuple(map(tuple, mappings[3:])), tuple(kinds))
 
     def allowed(factor: int) -> bool:
         return kinds[factor] == PASS
 
-    assignment = lowering.choose(op, made, allowed)
+    assignment = lowering.choose(op, rule_of_op, allowed)
     trimmed = tuple(
-        axes if made.sizes[factor] % lowering.mesh.count(axes) == 0 else () for factor, axes in enumerate(assignment)
+        axes if rule_of_op.sizes[factor] % lowering.mesh.count(axes) == 0 else ()
+        for factor, axes in enumerate(assignment)
     )
-    emit_plain(lowering, op, made, trimmed)
+    emit_plain(lowering, op, rule_of_op, trimmed)

@@ -43,22 +43,22 @@ def reduction(lowering: Lowering, op: Op) -> None:
     dimensions = tuple(tuple(axis for axis in cut if axis not in axes) for cut in layout.dimensions)
     whole = Sharding(lowering.mesh, dimensions, layout.partial, layout.reduction)
     local = lowering.get(value, whole)
-    made = replace(
+    partial = replace(
         whole, partial=tuple(sorted((*layout.partial, *copies))), reduction=kind if copies else whole.reduction
     )
-    lowering.set(op.result, local, made)
+    lowering.set(op.result, local, partial)
 
 
 def _held_partial(lowering: Lowering, value: Value) -> frozenset[int]:
     """The sub-axes over which processes hold partial results of `value`, by how it and its maker's operands lie."""
-    found = frozenset(lowering.target_sharding(value).partial)
+    partial = frozenset(lowering.target_sharding(value).partial)
     op = value.defining_op
     if op is None:
-        return found
+        return partial
     rule = local_rule(op)
     folded = set(rule.of_kind(REDUCE))
     for operand, mapping in zip(op.operands, rule.operands, strict=True):
         if isinstance(operand.type, TensorType):
             cut = project(lowering.mesh, rule, mapping, lowering.target_sharding(operand).dimensions)
-            found |= {axis for factor, axes in cut.items() if factor in folded for axis in axes}
-    return found
+            partial |= {axis for factor, axes in cut.items() if factor in folded for axis in axes}
+    return partial

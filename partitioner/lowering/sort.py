@@ -28,10 +28,10 @@ def top_k(lowering: Lowering, op: Op) -> None:
     block = size // blocks
     local = lowering.get(value, layout)
     emitter = lowering.emitter
-    found, places = _local_top_k(lowering, op, local, min(taken, block))
+    values, places = _local_top_k(lowering, op, local, min(taken, block))
     offset = emitter.per_device_constant(lowering.mesh.block_index(axes) * block)
     places = emitter.binary("add", places, emitter.broadcast(offset, places.tensor.shape))
-    candidates = emitter.all_gather(found, last, axes)
+    candidates = emitter.all_gather(values, last, axes)
     origins = emitter.all_gather(places, last, axes)
     best, picked = _local_top_k(lowering, op, candidates, taken)
     result = layout.with_dimension(last, ())
@@ -42,8 +42,8 @@ def top_k(lowering: Lowering, op: Op) -> None:
 def _local_top_k(lowering: Lowering, op: Op, local: Value, taken: int) -> tuple[Value, Value]:
     shape = (*local.tensor.static_shape[:-1], taken)
     types = [local.tensor.with_shape(shape), op.results[1].tensor.with_shape(shape)]
-    made = lowering.clone(op, [local], [None, None], {"k": taken}, types)
-    return made[0], made[1]
+    local_results = lowering.clone(op, [local], [None, None], {"k": taken}, types)
+    return local_results[0], local_results[1]
 
 
 def _pick(lowering: Lowering, origins: Value, picked: Value, last: int) -> Value:

@@ -51,15 +51,15 @@ class Rule:
     @cached_property
     def places(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
         """Where each factor stands: (tensor, dimension, position among the dimension's factors)."""
-        found: list[list[tuple[int, int, int]]] = [[] for _ in self.sizes]
+        places_of_factors: list[list[tuple[int, int, int]]] = [[] for _ in self.sizes]
         for tensor, mapping in enumerate(self.tensors):
             for dimension, factors in enumerate(mapping):
                 for position, factor in enumerate(factors):
-                    found[factor].append((tensor, dimension, position))
-        return tuple(map(tuple, found))
+                    places_of_factors[factor].append((tensor, dimension, position))
+        return tuple(map(tuple, places_of_factors))
 
     def of_kind(self, kind: str) -> tuple[int, ...]:
-        return tuple(factor for factor, have in enumerate(self.kinds) if have == kind)
+        return tuple(factor for factor, own_kind in enumerate(self.kinds) if own_kind == kind)
 
     def attribute(self) -> sdy.OpShardingRule:
         """The rule as Shardy writes it."""
@@ -82,10 +82,14 @@ class Rule:
         return self.attribute().format()[1:-1]
 
 
-def from_attribute(given: sdy.OpShardingRule) -> Rule:
+def from_attribute(attribute: sdy.OpShardingRule) -> Rule:
     """A rule that a program carries on an op."""
-    kinds = [PASS] * len(given.factor_sizes)
-    for kind, factors in ((REDUCE, given.reduction), (REPLICATE, given.need_replication), (PERMUTE, given.permutation)):
+    kinds = [PASS] * len(attribute.factor_sizes)
+    for kind, factors in (
+        (REDUCE, attribute.reduction),
+        (REPLICATE, attribute.need_replication),
+        (PERMUTE, attribute.permutation),
+    ):
         for factor in factors:
             kinds[factor] = kind
 
@@ -93,12 +97,12 @@ def from_attribute(given: sdy.OpShardingRule) -> Rule:
         return tuple(tuple(dimension.factors for dimension in tensor.dimensions) for tensor in tensors)
 
     return Rule(
-        given.factor_sizes,
-        mappings(given.operands),
-        mappings(given.results),
+        attribute.factor_sizes,
+        mappings(attribute.operands),
+        mappings(attribute.results),
         tuple(kinds),
-        frozenset(given.blocked_propagation),
-        given.is_custom,
+        frozenset(attribute.blocked_propagation),
+        attribute.is_custom,
     )
 
 
@@ -173,8 +177,10 @@ class RuleBuilder:
 
     def matching(self, kind: str, *, blocked: bool = False, local: str | None = None) -> RuleBuilder:
         """Adds a factor a dimension of the first operand; where the first result's size differs it is of `kind`."""
-        for dimension, (size, made) in enumerate(zip(self.operand_shapes[0], self.result_shapes[0], strict=True)):
-            if size == made:
+        for dimension, (size, result_size) in enumerate(
+            zip(self.operand_shapes[0], self.result_shapes[0], strict=True)
+        ):
+            if size == result_size:
                 self.everywhere(dimension, size, local=local)
             else:
                 self.everywhere(dimension, size, kind, blocked=blocked, local=local)
@@ -247,20 +253,20 @@ def rules() -> dict[str, Maker]:
 
 def rule_of(op: Op) -> Rule:
     """The rule of `op`: the one it carries, else the one registered for it, else nothing may be cut."""
-    given = op.discardable.get(RULE_NAME)
-    return from_attribute(given) if isinstance(given, sdy.OpShardingRule) else _own_rule(op)
+    attribute = op.discardable.get(RULE_NAME)
+    return from_attribute(attribute) if isinstance(attribute, sdy.OpShardingRule) else _own_rule(op)
 
 
 def local_rule(op: Op) -> Rule:
     """How a process may cut `op`: kinds as they hold for its blocks. A rule that a custom call carries is believed."""
-    given = op.discardable.get(RULE_NAME) if op.name == _CALL else None
-    found = from_attribute(given) if isinstance(given, sdy.OpShardingRule) else _own_rule(op)
-    if not found.local:
-        return found
-    kinds = list(found.kinds)
-    for factor, kind in found.local:
+    attribute = op.discardable.get(RULE_NAME) if op.name == _CALL else None
+    own = from_attribute(attribute) if isinstance(attribute, sdy.OpShardingRule) else _own_rule(op)
+    if not own.local:
+        return own
+    kinds = list(own.kinds)
+    for factor, kind in own.local:
         kinds[factor] = kind
-    return replace(found, kinds=tuple(kinds), local=())
+    return replace(own, kinds=tuple(kinds), local=())
 
 
 def published_rule(op: Op, users: Iterable[Op] = (), maker: Maker | None = None) -> Rule | None:

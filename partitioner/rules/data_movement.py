@@ -108,9 +108,11 @@ def windowed(op: Op) -> Rule:
     So does one that is padded at one end by as much as it loses at the other, which the rule does not tell.
     """
     builder = RuleBuilder(op)
-    for dimension, (size, made) in enumerate(zip(builder.operand_shapes[0], builder.result_shapes[0], strict=True)):
+    for dimension, (size, result_size) in enumerate(
+        zip(builder.operand_shapes[0], builder.result_shapes[0], strict=True)
+    ):
         local = PASS if is_untouched(op, dimension) else PERMUTE
-        builder.everywhere(dimension, size, PASS if size == made else PERMUTE, local=local)
+        builder.everywhere(dimension, size, PASS if size == result_size else PERMUTE, local=local)
     return builder.build()
 
 

@@ -68,7 +68,10 @@ def batch_norm(op: Op) -> Rule:
 
     def places(shapes: list[tuple[int, ...]], dimension: int) -> list[int | None]:
         vector = 0 if dimension == feature else None
-        return [dimension if len(have) == len(shape) and have == shape else vector for have in shapes]
+        return [
+            dimension if len(operand_shape) == len(shape) and operand_shape == shape else vector
+            for operand_shape in shapes
+        ]
 
     for dimension, size in enumerate(shape):
         kind = PASS if dimension == feature else REPLICATE

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.grid import Groups
 from collectives.operations import (
     AllGather,
@@ -74,7 +74,7 @@ class Collective:
         if group is not None:
             return world.group(group)
         if self.outsider is None:
-            raise CollectiveError(f"process {rank} is in none of the process groups {self.groups!r}")
+            raise CommunicationError(f"process {rank} is in none of the process groups {self.groups!r}")
         return None
 
     @cached_property

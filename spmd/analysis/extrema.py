@@ -104,10 +104,10 @@ def _outcome(block: Block, case: _Case) -> tuple[int, int] | None:
         if len(op.results) != 1:
             return None
         operands = [known.get(operand, _boolean(operand)) for operand in op.operands]
-        made = _boolean(op.result) if not operands else _made(op, operands, case)
-        if made is None:
+        outcome = _boolean(op.result) if not operands else _result(op, operands, case)
+        if outcome is None:
             return None
-        known[op.result] = made
+        known[op.result] = outcome
     value, index = (known.get(returned) for returned in block.terminator.operands)
     if not isinstance(value, tuple) or not isinstance(index, tuple) or (value[0], index[0]) != ("value", "index"):
         return None
@@ -120,7 +120,7 @@ def _boolean(value: Value) -> bool | None:
     return bool(array) if array is not None and array.ndim == 0 and array.dtype.kind == "b" else None
 
 
-def _made(op: Op, operands: list[Any], case: _Case) -> Any:
+def _result(op: Op, operands: list[Any], case: _Case) -> Any:
     """What `op` gives: a boolean, or a half of a pair; None where that cannot be told."""
     if any(operand is None for operand in operands):
         return None

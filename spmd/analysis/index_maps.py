@@ -46,9 +46,9 @@ class ElementReader(Protocol):
 
 def element_type(value: Value) -> ElementType:
     """The element type of a tensor, known not to be quantized."""
-    found = value.tensor.element_type
-    assert isinstance(found, ElementType)
-    return found
+    type = value.tensor.element_type
+    assert isinstance(type, ElementType)
+    return type
 
 
 Rule = Callable[[Op, Index, ElementReader], Element]

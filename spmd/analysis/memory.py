@@ -17,41 +17,41 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 @cache
 def memory_here() -> int:
     """Bytes of memory that this process can have at most: of the machine, its container, or its own limit."""
-    found = [1 << 62]
+    limits = [1 << 62]
     if "SC_PHYS_PAGES" in os.sysconf_names:
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for name in _CGROUPS:
         try:
-            found.append(int(Path(name).read_text()))
+            limits.append(int(Path(name).read_text()))
         except (OSError, ValueError):
             continue  # not there, or "max"
     try:
         import resource
     except ImportError:  # not a Unix
-        return min(found)
+        return min(limits)
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return min(found if limit == resource.RLIM_INFINITY else [*found, limit])
+    return min(limits if limit == resource.RLIM_INFINITY else [*limits, limit])
 
 
 def free_memory() -> int:
     """Bytes that a program may still take without others having to go: of the machine, and of its container."""
-    found = [memory_here()]
+    limits = [memory_here()]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-        found.append(int(Path(_CGROUPS[0]).read_text()) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+        limits += [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+        limits.append(int(Path(_CGROUPS[0]).read_text()) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
     except (OSError, ValueError):
         pass  # not Linux, or no limit
-    return max(0, min(found))
+    return max(0, min(limits))
 
 
 def too_large(types: Iterable[Type]) -> str | None:
     """What is wrong with values of `types`, held at once, when there is not so much memory; None when there is."""
-    given = list(types)
-    size = sum(map(_bytes, given))
+    all_types = list(types)
+    size = sum(map(_bytes, all_types))
     if size <= memory_here():
         return None
-    largest = max(given, key=_bytes)
+    largest = max(all_types, key=_bytes)
     return over_memory(str(largest), _bytes(largest), size)
 
 

@@ -106,12 +106,12 @@ def _mesh(groups: ReplicaGroupMeshAxesAttr, module: Module) -> tuple[list[tuple[
     """The mesh's axes as (name, size), and its device ids."""
     mesh: Any = groups.mesh
     if isinstance(mesh, SymbolRefAttr):
-        found = module.symbols.get(mesh.root)
-        if found is None or not isinstance(found.attributes.get("mesh"), (MeshAttr, SdyMesh)):
+        mesh_op = module.symbols.get(mesh.root)
+        if mesh_op is None or not isinstance(mesh_op.attributes.get("mesh"), (MeshAttr, SdyMesh)):
             raise GroupError(f"there is no mesh @{mesh.root}")
-        mesh = found.attributes["mesh"]
+        mesh = mesh_op.attributes["mesh"]
     axes = [(axis.name, axis.size) for axis in getattr(mesh.axes, "elements", mesh.axes)]
     ids = mesh.device_ids
     count = prod(size for _, size in axes)
-    given = np.ravel(() if ids is None else getattr(ids, "array", ids))
-    return axes, given if given.size else np.arange(count)
+    device_ids = np.ravel(() if ids is None else getattr(ids, "array", ids))
+    return axes, device_ids if device_ids.size else np.arange(count)

@@ -90,8 +90,8 @@ def monoids_of(region: Region) -> list[Monoid] | None:
     if not count or len(arguments) != 2 * count:
         return None
     expressions = Expressions(region.block)
-    found = [_monoid(expressions[returned[k]], arguments[k], k, k + count) for k in range(count)]
-    return None if None in found else [monoid for monoid in found if monoid is not None]
+    monoids = [_monoid(expressions[returned[k]], arguments[k], k, k + count) for k in range(count)]
+    return None if None in monoids else [monoid for monoid in monoids if monoid is not None]
 
 
 def running_monoid(region: Region) -> Monoid | None:
@@ -174,8 +174,8 @@ def _of_floats(kind: str, dtype: np.dtype[Any]) -> Array | None:
     limits = _finfo(dtype)
     infinite, finite = (-np.inf, limits.min) if kind == "maximum" else (np.inf, limits.max)
     with np.errstate(all="ignore"):
-        made = np.array(infinite, np.float64).astype(dtype)
-    return made if made.astype(np.float64) == infinite else np.array(finite, dtype)
+        extreme = np.array(infinite, np.float64).astype(dtype)
+    return extreme if extreme.astype(np.float64) == infinite else np.array(finite, dtype)
 
 
 def _of_complex(kind: str, element: ElementType) -> Array | None:

@@ -84,7 +84,7 @@ def windows_of(op: Op) -> Windows:
     shape = op.operands[0].tensor.static_shape
     ones = (1,) * len(shape)
 
-    def given(name: str) -> tuple[int, ...]:
+    def per_dimension(name: str) -> tuple[int, ...]:
         value = op[name] if op.definition is not None and name in op.definition.attribute_table else None
         return ones if value is None else tuple(value)
 
@@ -92,9 +92,9 @@ def windows_of(op: Op) -> Windows:
     pairs = ((0, 0),) * len(shape) if padding is None else tuple((int(low), int(high)) for low, high in padding)
     return Windows(
         shape,
-        given("window_dimensions"),
-        given("window_strides"),
-        given("base_dilations"),
-        given("window_dilations"),
+        per_dimension("window_dimensions"),
+        per_dimension("window_strides"),
+        per_dimension("base_dilations"),
+        per_dimension("window_dilations"),
         pairs,
     )

@@ -134,13 +134,13 @@ class IrReader:
             if number != s.IR:
                 self._fail("an isolated region is a section of IR")
             self._at, self._end = inside.position - self._start, inside.end - self._start
-        made = [self._region(_Scope() if isolated else scope, op) for _ in range(count)]
+        regions = [self._region(_Scope() if isolated else scope, op) for _ in range(count)]
         if apart:
             if self._at != self._end:
                 self._fail("bytes are left behind the regions")
             self._end = end
         self._depth -= 1
-        return made
+        return regions
 
     def _region(self, scope: _Scope, op: type[Op]) -> Region:
         blocks = [Block() for _ in range(self._count("blocks"))]
@@ -194,14 +194,14 @@ class IrReader:
 
         A region's one block has its values `in_order`: none is used before it is defined.
         """
-        found: dict[Value, Value] = {}
+        resolved: dict[Value, Value] = {}
         for number in [number for number in scope.forward if number >= start]:
             value = scope.values[number]
             if value is None or in_order:
                 self._fail(f"value {number} is used before it is defined")
-            found[scope.forward.pop(number)] = value
+            resolved[scope.forward.pop(number)] = value
         for op in scope.users:
-            op.replace_operands(found)
+            op.replace_operands(resolved)
         if not scope.forward:
             scope.users.clear()
 
@@ -213,7 +213,7 @@ class IrReader:
     ) -> int:  # fmt: skip
         """Reads `count` ops into `block`; their results are values from `following` on. Returns the next number."""
         data, value, size, end, values = self._data, self._value, self._size, self._end, scope.values
-        types, kinds, page = self._tables.types, self._kinds.found, self._page
+        types, kinds, page = self._tables.types, self._kinds.by_key, self._page
         in_function = parent is Function
         append, add_offset, add_location = block.ops.append, page.offsets.append, page.locations.append
         base = self._start

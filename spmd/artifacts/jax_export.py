@@ -127,12 +127,12 @@ class Exported:
 
     def gradient(self, order: int) -> Exported:
         """The exported gradient of that order, the function itself being of order 0; UsageError where there is none."""
-        found = self
+        export = self
         for _ in range(order):
-            if found.vjp is None:
+            if export.vjp is None:
                 raise UsageError(f"{self.file} holds no gradient of order {order}: exported.serialize(vjp_order=...)")
-            found = found.vjp
-        return found
+            export = export.vjp
+        return export
 
     def module(self) -> Module:
         """The module as it was exported."""
@@ -260,14 +260,14 @@ def _shardings(
         if max(numbers) > len(unique):
             table.fail(f"sharding {max(numbers)} of {len(unique)}")
         return tuple(unique[number - 1] if number else None for number in numbers)
-    found: list[ExportedSharding | None] = []
+    shardings: list[ExportedSharding | None] = []
     for entry in table.tables(spelled):
         named = entry.table(2)
         kind = entry.number(0, "b")
-        found.append(
+        shardings.append(
             _named_sharding(named, meshes) if named else ExportedSharding("HLO's own form") if kind == 1 else None
         )
-    return tuple(found)
+    return tuple(shardings)
 
 
 def _check(table: Table) -> str:

@@ -54,12 +54,12 @@ class OpKinds:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         #: Those met so far by name, dictionary and properties (-1: none), in a function's own body or not.
-        self.found: dict[tuple[int, int, int, bool], OpKind] = {}
+        self.by_key: dict[tuple[int, int, int, bool], OpKind] = {}
 
     def make(self, key: tuple[int, int, int, bool], reader: ByteReader) -> OpKind:
         """The kind `key`, met for the first time, by an op at `reader`."""
-        made = self.found[key] = self._make(*key, reader)
-        return made
+        kind_of_op = self.by_key[key] = self._make(*key, reader)
+        return kind_of_op
 
     def _make(self, name: int, attributes: int, properties: int, in_function: bool, reader: ByteReader) -> OpKind:
         tables = self._tables
@@ -71,15 +71,15 @@ class OpKinds:
             reader.fail(f"{full} is no operation of any version of VHLO that is known")
         if attributes < 0 and properties < 0:
             return _bare(full, in_function)
-        given: dict[str, Attribute] = {}
+        attributes_here: dict[str, Attribute] = {}
         if properties >= 0:
-            given |= self._properties(full, row, properties, registered, reader)
+            attributes_here |= self._properties(full, row, properties, registered, reader)
         if attributes >= 0:
             whole = tables.attribute(attributes, reader)
             if not isinstance(whole, DictAttr):
                 reader.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
-            given |= whole.entries
-        return _kind(full, row, in_function, given)
+            attributes_here |= whole.entries
+        return _kind(full, row, in_function, attributes_here)
 
     # --- properties --------------------------------------------------------------------------------------------------
 
@@ -90,29 +90,29 @@ class OpKinds:
         entry = tables.property_entry(index, reader)
         definition = core.OPS.get(name)
         if registered and row is not None:
-            found = {attribute: ATTRIBUTE.read(entry) for attribute in row.attributes}
+            attributes = {attribute: ATTRIBUTE.read(entry) for attribute in row.attributes}
         elif registered and definition is not None:
-            found = _declared(definition, entry, tables.version)
+            attributes = _declared(definition, entry, tables.version)
         elif registered:
             reader.fail(f"the properties of {name}, an op nobody here knows, cannot be read")
         else:
             whole = ATTRIBUTE.read(entry)
-            found = dict(whole.entries) if isinstance(whole, DictAttr) else {}
+            attributes = dict(whole.entries) if isinstance(whole, DictAttr) else {}
         entry.expect_end(f"the properties of {name}")
-        return found
+        return attributes
 
 
-def _kind(full: str, row: VhloOp | None, in_function: bool, given: dict[str, Attribute]) -> OpKind:
+def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str, Attribute]) -> OpKind:
     """The kind of ops that the file calls `full`, which VHLO has as `row`, of these attributes."""
     faults: list[str] = []
     if row is not None:
         full = name_of(row, in_function)
         try:
-            given = from_vhlo(row, given)
+            attributes = from_vhlo(row, attributes)
         except ValueError as error:
             faults.append(str(error))
     definition = core.OPS.get(full)
-    known, discardable = _file(definition, given, faults)
+    known, discardable = _file(definition, attributes, faults)
     cls = OP_CLASSES.get(full, Op)
     plain = cls is Op and definition is not None and not (discardable or faults or full == CAST)
     return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
@@ -126,19 +126,19 @@ def _bare(full: str, in_function: bool) -> OpKind:
 
 def _declared(definition: OpDef, entry: EntryReader, version: int) -> dict[str, Attribute]:
     """The properties of an op as its declaration says: one reference an attribute, then the sizes of segments."""
-    found: dict[str, Attribute] = {}
+    properties: dict[str, Attribute] = {}
     absent = _absent(definition, entry)
     for name, declared in sorted(definition.attribute_table.items()):
         if name in absent or (name in SEGMENTS and version >= s.SEGMENTS_AS_PROPERTIES):
             continue
         value = (ATTRIBUTE if declared.required else OPTIONAL_ATTRIBUTE).read(entry)
         if value is not None:
-            found[name] = value
+            properties[name] = value
     if version >= s.SEGMENTS_AS_PROPERTIES:
         for name, values in zip(SEGMENTS, (definition.operands, definition.results), strict=True):
             if name in definition.attribute_table:
-                found[name] = DenseArrayAttr(I32, _sizes(entry, len(values)))
-    return found
+                properties[name] = DenseArrayAttr(I32, _sizes(entry, len(values)))
+    return properties
 
 
 #: Attributes that ops have been given since they were first kept so, the latest first. Where one is left out, neither
@@ -187,14 +187,14 @@ def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
 
 
 def _file(
-    definition: OpDef | None, given: Mapping[str, Attribute], faults: list[str]
+    definition: OpDef | None, attributes: Mapping[str, Attribute], faults: list[str]
 ) -> tuple[dict[str, Any], dict[str, Attribute]]:
     """(declared attributes, decoded; any other)."""
     if definition is None:
-        return {}, dict(given)
+        return {}, dict(attributes)
     known: dict[str, Any] = {}
     discardable: dict[str, Attribute] = {}
-    for name, value in given.items():
+    for name, value in attributes.items():
         declared = definition.attribute_table.get(name)
         if name in SEGMENTS:
             sizes = _segments(value)

@@ -76,36 +76,36 @@ class Numbering:
     def attribute(self, attribute: Attribute, spelling: str = PLAIN) -> int:
         """The number of `attribute`, which is encoded if it is a new one."""
         key = (spelling, _identity(attribute))
-        found = self._attributes.get(key)
-        if found is None:
+        number = self._attributes.get(key)
+        if number is None:
             if isinstance(attribute, LocationAttr):
                 return self.location(attribute.text)
             known = VHLO.attributes.find(attribute) if spelling == PORTABLE else None
             if spelling == PORTABLE and known is None:
                 typed = isinstance(attribute, StringAttr)  # a string with a type: plain ones have a code
                 self._expect_mixed("attributes", format_attribute(attribute), held=not typed)
-                found = self.attribute(attribute)
+                number = self.attribute(attribute)
             else:
-                found = len(self._attribute_entries)
+                number = len(self._attribute_entries)
                 self._attribute_entries.append(("", b"", False))
-            self._attributes[key] = found
+            self._attributes[key] = number
             if spelling == PLAIN or known is not None:
-                self._attribute_entries[found] = self._encoded(attribute, known, spelling, "attributes")
-        return found
+                self._attribute_entries[number] = self._encoded(attribute, known, spelling, "attributes")
+        return number
 
     def dictionary(self, entries: Mapping[str, Attribute], spelling: str) -> int:
         """The number of MLIR's dictionary of attributes in `spelling`."""
         whole = DictAttr(entries)
         key = (spelling, "dictionary", whole)
-        found = self._attributes.get(key)
-        if found is None:
-            found = self._attributes[key] = len(self._attribute_entries)
+        number = self._attributes.get(key)
+        if number is None:
+            number = self._attributes[key] = len(self._attribute_entries)
             self._attribute_entries.append(("", b"", False))
             writer = _Writer(self, spelling)
             encoding, values = BUILTIN.attributes.find(whole)  # type: ignore[misc]
             encoding.write(writer, values)
-            self._attribute_entries[found] = ("builtin", writer.data, True)
-        return found
+            self._attribute_entries[number] = ("builtin", writer.data, True)
+        return number
 
     def location(self, text: str | None) -> int:
         location = location_of(text)
@@ -114,19 +114,19 @@ class Numbering:
         return self.attribute(location)
 
     def type(self, type: Type, spelling: str = PLAIN) -> int:
-        found = self._types.get((spelling, type))
-        if found is None:
+        number = self._types.get((spelling, type))
+        if number is None:
             known = VHLO.types.find(type) if spelling == PORTABLE else None
             if spelling == PORTABLE and known is None:
                 self._expect_mixed("types", str(type), held=_dialect_of(str(type)) != "builtin")
-                found = self.type(type)
+                number = self.type(type)
             else:
-                found = len(self._type_entries)
+                number = len(self._type_entries)
                 self._type_entries.append(("", b"", False))
-            self._types[spelling, type] = found
+            self._types[spelling, type] = number
             if spelling == PLAIN or known is not None:
-                self._type_entries[found] = self._encoded(type, known, spelling, "types")
-        return found
+                self._type_entries[number] = self._encoded(type, known, spelling, "types")
+        return number
 
     def _encoded(self, value: Any, known: tuple[Encoding, tuple[Any, ...]] | None, spelling: str, table: str) -> _Entry:
         dialect = PORTABLE

@@ -34,10 +34,10 @@ class FilePage:
     def location_text(self, number: int) -> str | None:
         """What stands in the `loc(...)` that attribute `number` is; None where it is none, or an unknown one."""
         try:
-            found = self._tables.attribute(number, self._reader)
+            location = self._tables.attribute(number, self._reader)
         except (SpmdError, RecursionError):
             return None
-        return found.text[4:-1] if isinstance(found, LocationAttr) and found.text != "loc(unknown)" else None
+        return location.text[4:-1] if isinstance(location, LocationAttr) and location.text != "loc(unknown)" else None
 
     def name_hint(self, token: int) -> str | None:
         return None

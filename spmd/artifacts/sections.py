@@ -93,11 +93,11 @@ def read_strings(reader: ByteReader) -> list[bytes]:
     if sum(lengths) != reader.left or 0 in lengths:
         reader.fail(f"the strings have {sum(lengths)} bytes with their zeros, of which {reader.left} are there")
     data, start = bytes(reader.bytes(reader.left)), 0
-    found = []
+    strings = []
     for length in reversed(lengths):
-        found.append(data[start : start + length - 1])
+        strings.append(data[start : start + length - 1])
         start += length
-    return found
+    return strings
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from spmd.ir import Function, NumberedValue, Op, Value, new_op
 
 def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) -> None:
     """Constants in place of arguments, which are then to be left out by `set_arguments`."""
-    found: dict[Value, Value] = {}
-    made: list[Op] = []
+    values: dict[Value, Value] = {}
+    constant_ops: list[Op] = []
     for argument, array in constants:
         type = argument.type
         assert isinstance(type, t.TensorType)
@@ -24,11 +24,11 @@ def put_constants(function: Function, constants: Sequence[tuple[Value, Array]]) 
             definition=core.OPS["stablehlo.constant"], location=function.location,
         )  # fmt: skip
         constant.result.name_hint = argument.name_hint
-        made.append(constant)
-        found[argument] = constant.result
+        constant_ops.append(constant)
+        values[argument] = constant.result
     for op in function.walk():
-        op.replace_operands(found)
-    function.body.ops[:0] = made
+        op.replace_operands(values)
+    function.body.ops[:0] = constant_ops
 
 
 def unused_argument(type: t.Type) -> Value:

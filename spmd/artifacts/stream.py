@@ -74,16 +74,16 @@ class ByteReader:
     def varints(self, count: int) -> list[int]:
         """The next `count` numbers."""
         data, end = self.data, self.end
-        found = []
+        numbers = []
         for _ in range(count):
             position = self.position
             first = data[position] if position < end else 0
             if first & 1:
                 self.position = position + 1
-                found.append(first >> 1)
+                numbers.append(first >> 1)
             else:
-                found.append(self.varint())
-        return found
+                numbers.append(self.varint())
+        return numbers
 
     def flagged(self) -> tuple[int, bool]:
         """A number and the flag in its lowest bit."""

@@ -100,10 +100,10 @@ class Tables:
         number, inside = s.read_section(reader)
         if number != s.VERSIONS:
             reader.fail("a dialect's version is a section of its own", position)
-        found = []
+        numbers = []
         while inside.left:
-            found.append(inside.varint())
-        return tuple(found)
+            numbers.append(inside.varint())
+        return tuple(numbers)
 
     def _dialect(self, reader: ByteReader) -> str:
         index = reader.varint()
@@ -137,26 +137,26 @@ class Tables:
         """Attribute `index`, which `reader` refers to."""
         if index >= len(self.attributes):
             reader.fail(f"attribute {index} of {len(self.attributes)}")
-        found = self.attributes[index]
-        if found is None:
-            made = self._entry(self._attributes[index], reader, "attribute")
-            if not isinstance(made, Attribute):
+        kept = self.attributes[index]
+        if kept is None:
+            new_attribute = self._entry(self._attributes[index], reader, "attribute")
+            if not isinstance(new_attribute, Attribute):
                 reader.fail(f"attribute {index} is none")
-            found = self.attributes[index] = made
-        return found
+            kept = self.attributes[index] = new_attribute
+        return kept
 
     def type(self, index: int, reader: ByteReader) -> Type:
         """Type `index`, which `reader` refers to."""
         if index >= len(self._types):
             reader.fail(f"type {index} of {len(self._types)}")
-        found = self.types.get(index)
-        if found is None:
-            made = self._entry(self._types[index], reader, "type")
-            fault = type_fault(made)
+        kept = self.types.get(index)
+        if kept is None:
+            new_type = self._entry(self._types[index], reader, "type")
+            fault = type_fault(new_type)
             if fault is not None:
                 reader.fail(f"type {index}: ({fault[0]}) {fault[1]}" if fault[0] else f"type {index}: {fault[1]}")
-            found = self.types[index] = made
-        return found
+            kept = self.types[index] = new_type
+        return kept
 
     def _entry(self, where: _Where, asking: ByteReader, what: str) -> Any:
         dialect, start, end, encoded = where
@@ -250,10 +250,10 @@ class _Entry(EntryReader):
     __slots__ = ("tables",)
 
     def __init__(self, tables: Tables, start: int, end: int, section: str = "") -> None:
-        given = tables._data
-        self.data = given.data
-        self.file = given.file
-        self.section = section or given.section
+        shared = tables._data
+        self.data = shared.data
+        self.file = shared.file
+        self.section = section or shared.section
         self.position = start
         self.end = end
         self.tables = tables

@@ -15,22 +15,22 @@ def parse_attribute(text: str) -> Attribute:
     """The attribute that all of `text` is; ValueError says what is wrong with it."""
     parser = _parser(text)
     try:
-        made = parser.parse_attribute()
+        attribute = parser.parse_attribute()
         _expect_end(parser)
     except SpmdError as error:
         raise ValueError(error.diagnostics[0].message) from None
-    return made
+    return attribute
 
 
 def parse_type(text: str) -> Type:
     """The type that all of `text` is; ValueError says what is wrong with it."""
     parser = _parser(text)
     try:
-        made = parser.parse_type()
+        type = parser.parse_type()
         _expect_end(parser)
     except SpmdError as error:
         raise ValueError(error.diagnostics[0].message) from None
-    return made
+    return type
 
 
 def _parser(text: str) -> OperationParser:

@@ -64,12 +64,12 @@ class _Folder:
 
     def _json(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._meta_file.read_bytes())
+            meta = json.loads(self._meta_file.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             self.fail(f"is not read: {error}")
-        if not isinstance(found, dict):
+        if not isinstance(meta, dict):
             self.fail("is no description of a function")
-        return found
+        return meta
 
     # --- the function ------------------------------------------------------------------------------------------------
 
@@ -110,10 +110,10 @@ class _Folder:
             raise ParseError(f"{error.filename}: {error.strerror}") from None
 
     def _locations(self) -> list[_Location]:
-        given = self._meta.get("input_locations")
-        if not isinstance(given, list):
+        entries = self._meta.get("input_locations")
+        if not isinstance(entries, list):
             self.fail("input_locations is a list")
-        return [self._location(entry) for entry in given]
+        return [self._location(entry) for entry in entries]
 
     def _location(self, entry: Any) -> _Location:
         if not isinstance(entry, dict):
@@ -127,7 +127,7 @@ class _Folder:
 
     def _unused(self) -> list[tuple[int, t.Type]]:
         """Inputs of the model that the function does not take: (position, type)."""
-        found: list[tuple[int, t.Type]] = []
+        unused: list[tuple[int, t.Type]] = []
         for entry in self._meta.get("unused_inputs") or ():
             if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], dict):
                 self.fail(f"an unused input is a location and a signature, got {entry!r}")
@@ -137,8 +137,8 @@ class _Folder:
                 continue  # no array: Python's own numbers are part of the program
             if not all(isinstance(size, int) and size >= 0 for size in shape):
                 self.fail(f"a shape is a list of sizes, got {shape}")
-            found.append((location.position, t.TensorType(tuple(shape), t.ELEMENT_TYPES[dtype])))
-        return found
+            unused.append((location.position, t.TensorType(tuple(shape), t.ELEMENT_TYPES[dtype])))
+        return unused
 
     # --- arrays ------------------------------------------------------------------------------------------------------
 

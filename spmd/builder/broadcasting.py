@@ -109,5 +109,7 @@ def _to(builder: XlaBuilder, value: Value, placed: _Placed, sizes: Sizes) -> Val
     if kind.shape == sizes:
         return value
     target = t.TensorType(sizes, kind.element_type)
-    (made,) = builder.emit("stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": placed.dimensions}, [target])
-    return made
+    (broadcast,) = builder.emit(
+        "stablehlo.broadcast_in_dim", [value], {"broadcast_dimensions": placed.dimensions}, [target]
+    )
+    return broadcast

@@ -82,10 +82,10 @@ class XlaBuilder(Builder):
         self.die_immediately_on_error = enabled
 
     def __getattr__(self, name: str) -> Callable[..., XlaOp]:
-        found = OPERATIONS.get(name)
-        if found is None:
+        function = OPERATIONS.get(name)
+        if function is None:
             raise AttributeError(f"{type(self).__name__} has no operation {name}")
-        return lambda *args, **kwargs: found(self, *args, **kwargs)
+        return lambda *args, **kwargs: function(self, *args, **kwargs)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *OPERATIONS]
@@ -361,8 +361,8 @@ def _refuse(faults: Iterator[Fault]) -> None:
 def _inferred(op: Op, definition: OpDef, element: t.Type | None) -> list[t.Type]:
     """Result types by the declaration's rule; the operand's where a declaration says no more than that."""
     if definition.rule is not None:
-        found = definition.rule(op)
-        return found if element is None else [_with_element(type, element) for type in found]
+        types = definition.rule(op)
+        return types if element is None else [_with_element(type, element) for type in types]
     if Trait.SAME_TYPE in definition.traits and len(definition.results) == 1:
         return [op.operands[0].type]
     raise ValueError(f"{op.name} needs result types")

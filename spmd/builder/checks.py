@@ -20,24 +20,24 @@ from spmd.ir import Value
 def integers(values: Any, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
     """`values` as a tuple of ints, `count` of them, each at least `least`."""
     try:
-        made = tuple(int(v.__index__()) for v in values)
+        numbers = tuple(int(v.__index__()) for v in values)
     except (TypeError, AttributeError):
         raise ArgumentError(argument, f"a sequence of integers is needed, got {values!r}") from None
-    if count is not None and len(made) != count:
-        raise ArgumentError(argument, f"{count} entries are needed, got {len(made)}: {list(made)}")
-    if least is not None and any(v < least for v in made):
-        raise ArgumentError(argument, f"every entry must be at least {least}, got {list(made)}")
-    return made
+    if count is not None and len(numbers) != count:
+        raise ArgumentError(argument, f"{count} entries are needed, got {len(numbers)}: {list(numbers)}")
+    if least is not None and any(v < least for v in numbers):
+        raise ArgumentError(argument, f"every entry must be at least {least}, got {list(numbers)}")
+    return numbers
 
 
 def integer(value: Any, argument: str, least: int | None = None) -> int:
     try:
-        made = int(value.__index__())
+        number = int(value.__index__())
     except (TypeError, AttributeError):
         raise ArgumentError(argument, f"an integer is needed, got {value!r}") from None
-    if least is not None and made < least:
-        raise ArgumentError(argument, f"must be at least {least}, got {made}")
-    return made
+    if least is not None and number < least:
+        raise ArgumentError(argument, f"must be at least {least}, got {number}")
+    return number
 
 
 def dimension(value: Any, rank: int, argument: str) -> int:
@@ -71,10 +71,12 @@ def array(builder: XlaBuilder, operand: Any, argument: str) -> Value:
 
 def arrays(builder: XlaBuilder, operands: Any, argument: str, least: int = 1) -> list[Value]:
     """Operands that are arrays; a single XlaOp stands for a sequence of one."""
-    given = operands if isinstance(operands, (list, tuple)) else [operands]
-    if len(given) < least:
+    sequence = operands if isinstance(operands, (list, tuple)) else [operands]
+    if len(sequence) < least:
         raise ArgumentError(argument, f"at least {least} operand is needed")
-    return [array(builder, one, f"{argument}[{i}]" if len(given) > 1 else argument) for i, one in enumerate(given)]
+    return [
+        array(builder, one, f"{argument}[{i}]" if len(sequence) > 1 else argument) for i, one in enumerate(sequence)
+    ]
 
 
 def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None = None) -> Value:

@@ -15,20 +15,20 @@ _OUTSIDE = frozenset(
 
 def _needed(value: Value) -> dict[Value, None]:
     """`value` and all that it depends on, through captured values too."""
-    found: dict[Value, None] = {}
+    needed: dict[Value, None] = {}
     waiting = [value]
     while waiting:
         current = waiting.pop()
-        if current in found:
+        if current in needed:
             continue
-        found[current] = None
+        needed[current] = None
         origin = current.defining_op
         if origin is not None:
             inside = {result for op in origin.walk() if op is not origin for result in op.results}
             blocks = (block for op in origin.walk() for region in op.regions for block in region.blocks)
             inside.update(argument for block in blocks for argument in block.arguments)
             waiting.extend(v for op in origin.walk() for v in op.operands if v not in inside)
-    return found
+    return needed
 
 
 def is_constant(value: Value) -> bool:

@@ -152,4 +152,4 @@ def extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
     return limits.max if largest else limits.min
 
 
-_SMALL_INTEGERS = {np.dtype(made) for made in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}
+_SMALL_INTEGERS = {np.dtype(narrow) for narrow in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}

@@ -41,8 +41,8 @@ class Literal:
             raise ValueError(f"literal: an array of dimensions {list(array.shape)} for the shape {shape.brief}")
         if layout is not None and not isinstance(layout, Layout):
             layout = Layout(layout)
-        made = shape or Shape.array_shape(array.dtype, array.shape)
-        self._shape = made if layout is None else made.with_layout(layout)
+        own_shape = shape or Shape.array_shape(array.dtype, array.shape)
+        self._shape = own_shape if layout is None else own_shape.with_layout(layout)
         self._array = array
 
     @classmethod

@@ -28,10 +28,10 @@ def operation(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = kwargs.pop("builder", None)
+        named_builder = kwargs.pop("builder", None)
         if args and isinstance(args[0], Builder):
-            given, args = args[0], args[1:]
-        builder = given if given is not None else _builder_of([*args, *kwargs.values()])
+            named_builder, args = args[0], args[1:]
+        builder = named_builder if named_builder is not None else _builder_of([*args, *kwargs.values()])
         if builder is None:
             raise TypeError(f"{name}: no operand to take the builder from; pass it first, or call builder.{name}(...)")
         return builder.perform(name, function, args, kwargs)

@@ -57,28 +57,28 @@ class PrimitiveType(enum.Enum):
     @property
     def element_type(self) -> t.ElementType:
         """The element type of a tensor; ValueError for tuple, token and opaque."""
-        found = _ELEMENT_TYPES.get(self)
-        if found is None:
+        type = _ELEMENT_TYPES.get(self)
+        if type is None:
             raise ValueError(f"{self.value} is no type of array elements")
-        return found
+        return type
 
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.element_type.dtype
 
     @classmethod
-    def of(cls, given: PrimitiveType | t.ElementType | np.dtype[Any] | type | str) -> PrimitiveType:
+    def of(cls, type_name: PrimitiveType | t.ElementType | np.dtype[Any] | type | str) -> PrimitiveType:
         """The primitive type named or held by an XLA name ("f32", "F32"), element type, or NumPy dtype."""
-        if isinstance(given, PrimitiveType):
-            return given
-        if isinstance(given, t.ElementType):
-            kind = _PRIMITIVE_TYPES.get(given)
+        if isinstance(type_name, PrimitiveType):
+            return type_name
+        if isinstance(type_name, t.ElementType):
+            kind = _PRIMITIVE_TYPES.get(type_name)
             if kind is None:
-                raise ValueError(f"XLA has no primitive type for {given}")
+                raise ValueError(f"XLA has no primitive type for {type_name}")
             return kind
-        if isinstance(given, str) and given.lower() in _BY_TEXT:
-            return _BY_TEXT[given.lower()]
-        return cls.of(t.element_type_of(given))
+        if isinstance(type_name, str) and type_name.lower() in _BY_TEXT:
+            return _BY_TEXT[type_name.lower()]
+        return cls.of(t.element_type_of(type_name))
 
 
 def _element_name(primitive: PrimitiveType) -> str | None:

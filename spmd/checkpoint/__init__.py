@@ -11,7 +11,7 @@ the checkpoint. The manifest holds a checksum (CRC-32) of every byte, its own in
 its checksum has been seen.
 """
 
-from spmd.checkpoint.blocks import Block
+from spmd.checkpoint.blocks import ArrayBlock
 from spmd.checkpoint.reading import newest, restore, verify
 from spmd.checkpoint.saving import save
 from spmd.checkpoint.store import remove, steps
@@ -19,7 +19,7 @@ from spmd.checkpoint.writing import Pending
 from spmd.errors import CheckpointError, DamagedCheckpointError
 
 __all__ = [
-    "Block",
+    "ArrayBlock",
     "CheckpointError",
     "DamagedCheckpointError",
     "Pending",

@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Block:
+class ArrayBlock:
     """The part of a global array of `shape` that this process holds: `index` has a slice (step 1) a dimension."""
 
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class Block:
 
 
 #: What `shardings` has for an array: None is the whole array, the same on every process.
-Placement = ShardedType | Block | None
+Placement = ShardedType | ArrayBlock | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,9 @@ class Place:
 
 def places(structure: Any, shardings: Any, names: Sequence[str], shapes: Sequence[Shape], rank: int) -> list[Place]:
     """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
-    placements = trees.match(structure, shardings, lambda part: part is None or isinstance(part, ShardedType | Block))
+    placements = trees.match(
+        structure, shardings, lambda part: part is None or isinstance(part, ShardedType | ArrayBlock)
+    )
     return [_place(*entry, rank) for entry in zip(names, placements, shapes, strict=True)]
 
 
@@ -81,11 +83,13 @@ def _place(name: str, placement: Placement, shape: Shape, rank: int) -> Place:
         if placement.sharding.partial:
             raise CheckpointError(f"{name} ({placement}) is the sum of what processes hold, and none holds the array")
         return Place(whole, _box(name, whole, placement.index(rank)), placement.sharding.local_shape(whole))
-    if isinstance(placement, Block):
+    if isinstance(placement, ArrayBlock):
         box = _box(name, placement.shape, placement.index)
         return Place(placement.shape, box, box.shape)
     if placement is not None and not isinstance(placement, ShardedType):
-        raise CheckpointError(f"{name}: a sharding is a ShardedType, a Block or None, not a {type(placement).__name__}")
+        raise CheckpointError(
+            f"{name}: a sharding is a ShardedType, an ArrayBlock or None, not a {type(placement).__name__}"
+        )
     return Place(shape, Box((0,) * len(shape), shape), shape)
 
 
@@ -125,8 +129,8 @@ def writers(held: Sequence[Sequence[Box]], itemsizes: Sequence[int]) -> list[dic
 def check_cover(names: Sequence[str], shapes: Sequence[tuple[int, ...]], held: Sequence[Sequence[Box]]) -> None:
     """CheckpointError unless the blocks of all processes make each array whole."""
     for leaf, (name, shape) in enumerate(zip(names, shapes, strict=True)):
-        found = sum(box.size for box in {boxes[leaf] for boxes in held})
-        if found != math.prod(shape):
+        count = sum(box.size for box in {boxes[leaf] for boxes in held})
+        if count != math.prod(shape):
             raise CheckpointError(
-                f"{name}: the blocks of all processes have {found} elements, its shape {shape} has {math.prod(shape)}"
+                f"{name}: the blocks of all processes have {count} elements, its shape {shape} has {math.prod(shape)}"
             )

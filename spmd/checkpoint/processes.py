@@ -64,6 +64,6 @@ def _world() -> MPI.Comm:
 
 def retire() -> None:
     """Ends what this process does for checkpoints with other ranks, of which some are lost. Not collective."""
-    found = _worlds.pop(world.generation, None)
-    if found is not None:
-        found.Revoke()
+    retired = _worlds.pop(world.generation, None)
+    if retired is not None:
+        retired.Revoke()

@@ -74,13 +74,13 @@ def restore(
     processes = CheckpointRanks(communicator)
     settle(place)
     if step is not None:
-        found: _Found | None = processes.agree(partial(_read, place, step, shardings, processes.rank))
+        loaded: _Loaded | None = processes.agree(partial(_read, place, step, shardings, processes.rank))
     else:
         reads = (partial(_read, place, candidate, shardings, processes.rank) for candidate in _steps(place, processes))
-        found = next((found for read in reads if (found := _unless_damaged(processes, read))), None)
-    if found is None:
+        loaded = next((loaded for read in reads if (loaded := _unless_damaged(processes, read))), None)
+    if loaded is None:
         raise CheckpointError(f"{place}: there is no whole checkpoint")
-    return processes.agree(partial(_tree, found, like))
+    return processes.agree(partial(_tree, loaded, like))
 
 
 def _steps(folder: Path, processes: CheckpointRanks) -> list[int]:
@@ -115,7 +115,7 @@ def _unless_damaged(processes: CheckpointRanks, act: Callable[[], T]) -> T | Non
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Loaded:
     """What one process has read of a checkpoint."""
 
     manifest: Manifest
@@ -123,7 +123,7 @@ class _Found:
     arrays: list[Array]
 
 
-def _read(folder: Path, step: int, shardings: Any, rank: int) -> _Found:
+def _read(folder: Path, step: int, shardings: Any, rank: int) -> _Loaded:
     manifest = manifests.read(store.manifest_path(folder, step))
     shapes = [leaf.shape for leaf in manifest.leaves]
     wanted = places(manifest.tree, shardings, manifest.names, shapes, rank)
@@ -141,30 +141,33 @@ def _read(folder: Path, step: int, shardings: Any, rank: int) -> _Found:
                 box = wanted[block.leaf].box
                 unpadded: Any = (..., *(slice(0, size) for size in box.shape))
                 file.read(block, dtypes[block.leaf], arrays[block.leaf][unpadded], box)
-    return _Found(manifest, wanted, arrays)
+    return _Loaded(manifest, wanted, arrays)
 
 
 def _room(place: Place, dtype: np.dtype[Any]) -> Array:
     return np.empty(place.local, dtype) if place.local == place.box.shape else np.zeros(place.local, dtype)
 
 
-def _tree(found: _Found, like: Any) -> Any:
+def _tree(loaded: _Loaded, like: Any) -> Any:
     if like is None:
-        return trees.unflatten(found.manifest.tree, found.arrays)
+        return trees.unflatten(loaded.manifest.tree, loaded.arrays)
 
-    def take(index: int, given: Any) -> Array:
-        _check_like(found.manifest.leaves[index], found.places[index], given)
-        return found.arrays[index]
+    def take(index: int, wanted_leaf: Any) -> Array:
+        _check_like(loaded.manifest.leaves[index], loaded.places[index], wanted_leaf)
+        return loaded.arrays[index]
 
-    return trees.unflatten_like(found.manifest.tree, like, take)
+    return trees.unflatten_like(loaded.manifest.tree, like, take)
 
 
-def _check_like(leaf: ArrayEntry, place: Place, given: Any) -> None:
+def _check_like(leaf: ArrayEntry, place: Place, wanted_leaf: Any) -> None:
     """CheckpointError unless what stands for an array in the tree `like` has its dtype and shape."""
-    if not hasattr(given, "dtype") or not hasattr(given, "shape"):
+    if not hasattr(wanted_leaf, "dtype") or not hasattr(wanted_leaf, "shape"):
         return
-    if dtype_name(np.dtype(given.dtype)) != leaf.dtype or tuple(given.shape) not in (leaf.shape, place.local):
+    if dtype_name(np.dtype(wanted_leaf.dtype)) != leaf.dtype or tuple(wanted_leaf.shape) not in (
+        leaf.shape,
+        place.local,
+    ):
         raise CheckpointError(
             f"{leaf.name or 'the tree'} is {leaf.dtype} of shape {leaf.shape} in the checkpoint, "
-            f"{given.dtype} of shape {tuple(given.shape)} here"
+            f"{wanted_leaf.dtype} of shape {tuple(wanted_leaf.shape)} here"
         )

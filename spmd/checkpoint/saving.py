@@ -63,7 +63,7 @@ def save(
     All processes call it, with trees of one structure. Leaves are arrays of any dtype of NumPy or ml_dtypes (JAX's
     too), or Python's scalars and strings. Without `shardings` every process has the same whole arrays, and each writes
     some of them. `shardings` is a tree like `tree`, or the upper part of one, that says how arrays are cut: a
-    ShardedType (an Executable's `in_shardings`), a `Block`, or None for a whole array.
+    ShardedType (an Executable's `in_shardings`), a `ArrayBlock`, or None for a whole array.
 
     :param step: not negative. A checkpoint of the same step is replaced, by one rename.
     :param keep: how many of the newest whole checkpoints to leave, of which this one is always one; None leaves all.
@@ -101,12 +101,12 @@ def _state(place: Path, step: int, keep: int | None, tree: Any, shardings: Any, 
     structure, leaves = trees.flatten(tree)
     arrays = [_array(name, leaf) for name, leaf in leaves]
     names = [name for name, _ in leaves]
-    found = places(structure, shardings, names, [array.shape for array in arrays], rank)
+    placed = places(structure, shardings, names, [array.shape for array in arrays], rank)
     described = []
-    for name, array, entry in zip(names, arrays, found, strict=True):
+    for name, array, entry in zip(names, arrays, placed, strict=True):
         check_local(name, array, entry)
         described.append(ArrayEntry(name, dtype_name(array.dtype), entry.shape))
-    return _State(structure, tuple(described), found, arrays)
+    return _State(structure, tuple(described), placed, arrays)
 
 
 def _array(name: str, leaf: Any) -> Array:

@@ -35,8 +35,8 @@ def steps(folder: str | os.PathLike[str]) -> list[int]:
     """The steps of the checkpoints in `folder`, newest first, damaged ones included; none if there is no folder."""
     if not Path(folder).is_dir():
         return []
-    found = [int(match[1]) for path in Path(folder).iterdir() if (match := _MANIFEST.fullmatch(path.name))]
-    return sorted(found, reverse=True)
+    numbers = [int(match[1]) for path in Path(folder).iterdir() if (match := _MANIFEST.fullmatch(path.name))]
+    return sorted(numbers, reverse=True)
 
 
 def remove(folder: str | os.PathLike[str], step: int) -> None:
@@ -178,8 +178,8 @@ def verify(folder: Path, manifest: Manifest, parts: range) -> None:
 
 def _stamp(path: Path, manifest: Manifest) -> tuple[tuple[int, int], ...]:
     files = [path, *(path.parent / manifest.folder / part.file for part in manifest.parts)]
-    found = [file.stat() for file in files]
-    return tuple((status.st_size, status.st_mtime_ns) for status in found)
+    statuses = [file.stat() for file in files]
+    return tuple((status.st_size, status.st_mtime_ns) for status in statuses)
 
 
 def flush_folder(folder: Path) -> None:

@@ -45,8 +45,8 @@ def node_of(tree: Any) -> Node | None:
     """`tree` as an inner node; None for a leaf."""
     if isinstance(tree, Mapping):
         keys = list(tree)
-        made = type(tree)
-        return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(made, keys, parts))
+        cls = type(tree)
+        return Node("dict", "", [(key, tree[key]) for key in keys], lambda parts: _mapping(cls, keys, parts))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         entries = list(zip(tree._fields, tree, strict=True))
         return Node("namedtuple", type(tree).__name__, entries, lambda parts: type(tree)(*parts))
@@ -78,10 +78,10 @@ def _is_static(field: dataclasses.Field[Any]) -> bool:
 
 def _with_fields(tree: Any, values: dict[str, Any]) -> Any:
     """A dataclass like `tree` with other values, whatever its __init__ takes."""
-    made = object.__new__(type(tree))
+    instance = object.__new__(type(tree))
     for field in dataclasses.fields(tree):
-        object.__setattr__(made, field.name, values.get(field.name, getattr(tree, field.name)))
-    return made
+        object.__setattr__(instance, field.name, values.get(field.name, getattr(tree, field.name)))
+    return instance
 
 
 # --- taking apart ----------------------------------------------------------------------------------------------------

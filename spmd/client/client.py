@@ -87,8 +87,8 @@ class Client:
 
     def TransferToServer(self, literal: Literal | Any) -> GlobalData:
         """A copy of the literal's values on the server."""
-        given = literal if isinstance(literal, Literal) else Literal(literal)
-        return GlobalData(_copied(given.value()))
+        transferred = literal if isinstance(literal, Literal) else Literal(literal)
+        return GlobalData(_copied(transferred.value()))
 
     def TransferInProcess(self, data: Any, shape: Shape | None = None) -> Any:
         """An array to the server, or a GlobalData's array from it, without a copy where the layout allows.

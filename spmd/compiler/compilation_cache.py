@@ -28,7 +28,7 @@ from spmd.analysis.memory import over_memory
 from spmd.analysis.portable import Packer, Places, PortableArray, PortableOp, PortableTables, Unpacker
 from spmd.attributes import aligned
 from spmd.compiler.options import Options
-from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.compiler.steps import Plan, PlanStep, plan_buffers
 from spmd.compiler.stretches import MakeStep, callback_of, native_step
 from spmd.ir import Function, Module, Value
 
@@ -119,7 +119,7 @@ def _plan(kept: _KeptPlan, unpacker: Unpacker, make_step: MakeStep) -> Plan:
     return plan
 
 
-def _step(kept: _KeptStep, unpacker: Unpacker, make_step: MakeStep) -> Step:
+def _step(kept: _KeptStep, unpacker: Unpacker, make_step: MakeStep) -> PlanStep:
     op = unpacker.op(kept.op)
     if kept.code is None:
         return make_step(op)

@@ -28,7 +28,7 @@ def loop_body(lowering: BlockCompiler, op: Op, index: int) -> tuple[Program, tup
 
 def _overwritten_in_time(plan: Plan) -> set[int]:
     """Carried positions whose first memory some iteration overwrites: it may move to another position before."""
-    found = set(plan.overwrites)
+    overwrites = set(plan.overwrites)
     carried = len(plan.results)
     moves = [
         (source, target)
@@ -36,9 +36,9 @@ def _overwritten_in_time(plan: Plan) -> set[int]:
         for target, result in enumerate(plan.results)
         if parameter in plan.alias_sets[result]
     ]
-    while more := {source for source, target in moves if target in found} - found:
-        found |= more
-    return found
+    while more := {source for source, target in moves if target in overwrites} - overwrites:
+        overwrites |= more
+    return overwrites
 
 
 def _hands_on_own_memory(plan: Plan, donated: frozenset[int], position: int) -> bool:

@@ -71,11 +71,11 @@ def _sharing(values: Sequence[Any]) -> set[int]:
         for index, value in enumerate(values)
         if isinstance(value, np.ndarray) and value.size
     )
-    found: set[int] = set()
+    sharing: set[int] = set()
     reach, owner = 0, -1
     for low, high, index in bounds:
         if low < reach:
-            found |= {owner, index}
+            sharing |= {owner, index}
         if high > reach:
             reach, owner = high, index
-    return found
+    return sharing

@@ -78,7 +78,7 @@ def with_operands(op: Op, operands: Sequence[Value]) -> Op:
         inferred = inference(bare)
     except InferenceError:
         return refined
-    types = [_merge(declared.type, found) for declared, found in zip(op.results, inferred, strict=True)]
+    types = [_merge(declared.type, inferred_type) for declared, inferred_type in zip(op.results, inferred, strict=True)]
     return op.clone(operands, result_types=types)
 
 

@@ -16,7 +16,7 @@ from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Program
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
-from spmd.compiler.steps import Plan, Step
+from spmd.compiler.steps import Plan, PlanStep
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
@@ -58,7 +58,7 @@ def _is_scalar(value: Value) -> bool:
     return isinstance(value.type, TensorType) and not value.type.rank
 
 
-def _line(step: Step, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
+def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
     """The call of `step`. `read` names its inputs; what it makes is given a name in `names`."""
     arguments = (["process"] if step.kernel.needs_process else []) + [read[value] for value in step.inputs]
     if step.out is not None:
@@ -75,7 +75,7 @@ def _line(step: Step, call: str, read: Mapping[Value, str], names: dict[Value, s
     return text
 
 
-def _watched(step: Step, watch: Watch) -> Callable[..., Any]:
+def _watched(step: PlanStep, watch: Watch) -> Callable[..., Any]:
     call, replay = step.kernel.call, step.replay
     unit = ScheduledUnit(step.ops or (step.op,), tuple(step.inputs), tuple(step.outputs), step.clock)
 

@@ -71,7 +71,7 @@ class _Inliner:
             else:
                 self._plain(op, walk)
         self._calls.leave(function)
-        made = new_op(
+        function_op = new_op(
             function.name,
             (),
             (),
@@ -81,14 +81,14 @@ class _Inliner:
             discardable=dict(function.discardable),
             location=function.location,
         )
-        assert isinstance(made, Function)
-        return made
+        assert isinstance(function_op, Function)
+        return function_op
 
     def _copy(self, block: Block, values: dict[Value, Value], depth: int) -> Block:
         """A block for the ops of `block`, which follow next."""
-        made = copy_arguments(block, values)
-        self._walks.append(_Walk(iter(block.ops), values, made.ops, depth))
-        return made
+        copy = copy_arguments(block, values)
+        self._walks.append(_Walk(iter(block.ops), values, copy.ops, depth))
+        return copy
 
     def _plain(self, op: Op, walk: _Walk) -> None:
         operands = [walk.values.get(operand, operand) for operand in op.operands]
@@ -98,9 +98,9 @@ class _Inliner:
         regions = [
             Region([self._copy(block, walk.values, walk.depth + 1) for block in region.blocks]) for region in op.regions
         ]
-        made = op.clone(operands, regions=regions)
-        walk.values.update(zip(op.results, made.results, strict=True))
-        walk.target.append(made)
+        clone = op.clone(operands, regions=regions)
+        walk.values.update(zip(op.results, clone.results, strict=True))
+        walk.target.append(clone)
 
     def _call(self, op: Op, walk: _Walk) -> None:
         callee = self._calls.callee(op)

@@ -24,7 +24,7 @@ from spmd.compiler.emit import emit
 from spmd.compiler.options import Options
 from spmd.compiler.passes import PassContext, run_passes
 from spmd.compiler.schedule.watching import Watch
-from spmd.compiler.steps import Plan, Step, plan_buffers
+from spmd.compiler.steps import Plan, PlanStep, plan_buffers
 from spmd.compiler.stretches import native_steps
 from spmd.compiler.vectorize import vectorized
 from spmd.dialects.calls import CALLS
@@ -143,8 +143,10 @@ class ModuleLowering:
         plan_buffers(plan, donated)
         return plan
 
-    def _step(self, op: Op) -> Step:
-        return Step(op, self.kernel(op), [*op.operands, *(captured_values(op) if op.regions else ())], list(op.results))
+    def _step(self, op: Op) -> PlanStep:
+        return PlanStep(
+            op, self.kernel(op), [*op.operands, *(captured_values(op) if op.regions else ())], list(op.results)
+        )
 
     def kernel(self, op: Op) -> Kernel:
         """The kernel of `op`, specialized while running when its types are dynamic."""

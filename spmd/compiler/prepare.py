@@ -42,19 +42,19 @@ def prepare(
     check_grid(grid, "spmd.compile")
     check_function(function, "spmd.compile")
     chosen = chosen_options(grid_of(module) if grid is None else grid, options)
-    found = find_function(module, function)
+    entry = find_function(module, function)
     check_meaning(module)
     if partition and is_sharded(module):
         import partitioner  # loaded late: who asks for none has none loaded
 
         if partitioner.starts_processes(module, function):
             module = partitioner.with_parts(module, function)
-            found = find_function(module, function)
+            entry = find_function(module, function)
         else:
             split = partitioner.partition(module, chosen.grid, function)
-            found = find_function(split.module, function)
-            return Prepared(split.module, found, chosen, split.in_shardings, split.out_shardings, split.notes)
-    return Prepared(module, found, chosen)
+            entry = find_function(split.module, function)
+            return Prepared(split.module, entry, chosen, split.in_shardings, split.out_shardings, split.notes)
+    return Prepared(module, entry, chosen)
 
 
 def _check_types(function: Function) -> None:

@@ -63,8 +63,8 @@ def _wide_product(op: Op, builder: OpBuilder) -> Value | None:
     operands = [_converted(builder, value, F32) for value in op.operands]
     type = TensorType(op.result.tensor.shape, F32)
     attributes = {name: value for name, value in op.attributes.items() if name != "algorithm"}
-    made = builder.op(op.name, operands, [type], attributes).results[0]
-    return builder.convert(made, op.result.tensor)
+    wide = builder.op(op.name, operands, [type], attributes).results[0]
+    return builder.convert(wide, op.result.tensor)
 
 
 def _is_in_f32(op: Op, algorithm: DotAlgorithmAttr) -> bool:
@@ -119,12 +119,12 @@ def _plain_convolution(op: Op, builder: OpBuilder) -> Value | None:
             strict=True,
         )
     ]
-    made = _Windows(builder, op).convolved(lhs, _transposed(builder, rhs, kernel), windows)
+    convolved = _Windows(builder, op).convolved(lhs, _transposed(builder, rhs, kernel), windows)
     order = (numbers.output_batch_dimension, *numbers.output_spatial_dimensions, numbers.output_feature_dimension)
-    made = _transposed(builder, made, tuple(order.index(axis) for axis in range(spatial + 2)))
+    convolved = _transposed(builder, convolved, tuple(order.index(axis) for axis in range(spatial + 2)))
     if exact is not None:
-        made = _converted(builder, made, I32 if exact is F32 else I64)  # which then wraps
-    return builder.convert(made, op.result.tensor)
+        convolved = _converted(builder, convolved, I32 if exact is F32 else I64)  # which then wraps
+    return builder.convert(convolved, op.result.tensor)
 
 
 @dataclass(frozen=True)

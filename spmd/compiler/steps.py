@@ -36,7 +36,7 @@ class NativePart:
 
 
 @dataclass(slots=True)
-class Step:
+class PlanStep:
     """One op of the flat program, or several: kernel, input and output values, and where its result may be written.
 
     `ops` are all that the kernel runs, where that is not `op` alone; `clock` and `replay` serve who watches it,
@@ -66,7 +66,7 @@ class Plan:
 
     parameters: list[Value]
     constants: dict[Value, object]
-    steps: list[Step]
+    steps: list[PlanStep]
     results: list[Value]
     alias_sets: dict[Value, frozenset[Value]]
     overwrites: frozenset[int] = frozenset()
@@ -76,8 +76,8 @@ class Plan:
 def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
     """Fills in `alias_sets`, `frees`, `out`, `overwrites`. `donated`: parameters whose buffers may be overwritten."""
     plan.donated = donated
-    given = {value for index, value in enumerate(plan.parameters) if index in donated}
-    fresh = fresh_values(plan) | given
+    donated_arguments = {value for index, value in enumerate(plan.parameters) if index in donated}
+    fresh = fresh_values(plan) | donated_arguments
     last_use = _last_uses(plan, _alias_sets_without_reuse(plan))
     alias_sets = _own_alias_sets(plan)
     written: set[Value] = set()
@@ -85,14 +85,14 @@ def plan_buffers(plan: Plan, donated: frozenset[int] = frozenset()) -> None:
         step.out = _reusable(step, index, alias_sets, fresh, last_use)
         if step.out is None:
             _add_alias_sets(step, alias_sets)
-            written.update(*(alias_sets[step.inputs[k]] & given for _, k in step.kernel.overwrites))
+            written.update(*(alias_sets[step.inputs[k]] & donated_arguments for _, k in step.kernel.overwrites))
             continue
         # The result stands on the operand's buffer, and so does all that will be a view of it.
         (result,) = step.outputs
         alias_sets[result] = alias_sets[step.out]
         for buffer in alias_sets[result]:
             last_use[buffer] = max(last_use[buffer], last_use.get(result, index))
-        written |= alias_sets[result] & given
+        written |= alias_sets[result] & donated_arguments
     plan.alias_sets = alias_sets
     _find_frees(plan)
     plan.overwrites = frozenset(index for index, value in enumerate(plan.parameters) if value in written)
@@ -109,7 +109,7 @@ def _alias_sets_without_reuse(plan: Plan) -> dict[Value, frozenset[Value]]:
     return alias_sets
 
 
-def _add_alias_sets(step: Step, alias_sets: dict[Value, frozenset[Value]]) -> None:
+def _add_alias_sets(step: PlanStep, alias_sets: dict[Value, frozenset[Value]]) -> None:
     """The memory that the results of `step` stand on when none is written over an operand."""
     shared = frozenset().union(*(alias_sets[step.inputs[index]] for index in step.kernel.aliases))
     for value in step.outputs:
@@ -137,19 +137,19 @@ def _last_uses(plan: Plan, alias_sets: dict[Value, frozenset[Value]]) -> dict[Va
 
 
 def _reusable(
-    step: Step, index: int, alias_sets: dict[Value, frozenset[Value]], fresh: set[Value], last_use: dict[Value, int]
+    step: PlanStep, index: int, alias_sets: dict[Value, frozenset[Value]], fresh: set[Value], last_use: dict[Value, int]
 ) -> Value | None:
     kernel = step.kernel
     if not kernel.accepts_out or not kernel.reuses or len(step.outputs) != 1:
         return None
-    wanted = step.outputs[0].type
-    if not isinstance(wanted, TensorType) or not wanted.is_static or wanted.rank == 0:
+    result_type = step.outputs[0].type
+    if not isinstance(result_type, TensorType) or not result_type.is_static or result_type.rank == 0:
         return None
     for position in kernel.reuses:
         value = step.inputs[position]
-        if not isinstance(value.type, TensorType) or value.type.shape != wanted.shape:
+        if not isinstance(value.type, TensorType) or value.type.shape != result_type.shape:
             continue
-        if value.type.dtype != wanted.dtype or not is_whole(value, alias_sets, fresh):
+        if value.type.dtype != result_type.dtype or not is_whole(value, alias_sets, fresh):
             continue
         (buffer,) = alias_sets[value]
         if last_use.get(buffer, -1) > index:

@@ -13,7 +13,7 @@ from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.watching import Watch
-from spmd.compiler.steps import NativePart, Plan, Step
+from spmd.compiler.steps import NativePart, Plan, PlanStep
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spmd.backends.llvm.function import Callback
     from spmd.backends.llvm.stretch import CompiledStretch
 
-MakeStep = Callable[[Op], Step]
+MakeStep = Callable[[Op], PlanStep]
 
 
 def native_steps(
@@ -32,7 +32,7 @@ def native_steps(
     *,
     apart: bool = False,
     watch: Watch | None = None,
-) -> list[Step]:
+) -> list[PlanStep]:
     """The steps of `block`, natively as far as can be, by up to `threads`; `make_step` gives the step of one op.
 
     `donated` are arguments of the block whose memory results may take over. `apart` keeps units, and groups of them
@@ -46,7 +46,7 @@ def native_steps(
     apart = apart or (watch is not None and not clocked)
     results = list(block.terminator.operands)
     units = fuse(block, results)
-    steps: list[Step] = []
+    steps: list[PlanStep] = []
     read_later = _read_later(units, results)
     alike = ((is_native(group[0]), group) for group in row_groups(units)) if apart else _groups(units, is_native)
     for native, group in alike:
@@ -55,8 +55,8 @@ def native_steps(
             continue
         before, stretch = _without_first_views(group)
         steps += [make_step(op) for unit in before for op in unit.roots]
-        made = {value for unit in stretch for op in unit.roots for value in op.results}
-        inputs = [value for value in _reads(stretch) if value not in made and not _is_constant(value)]
+        defined = {value for unit in stretch for op in unit.roots for value in op.results}
+        inputs = [value for value in _reads(stretch) if value not in defined and not _is_constant(value)]
         end = units.index(stretch[-1])
         outputs = [value for unit in stretch for op in unit.roots for value in op.results if read_later[value] > end]
         if not outputs and all(is_pure(op) for unit in stretch for op in unit.ops):
@@ -81,7 +81,7 @@ def native_steps(
 
 def native_step(
     op: Op, compiled: CompiledStretch, inputs: list[Value], outputs: list[Value], called: Sequence[Op]
-) -> Step:
+) -> PlanStep:
     """The native function as a step, which stands where `op` does and has Python run `called`."""
     from spmd.backends.llvm.stretch import load_stretch  # late, as above
 
@@ -90,7 +90,7 @@ def native_step(
         stretch.call, needs_process=stretch.needs_process, overwrites=stretch.overwrites, is_native=stretch.is_plain
     )
     native = NativePart(compiled.code, tuple(called))
-    return Step(op, kernel, inputs, outputs, clock=compiled.clock, native=native)
+    return PlanStep(op, kernel, inputs, outputs, clock=compiled.clock, native=native)
 
 
 def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
@@ -99,7 +99,7 @@ def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
     return tuple(op for op in block.ops if op in wanted)
 
 
-def _replay(unit: Step, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Any]]] | None:
+def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Any]]] | None:
     """What runs the ops of `unit` one after another on its arguments; None where that has effects."""
     if not all(is_pure(inner) for op in unit.ops for inner in op.walk()):
         return None
@@ -111,16 +111,16 @@ def _replay(unit: Step, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op,
         values: dict[Value, Any] = dict(zip(unit.inputs, inputs, strict=True))
         for op in unit.ops:
             step = make_step(op)
-            given = [values[v] if v in values else constant_array(v.defining_op) for v in step.inputs]
+            call_inputs = [values[v] if v in values else constant_array(v.defining_op) for v in step.inputs]
             with np.errstate(all="ignore"):
-                results = step.kernel.call(*(process if step.kernel.needs_process else ()), *given)
+                results = step.kernel.call(*(process if step.kernel.needs_process else ()), *call_inputs)
             values.update(zip(step.outputs, (results,) if len(step.outputs) == 1 else results, strict=True))
             yield op, results
 
     return replay
 
 
-def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool:
+def _is_free(value: Value, steps: Iterable[PlanStep], read: Iterable[Value]) -> bool:
     """Whether none of `read` stands on the memory of `value`, from which `steps` made what they made."""
     standing = {value}
     for step in steps:
@@ -129,7 +129,7 @@ def _is_free(value: Value, steps: Iterable[Step], read: Iterable[Value]) -> bool
     return standing.isdisjoint(read)
 
 
-def callback_of(step: Step, watch: Watch | None) -> Callback:
+def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
     from spmd.backends.llvm.function import Callback  # late, as above
 
@@ -164,29 +164,29 @@ def _groups(units: list[Unit], is_native: Callable[[Unit], bool]) -> Iterator[tu
 
 def _without_first_views(group: list[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Views of what comes from elsewhere, which need no copy outside of native code, and the other units."""
-    made: set[Value] = set()
+    defined: set[Value] = set()
     views: list[Unit] = []
     others: list[Unit] = []
     for unit in group:
         (first, *_) = unit.roots
-        if _is_view(unit) and not any(operand in made for operand in first.operands):
+        if _is_view(unit) and not any(operand in defined for operand in first.operands):
             views.append(unit)
             continue
         others.append(unit)
-        made.update(value for op in unit.roots for value in op.results)
+        defined.update(value for op in unit.roots for value in op.results)
     return views, others
 
 
 def _reads(units: Iterable[Unit]) -> list[Value]:
     """The values that the ops of units read, whoever makes them, each once."""
-    found: dict[Value, None] = {}
+    values: dict[Value, None] = {}
     for unit in units:
         inside = set(unit.taken)
         for op in unit.ops:
             for value in (*op.operands, *(captured_values(op) if op.regions else ())):
                 if value.defining_op not in inside:
-                    found[value] = None
-    return list(found)
+                    values[value] = None
+    return list(values)
 
 
 def _read_later(units: list[Unit], results: list[Value]) -> dict[Value, int]:

@@ -17,7 +17,7 @@ from spmd.analysis.constants import constant_array
 from spmd.backends.numpy.core import Kernel, Program
 from spmd.compiler.block_compiler import BlockCompiler
 from spmd.compiler.emit import emit
-from spmd.compiler.steps import Plan, Step
+from spmd.compiler.steps import Plan, PlanStep
 from spmd.ir import Op, captured_values
 from spmd.types import TensorType
 
@@ -48,7 +48,7 @@ def _fill(lowering: BlockCompiler, plan: Plan, ops: list[Op]) -> None:
             plan.constants[op.result] = array
         else:
             inputs = [*op.operands, *(captured_values(op) if op.regions else ())]
-            plan.steps.append(Step(op, _kernel(lowering, op), inputs, list(op.results)))
+            plan.steps.append(PlanStep(op, _kernel(lowering, op), inputs, list(op.results)))
 
 
 def _kernel(lowering: BlockCompiler, op: Op) -> Kernel:

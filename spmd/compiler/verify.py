@@ -41,11 +41,11 @@ def verify(module: Op, *, scoped: bool = False) -> None:
         for op, value in uses_out_of_scope(module):
             verifier.error(op, f"operand %{value.name_hint or '?'} is defined before its use and in scope")
     verifier.check_region_op(module)
-    found = verifier.found
-    if verifier.has_shardings and isinstance(module, Module) and not found:
-        found.extend(verify_shardings(module))
-    if found:
-        raise VerificationError(found)
+    all_faults = verifier.faults
+    if verifier.has_shardings and isinstance(module, Module) and not all_faults:
+        all_faults.extend(verify_shardings(module))
+    if all_faults:
+        raise VerificationError(all_faults)
 
 
 def warnings(module: Op) -> list[Diagnostic]:
@@ -82,7 +82,7 @@ _sound: set[tuple[Any, ...]] = set()
 
 class _Verifier:
     def __init__(self) -> None:
-        self.found: list[Diagnostic] = []
+        self.faults: list[Diagnostic] = []
         self.has_shardings = False
         self._symbols: list[dict[str, Op]] = []
         self._function: Function | None = None
@@ -94,7 +94,7 @@ class _Verifier:
         """Notes what is wrong with `op`, at the nearest place known: an op that a short form implies has none."""
         places = [around.location for around in (*self._around, op)]
         location = next((place for place in reversed(places) if place is not UNKNOWN), UNKNOWN)
-        self.found.append(Diagnostic(location, message, op.name, label))
+        self.faults.append(Diagnostic(location, message, op.name, label))
 
     # --- walking -----------------------------------------------------------------------------------------------------
 
@@ -116,13 +116,13 @@ class _Verifier:
         self._symbols, self._function = symbols, function
 
     def _inside(self, op: Op) -> None:
-        before = len(self.found)
+        before = len(self.faults)
         self._around.append(op)
         for region in op.regions:
             for block in region.blocks:
                 self._block(block)
         self._around.pop()
-        if isinstance(op, Function) and len(self.found) == before:
+        if isinstance(op, Function) and len(self.faults) == before:
             self._endings(op)
             self._signature(op)
 
@@ -166,9 +166,9 @@ class _Verifier:
             else:
                 key = _key(op, definition)
                 if key is None or key not in _sound:
-                    before = len(self.found)
+                    before = len(self.faults)
                     self.check_op(op, definition)
-                    if key is not None and len(self.found) == before:
+                    if key is not None and len(self.faults) == before:
                         _remember(key)
                 if likeness is not None and key in _sound:
                     alike.add(likeness)
@@ -201,18 +201,18 @@ class _Verifier:
     def _symbol_faults(self, op: Op, definition: OpDef) -> Iterator[tuple[str, str]]:
         table = self._symbols[-1] if self._symbols else {}
         for constraint in definition.symbol_constraints:
-            found = constraint.check(op, table.get)
-            if found is not None:
-                yield constraint.label, f"{constraint.text}, got {found}"
+            fault = constraint.check(op, table.get)
+            if fault is not None:
+                yield constraint.label, f"{constraint.text}, got {fault}"
 
     def _return_fault(self, op: Op) -> tuple[str, str] | None:
         if self._function is None:
             return "", "func.return stands in a function"
         declared = self._function.type.results
-        given = tuple(op.operand_types)
-        if given == declared:
+        returned = tuple(op.operand_types)
+        if returned == declared:
             return None
-        return "", f"a function returns what it declares, got {_types(given)} and {_types(declared)}"
+        return "", f"a function returns what it declares, got {_types(returned)} and {_types(declared)}"
 
 
 def _is_sharded(op: Op) -> bool:
@@ -240,8 +240,8 @@ def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
     )
     for region in regions:  # constraints look at what a region takes and returns, not at what is between
         block = region.blocks[0]
-        given = tuple([argument.type for argument in block.arguments])
-        key = (*key, given, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)
+        argument_types = tuple([argument.type for argument in block.arguments])
+        key = (*key, argument_types, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)
     if not op.attributes:
         return key
     values: list[Any] = []
@@ -274,10 +274,10 @@ def _function_fault(function: Function) -> tuple[str, str] | None:
     if not isinstance(declared, FunctionType):
         return "", f"function_type is a function type, got {declared}"
     for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
-        given = function.attributes.get(name)
-        if given and len(given) != len(types):
-            return "", f"{name} has an entry for each of {len(types)} values, got {len(given)}"
-        bare = [attribute for entry in given or () for attribute in entry.entries if "." not in attribute]
+        dictionaries = function.attributes.get(name)
+        if dictionaries and len(dictionaries) != len(types):
+            return "", f"{name} has an entry for each of {len(types)} values, got {len(dictionaries)}"
+        bare = [attribute for entry in dictionaries or () for attribute in entry.entries if "." not in attribute]
         if bare:
             return "", f"attributes of arguments and results name their dialect, got {listed(bare)}"
     if function.is_declaration:

@@ -121,7 +121,7 @@ def _(op: Op) -> str | None:
 
 
 def _functions(names: Sequence[str], lookup: Lookup) -> list[Function]:
-    return [found for name in names if isinstance(found := lookup(name), Function)]
+    return [function for name in names if isinstance(function := lookup(name), Function)]
 
 
 def _programs(op: Op) -> list[str]:
@@ -145,7 +145,7 @@ def _(op: Op, lookup: Lookup) -> str | None:
 @RUN_PARALLEL.symbol_constraint("", "each function of infeed gives one tensor")
 def _(op: Op, lookup: Lookup) -> str | None:
     for function in _functions(op["infeed"] or (), lookup):
-        given = function.type.results
-        if len(given) != 1 or not isinstance(given[0], TensorType):
-            return f"({listed(given)}) from @{function.symbol}"
+        results = function.type.results
+        if len(results) != 1 or not isinstance(results[0], TensorType):
+            return f"({listed(results)}) from @{function.symbol}"
     return None

@@ -234,9 +234,9 @@ CONSTANT_LIKE = define(
 @CONSTANT_LIKE.constraint("", "value is a number of the result's element type")
 def _(op: Op) -> str | None:
     value = op["value"]
-    given = value.type if isinstance(value, (IntegerAttr, FloatAttr)) else None
-    sound = given is not None and (not op.results or element_of(op.results[0].type) is given)
-    return None if sound else f"{given or value} and {listed(map(element_of, op.result_types))}"
+    value_type = value.type if isinstance(value, (IntegerAttr, FloatAttr)) else None
+    sound = value_type is not None and (not op.results or element_of(op.results[0].type) is value_type)
+    return None if sound else f"{value_type or value} and {listed(map(element_of, op.result_types))}"
 
 
 CONSTANT_LIKE.infers("", "the result has the operand's shape and the type of value")(

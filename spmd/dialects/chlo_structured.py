@@ -211,8 +211,8 @@ def _(op: Op) -> list[Type]:
     dimension, outputs = op["dimension"], len(types) - len(op.operand_group("inits"))
     sizes = [op["scan_dim_size"], *(type.shape[dimension] for type in tensors(op.operand_group("inputs")))]
     size = next((size for size in sizes if size is not None), None)
-    found: list[Type] = []
+    result_types: list[Type] = []
     for index, type in enumerate(types):
         shape = (*type.shape[:dimension], size, *type.shape[dimension:]) if index < outputs else type.shape
-        found.append(tensor(shape, type.element_type))
-    return found
+        result_types.append(tensor(shape, type.element_type))
+    return result_types

@@ -82,8 +82,8 @@ def _(op: Op) -> str | None:
 def _(op: Op) -> str | None:
     if len(op.operands) != len(op.results):
         return f"{len(op.operands)} operands and {len(op.results)} results"
-    for given, found in zip(tensors(op.operands), tensors(op.results), strict=True):
-        fault = equal_elements(given, found) or _scaled(given, found, op["all_gather_dim"])
+    for result_type, operand_type in zip(tensors(op.operands), tensors(op.results), strict=True):
+        fault = equal_elements(result_type, operand_type) or _scaled(result_type, operand_type, op["all_gather_dim"])
         if fault is not None:
             return fault
     return None

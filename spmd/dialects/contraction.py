@@ -35,8 +35,8 @@ _PRECISIONS = "size(precision_config) = 2"
 
 def few_precisions(op: Op) -> str | None:
     """One precision for each operand, or none (frontends also leave out the second)."""
-    given = op["precision_config"]
-    return None if given is None or len(given) <= 2 else str(len(given))
+    precisions = op["precision_config"]
+    return None if precisions is None or len(precisions) <= 2 else str(len(precisions))
 
 
 def contraction_element(op: Op) -> Type:
@@ -197,8 +197,8 @@ def check_quantized_product(declared: OpDef, labels: Sequence[str]) -> None:
 
     def with_all(sound: _QuantizedRule) -> _Rule:
         def check(lhs: Type, rhs: Type, result: Type) -> bool:
-            found = both(lhs, rhs, result)
-            return found is None or sound(*found)
+            quantized = both(lhs, rhs, result)
+            return quantized is None or sound(*quantized)
 
         return check
 
@@ -234,8 +234,8 @@ check_quantized_product(DOT_GENERAL, ["C14", "C17", "C18", "C19", "C20"])
 
 @DOT_GENERAL.constraint("C21", "precision_config... = DEFAULT when there is an algorithm")
 def _(op: Op) -> str | None:
-    given = op["precision_config"] or ()
-    return listed(given) if op["algorithm"] is not None and set(given) - {"DEFAULT"} else None
+    precisions = op["precision_config"] or ()
+    return listed(precisions) if op["algorithm"] is not None and set(precisions) - {"DEFAULT"} else None
 
 
 EINSUM = define(

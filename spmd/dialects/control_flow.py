@@ -196,13 +196,13 @@ def _(op: Op, lookup: Lookup) -> str | None:
 def _(op: Op, lookup: Lookup) -> str | None:
     function = lookup(op["decomposition"])
     assert isinstance(function, Function)
-    given, declared = tuple(op.operand_types), function.type.inputs
-    return None if given == declared else f"({listed(given)}) and ({listed(declared)})"
+    operand_types, declared = tuple(op.operand_types), function.type.inputs
+    return None if operand_types == declared else f"({listed(operand_types)}) and ({listed(declared)})"
 
 
 @COMPOSITE.symbol_constraint("C4", "types(results...) = output_types(decomposition)")
 def _(op: Op, lookup: Lookup) -> str | None:
     function = lookup(op["decomposition"])
     assert isinstance(function, Function)
-    given, declared = tuple(op.result_types), function.type.results
-    return None if given == declared else f"({listed(given)}) and ({listed(declared)})"
+    result_types, declared = tuple(op.result_types), function.type.results
+    return None if result_types == declared else f"({listed(result_types)}) and ({listed(declared)})"

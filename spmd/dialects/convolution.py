@@ -135,8 +135,8 @@ def check_convolution(declared: OpDef) -> None:
             return equal(len(getattr(_numbers(op), f"{part}_spatial_dimensions")), _spatial(op))
 
         def placed(op: Op, part: str = part) -> str | None:
-            found = _all_dimensions(op, part)
-            return in_range(found, op.operands[0].tensor.rank) or unique(found)
+            numbers = _all_dimensions(op, part)
+            return in_range(numbers, op.operands[0].tensor.rank) or unique(numbers)
 
         declared.constraint(size, f"size({part}_spatial_dimensions) = N - 2")(counted)
         declared.constraint(values, f"{part} dimensions are unique and in [0, N)")(placed)
@@ -158,10 +158,10 @@ def check_convolution(declared: OpDef) -> None:
         "dim(rhs, kernel_input_feature_dimension) = dim(lhs, input_feature_dimension) / feature_group_count",
     )
     def _(op: Op) -> str | None:
-        given, features = _rhs_size(op, "kernel_input_feature_dimension"), _lhs_size(op, "input_feature_dimension")
-        if given is None or features is None or given == features // op["feature_group_count"]:
+        expected, features = _rhs_size(op, "kernel_input_feature_dimension"), _lhs_size(op, "input_feature_dimension")
+        if expected is None or features is None or expected == features // op["feature_group_count"]:
             return None
-        return f"{given}, {features} and {op['feature_group_count']}"
+        return f"{expected}, {features} and {op['feature_group_count']}"
 
     for label, count in (("C15", "batch_group_count"), ("C16", "feature_group_count")):
 
@@ -221,9 +221,9 @@ def convolved(op: Op, padding: Sequence[Sequence[int]] | None) -> list[Type]:
     return [tensor(shape, contraction_element(op))]
 
 
-def padding_values(given: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None, count: int) -> list[list[int]]:
+def padding_values(padding: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None, count: int) -> list[list[int]]:
     """(low, high) of each spatial dimension; zeros when not given."""
-    return [[0, 0]] * count if given is None else given.tolist()
+    return [[0, 0]] * count if padding is None else padding.tolist()
 
 
 check_convolution(CONVOLUTION)

@@ -114,8 +114,8 @@ class Constraint:
 
     def fault(self, op: Op) -> str | None:
         """What is wrong with `op`, in words; None when nothing is."""
-        found = self.check(op)
-        return None if found is None else f"{self.text}, got {found}"
+        broken = self.check(op)
+        return None if broken is None else f"{self.text}, got {broken}"
 
 
 #: The op that a symbol names in the nearest module, or None.
@@ -227,9 +227,9 @@ class OpDef:
     @property
     def labels(self) -> list[str]:
         """Labels of all constraints that are checked, in the order of checking."""
-        found = [constraint.label for constraint in self.constraints]
-        found += [constraint.label for constraint in self.symbol_constraints]
-        return [label for entry in (*found, self.rule_label) for label in entry.split(", ") if label]
+        names = [constraint.label for constraint in self.constraints]
+        names += [constraint.label for constraint in self.symbol_constraints]
+        return [label for entry in (*names, self.rule_label) for label in entry.split(", ") if label]
 
     def default(self, op: Op, name: str) -> Any:
         """The default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""

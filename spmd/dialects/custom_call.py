@@ -53,8 +53,8 @@ def _(op: Op) -> str | None:
 
 @CUSTOM_CALL.constraint("", "operand_layouts and result_layouts are given together")
 def _(op: Op) -> str | None:
-    given = [name for name in ("operand_layouts", "result_layouts") if op[name] is not None]
-    return given[0] if len(given) == 1 else None
+    present = [name for name in ("operand_layouts", "result_layouts") if op[name] is not None]
+    return present[0] if len(present) == 1 else None
 
 
 def _layout_fault(types: Sequence[Type], layouts: Sequence[Array]) -> str | None:
@@ -154,7 +154,7 @@ def _(op: Op) -> str | None:
 def _buffers(type: Type, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
     """Where the buffers are inside a type."""
     if isinstance(type, TupleType):
-        return [found for index, inner in enumerate(type.types) for found in _buffers(inner, (*path, index))]
+        return [buffer for index, inner in enumerate(type.types) for buffer in _buffers(inner, (*path, index))]
     return [path] if isinstance(type, BufferType) else []
 
 

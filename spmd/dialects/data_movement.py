@@ -44,10 +44,10 @@ CONSTANT = define(
 
 @CONSTANT.constraint("C1", "type(value) = type(output)", on_results=True)
 def _(op: Op) -> str | None:
-    given, output = op["value"].type, op.result.tensor
+    value_type, output = op["value"].type, op.result.tensor
     element = output.element_type
     stored = output.with_element_type(element.storage) if isinstance(element, QuantizedType) else output
-    return None if given in (output, stored) else listed((given, output))
+    return None if value_type in (output, stored) else listed((value_type, output))
 
 
 @CONSTANT.infer
@@ -109,18 +109,18 @@ def same_but_axis(operand: Type, result: Type) -> str | None:
 def stretched_axis(op: Op) -> str | None:
     """The quantized dimension of the result is where the operand's goes, with its parameters when it is stretched."""
     operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
-    given, found = per_axis(operand), per_axis(result)
-    if given is None or found is None:
+    operand_axis, result_axis = per_axis(operand), per_axis(result)
+    if operand_axis is None or result_axis is None:
         return None
-    axis = given.quantization_dimension
+    axis = operand_axis.quantization_dimension
     assert axis is not None
-    if found.quantization_dimension != mapping[axis]:
-        return f"{found.quantization_dimension} and {mapping[axis]}"
+    if result_axis.quantization_dimension != mapping[axis]:
+        return f"{result_axis.quantization_dimension} and {mapping[axis]}"
     if operand.shape[axis] == 1:
-        expected = {(given.scales[0], given.zero_points[0])}
-        actual = set(zip(found.scales, found.zero_points, strict=True))
+        expected = {(operand_axis.scales[0], operand_axis.zero_points[0])}
+        actual = set(zip(result_axis.scales, result_axis.zero_points, strict=True))
         if actual - expected:
-            return f"scales {dims(found.scales)} and zero points {dims(found.zero_points)}"
+            return f"scales {dims(result_axis.scales)} and zero points {dims(result_axis.zero_points)}"
     return None
 
 
@@ -272,11 +272,11 @@ RESHAPE = define(
 def reshaped_elements(op: Op) -> str | None:
     """One element type, except for the quantized dimension."""
     operand, result = op.operands[0].type, op.result.type
-    given, found = per_axis(operand), per_axis(result)
-    if given is None or found is None:
+    result_axis, operand_axis = per_axis(operand), per_axis(result)
+    if result_axis is None or operand_axis is None:
         return same_but_axis(operand, result)
-    moved = replace(given, quantization_dimension=found.quantization_dimension)
-    return None if moved is found else listed((given, found))
+    moved = replace(result_axis, quantization_dimension=operand_axis.quantization_dimension)
+    return None if moved is operand_axis else listed((result_axis, operand_axis))
 
 
 def reshaped_size(op: Op) -> str | None:
@@ -389,10 +389,14 @@ TRANSPOSE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
     "C4", "quantization_dimension(operand) = permutation[quantization_dimension(result)]", on_results=True
 )
 def _(op: Op) -> str | None:
-    given, found = per_axis(op.operands[0].type), per_axis(op.result.type)
-    if given is None or found is None or found.quantization_dimension not in range(len(op["permutation"])):
+    result_axis, operand_axis = per_axis(op.operands[0].type), per_axis(op.result.type)
+    if (
+        result_axis is None
+        or operand_axis is None
+        or operand_axis.quantization_dimension not in range(len(op["permutation"]))
+    ):
         return None
-    return equal(given.quantization_dimension, op["permutation"][found.quantization_dimension])
+    return equal(result_axis.quantization_dimension, op["permutation"][operand_axis.quantization_dimension])
 
 
 @TRANSPOSE.infers("C3", "shape(result) = dim(operand, permutation...)")

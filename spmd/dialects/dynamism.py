@@ -45,8 +45,8 @@ from spmd.types import I32, TensorType, Type
 
 def constant_list(value: Value) -> list[int] | None:
     """The elements of a constant 1-dimensional tensor; None when `value` is not one."""
-    found = constant_ints(value)
-    return None if found is None else found.ravel().tolist()
+    constant = constant_ints(value)
+    return None if constant is None else constant.ravel().tolist()
 
 
 def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool = False) -> None:
@@ -75,8 +75,8 @@ def _shape_operand(declared: OpDef, label: str, name: str, *, meaningless: bool 
 
 def shaped_by(value: Value) -> Sequence[Dimension]:
     """The shape that a shape operand says, dynamic where it is not constant."""
-    found = constant_list(value)
-    return (None,) * (value.tensor.shape[0] or 0) if found is None else found
+    constant = constant_list(value)
+    return (None,) * (value.tensor.shape[0] or 0) if constant is None else constant
 
 
 def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:

@@ -161,10 +161,14 @@ def _(op: Op) -> str | None:
 
 
 def _same_axis(op: Op, index: int) -> str | None:
-    given, found = per_axis(op.operands[index].type), per_axis(op.result.type)
-    if given is None or found is None or given.quantization_dimension == found.quantization_dimension:
+    result_axis, operand_axis = per_axis(op.operands[index].type), per_axis(op.result.type)
+    if (
+        result_axis is None
+        or operand_axis is None
+        or result_axis.quantization_dimension == operand_axis.quantization_dimension
+    ):
         return None
-    return listed((given.quantization_dimension, found.quantization_dimension))
+    return listed((result_axis.quantization_dimension, operand_axis.quantization_dimension))
 
 
 ADD.constraint("C6", "quantization_dimension(lhs) = quantization_dimension(result)", on_results=True)(
@@ -247,11 +251,11 @@ _COMPARE_TYPES = {
 
 @COMPARE.constraint("C3", "compare_type is what the element type has", advisory=True)
 def _(op: Op) -> str | None:
-    given, element = op["compare_type"], element_of(op.operands[0].type)
+    compare_type, element = op["compare_type"], element_of(op.operands[0].type)
     allowed = _COMPARE_TYPES.get(kinds.element_kind(element))
-    if given in (None, "NOTYPE") or allowed is None or given in allowed:
+    if compare_type in (None, "NOTYPE") or allowed is None or compare_type in allowed:
         return None
-    return f"{given} for {element}"
+    return f"{compare_type} for {element}"
 
 
 @COMPARE.infers("C2", "shape(lhs) = shape(rhs) = shape(result)")

@@ -41,9 +41,9 @@ def constraint_faults(op: Op, definition: OpDef, *, on_results: bool, advisory: 
     """Constraints that are broken, of those that look at the results or of the others; `advisory` ones too if asked."""
     for constraint in definition.constraints:
         if constraint.on_results is on_results and (advisory or not constraint.advisory):
-            found = constraint.fault(op)
-            if found is not None:
-                yield constraint.label, found
+            broken = constraint.fault(op)
+            if broken is not None:
+                yield constraint.label, broken
 
 
 def _count_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
@@ -127,6 +127,6 @@ def inference_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
     if len(inferred) != len(declared):
         yield definition.rule_label, f"{definition.rule_text}, got {len(declared)} results instead of {len(inferred)}"
         return
-    for given, expected in zip(declared, inferred, strict=True):
-        if not compatible_types(given, expected):
-            yield definition.rule_label, f"{definition.rule_text}, got {given} instead of {expected}"
+    for declared_type, expected in zip(declared, inferred, strict=True):
+        if not compatible_types(declared_type, expected):
+            yield definition.rule_label, f"{definition.rule_text}, got {declared_type} instead of {expected}"

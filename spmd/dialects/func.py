@@ -50,7 +50,7 @@ def _(op: Op, lookup: Lookup) -> str | None:
     function = lookup(op["callee"])
     if not isinstance(function, Function):
         return f"no function @{op['callee']}"
-    given = tuple(op.operand_types), tuple(op.result_types)
-    if given == (function.type.inputs, function.type.results):
+    types = tuple(op.operand_types), tuple(op.result_types)
+    if types == (function.type.inputs, function.type.results):
         return None
-    return f"({listed(given[0])}) -> ({listed(given[1])}) for @{function.symbol}, which is {function.type}"
+    return f"({listed(types[0])}) -> ({listed(types[1])}) for @{function.symbol}, which is {function.type}"

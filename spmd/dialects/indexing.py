@@ -201,8 +201,8 @@ def check_slice_sizes(declared: OpDef, sizes: _SliceSizes, labels: dict[str, str
 
     def known(check: Callable[[GatherDimensionNumbersAttr, Sequence[Dimension], Op], str | None]) -> Check:
         def checked(op: Op) -> str | None:
-            found = sizes(op)
-            return None if found is None else check(op["dimension_numbers"], found, op)
+            slice_sizes = sizes(op)
+            return None if slice_sizes is None else check(op["dimension_numbers"], slice_sizes, op)
 
         return checked
 
@@ -236,8 +236,8 @@ def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
         if dimension != numbers.index_vector_dim
     )
     rank = len(numbers.offset_dims) + indices.rank - (numbers.index_vector_dim < indices.rank)
-    found = [(next(offsets), None) if d in numbers.offset_dims else next(batches) for d in range(rank)]
-    return tensor([size for size, _ in found], operand.element_type, [bound for _, bound in found])
+    dimensions = [(next(offsets), None) if d in numbers.offset_dims else next(batches) for d in range(rank)]
+    return tensor([size for size, _ in dimensions], operand.element_type, [bound for _, bound in dimensions])
 
 
 GATHER = define(

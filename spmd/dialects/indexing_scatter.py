@@ -164,8 +164,8 @@ def _(op: Op) -> str | None:
     numbers: ScatterDimensionNumbersAttr = op["scatter_dimension_numbers"]
     inputs, indices, updates = _groups(op)
     dropped = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
-    for given, update in zip(inputs, updates, strict=True):
-        windows = iter([size for d, size in enumerate(given.shape) if d not in dropped])
+    for scattered, update in zip(inputs, updates, strict=True):
+        windows = iter([size for d, size in enumerate(scattered.shape) if d not in dropped])
         scatters = iter([size for d, size in enumerate(indices.shape) if d != numbers.index_vector_dim])
         for dimension, size in enumerate(update.shape):
             if dimension in numbers.update_window_dims:
@@ -174,7 +174,7 @@ def _(op: Op) -> str | None:
             else:
                 sound = compatible_dims(size, next(scatters))
             if not sound:
-                shapes = map(shape_text, (update.shape, given.shape, indices.shape))
+                shapes = map(shape_text, (update.shape, scattered.shape, indices.shape))
                 return f"updates, inputs and scatter_indices {listed(shapes)}"
     return None
 

@@ -45,6 +45,6 @@ def make_function(symbol: str, body: Block, *, location: Location = UNKNOWN) -> 
         "sym_visibility": "private",
         "function_type": FunctionType(tuple(value.type for value in body.arguments), results),
     }
-    made = new_op("func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=location)
-    assert isinstance(made, Function)
-    return made
+    function = new_op("func.func", (), (), attributes, [Region([body])], definition=OPS["func.func"], location=location)
+    assert isinstance(function, Function)
+    return function

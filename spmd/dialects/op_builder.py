@@ -34,9 +34,9 @@ class OpBuilder:
         regions: Iterable[Region] = (),
     ) -> Op:
         """Appends an op and returns it; result types that are not given are those its declaration infers."""
-        made = make_op(name, operands, types, attributes, regions, location=self.location)
-        self.ops.append(made)
-        return made
+        created = make_op(name, operands, types, attributes, regions, location=self.location)
+        self.ops.append(created)
+        return created
 
     def one(self, name: str, operands: Sequence[Value], type: Type | None = None, **attributes: Any) -> Value:
         """Appends an op of one result and returns that."""

@@ -35,8 +35,8 @@ def _expressed(type: Type) -> Type:
     "C2", "expressed_type(result) is the operand's element type, or its expressed type", on_results=True
 )
 def _(op: Op) -> str | None:
-    found = _expressed(op.result.type), _expressed(op.operands[0].type)
-    return None if found[0] is found[1] else listed(found)
+    expressed = _expressed(op.result.type), _expressed(op.operands[0].type)
+    return None if expressed[0] is expressed[1] else listed(expressed)
 
 
 UNIFORM_DEQUANTIZE = define(

@@ -33,7 +33,10 @@ Types = Callable[[Op], Sequence[Type]]
 
 def accumulated(region: Region, inputs: Sequence[Type]) -> list[Type]:
     """`inputs` with the element types that the region gives."""
-    return [with_element(type, element_of(given)) for type, given in zip(inputs, returned(region), strict=True)]
+    return [
+        with_element(type, element_of(returned_type))
+        for type, returned_type in zip(inputs, returned(region), strict=True)
+    ]
 
 
 def check_reducer(
@@ -79,11 +82,11 @@ def region_fault(region: Region, inputs: Sequence[Type], kept: Sequence[Dimensio
 
 def initial_fault(region: Region, initial: Sequence[Type]) -> str | None:
     """What is wrong between a region's results and the values that folding starts from."""
-    for given, result in zip(initial, returned(region), strict=True):
-        shapes = shape_of(given), shape_of(result)
+    for returned_type, result in zip(initial, returned(region), strict=True):
+        shapes = shape_of(returned_type), shape_of(result)
         if None in shapes or not compatible_shapes(shapes[0] or (), shapes[1] or ()):
             return f"{listed(initial)} for {signature(region)}"
-        if not promotable(given, result, any_float=True):
+        if not promotable(returned_type, result, any_float=True):
             return f"{listed(initial)} for {signature(region)}"
     return None
 
@@ -99,8 +102,8 @@ def _same(left: Type, right: Type, *, any_float: bool = False) -> bool:
 
 def _fits(argument: Sequence[Dimension], allowed: Sequence[Dimension]) -> bool:
     """Whether the argument's dimensions are some of the allowed ones, in order."""
-    found = 0
+    matched = 0
     for size in allowed:
-        if found < len(argument) and compatible_dims(size, argument[found]):
-            found += 1
-    return found == len(argument)
+        if matched < len(argument) and compatible_dims(size, argument[matched]):
+            matched += 1
+    return matched == len(argument)

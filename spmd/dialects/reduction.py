@@ -129,8 +129,8 @@ REDUCE_WINDOW = define(
 
 def _filled(op: Op, name: str, rank: int) -> tuple[int, ...]:
     """An optional array of strides or dilations: ones when it is not given."""
-    given: tuple[int, ...] | None = op[name]
-    return given or (1,) * rank
+    values: tuple[int, ...] | None = op[name]
+    return values or (1,) * rank
 
 
 def window_padding(op: Op, rank: int) -> list[list[int]]:
@@ -144,9 +144,9 @@ def check_window(declared: OpDef, arrays: Sequence[tuple[str, str, str]], paddin
     for of_size, of_values, name in arrays:
 
         def sized(op: Op, name: str = name) -> str | None:
-            given = op[name]
+            values = op[name]
             required = name == "window_dimensions"
-            return equal(len(given or ()), op.operands[0].tensor.rank) if given or required else None
+            return equal(len(values or ()), op.operands[0].tensor.rank) if values or required else None
 
         def above_zero(op: Op, name: str = name) -> str | None:
             return positive(op[name] or ())
@@ -156,8 +156,8 @@ def check_window(declared: OpDef, arrays: Sequence[tuple[str, str, str]], paddin
 
     @declared.constraint(padding, "shape(padding) = [rank of the operand, 2]")
     def _(op: Op) -> str | None:
-        given = op["padding"]
-        return None if given is None else equal(given.shape, (op.operands[0].tensor.rank, 2))
+        values = op["padding"]
+        return None if values is None else equal(values.shape, (op.operands[0].tensor.rank, 2))
 
 
 REDUCE_WINDOW.constraint("C1", "0 < size(inputs) = size(init_values)")(lambda op: at_least(len(op.operands) // 2, 1))
@@ -192,11 +192,11 @@ def _(op: Op) -> list[Type]:
         _filled(op, "base_dilations", rank),
         _filled(op, "window_dilations", rank),
     )
-    found = [
+    types = [
         tensor(windows(type.shape, *window), type.element_type, windows(bounds_of(type), *window))
         for type in _inputs(op)
     ]
-    return accumulated(op.regions[0], found)
+    return accumulated(op.regions[0], types)
 
 
 SELECT_AND_SCATTER = define(

@@ -134,9 +134,9 @@ class AxisRef(StructAttribute):
     def size(self, mesh: Mesh) -> int:
         if self.sub_axis_info is not None:
             return self.sub_axis_info.size
-        found = mesh.axis_size(self.name)
-        assert found is not None
-        return found
+        extent = mesh.axis_size(self.name)
+        assert extent is not None
+        return extent
 
 
 def format_axes(axes: tuple[AxisRef, ...]) -> str:

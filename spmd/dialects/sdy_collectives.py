@@ -34,37 +34,45 @@ def collective_axes(op: Op) -> list[tuple[sdy.AxisRef, ...]]:
     name = _AXES.get(op.name)
     if name is None:
         return []
-    given = op[name]
-    return [entry.axes for entry in given.lists] if isinstance(given, sdy.ListOfAxisRefLists) else [given.axes]
+    attribute = op[name]
+    return (
+        [entry.axes for entry in attribute.lists] if isinstance(attribute, sdy.ListOfAxisRefLists) else [attribute.axes]
+    )
 
 
-def check_collective(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    """ShardingFault when the result's sharding is not what the collective `op` makes of the operand's, `given`."""
+def check_collective(op: Op, before: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    """ShardingFault when the result's sharding is not what the collective `op` makes of the operand's, `before`."""
     sharding: sdy.TensorSharding = op["out_sharding"]
-    if len(given.dimensions) != len(sharding.dimensions):
+    if len(before.dimensions) != len(sharding.dimensions):
         raise ShardingFault(
-            f"the result's sharding has rank {len(sharding.dimensions)}, the operand's {len(given.dimensions)}"
+            f"the result's sharding has rank {len(sharding.dimensions)}, the operand's {len(before.dimensions)}"
         )
-    _CHECKS[op.name](op, given, mesh)
+    _CHECKS[op.name](op, before, mesh)
 
 
 def check_unreduced(
-    given: sdy.TensorSharding, made: sdy.TensorSharding, mesh: sdy.Mesh, adds: str | None, takes: str
+    operand_sharding: sdy.TensorSharding,
+    result_sharding: sdy.TensorSharding,
+    mesh: sdy.Mesh,
+    adds: str | None,
+    takes: str,
 ) -> None:
-    """ShardingFault unless the unreduced axes of `made` can come of those of `given`.
+    """ShardingFault unless the unreduced axes of `result_sharding` can come of those of `operand_sharding`.
 
     `adds`: the reduction that new ones must have, None where there may be none; `takes`: that of those which go.
     """
-    before, after = joined_parts(given.unreduced, mesh), joined_parts(made.unreduced, mesh)
+    before, after = joined_parts(operand_sharding.unreduced, mesh), joined_parts(result_sharding.unreduced, mesh)
     new, gone = difference(after, before), difference(before, after)
     if new and adds is None:
         raise ShardingFault(f"the axes {format_parts(new, mesh)} become unreduced, which this op does not do")
-    if new and made.reduction_op != adds:
-        raise ShardingFault(f"new unreduced axes must be of {adds}, got {made.reduction_op}")
-    if gone and given.reduction_op != takes:
-        raise ShardingFault(f"axes unreduced of {given.reduction_op} cannot be reduced by {takes}")
-    if overlap(before, after) and given.reduction_op != made.reduction_op:
-        raise ShardingFault(f"axes unreduced of {given.reduction_op} cannot stay unreduced of {made.reduction_op}")
+    if new and result_sharding.reduction_op != adds:
+        raise ShardingFault(f"new unreduced axes must be of {adds}, got {result_sharding.reduction_op}")
+    if gone and operand_sharding.reduction_op != takes:
+        raise ShardingFault(f"axes unreduced of {operand_sharding.reduction_op} cannot be reduced by {takes}")
+    if overlap(before, after) and operand_sharding.reduction_op != result_sharding.reduction_op:
+        raise ShardingFault(
+            f"axes unreduced of {operand_sharding.reduction_op} cannot stay unreduced of {result_sharding.reduction_op}"
+        )
 
 
 # --- axes moved dimension by dimension -------------------------------------------------------------------------------
@@ -86,48 +94,48 @@ def _gathered(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Part
 
 def _sliced(parts: Parts, axes: Sequence[sdy.AxisRef], mesh: sdy.Mesh) -> Parts:
     """The parts with `axes` at their end."""
-    found = list(parts)
+    sliced = list(parts)
     for part in parts_of(axes, mesh):
-        append_part(found, *part)
-    return found
+        append_part(sliced, *part)
+    return sliced
 
 
 def _check_dimension(dimension: int, expected: Parts | None, op: Op, mesh: sdy.Mesh) -> None:
     if expected is None:
         raise ShardingFault(f"the axes are not the last that shard dimension {dimension} of the operand")
-    found = parts_of(op["out_sharding"].dimensions[dimension].axes, mesh)
-    if expected != found:
-        wanted, got = format_parts(expected, mesh), format_parts(found, mesh)
+    actual = parts_of(op["out_sharding"].dimensions[dimension].axes, mesh)
+    if expected != actual:
+        wanted, got = format_parts(expected, mesh), format_parts(actual, mesh)
         raise ShardingFault(f"dimension {dimension} of the result is sharded by {wanted}, got {got}")
 
 
-def _check_moved(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh, move: _Move) -> None:
+def _check_moved(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh, move: _Move) -> None:
     """The axes listed for each dimension, moved, make the result's sharding of the operand's."""
     lists = collective_axes(op)
-    if len(lists) != len(given.dimensions):
-        raise ShardingFault(f"there are {len(lists)} lists of axes for {len(given.dimensions)} dimensions")
-    for index, (axes, dimension) in enumerate(zip(lists, given.dimensions, strict=True)):
+    if len(lists) != len(operand_sharding.dimensions):
+        raise ShardingFault(f"there are {len(lists)} lists of axes for {len(operand_sharding.dimensions)} dimensions")
+    for index, (axes, dimension) in enumerate(zip(lists, operand_sharding.dimensions, strict=True)):
         _check_dimension(index, move(parts_of(dimension.axes, mesh), axes, mesh), op, mesh)
 
 
 # --- the collectives -------------------------------------------------------------------------------------------------
 
 
-def _all_gather(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    _check_moved(op, given, mesh, _gathered)
+def _all_gather(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    _check_moved(op, operand_sharding, mesh, _gathered)
 
 
-def _all_slice(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    _check_moved(op, given, mesh, _sliced)
+def _all_slice(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    _check_moved(op, operand_sharding, mesh, _sliced)
 
 
-def _reduce_scatter(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    check_unreduced(given, op["out_sharding"], mesh, None, op["reduction_op"])
-    _check_moved(op, given, mesh, _sliced)
+def _reduce_scatter(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    check_unreduced(operand_sharding, op["out_sharding"], mesh, None, op["reduction_op"])
+    _check_moved(op, operand_sharding, mesh, _sliced)
 
 
-def _all_to_all(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    before = [parts_of(dimension.axes, mesh) for dimension in given.dimensions]
+def _all_to_all(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    before = [parts_of(dimension.axes, mesh) for dimension in operand_sharding.dimensions]
     expected: list[Parts | None] = list(before)
     for param in op["params"].params:
         expected[param.source] = _gathered(before[param.source], param.axes, mesh)
@@ -136,65 +144,67 @@ def _all_to_all(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
         _check_dimension(index, parts, op, mesh)
 
 
-def _collective_permute(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
-    for index, (old, new) in enumerate(zip(given.dimensions, op["out_sharding"].dimensions, strict=True)):
+def _collective_permute(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+    for index, (old, new) in enumerate(zip(operand_sharding.dimensions, op["out_sharding"].dimensions, strict=True)):
         sizes = [prod(axis.size(mesh) for axis in dimension.axes) for dimension in (old, new)]
         if sizes[0] != sizes[1]:
             raise ShardingFault(f"dimension {index} is cut in {sizes[0]} before and in {sizes[1]} after")
 
 
-def _all_reduce(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+def _all_reduce(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     sharding: sdy.TensorSharding = op["out_sharding"]
-    for index, dimension in enumerate(given.dimensions):
+    for index, dimension in enumerate(operand_sharding.dimensions):
         _check_dimension(index, parts_of(dimension.axes, mesh), op, mesh)
-    if any(dimension.axes for dimension in given.dimensions) and given.mesh != sharding.mesh:
+    if any(dimension.axes for dimension in operand_sharding.dimensions) and operand_sharding.mesh != sharding.mesh:
         raise ShardingFault("the operand and the result are sharded over meshes of two names")
     axes = op["reduction_axes"].axes
     check_sorted("reduction", axes, mesh)
     parts = parts_of(axes, mesh)
     for what, others in (
-        ("shard a dimension of the operand", [a for dimension in given.dimensions for a in dimension.axes]),
-        ("are replicated in the operand's sharding", given.replicated),
+        ("shard a dimension of the operand", [a for dimension in operand_sharding.dimensions for a in dimension.axes]),
+        ("are replicated in the operand's sharding", operand_sharding.replicated),
         ("stay unreduced in the result", sharding.unreduced),
     ):
         if overlap(parts, parts_of(others, mesh)):
             raise ShardingFault(f"the reduction axes {format_parts(parts, mesh)} {what}")
-    check_unreduced(given, sharding, mesh, None, op["reduction_op"])
+    check_unreduced(operand_sharding, sharding, mesh, None, op["reduction_op"])
 
 
-def _check_sum(made: sdy.TensorSharding) -> None:
-    if made.reduction_op != "sum":
-        raise ShardingFault(f"the result's axes are unreduced of sum, got {made.reduction_op}")
+def _check_sum(result_sharding: sdy.TensorSharding) -> None:
+    if result_sharding.reduction_op != "sum":
+        raise ShardingFault(f"the result's axes are unreduced of sum, got {result_sharding.reduction_op}")
 
 
-def _check_added(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+def _check_added(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     """The op's axes are unreduced in the result beside those of the operand."""
-    expected = joined_parts([*given.unreduced, *(axis for axes in collective_axes(op) for axis in axes)], mesh)
-    found = joined_parts(op["out_sharding"].unreduced, mesh)
-    if expected != found:
+    expected = joined_parts(
+        [*operand_sharding.unreduced, *(axis for axes in collective_axes(op) for axis in axes)], mesh
+    )
+    actual = joined_parts(op["out_sharding"].unreduced, mesh)
+    if expected != actual:
         raise ShardingFault(
-            f"the result's unreduced axes are {format_parts(expected, mesh)}, got {format_parts(found, mesh)}"
+            f"the result's unreduced axes are {format_parts(expected, mesh)}, got {format_parts(actual, mesh)}"
         )
 
 
-def _sharded_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+def _sharded_to_unreduced(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     _check_sum(op["out_sharding"])
-    _check_moved(op, given, mesh, _gathered)
-    _check_added(op, given, mesh)
+    _check_moved(op, operand_sharding, mesh, _gathered)
+    _check_added(op, operand_sharding, mesh)
 
 
-def _replicated_to_unreduced(op: Op, given: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
+def _replicated_to_unreduced(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh) -> None:
     sharding: sdy.TensorSharding = op["out_sharding"]
     _check_sum(sharding)
-    if given.dimensions != sharding.dimensions:
+    if operand_sharding.dimensions != sharding.dimensions:
         raise ShardingFault("the operand and the result have the same dimension shardings, open and closed ones alike")
     axes = op["axes"].axes
     check_sorted("the op's", axes, mesh)
     parts = parts_of(axes, mesh)
-    used = [axis for dimension in given.dimensions for axis in dimension.axes]
-    if overlap(parts, parts_of([*used, *given.unreduced], mesh)):
+    used = [axis for dimension in operand_sharding.dimensions for axis in dimension.axes]
+    if overlap(parts, parts_of([*used, *operand_sharding.unreduced], mesh)):
         raise ShardingFault(f"the axes {format_parts(parts, mesh)} shard the operand, or are unreduced in it already")
-    _check_added(op, given, mesh)
+    _check_added(op, operand_sharding, mesh)
 
 
 _AXES = {

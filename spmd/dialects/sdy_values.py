@@ -94,14 +94,14 @@ def is_collective(op: Op) -> bool:
 
 
 def _tensor_sharding(entries: Mapping[str, object]) -> sdy.TensorSharding | None:
-    given = entries.get(SHARDING_NAME)
-    return given if isinstance(given, sdy.TensorSharding) else None
+    attribute = entries.get(SHARDING_NAME)
+    return attribute if isinstance(attribute, sdy.TensorSharding) else None
 
 
-def _entry(given: object, index: int) -> sdy.TensorSharding | None:
-    if not isinstance(given, sdy.ShardingPerValue) or index >= len(given.shardings):
+def _entry(attribute: object, index: int) -> sdy.TensorSharding | None:
+    if not isinstance(attribute, sdy.ShardingPerValue) or index >= len(attribute.shardings):
         return None
-    return given.shardings[index]
+    return attribute.shardings[index]
 
 
 def without_axes(sharding: sdy.TensorSharding, names: frozenset[str]) -> sdy.TensorSharding:

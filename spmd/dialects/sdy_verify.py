@@ -39,7 +39,7 @@ class _Checker:
         }
 
     @cached_property
-    def given(self) -> GivenShardings:
+    def shardings(self) -> GivenShardings:
         return GivenShardings(self.module)
 
     def walk(self, op: Op, manual: frozenset[str]) -> Iterator[Diagnostic]:
@@ -83,11 +83,11 @@ class _Checker:
                 self._sharding(sharding, type, frozenset())
 
     def _attributes(self, op: Op, manual: frozenset[str]) -> None:
-        given = op.discardable.get(SHARDING_NAME)
-        if given is not None:
-            if not isinstance(given, sdy.ShardingPerValue):
+        attribute = op.discardable.get(SHARDING_NAME)
+        if attribute is not None:
+            if not isinstance(attribute, sdy.ShardingPerValue):
                 raise ShardingFault(f"{SHARDING_NAME} of an op must be a #sdy.sharding_per_value")
-            self._per_value("result", given, op.result_types, manual)
+            self._per_value("result", attribute, op.result_types, manual)
         rule = op.discardable.get(RULE_NAME)
         if rule is not None:
             if not isinstance(rule, sdy.OpShardingRule):
@@ -105,26 +105,28 @@ class _Checker:
 
     # --- shardings
 
-    def _per_value(self, kind: str, given: sdy.ShardingPerValue, types: Sequence[Type], manual: frozenset[str]) -> None:
-        if not types and len(given.shardings) == 1 and _is_everywhere(given.shardings[0]):
-            self._check_everywhere(given.shardings[0])
+    def _per_value(
+        self, kind: str, attribute: sdy.ShardingPerValue, types: Sequence[Type], manual: frozenset[str]
+    ) -> None:
+        if not types and len(attribute.shardings) == 1 and _is_everywhere(attribute.shardings[0]):
+            self._check_everywhere(attribute.shardings[0])
             return
-        if len(given.shardings) != len(types):
-            raise ShardingFault(f"{len(given.shardings)} shardings for {len(types)} {kind}s")
-        for index, (sharding, type) in enumerate(zip(given.shardings, types, strict=True)):
+        if len(attribute.shardings) != len(types):
+            raise ShardingFault(f"{len(attribute.shardings)} shardings for {len(types)} {kind}s")
+        for index, (sharding, type) in enumerate(zip(attribute.shardings, types, strict=True)):
             with _Prefix(f"{kind} {index}"):
                 self._sharding(sharding, type, manual)
 
-    def mesh(self, given: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
-        if isinstance(given, sdy.Mesh):
-            broken = given.fault()
+    def mesh(self, reference: SymbolRefAttr | sdy.Mesh) -> sdy.Mesh:
+        if isinstance(reference, sdy.Mesh):
+            broken = reference.fault()
             if broken is not None:
                 raise ShardingFault(broken[1])
-            return given
-        if given.root not in self.meshes:
+            return reference
+        if reference.root not in self.meshes:
             known = ", ".join("@" + name for name in self.meshes) or "none"
-            raise ShardingFault(f"unknown mesh @{given.root}; the module's meshes: {known}")
-        return self.meshes[given.root]
+            raise ShardingFault(f"unknown mesh @{reference.root}; the module's meshes: {known}")
+        return self.meshes[reference.root]
 
     def _check_everywhere(self, sharding: sdy.TensorSharding) -> None:
         self.mesh(sharding.mesh)
@@ -161,59 +163,71 @@ class _Checker:
                 if axis.name in manual:
                     raise ShardingFault(f'axis "{axis.name}" is already manual in an enclosing sdy.manual_computation')
 
-    def _is_sound(self, given: sdy.TensorSharding) -> bool:
+    def _is_sound(self, sharding: sdy.TensorSharding) -> bool:
         """Whether the axes of a sharding that stands elsewhere, where its faults are told, are those of its mesh."""
-        lists = [dimension.axes for dimension in given.dimensions]
+        lists = [dimension.axes for dimension in sharding.dimensions]
         try:
-            check_axes([*lists, given.replicated, given.unreduced], self.mesh(given.mesh))
+            check_axes([*lists, sharding.replicated, sharding.unreduced], self.mesh(sharding.mesh))
         except ShardingFault:
             return False
         return True
 
     def common_mesh(self, shardings: Sequence[sdy.TensorSharding]) -> sdy.Mesh | None:
         """The mesh of all shardings but those on the empty mesh; None when there are two, or no sharding."""
-        found: sdy.Mesh | None = None
+        common: sdy.Mesh | None = None
         for sharding in shardings:
             mesh = self.mesh(sharding.mesh)
-            if found is None or found == sdy.Mesh():
-                found = mesh
-            elif mesh not in (found, sdy.Mesh()):
+            if common is None or common == sdy.Mesh():
+                common = mesh
+            elif mesh not in (common, sdy.Mesh()):
                 return None
-        return found
+        return common
 
     # --- ops
 
     def _resharding(self, op: Op, manual: frozenset[str]) -> None:
-        made: sdy.TensorSharding = op["sharding"]
-        self._sharding(made, op.result.type, manual)
-        given = self.given.past_barriers(op.operands[0])
-        if given is not None and self._is_sound(given) and self.mesh(given.mesh) == self.mesh(made.mesh):
-            check_unreduced(given, made, self.mesh(made.mesh), "sum", given.reduction_op)
+        result_sharding: sdy.TensorSharding = op["sharding"]
+        self._sharding(result_sharding, op.result.type, manual)
+        operand_sharding = self.shardings.past_barriers(op.operands[0])
+        if (
+            operand_sharding is not None
+            and self._is_sound(operand_sharding)
+            and self.mesh(operand_sharding.mesh) == self.mesh(result_sharding.mesh)
+        ):
+            check_unreduced(
+                operand_sharding, result_sharding, self.mesh(result_sharding.mesh), "sum", operand_sharding.reduction_op
+            )
 
     def _collective(self, op: Op, manual: frozenset[str]) -> None:
         """A collective's axes, and what they make of the operand's sharding."""
-        made: sdy.TensorSharding = op["out_sharding"]
-        given = self.given.of(op.operands[0])
-        if given is None and op.name not in MAY_TAKE_UNSHARDED:
+        result_sharding: sdy.TensorSharding = op["out_sharding"]
+        operand_sharding = self.shardings.of(op.operands[0])
+        if operand_sharding is None and op.name not in MAY_TAKE_UNSHARDED:
             raise ShardingFault("the operand has no sharding")
-        self._sharding(made, op.result.type, manual)
-        mesh = self.mesh(made.mesh)
+        self._sharding(result_sharding, op.result.type, manual)
+        mesh = self.mesh(result_sharding.mesh)
         check_axes(collective_axes(op), mesh)
-        if given is None:
-            given = sdy.TensorSharding(made.mesh, (sdy.DimensionSharding(is_closed=False),) * len(made.dimensions))
-        if not self._is_sound(given):
+        if operand_sharding is None:
+            operand_sharding = sdy.TensorSharding(
+                result_sharding.mesh, (sdy.DimensionSharding(is_closed=False),) * len(result_sharding.dimensions)
+            )
+        if not self._is_sound(operand_sharding):
             return
-        other = self.mesh(given.mesh)
+        other = self.mesh(operand_sharding.mesh)
         if other != mesh and (op.name != "sdy.collective_permute" or other.axes != mesh.axes):
             raise ShardingFault(f"the operand is sharded over another mesh than the result: {other.format()}")
-        if op.name == "sdy.collective_permute" and given.mesh != made.mesh and other.device_ids == mesh.device_ids:
+        if (
+            op.name == "sdy.collective_permute"
+            and operand_sharding.mesh != result_sharding.mesh
+            and other.device_ids == mesh.device_ids
+        ):
             raise ShardingFault("the operand's and the result's mesh have two names for one order of devices")
-        check_collective(op, given, mesh)
+        check_collective(op, operand_sharding, mesh)
 
     def _data_flow_edge(self, op: Op, manual: frozenset[str]) -> None:
         source = op.operands[0]
-        if self.given.uses(source) != 1:
-            raise ShardingFault(f"the edge is the only user of its input, got {self.given.uses(source)} uses")
+        if self.shardings.uses(source) != 1:
+            raise ShardingFault(f"the edge is the only user of its input, got {self.shardings.uses(source)} uses")
         maker = source.defining_op
         if maker is not None and maker.name.startswith("sdy.") and maker.name not in _WITH_EDGES:
             raise ShardingFault(f"an edge is of an op that has data-flow edges, got one of {maker.name}")
@@ -222,10 +236,10 @@ class _Checker:
 
     def _func_data_flow_edge(self, op: Op, manual: frozenset[str]) -> None:
         source = op.operands[0]
-        if self.given.uses(source) != 1:
-            raise ShardingFault(f"the edge is the only user of its operand, got {self.given.uses(source)} uses")
+        if self.shardings.uses(source) != 1:
+            raise ShardingFault(f"the edge is the only user of its operand, got {self.shardings.uses(source)} uses")
         if isinstance(source.owner, Block):
-            if not isinstance(self.given.owner(source), Function):
+            if not isinstance(self.shardings.owner(source), Function):
                 raise ShardingFault("the edge's operand is an argument of a function, or a result of a call")
         elif source.defining_op is None or source.defining_op.name not in ("func.call", "call"):
             raise ShardingFault("the edge's operand is a result of a call, or an argument of a function")
@@ -262,16 +276,16 @@ class _Checker:
         kind: str,
         whole: Sequence[Value],
         parts: Sequence[Value],
-        given: sdy.ShardingPerValue,
+        shardings_attribute: sdy.ShardingPerValue,
         axes: frozenset[str],
         outer: frozenset[str],
     ) -> None:
-        if not whole and not parts and not given.shardings:
+        if not whole and not parts and not shardings_attribute.shardings:
             return
-        self._per_value(kind, given, [value.type for value in whole], outer)
+        self._per_value(kind, shardings_attribute, [value.type for value in whole], outer)
         if len(whole) != len(parts):
             raise ShardingFault(f"{len(whole)} {kind}s of the op and {len(parts)} {kind}s of the body")
-        for index, (value, part, sharding) in enumerate(zip(whole, parts, given.shardings, strict=False)):
+        for index, (value, part, sharding) in enumerate(zip(whole, parts, shardings_attribute.shardings, strict=False)):
             if isinstance(value.type, TensorType):
                 with _Prefix(f"{kind} {index}"):
                     self._manual_value(value.type, part.type, sharding, axes)
@@ -307,12 +321,12 @@ class _Checker:
         entries = [entry for step in edges.steps for entry in step.entries]
         references = [reference for entry in entries for reference in (entry.source, *entry.targets)]
         known = {"operand": op.operands, "result": op.results}
-        found = [
-            self.given.of(known[reference.node][reference.index])
+        edge_shardings = [
+            self.shardings.of(known[reference.node][reference.index])
             for reference in references
             if 0 <= reference.index < len(known[reference.node])
         ]
-        shardings = [sharding for sharding in found if sharding is not None]
+        shardings = [sharding for sharding in edge_shardings if sharding is not None]
         if not shardings:
             raise ShardingFault(f"{_EDGES_NAME}: none of the values told of has a sharding")
         mesh = self.common_mesh(shardings)
@@ -343,8 +357,10 @@ def _is_everywhere(sharding: sdy.TensorSharding) -> bool:
     return not any(dimension.axes for dimension in sharding.dimensions)
 
 
-def _is_list_of_edges(given: Attribute) -> bool:
-    return isinstance(given, ArrayAttr) and all(isinstance(entry, sdy.PropagationEdges) for entry in given.elements)
+def _is_list_of_edges(attribute: Attribute) -> bool:
+    return isinstance(attribute, ArrayAttr) and all(
+        isinstance(entry, sdy.PropagationEdges) for entry in attribute.elements
+    )
 
 
 class _Prefix:

@@ -37,7 +37,7 @@ _SHAPED = TypeSet(
 def _pure(
     name: str,
     operands: Sequence[OperandDef],
-    made: OperandDef,
+    result_def: OperandDef,
     *,
     always: Type | None = None,
     attributes: Sequence[AttributeDef] = (),
@@ -49,14 +49,14 @@ def _pure(
     its operands, their types and the result's, left out where it is `always` the same.
     """
     if assembly is None:
-        values = " `,` ".join(f"${given.name}" for given in operands)
-        types = " `,` ".join(f"type(${given.name})" for given in operands)
-        assembly = f"{values} attr-dict `:` {types}" + ("" if always else f" `->` type(${made.name})")
+        values = " `,` ".join(f"${each.name}" for each in operands)
+        types = " `,` ".join(f"type(${each.name})" for each in operands)
+        assembly = f"{values} attr-dict `:` {types}" + ("" if always else f" `->` type(${result_def.name})")
     declared = define(
         f"shape.{name}",
         operands=operands,
         attributes=attributes,
-        results=[made],
+        results=[result_def],
         assembly=assembly,
         traits=[Trait.PURE],
     )
@@ -98,10 +98,10 @@ SHAPE_OF = _pure("shape_of", [operand("arg", _SHAPED)], result("result", _SHAPE)
 
 @SHAPE_OF.constraint("", "the result has an extent for each dimension", on_results=True)
 def _(op: Op) -> str | None:
-    given, made = op.operands[0].type, op.result.type
-    if not (isinstance(given, TensorType) and isinstance(made, TensorType)):
+    shape_type, extent_type = op.operands[0].type, op.result.type
+    if not (isinstance(shape_type, TensorType) and isinstance(extent_type, TensorType)):
         return None
-    return None if compatible_shapes(made.shape, (given.rank,)) else f"{made} for {given}"
+    return None if compatible_shapes(extent_type.shape, (shape_type.rank,)) else f"{extent_type} for {shape_type}"
 
 
 _pure(

@@ -162,8 +162,8 @@ class ResultAccuracyAttr(StructAttribute):
     mode: str = "DEFAULT"
 
     def fault(self) -> tuple[str, str] | None:
-        given = (self.atol, self.rtol, self.ulps)
-        if all(value >= 0 for value in given) and (self.mode == "TOLERANCE" or not any(given)):
+        tolerances = (self.atol, self.rtol, self.ulps)
+        if all(value >= 0 for value in tolerances) and (self.mode == "TOLERANCE" or not any(tolerances)):
             return None
         text = f"{self.atol}, {self.rtol} and {self.ulps} in mode {self.mode}"
         return "", f"tolerances are not negative, and zero unless the mode is TOLERANCE, got {text}"

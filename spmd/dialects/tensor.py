@@ -61,19 +61,19 @@ def _(op: Op) -> str | None:
 
 @EXTRACT.constraint("", "there is an index for each dimension")
 def _(op: Op) -> str | None:
-    rank, given = op.operands[0].tensor.rank, len(op.operands) - 1
-    return None if rank == given else f"{given} for {op.operands[0].type}"
+    rank, count = op.operands[0].tensor.rank, len(op.operands) - 1
+    return None if rank == count else f"{count} for {op.operands[0].type}"
 
 
 @FROM_ELEMENTS.constraint(
     "", "elements have the result's element type, and there are as many as it has", on_results=True
 )
 def _(op: Op) -> str | None:
-    made = op.result.tensor
-    sound = made.is_static and made.size == len(op.operands)
-    if sound and all(type is made.element_type for type in op.operand_types):
+    result_type = op.result.tensor
+    sound = result_type.is_static and result_type.size == len(op.operands)
+    if sound and all(type is result_type.element_type for type in op.operand_types):
         return None
-    return f"{listed(op.operand_types)} for {made}"
+    return f"{listed(op.operand_types)} for {result_type}"
 
 
 @CAST.constraint("", "source and dest have one element type and compatible shapes", on_results=True)

@@ -13,8 +13,8 @@ as any other.
 """
 
 from spmd.elastic.members import Change, Member
-from spmd.elastic.sampling import Cut, Schedule
+from spmd.elastic.sampling import RankShare, Schedule
 from spmd.elastic.settings import Settings
 from spmd.elastic.training import Step, Training
 
-__all__ = ["Change", "Cut", "Member", "Schedule", "Settings", "Step", "Training"]
+__all__ = ["Change", "Member", "RankShare", "Schedule", "Settings", "Step", "Training"]

@@ -13,30 +13,30 @@ class Programs:
 
     def __init__(self, build: Callable[[int], Any]) -> None:
         self._build = build
-        self._made: dict[int, Future[Any]] = {}
+        self._programs: dict[int, Future[Any]] = {}
         self._lock = Lock()
 
     def __getitem__(self, ranks: int) -> Any:
         """That for `ranks` ranks; waits for it where it is being made. Raises what `build` raises."""
-        if ranks not in self._made:
+        if ranks not in self._programs:
             self._make_all([ranks])
-        return self._made[ranks].result()
+        return self._programs[ranks].result()
 
     def make_ahead(self, numbers: Sequence[int]) -> None:
         """Makes those for numbers of ranks, one after the other, behind the caller's back."""
-        missing = [ranks for ranks in numbers if ranks not in self._made]
+        missing = [ranks for ranks in numbers if ranks not in self._programs]
         if missing:
             Thread(target=self._make_all, args=(missing,), name=f"programs for {missing} ranks", daemon=True).start()
 
     def _make_all(self, numbers: Sequence[int]) -> None:
         for ranks in numbers:
             with self._lock:
-                future = None if ranks in self._made else self._begin(ranks)
+                future = None if ranks in self._programs else self._begin(ranks)
             if future is not None:
                 self._make(ranks, future)
 
     def _begin(self, ranks: int) -> Future[Any]:
-        future = self._made[ranks] = Future()
+        future = self._programs[ranks] = Future()
         return future
 
     def _make(self, ranks: int, future: Future[Any]) -> None:

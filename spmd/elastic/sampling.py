@@ -19,7 +19,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Cut:
+class RankShare:
     """One rank's part of a global batch: `rows`, i64[n], are numbers of examples, `weights`, f32[n], 1 or 0.
 
     All ranks' parts are of one length, so that one program serves them: where the batch does not fill them, rows of
@@ -67,12 +67,12 @@ class Schedule:
         epoch, index = self.place(step)
         return self._order(epoch)[index * self.batch : (index + 1) * self.batch]
 
-    def cut(self, step: int, rank: int, ranks: int) -> Cut:
+    def cut(self, step: int, rank: int, ranks: int) -> RankShare:
         """The part of rank `rank` of `ranks`."""
         chosen = self.rows(step)
         length = self.length(ranks)
         positions = np.arange(rank * length, (rank + 1) * length)
-        return Cut(chosen[np.minimum(positions, len(chosen) - 1)], (positions < len(chosen)).astype(np.float32))
+        return RankShare(chosen[np.minimum(positions, len(chosen) - 1)], (positions < len(chosen)).astype(np.float32))
 
     def length(self, ranks: int) -> int:
         """Rows of each rank's part, of `ranks`."""

@@ -80,9 +80,9 @@ class Session:
         if not self.is_elastic or not comes_of_mpi(error, self._known):
             return False
         deadline = time.monotonic() + _MOMENT
-        while not (found := tells_of_loss(error, world.base(), self._known)) and time.monotonic() < deadline:
+        while not (told := tells_of_loss(error, world.base(), self._known)) and time.monotonic() < deadline:
             time.sleep(0.01)
-        return found
+        return told
 
     def start(self, hand_over: HandOver) -> None:
         """Begins to watch over the ranks. Collective; `hand_over` as in `recover`."""

@@ -14,7 +14,7 @@ from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
 from spmd.elastic.members import Change, Reason
 from spmd.elastic.programs import Programs
-from spmd.elastic.sampling import Cut, Rows, Schedule
+from spmd.elastic.sampling import RankShare, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
 from spmd.runtime import failure, world
@@ -39,8 +39,8 @@ class Step:
 
     `number` counts the steps of the `schedule` from 0, `epoch` and `index` say which of which epoch it is. `state` is
     what the step before has committed. This rank's part of the global batch is `rows`, i64[n], and `weights`, f32[n]
-    (see `Cut`); `batch`, i64[m], is all of it. `rank` and `ranks` are as they are in this step, and `program` is what
-    `build` made for so many ranks.
+    (see `RankShare`); `batch`, i64[m], is all of it. `rank` and `ranks` are as they are in this step, and `program` is
+    what `build` made for so many ranks.
     """
 
     def __init__(self, training: Training, number: int) -> None:
@@ -51,7 +51,7 @@ class Step:
         self.is_last_of_epoch = self.index == training.schedule.steps_per_epoch - 1
         self.schedule = training.schedule
         self._training = training
-        self._cut: Cut | None = None
+        self._cut: RankShare | None = None
         self._committed = False
         self._entered = False
         self._next: Any = None
@@ -78,7 +78,7 @@ class Step:
         return self._training.shardings(self.rank, self.ranks)
 
     @property
-    def _part(self) -> Cut:
+    def _part(self) -> RankShare:
         if self._cut is None:
             self._cut = self.schedule.cut(self.number, self.rank, self.ranks)
         return self._cut

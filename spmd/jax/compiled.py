@@ -128,8 +128,8 @@ class Compiled:
 
     @cached_property
     def out_layouts(self) -> Layouts:
-        given = self.executable.out_shardings if self.is_global else None
-        return [layout if _is_cut(layout) else None for layout in given or [None] * len(self.out_forms)]
+        shardings = self.executable.out_shardings if self.is_global else None
+        return [layout if _is_cut(layout) else None for layout in shardings or [None] * len(self.out_forms)]
 
     def fits(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> bool:
         """Whether arguments of these forms are, leaf by leaf, whole arrays or blocks of what this was compiled for.
@@ -141,7 +141,7 @@ class Compiled:
             layout is not None and form.data_shape == _block(layout) and form.dtype == known.dtype
             for form, known, layout in zip(forms, self.forms, self.layouts, strict=True)
         ]
-        wrong = [index for index, found in enumerate(zip(wholes, blocks, strict=True)) if not any(found)]
+        wrong = [index for index, fitting in enumerate(zip(wholes, blocks, strict=True)) if not any(fitting)]
         if wrong and any(blocks):
             index = wrong[0]
             layout = self.layouts[index]
@@ -156,9 +156,9 @@ class Compiled:
 
         `of_arguments`: which of them to think of first, where it could be both.
         """
-        found = self._part(tree, of_arguments)
-        if found is not None:
-            return found
+        layouts = self._part(tree, of_arguments)
+        if layouts is not None:
+            return layouts
         children = jax.tree.leaves(tree, is_leaf=lambda part: part is not tree)
         parts = [self._part(child, of_arguments) for child in children if child is not tree]
         known = [part for part in parts if part is not None]

@@ -93,12 +93,12 @@ def _jit(
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
     check_grid(grid, "spmd.jax.jit")
     chosen_options(ProcessGrid(1, 1), options)
-    given = None if axes is None else checked_axes(axes)
+    axes_of_jit = None if axes is None else checked_axes(axes)
     if grid is not None:
-        if given is not None:
+        if axes_of_jit is not None:
             raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
-        given = (("processes", grid.size),)
-    return JittedFunction(plain, given, statics, as_jax, options, donated)
+        axes_of_jit = (("processes", grid.size),)
+    return JittedFunction(plain, axes_of_jit, statics, as_jax, options, donated)
 
 
 def checked_axes(axes: Any) -> Axes:

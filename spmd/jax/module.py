@@ -52,9 +52,9 @@ def drop_shardings(module: Module) -> None:
 def mesh_size(module: Module) -> int:
     """The number of devices that a module with shardings is for."""
     meshes = [op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"]
-    given = module.discardable.get("mhlo.num_partitions")
+    partitions = module.discardable.get("mhlo.num_partitions")
     sizes: list[int] = [math.prod(axis.size for axis in mesh.axes) for mesh in meshes]
-    return max([*sizes, given.value if isinstance(given, IntegerAttr) else 1])
+    return max([*sizes, partitions.value if isinstance(partitions, IntegerAttr) else 1])
 
 
 def is_callback(op: Op) -> bool:
@@ -88,12 +88,13 @@ def _calling(callback: Callable[..., Any]) -> Callable[..., Any]:
 def name_arguments(module: Module, names: Sequence[str]) -> None:
     """Gives the arguments of @main behind its tokens their names."""
     main = module.function("main")
-    given = main.argument_attributes
-    tokens = len(given) - len(names)
+    dictionaries = main.argument_attributes
+    tokens = len(dictionaries) - len(names)
     named = [
-        {**entry, "jax.arg_info": StringAttr(name.encode())} for entry, name in zip(given[tokens:], names, strict=True)
+        {**entry, "jax.arg_info": StringAttr(name.encode())}
+        for entry, name in zip(dictionaries[tokens:], names, strict=True)
     ]
-    main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, [*given[:tokens], *named]))}
+    main.attributes = {**main.attributes, "arg_attrs": tuple(map(DictAttr, [*dictionaries[:tokens], *named]))}
 
 
 def check_no_callbacks(module: Module) -> None:

@@ -20,22 +20,22 @@ _OWN = str(Path(__file__).parent)
 class TracedLocation(Location):
     """A line of Python that JAX traced; worked out only when someone asks."""
 
-    __slots__ = ("_found", "_program", "_text")
+    __slots__ = ("_kept_place", "_program", "_text")
 
     def __init__(self, program: Location, text: str) -> None:
         super().__init__(program.source, program.offset)
         self._program = program
         self._text = text
-        self._found: tuple[str, int, int] | None = None
+        self._kept_place: tuple[str, int, int] | None = None
 
     def _place(self) -> tuple[str, int, int]:
         """File, line and column of the innermost frame of the user's own code, or else the innermost of all."""
-        if self._found is None:
+        if self._kept_place is None:
             frames = [(file, int(line), int(column)) for _, file, line, column in _FRAME.findall(self._text)]
             frames = [frame for frame in frames if not frame[0].startswith(_OWN)]
             own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
-            self._found = next(iter(own or frames), ("", 0, 0))
-        return self._found
+            self._kept_place = next(iter(own or frames), ("", 0, 0))
+        return self._kept_place
 
     @property
     def is_known(self) -> bool:

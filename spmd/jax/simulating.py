@@ -55,7 +55,7 @@ class Simulated:
         self.axes = axes
         self._statics = statics
         self._options = options
-        self._made: dict[Any, tuple[Compiled, Simulation]] = {}
+        self._simulations: dict[Any, tuple[Compiled, Simulation]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs all processes on their arguments."""
@@ -86,13 +86,13 @@ class Simulated:
         self, tree: Any, forms: tuple[AbstractLeaf, ...], static: tuple[Any, ...]
     ) -> tuple[Compiled, Simulation]:
         key = (tree, forms, static)
-        made = self._made.get(key)
-        if made is None:
+        compiled_pair = self._simulations.get(key)
+        if compiled_pair is None:
             insert = functools.partial(self._statics.insert, static)
             lowered = lower(self._function, self.axes, insert, tree, forms)
             if lowered.is_global:
                 raise UsageError("spmd.jax.simulate takes the view of one process; JAX itself runs the global view")
             compiled = Compiled(lowered, tree, static, forms, False, self._options)
             simulation = simulate_module(compiled.module, compiled.grid, **self._options)
-            made = self._made[key] = compiled, simulation
-        return made
+            compiled_pair = self._simulations[key] = compiled, simulation
+        return compiled_pair

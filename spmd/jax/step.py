@@ -50,7 +50,7 @@ class JittedFunction:
         self._as_jax = as_jax
         self._options = dict(options)
         self._donated = donated
-        self._made: dict[Any, Compiled] = {}
+        self._steps: dict[Any, Compiled] = {}
         self._last: Compiled | None = None
         self._last_types: list[type] = []  # of the leaves of the last call
         self._last_others: list[int] = []  # those that were no NumPy arrays
@@ -113,18 +113,18 @@ class JittedFunction:
 
         The program must have been compiled for such arrays: by a call, or by `executable`.
         """
-        return self._found("shard", tree)
+        return self._of_shapes("shard", tree)
 
     def unshard(self, tree: Any) -> Any:
         """The whole arrays of blocks, on every process: a collective call. Takes results or arguments, all or some.
 
         Results come first where a tree could be either; `shard` thinks of arguments first.
         """
-        return self._found("unshard", tree)
+        return self._of_shapes("unshard", tree)
 
     def shardings(self, tree: Any) -> Any:
         """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
-        return self._found("shardings", tree)
+        return self._of_shapes("shardings", tree)
 
     def __repr__(self) -> str:
         axes = "" if self._axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self._axes)
@@ -160,16 +160,16 @@ class JittedFunction:
         names = _Names(tree, self._statics)
         forms = tuple([form_of(leaf, names, index) for index, leaf in enumerate(leaves)])
         key = (tree, forms, static)
-        made = self._made.get(key)
-        if made is None:
-            made = self._made[key] = self._of_blocks(forms, tree, static, names) or self._compile(forms, tree, static)
-        return made, forms, names
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._of_blocks(forms, tree, static, names) or self._compile(forms, tree, static)
+        return step, forms, names
 
     def _of_blocks(
         self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...], names: Sequence[str]
     ) -> Compiled | None:
         """What was compiled for whole arrays of which some of these are blocks."""
-        for compiled in reversed(list(self._made.values())):
+        for compiled in reversed(list(self._steps.values())):
             if (
                 compiled.is_global
                 and compiled.tree == tree
@@ -196,14 +196,14 @@ class JittedFunction:
             f"start it with `spmd launch -n {compiled.processes}`{or_here}"
         )
 
-    def _found(self, what: str, tree: Any) -> Any:
-        for compiled in reversed(list(dict.fromkeys(self._made.values()))):
+    def _of_shapes(self, what: str, tree: Any) -> Any:
+        for compiled in reversed(list(dict.fromkeys(self._steps.values()))):
             layouts = compiled.layouts_of(tree, of_arguments=what == "shard")
             if layouts is not None:
                 structure: Any
                 leaves, structure = _flatten(tree)
                 return structure.unflatten(getattr(compiled, what)(leaves, layouts))
-        if not self._made:
+        if not self._steps:
             raise UsageError(f"{what} needs a compiled program: call the step before, or its `executable(*arguments)`")
         raise UsageError(
             f"{what} takes arguments or results of the step, all or some, whole or as blocks; "

@@ -122,11 +122,11 @@ def _axes_told(axes: Axes) -> Iterator[None]:
     try:
         yield
     except NameError as error:
-        found = _UNBOUND.search(str(error))
-        if found is None:
+        unbound = _UNBOUND.search(str(error))
+        if unbound is None:
             raise
         there = ", ".join(f"{name} ({size})" for name, size in axes)
-        raise _UnboundAxisError(f"a collective names the axis {found[1]}; the axes here are {there}") from error
+        raise _UnboundAxisError(f"a collective names the axis {unbound[1]}; the axes here are {there}") from error
 
 
 def _is_global(traced: Any) -> bool:
@@ -141,8 +141,8 @@ def _is_global(traced: Any) -> bool:
 
 
 def _has_shardings(params: Mapping[str, Any]) -> bool:
-    given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
-    return any(isinstance(sharding, jax.sharding.Sharding) for sharding in given)
+    shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    return any(isinstance(sharding, jax.sharding.Sharding) for sharding in shardings)
 
 
 def _equations(jaxpr: Jaxpr) -> Iterator[Any]:

@@ -125,21 +125,21 @@ class _Teller:
 
     def units(self, block: Block) -> list[list[Unit]]:
         """The units of a block, those that run row by row together."""
-        found = self._units.get(block)
-        if found is None:
+        units_of_block = self._units.get(block)
+        if units_of_block is None:
             if "llvm" in self.lowering.options.backends:
-                found = row_groups(fuse(block, block.terminator.operands))
+                units_of_block = row_groups(fuse(block, block.terminator.operands))
             else:
                 ops = [op for op in block.ops[:-1] if not _is_constant(op)]
-                found = [[Unit(False, place, roots=[op])] for place, op in enumerate(ops)]
-            self._units[block] = found
-        return found
+                units_of_block = [[Unit(False, place, roots=[op])] for place, op in enumerate(ops)]
+            self._units[block] = units_of_block
+        return units_of_block
 
     def facts(self, unit: Unit) -> _Facts:
-        found = self._facts.get(unit)
-        if found is None:
-            found = self._facts[unit] = _Facts.of(unit)
-        return found
+        facts_of_unit = self._facts.get(unit)
+        if facts_of_unit is None:
+            facts_of_unit = self._facts[unit] = _Facts.of(unit)
+        return facts_of_unit
 
     def native(self, unit: Unit) -> bool:
         return "llvm" in self.lowering.options.backends and is_native(unit)
@@ -313,10 +313,10 @@ class _Teller:
             live -= sum(map(bytes_of, leaving.pop(number, ())))
         return most
 
-    def _end(self, value: Value, last: dict[Value, int], units: Sequence[Unit], made: int) -> int:
+    def _end(self, value: Value, last: dict[Value, int], units: Sequence[Unit], start: int) -> int:
         """The last unit that reads `value`, or a view of it."""
-        end = last.get(value, made)
-        for number in range(made + 1, min(end + 1, len(units))):
+        end = last.get(value, start)
+        for number in range(start + 1, min(end + 1, len(units))):
             unit = units[number]
             if _is_view(unit) and value in unit.roots[0].operands:
                 end = max([end, *(self._end(result, last, units, number) for result in unit.roots[0].results)])

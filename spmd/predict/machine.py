@@ -230,7 +230,7 @@ def _machine(table: FileTable) -> Machine:
     memory = sorted(map(_memory, table.tables("memory")), key=lambda each: each.bytes)
     if not memory:
         raise table.fault("memory", "tables, [[memory]], at least one")
-    made = Machine(
+    machine = Machine(
         table.text("name"),
         _numbers(table.table("overhead"), OVERHEADS),
         _numbers(table.table("rates"), RATES),
@@ -240,41 +240,43 @@ def _machine(table: FileTable) -> Machine:
         tuple(map(_curve, table.tables("collective"))),
     )
     table.done()
-    return made
+    return machine
 
 
 def _numbers(table: FileTable, names: Mapping[str, str]) -> dict[str, float]:
-    found = {name: table.number(name) for name in names}
+    numbers = {name: table.number(name) for name in names}
     table.done()
-    return found
+    return numbers
 
 
 def _memory(table: FileTable) -> Memory:
-    made = Memory(table.number("bytes"), table.number("bandwidth"))
+    memory = Memory(table.number("bytes"), table.number("bandwidth"))
     table.done()
-    return made
+    return memory
 
 
 def _product(table: FileTable) -> Product:
-    made = Product(table.count("bits"), table.text("form", ("nn", "nt")), table.numbers("sizes"), table.number("rate"))
-    if len(made.sizes) != 4:
+    product = Product(
+        table.count("bits"), table.text("form", ("nn", "nt")), table.numbers("sizes"), table.number("rate")
+    )
+    if len(product.sizes) != 4:
         raise table.fault("sizes", "batch, rows, depth and columns")
     table.done()
-    return made
+    return product
 
 
 def _curve(table: FileTable) -> Curve:
-    made = Curve(
+    curve = Curve(
         table.text("name"),
         table.text("how", HOW),
         table.count("ranks"),
         table.numbers("bytes"),
         table.numbers("seconds"),
     )
-    if len(made.bytes) != len(made.seconds) or any(np.diff(made.bytes) <= 0):
+    if len(curve.bytes) != len(curve.seconds) or any(np.diff(curve.bytes) <= 0):
         raise UsageError(f"{table.where}: bytes must rise, and seconds have an entry for each")
     table.done()
-    return made
+    return curve
 
 
 def _described(values: Mapping[str, float], names: Mapping[str, str]) -> Sequence[str]:

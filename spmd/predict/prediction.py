@@ -107,20 +107,20 @@ def predict_on(
 
 def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Network | None) -> Prediction:
     grid = prepared.options.grid
-    made = timeline(story.events, grid.size, prices_of(machine, network, grid.size))
+    line = timeline(story.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(
         grid,
         machine.name,
-        made.seconds,
-        float(np.mean(made.computing)),
-        float(np.mean(made.communicating)),
-        float(np.mean(made.hidden)),
-        float(np.mean(made.waiting)),
+        line.seconds,
+        float(np.mean(line.computing)),
+        float(np.mean(line.communicating)),
+        float(np.mean(line.hidden)),
+        float(np.mean(line.waiting)),
         story.footprint,
-        dict(zip(made.levels, map(float, made.bytes), strict=True)),
-        _shares(made),
+        dict(zip(line.levels, map(float, line.bytes), strict=True)),
+        _shares(line),
         [*story.notes, *prepared.notes],
-        made,
+        line,
     )
 
 
@@ -144,11 +144,11 @@ def collective_seconds(
     return seconds
 
 
-def _shares(made: Timeline) -> list[Share]:
+def _shares(predicted: Timeline) -> list[Share]:
     """The critical path by place, the longest first."""
     seconds: dict[Event, float] = {}
-    for event, took in made.critical_path():
+    for event, took in predicted.critical_path():
         seconds[event] = seconds.get(event, 0.0) + took
-    whole = made.seconds or 1.0
+    whole = predicted.seconds or 1.0
     ordered = sorted(seconds.items(), key=lambda item: -item[1])
     return [Share(event.title, event.place, took, took / whole) for event, took in ordered if took > 0]

@@ -15,9 +15,9 @@ from spmd.types import TensorType, Type
 
 def module(text: str) -> Module:
     """The program of a text."""
-    made = parse(text, "<probe>")
-    verify(made)
-    return made
+    parsed = parse(text, "<probe>")
+    verify(parsed)
+    return parsed
 
 
 def arguments(types: Sequence[Type]) -> list[Any]:

@@ -90,8 +90,8 @@ def picture(counts: Sequence[int], curves: Mapping[str, Sequence[float]], label:
 
 def _marks(names: Iterable[str]) -> dict[str, str]:
     """A letter for each name: the first in it that stands for no other."""
-    found: dict[str, str] = {}
+    marks: dict[str, str] = {}
     for name in names:
-        free = [letter for letter in name + ascii_letters if letter.isalpha() and letter not in found.values()]
-        found[name] = free[0]
-    return found
+        free = [letter for letter in name + ascii_letters if letter.isalpha() and letter not in marks.values()]
+        marks[name] = free[0]
+    return marks

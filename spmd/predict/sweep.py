@@ -124,15 +124,15 @@ def _is_over_all(collective: Collective, size: int) -> bool:
 
 def _grown(events: Sequence[Event], count: int, machine: Machine, network: Network | None) -> float:
     everyone = flattened_ids(ProcessGrid(1, count), ())
-    made: dict[Event, Event] = {}
+    resized: dict[Event, Event] = {}
     for event in events:
         if event.finishes is not None:
-            made[event] = replace(event, finishes=made[event.finishes])
+            resized[event] = replace(event, finishes=resized[event.finishes])
         elif event.collective is not None:
-            made[event] = replace(event, collective=replace(event.collective, groups=everyone))
+            resized[event] = replace(event, collective=replace(event.collective, groups=everyone))
         else:
-            made[event] = event
-    return timeline(list(made.values()), count, prices_of(machine, network, count)).seconds
+            resized[event] = event
+    return timeline(list(resized.values()), count, prices_of(machine, network, count)).seconds
 
 
 # --- the global program ---

@@ -249,10 +249,10 @@ class _Run:
     def _rows(self, groups: Groups) -> list[Array]:
         """The groups as arrays of ranks, those of one size together."""
         key = tuple(groups)
-        found = self._seen.get(key)
-        if found is None:
+        shared_rows = self._seen.get(key)
+        if shared_rows is None:
             by_size: dict[int, list[Sequence[int]]] = {}
             for group in key:
                 by_size.setdefault(len(group), []).append(group)
-            found = self._seen[key] = [np.array(rows) for rows in by_size.values()]
-        return found
+            shared_rows = self._seen[key] = [np.array(rows) for rows in by_size.values()]
+        return shared_rows

@@ -54,7 +54,7 @@ def default_network(machine: Machine) -> Network | None:
 
 
 def _level(table: FileTable) -> Level:
-    made = Level(
+    level = Level(
         table.text("name"),
         table.optional_count("processes"),
         table.number("latency"),
@@ -63,4 +63,4 @@ def _level(table: FileTable) -> Level:
         table.optional_number("uplink"),
     )
     table.done()
-    return made
+    return level

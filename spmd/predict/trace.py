@@ -14,12 +14,12 @@ MOST_TRACKS = 64
 _MEASURED = 1_000_000
 
 
-def predicted_events(made: Timeline) -> Iterator[Entry]:
+def predicted_events(predicted: Timeline) -> Iterator[Entry]:
     """Trace events of a predicted step: of each process what it computes, communicates and waits for."""
-    size = min(MOST_TRACKS, len(made.computing))
+    size = min(MOST_TRACKS, len(predicted.computing))
     for rank in range(size):
         yield {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank}, predicted"}}
-        for moment in made.moments:
+        for moment in predicted.moments:
             yield from _of_moment(moment, rank)
 
 

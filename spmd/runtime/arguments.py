@@ -71,10 +71,10 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
             if converted is None:
                 raise ExecutionError(f"{place}: {type} is needed, which does not hold {value!r}")
             return converted
-        given = _as_array(value, type, place)
-        if given.dtype == dtype and (given.shape == shape or (dynamic and _fits(given.shape, shape))):
-            return given
-        raise ExecutionError(f"{place}: {type} is needed, got {given.dtype} of shape {given.shape}")
+        array_here = _as_array(value, type, place)
+        if array_here.dtype == dtype and (array_here.shape == shape or (dynamic and _fits(array_here.shape, shape))):
+            return array_here
+        raise ExecutionError(f"{place}: {type} is needed, got {array_here.dtype} of shape {array_here.shape}")
 
     return check
 
@@ -102,8 +102,12 @@ def _scalar(value: Any, element: Any) -> Array | None:
         return None
     if element.is_complex:
         with np.errstate(all="ignore"):
-            made = np.array(complex(number)).astype(element.dtype)
-        return made if all(map(_holds, (made.real, made.imag), (complex(number).real, complex(number).imag))) else None
+            converted = np.array(complex(number)).astype(element.dtype)
+        return (
+            converted
+            if all(map(_holds, (converted.real, converted.imag), (complex(number).real, complex(number).imag)))
+            else None
+        )
     if isinstance(number, complex):
         return None
     if element.is_float:
@@ -144,17 +148,17 @@ def _float(number: int | float, element: ElementType) -> Array | None:
     except OverflowError:
         return None
     with np.errstate(all="ignore"):
-        made = np.asarray(_to_float(element)(np.array(wide)))
-    if isinstance(number, int) and (not math.isfinite(float(made)) or int(float(made)) != number):
+        converted = np.asarray(_to_float(element)(np.array(wide)))
+    if isinstance(number, int) and (not math.isfinite(float(converted)) or int(float(converted)) != number):
         return None
     limits = _finfo(element.dtype)
     beyond = math.isfinite(wide) and abs(wide) > float(limits.max) * (1 + 2.0 ** -(int(limits.nmant) + 2))
-    return made if _holds(made, wide) and not beyond else None
+    return converted if _holds(converted, wide) and not beyond else None
 
 
-def _holds(made: Any, number: float) -> bool:
-    """Whether `made` is `number` rounded: finite, infinite or NaN as it is, and of its sign."""
-    held = float(made)
+def _holds(converted: Any, number: float) -> bool:
+    """Whether `converted` is `number` rounded: finite, infinite or NaN as it is, and of its sign."""
+    held = float(converted)
     if math.isnan(number) or math.isnan(held):
         return math.isnan(number) and math.isnan(held)
     return math.isinf(number) == math.isinf(held) and (held == 0 or (held < 0) == (number < 0))

@@ -41,7 +41,9 @@ def compile(
     UsageError for an argument that is none.
     """
     check_module(module, "spmd.compile")
-    entry = next((found for found in module.functions if found.symbol == function), None) if partition else None
+    entry = (
+        next((candidate for candidate in module.functions if candidate.symbol == function), None) if partition else None
+    )
     if entry is not None and not entry.is_declaration and is_symbolic(entry) and is_sharded(module):
         return _symbolic(module, entry, grid, options)
     return executable_of(prepare(module, grid, function, partition=partition, **options))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from collectives.errors import CollectiveError as TransportError
+from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.memory import keep_freed_memory
 from collectives.one_thread import OneThread

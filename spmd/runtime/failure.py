@@ -87,15 +87,15 @@ def install() -> None:
 
     previous_thread_hook = threading.excepthook
 
-    def thread_hook(given: threading.ExceptHookArgs, /) -> None:
+    def thread_hook(raised: threading.ExceptHookArgs, /) -> None:
         # The others would wait for what this thread was to do.
-        if _world() is None or given.exc_type is SystemExit:
-            previous_thread_hook(given)
+        if _world() is None or raised.exc_type is SystemExit:
+            previous_thread_hook(raised)
         else:
             import traceback
 
-            told = traceback.format_exception(given.exc_type, given.exc_value, given.exc_traceback)
-            name = "a thread" if given.thread is None else f"thread {given.thread.name}"
+            told = traceback.format_exception(raised.exc_type, raised.exc_value, raised.exc_traceback)
+            name = "a thread" if raised.thread is None else f"thread {raised.thread.name}"
             fail(f"In {name}:\n{''.join(told)}")
 
     sys.excepthook = hook
@@ -219,10 +219,10 @@ class _ProgramExit(SystemExit):
     @property
     def code(self) -> Any:  # type: ignore[override]
         global _exit_status, _exit_message
-        given = self.args[0] if self.args else None
-        if sys._getframe().f_back is not None or given is None:
-            return given
-        _exit_status, _exit_message = (given, "") if isinstance(given, int) else (EXIT_FAILURE, f":\n{given}")
+        argument = self.args[0] if self.args else None
+        if sys._getframe().f_back is not None or argument is None:
+            return argument
+        _exit_status, _exit_message = (argument, "") if isinstance(argument, int) else (EXIT_FAILURE, f":\n{argument}")
         return _exit_status
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from collectives.errors import CollectiveError as TransportError
+from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.analysis.grid import grid_of
@@ -78,24 +78,24 @@ def run_parallel(
     one_program = len({id(executable) for executable in executables}) == 1
     if not one_program:
         _check_agreement(executables)
-    given = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
-    for name, entries in (("inputs", given), ("infeed", infeed), ("outfeed", outfeed)):
+    arrays_of_ranks = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
+    for name, entries in (("inputs", arrays_of_ranks), ("infeed", infeed), ("outfeed", outfeed)):
         if entries is not None and len(_sequence(name, entries)) != grid.size:
             raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
-    for rank, arrays in enumerate(given):
+    for rank, arrays in enumerate(arrays_of_ranks):
         _sequence(f"inputs[{rank}]", arrays)
     executables = [
         one.for_blocks(arrays) if isinstance(one, SymbolicExecutable) else one
-        for one, arrays in zip(executables, given, strict=True)
+        for one, arrays in zip(executables, arrays_of_ranks, strict=True)
     ]
     if mode == "stacked" or (mode == "auto" and grid.size > _FEW_PROCESSES):
         simulation = _simulation(executables, mode, memory)
         if isinstance(simulation, Simulation):
-            return _stacked(simulation, given, infeed, outfeed)
+            return _stacked(simulation, arrays_of_ranks, infeed, outfeed)
         if simulation is not None:
-            return simulation(given, infeed, outfeed)
+            return simulation(arrays_of_ranks, infeed, outfeed)
     _check_size(grid)
     ends = [endpoints(executable.module, executable.function) for executable in executables]
     sends, receives = [end[0] for end in ends], [end[1] for end in ends]
@@ -106,7 +106,7 @@ def run_parallel(
         me = Process(grid, communicator, infeed=own[0], outfeed=own[1])
         if sends[rank] or receives[rank]:
             connect(me, sends, receives)
-        return executables[rank].run(me, executables[rank].with_copies(given[rank]))
+        return executables[rank].run(me, executables[rank].with_copies(arrays_of_ranks[rank]))
 
     try:
         with open_streams(grid, infeed, outfeed) as streams:

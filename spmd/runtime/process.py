@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NoReturn, Protocol, cast
 
 from collectives.communicator import Communicator
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
 from collectives.threads import single_process
@@ -39,7 +39,7 @@ class _Nobody:
         self._reason = reason
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise CollectiveError(self._reason)
+        raise CommunicationError(self._reason)
 
 
 class Process:
@@ -72,10 +72,10 @@ class Process:
 
     def bind(self, key: Hashable, make: Callable[[Process], Any]) -> Any:
         """What `make` gives for this process, made at the first call with `key` and kept."""
-        found = self.bound.get(key)
-        if found is None:
-            found = self.bound[key] = make(self)
-        return found
+        bound = self.bound.get(key)
+        if bound is None:
+            bound = self.bound[key] = make(self)
+        return bound
 
     def member(self, grid: ProcessGrid, rank: int) -> Process:
         """The process `rank` of `grid`, which this one computes as one program with its others."""
@@ -96,7 +96,7 @@ class Process:
         self.bound.clear()
 
     def leave(self, reason: str) -> None:
-        """Takes part in no communication any more: whatever would is a CollectiveError with the ``reason``."""
+        """Takes part in no communication any more: whatever would is a CommunicationError with the ``reason``."""
         self.communicator = cast(Communicator, _Nobody(reason))
         self.bound.clear()
 

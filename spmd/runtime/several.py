@@ -29,13 +29,13 @@ class ProgramsSimulation:
         places = {id(executable): place for place, executable in enumerate(self._programs)}
         options = executables[0].options
         program_of = [places[id(executable)] for executable in executables]
-        self._made = stack_several([(each.module, each.function) for each in self._programs], program_of, options)
+        self._stacked = stack_several([(each.module, each.function) for each in self._programs], program_of, options)
         chosen: Any = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name != "grid"}
         chosen["donate"] = ()  # an argument may be that of several processes
-        symbol = self._made.function.symbol
-        self._executable = compile(self._made.module, ProcessGrid(1, 1), symbol, partition=False, **chosen)
+        symbol = self._stacked.function.symbol
+        self._executable = compile(self._stacked.module, ProcessGrid(1, 1), symbol, partition=False, **chosen)
         self.grid = options.grid
-        self.serial = tuple([f"{op.location}: {op.name}" for op in self._made.serial])
+        self.serial = tuple([f"{op.location}: {op.name}" for op in self._stacked.serial])
 
     def __call__(
         self,
@@ -45,17 +45,17 @@ class ProgramsSimulation:
     ) -> list[tuple[Any, ...]]:
         """The results of each process; `inputs`, `infeed` and `outfeed` have an entry a process, in rank order."""
         arrays = []
-        for program, ranks in zip(self._programs, self._made.ranks, strict=True):
-            given = [inputs[rank] for rank in ranks]
-            columns = stacked_columns(program.function, program.in_types, given, ranks)
+        for program, ranks in zip(self._programs, self._stacked.ranks, strict=True):
+            inputs_of_program = [inputs[rank] for rank in ranks]
+            columns = stacked_columns(program.function, program.in_types, inputs_of_program, ranks)
             arrays += [np.broadcast_to(column, (len(ranks), *column.shape[1:])) for column in columns]
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
             values = iter(self._executable.run(process, arrays))
-        found: list[tuple[Any, ...]] = [()] * self.grid.size
-        for ranks, stacked in zip(self._made.ranks, self._made.results, strict=True):
+        of_ranks: list[tuple[Any, ...]] = [()] * self.grid.size
+        for ranks, stacked in zip(self._stacked.ranks, self._stacked.results, strict=True):
             results = [next(values) for _ in stacked]
             for row, rank in enumerate(ranks):
                 pairs = zip(results, stacked, strict=True)
-                found[rank] = tuple([of_process(value, row) if up else np.array(value) for value, up in pairs])
-        return found
+                of_ranks[rank] = tuple([of_process(value, row) if up else np.array(value) for value, up in pairs])
+        return of_ranks

@@ -41,7 +41,7 @@ class Simulation:
         self.function = prepared.function.symbol
         self.in_types: tuple[Type, ...] = self._prepared.function.type.inputs
         self.out_types: tuple[Type, ...] = self._prepared.function.type.results
-        self._made: dict[tuple[bool, ...], _Compiled] = {}
+        self._by_flags: dict[tuple[bool, ...], _Compiled] = {}
         self._compiled((True,) * len(self.in_types))
 
     @property
@@ -71,12 +71,12 @@ class Simulation:
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
         pairs = enumerate(zip(arrays, self.in_types, strict=True))
-        given = [_argument(array, type, self.grid, index) for index, (array, type) in pairs]
-        flags = tuple([stacked for _, stacked in given])
+        stacked_arguments = [_argument(array, type, self.grid, index) for index, (array, type) in pairs]
+        flags = tuple([stacked for _, stacked in stacked_arguments])
         compiled = self._compiled(flags)
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
-            results = self._run(compiled, process, [value for value, _ in given])
+            results = self._run(compiled, process, [value for value, _ in stacked_arguments])
         return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
 
     def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -113,9 +113,9 @@ class Simulation:
 
     def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
         """The program for arguments that differ between processes (True) or not."""
-        compiled = self._made.get(flags)
+        compiled = self._by_flags.get(flags)
         if compiled is None:
-            compiled = self._made[flags] = _compile(self._prepared, flags, self._options, self._memory)
+            compiled = self._by_flags[flags] = _compile(self._prepared, flags, self._options, self._memory)
         return compiled
 
     def _result(self, value: Any, stacked: bool, collapse: bool) -> Any:
@@ -170,9 +170,9 @@ def simulation_of(executable: Executable, memory: int | None = None) -> Simulati
 
 def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOptions, memory: int) -> _Compiled:
     symbol = prepared.function.symbol
-    made = stack(prepared.module, prepared.options, symbol, flags, memory)
-    executable = compile(made.module, ProcessGrid(1, 1), symbol, partition=False, **options)
-    return _Compiled(executable, made.results, tuple([f"{op.location}: {op.name}" for op in made.serial]))
+    stacked = stack(prepared.module, prepared.options, symbol, flags, memory)
+    executable = compile(stacked.module, ProcessGrid(1, 1), symbol, partition=False, **options)
+    return _Compiled(executable, stacked.results, tuple([f"{op.location}: {op.name}" for op in stacked.serial]))
 
 
 def stacked_columns(

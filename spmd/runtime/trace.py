@@ -58,11 +58,11 @@ def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
         if group is not None and _is_met(name):
             meetings[name, place, group, counts[rank, name, place]].append(event)
             counts[rank, name, place] += 1
-    found = []
+    waits = []
     for present in meetings.values():
         last = present[-1]
-        found += [_wait(event, last) for event in present if event["ts"] < last["ts"]]
-    return found
+        waits += [_wait(event, last) for event in present if event["ts"] < last["ts"]]
+    return waits
 
 
 def _wait(event: Event, last: Event) -> Event:

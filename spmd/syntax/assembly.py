@@ -67,18 +67,18 @@ class FormatCompiler:
         return tokens
 
     def elements(self) -> list[Directive]:
-        found = self._sequence(len(self.tokens))
-        return [element for element, _ in found]
+        elements_and_marks = self._sequence(len(self.tokens))
+        return [element for element, _ in elements_and_marks]
 
     def _sequence(self, end: int) -> list[tuple[Directive, bool]]:
         """The elements up to token `end`, each with whether it is marked ^."""
-        found: list[tuple[Directive, bool]] = []
+        sequence: list[tuple[Directive, bool]] = []
         while self.position < end:
             element = self._element()
             marked = self._next() == "^"
             self.position += marked
-            found.append((element, marked))
-        return found
+            sequence.append((element, marked))
+        return sequence
 
     def _next(self) -> str:
         return self.tokens[self.position][1] if self.position < len(self.tokens) else ""
@@ -100,8 +100,8 @@ class FormatCompiler:
             if name not in CUSTOM:
                 raise ValueError(f"{self.definition.name}: no directive custom<{name}>")
             return CUSTOM[name](self.definition, self._arguments() if self._next() == "(" else [])
-        made = elements.word(self.definition, text, self._arguments, self.named)
-        return made if made is not None else LiteralElement(text)
+        element = elements.word(self.definition, text, self._arguments, self.named)
+        return element if element is not None else LiteralElement(text)
 
     def _arguments(self) -> list[Argument]:
         """`($a, type($b), ref($c), operands)`; none when no parenthesis follows."""
@@ -139,7 +139,7 @@ class FormatCompiler:
         if following[:1] == ["?"]:
             inside = self._inside(closing)
             self.position = closing + 2
-            return self._made(inside, [])
+            return self._optional(inside, [])
         if following == [":", "("]:
             last = self._closing(closing + 2)
             if [text for _, text in self.tokens[last + 1 : last + 2]] != ["?"]:
@@ -148,14 +148,16 @@ class FormatCompiler:
             self.position = closing + 2
             otherwise = self._inside(last)
             self.position = last + 2
-            return self._made(inside, otherwise)
+            return self._optional(inside, otherwise)
         return None
 
     def _inside(self, closing: int) -> list[tuple[Directive, bool]]:
         self.position += 1
         return self._sequence(closing)
 
-    def _made(self, inside: list[tuple[Directive, bool]], otherwise: list[tuple[Directive, bool]]) -> OptionalElement:
+    def _optional(
+        self, inside: list[tuple[Directive, bool]], otherwise: list[tuple[Directive, bool]]
+    ) -> OptionalElement:
         anchors = [element for element, marked in inside if marked]
         if len(anchors) != 1:
             raise ValueError(f"{self.definition.name}: a group needs one element marked ^: {self.assembly!r}")

@@ -143,13 +143,13 @@ class AttributeParser(LiteralParser):
             self.expect(">")
         return EnumAttr(dialect, mnemonic, case)
 
-    def sound(self, made: _Attribute, position: int) -> _Attribute:
-        """`made`, which began at `position`, unless it breaks a constraint of its own: then a ParseError there."""
-        fault = made.fault() if isinstance(made, StructAttribute) else None
+    def sound(self, attribute: _Attribute, position: int) -> _Attribute:
+        """`attribute`, which began at `position`, unless it breaks a constraint of its own: then a ParseError there."""
+        fault = attribute.fault() if isinstance(attribute, StructAttribute) else None
         if fault is not None:
             label, message = fault
             self.fail(f"({label}) {message}" if label else message, position)
-        return made
+        return attribute
 
     def parse_struct(self, cls: type[_Struct], readers: Mapping[str, FieldReader] = MappingProxyType({})) -> _Struct:
         """`<field = value, ...>` of a dataclass attribute; every field without a default must be there."""

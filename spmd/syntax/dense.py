@@ -41,7 +41,7 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     if not body:
         if type.size:
             raise ValueError(f"expected {type.size} elements for {type}, got none")
-        return _made(np.empty(shape, element.dtype), type)
+        return _dense_attribute(np.empty(shape, element.dtype), type)
     if "," in (_COMPLEX.sub("0", body) if element.is_complex else body) and body[0] != "[":
         body = f"[{body}]"  # elements of one dimension may stand alone (specification: DenseElements)
     if body[0] != "[":
@@ -56,9 +56,9 @@ def dense(body: str, type: TensorType) -> DenseAttr:
     if not size:
         if body.translate(_BRACKETS).translate(_SPACES).strip(","):
             raise ValueError(f"expected no elements for {type}")
-        return _made(np.empty(shape, element.dtype), type)
+        return _dense_attribute(np.empty(shape, element.dtype), type)
     flat = _numbers(body.translate(_BRACKETS), part, count)
-    return _made(flat.view(element.dtype).reshape(shape), type)
+    return _dense_attribute(flat.view(element.dtype).reshape(shape), type)
 
 
 def dense_hex(digits: str, type: TensorType) -> DenseAttr:
@@ -72,7 +72,7 @@ def dense_raw(data: bytes | memoryview, type: TensorType) -> DenseAttr:
     flat = raw_array(data, element, type.size)
     if flat.size == 1 and type.rank:
         return splat(flat.reshape(()), type)
-    return _made(flat.reshape(shape), type)
+    return _dense_attribute(flat.reshape(shape), type)
 
 
 def splat(scalar: Array, type: TensorType) -> DenseAttr:
@@ -97,7 +97,7 @@ def checked_type(type: Any) -> tuple[ElementType, tuple[int, ...]]:
     return element, type.static_shape
 
 
-def _made(array: Array, type: TensorType) -> DenseAttr:
+def _dense_attribute(array: Array, type: TensorType) -> DenseAttr:
     return DenseAttr(_frozen(array), type)
 
 

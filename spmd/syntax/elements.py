@@ -119,8 +119,8 @@ class ResultType(Directive):
         self.count = count
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
-        found = [parser.parse_type()] if self.count == 1 else type_sequence(parser)
-        state.result_types = [*(state.result_types or ()), *found]
+        types = [parser.parse_type()] if self.count == 1 else type_sequence(parser)
+        state.result_types = [*(state.result_types or ()), *types]
 
     def print(self, printer: Printer, op: Op) -> str:
         last = None if self.count is None else self.first + self.count
@@ -261,12 +261,12 @@ class AttributeVariable(Directive):
         parser.expected(f"{self.name} to be one of: {', '.join(self.kind.cases)}")
 
     def _number(self, parser: OperationParser) -> Any:
-        made = parser.parse_attribute(self.kind.type, typed=False)
+        number = parser.parse_attribute(self.kind.type, typed=False)
         position = parser.position
         # The type may be spelled out; another colon belongs to what follows.
         if parser.tokens[position] == ":" and parser.tokens[position + 1] == str(self.kind.type):
             parser.position += 2
-        return made
+        return number
 
 
 def _integers(parser: OperationParser) -> Any:

@@ -164,14 +164,14 @@ class Tokens:
             line_end = text.rfind("\n", start, end) + 1
             end = line_end if line_end > start else self._long_line_end(start, start + 8 * self.piece)
         # A long hex string is a piece of its own: the search for its end is all the lexing it needs.
-        found = text.find('"0x', start + 1, end)
-        while found >= 0:
-            closed = text.find('"', found + 1) + 1
-            if closed - found > _LONG and text[found - 1] in "< :":
-                return found
+        quote = text.find('"0x', start + 1, end)
+        while quote >= 0:
+            closed = text.find('"', quote + 1) + 1
+            if closed - quote > _LONG and text[quote - 1] in "< :":
+                return quote
             if closed <= 0:
                 break
-            found = text.find('"0x', max(closed, found + 1), end)
+            quote = text.find('"0x', max(closed, quote + 1), end)
         return end
 
     def _long_line_end(self, start: int, end: int) -> int:

@@ -262,12 +262,12 @@ class LiteralParser(TypeParser):
         return self.parse_balanced()[1:-1]
 
     def _type_of_text(self, text: str, position: int) -> t.Type:
-        found = self.types.get(text)
-        if found is None:
+        type = self.types.get(text)
+        if type is None:
             self.position = position
-            found = self.types[text] = self.inside(text).parse_whole_type()
+            type = self.types[text] = self.inside(text).parse_whole_type()
             self.position = position + 1
-        return found
+        return type
 
     def _dense_of(self, body: str, type: t.Type, position: int) -> Attribute:
         element = type.element_type if isinstance(type, t.TensorType) else type
@@ -357,9 +357,9 @@ class LiteralParser(TypeParser):
 
     def _float(self) -> float:
         position = self.position
-        made = self._number(self.tokens[position], t.F64, False)
-        assert isinstance(made, FloatAttr)
-        return made.value
+        number = self._number(self.tokens[position], t.F64, False)
+        assert isinstance(number, FloatAttr)
+        return number.value
 
     def parse_array(self) -> ArrayAttr:
         """`[...]`."""

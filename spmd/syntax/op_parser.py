@@ -113,31 +113,31 @@ class OperationParser(OperandParser):
         self.expect("=")
         return names
 
-    def _bind(self, names: Sequence[str], made: Op) -> None:
+    def _bind(self, names: Sequence[str], op: Op) -> None:
         """Gives the results their names; each name stands for one result, or as many as its `:n` says."""
-        results = made.results
+        results = op.results
         counts = []
         for name in names:
             base, _, digits = name.partition(":")
             if "#" in base:
-                self._redefined(base, made.location)
+                self._redefined(base, op.location)
             if len(digits) > 9:
-                raise ParseError(f"'{name[:40]}' names too many results", made.location)
+                raise ParseError(f"'{name[:40]}' names too many results", op.location)
             counts.append((base, int(digits) if digits else 1))
         total = sum(count for _, count in counts)
         if total != len(results) or any(count < 1 for _, count in counts):
             message = f"operation defines {len(results)} results but was provided {total} to bind"
-            raise ParseError(Diagnostic(made.location, message, made.name))
+            raise ParseError(Diagnostic(op.location, message, op.name))
         index = 0
         for base, count in counts:
             for offset in range(count):
                 value = results[index]
                 if len(results) > 1:
                     value.name_hint = base[1:] if count == 1 else f"{base[1:]}#{offset}"
-                self.define(f"{base}#{offset}" if offset or count > 1 else base, value, made.location)
+                self.define(f"{base}#{offset}" if offset or count > 1 else base, value, op.location)
                 index += 1
             if count > 1:
-                self.define(base, results[index - count], made.location)
+                self.define(base, results[index - count], op.location)
 
     def finish(self, state: OperationState) -> Op:
         """The op that `state` describes."""
@@ -250,10 +250,10 @@ class OperationParser(OperandParser):
 
     def _block(self, label: str) -> tuple[Block, int]:
         """The block `label` of the region being read, made at its first mention, and the order of mentions."""
-        found = self.blocks.get(label)
-        if found is None:
-            found = self.blocks[label] = (Block(), len(self.blocks) + 1)
-        return found
+        block = self.blocks.get(label)
+        if block is None:
+            block = self.blocks[label] = (Block(), len(self.blocks) + 1)
+        return block
 
     def parse_region(self, arguments: Iterable[Parameter] = (), *, isolated: bool = False, dialect: str = "") -> Region:
         """`{...}`. `arguments` are the first block's where the op's own form tells them."""
@@ -265,11 +265,11 @@ class OperationParser(OperandParser):
         self.blocks = {}
         self.default_dialect = dialect or self.default_dialect
         blocks: list[Block] = []
-        given = list(arguments)
-        if given or self.tokens[self.position][:1] not in ("^", "}"):
+        parameters = list(arguments)
+        if parameters or self.tokens[self.position][:1] not in ("^", "}"):
             block = Block()
             location = TokenLocation(self.stream, self.stream.base + opened)
-            for parameter in given:
+            for parameter in parameters:
                 self._add_argument(block, parameter, location)
             blocks.append(block)
             self._ops(block)

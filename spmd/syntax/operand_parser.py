@@ -78,10 +78,12 @@ class OperandParser(AttributeParser):
         if not (self.tokens[self.position] and self.tokens[position]) and not self.stream.at_end:
             raise OutOfTokens
         place = self.stream.offset(self.stream.base + position) + offset
-        found = [Diagnostic(Location(self.source, self._before(place) if misplaced else place), _shortened(message))]
+        diagnostics = [
+            Diagnostic(Location(self.source, self._before(place) if misplaced else place), _shortened(message))
+        ]
         if also:
-            found.append(Diagnostic(Location(self.source, place), also))
-        raise ParseError(found)
+            diagnostics.append(Diagnostic(Location(self.source, place), also))
+        raise ParseError(diagnostics)
 
     def _before(self, place: int) -> int:
         """`place`, or the end of the last line before it that has more than a comment, when it is first on its line."""
@@ -185,11 +187,11 @@ class OperandParser(AttributeParser):
         types: list[Any] = []
         for declared in state.definition.operands:
             count = state.sizes.get(declared.name, 1) if state.sizes else 1
-            given = state.typed.get(declared.name)
-            if given is not None and len(given) != count:
-                message = f"{count} operands {declared.name} present, but expected {len(given)}"
+            typed = state.typed.get(declared.name)
+            if typed is not None and len(typed) != count:
+                message = f"{count} operands {declared.name} present, but expected {len(typed)}"
                 raise ParseError(Diagnostic(state.location, message, state.name))
-            types += given if given is not None else [None] * count
+            types += typed if typed is not None else [None] * count
         return types
 
     def _place(self, state: OperationState, index: int) -> int:

@@ -102,9 +102,9 @@ class ModuleParser(OperationParser):
             self.fail(f"redefinition of type alias '{name}'", position)
         if "." in name:
             self.fail("type names with a '.' are reserved for dialect-defined names", position)
-        made = self.parse_type()
-        self.names.type_aliases[name] = made
-        self.types[name] = made
+        type = self.parse_type()
+        self.names.type_aliases[name] = type
+        self.types[name] = type
 
     def _skip_metadata(self) -> None:
         start = self.number
@@ -132,9 +132,9 @@ def read_resources(source: Source) -> dict[str, bytes]:
     """The constants that stand at the end of the file."""
     text = source.text
     start = text.rfind("{-#")
-    found: dict[str, bytes] = {}
+    resources: dict[str, bytes] = {}
     if start < 0:
-        return found
+        return resources
     for match in _RESOURCE.finditer(text, start):
         begin = match.end()
         end = text.find('"', begin)
@@ -143,8 +143,8 @@ def read_resources(source: Source) -> dict[str, bytes]:
         except ValueError as error:
             raise ParseError(f"resource {match[1]}: {error}", Location(source, begin)) from None
         # The first four bytes are the blob's alignment.
-        found[match[1].strip('"')] = data[4:]
-    return found
+        resources[match[1].strip('"')] = data[4:]
+    return resources
 
 
 def decode(data: str | bytes, name: str) -> Source:

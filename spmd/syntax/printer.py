@@ -105,14 +105,14 @@ class Printer:
         """Decoded attributes in MLIR's form, in the order of their declaration."""
         if op.definition is None:
             return {}
-        found: dict[str, Attribute] = {}
+        encoded: dict[str, Attribute] = {}
         for name, declared in op.definition.attribute_table.items():
             if name in attributes and name not in without:
-                found[name] = declared.kind.encode(attributes[name])
+                encoded[name] = declared.kind.encode(attributes[name])
         for name in SEGMENTS:
-            if name in attributes and name not in without and name not in found:
-                found[name] = DenseArrayAttr(I32, tuple(attributes[name]))
-        return found
+            if name in attributes and name not in without and name not in encoded:
+                encoded[name] = DenseArrayAttr(I32, tuple(attributes[name]))
+        return encoded
 
     # --- parts of forms ---
 

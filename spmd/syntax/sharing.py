@@ -42,12 +42,12 @@ class Shared:
                 return attributes
             key += name, value
         try:
-            found = self._dictionaries.setdefault(tuple(key), attributes)
+            shared = self._dictionaries.setdefault(tuple(key), attributes)
         except TypeError:  # a tuple of what has no hash
             return attributes
         if len(self._dictionaries) > _MOST:
             self._dictionaries.clear()
-        return found
+        return shared
 
     def reducer(self, definition: OpDef, scalar: TensorType) -> tuple[Region, ...]:
         """The region that applies an op to two scalars. Its ops have no place in the text but that of the op around."""

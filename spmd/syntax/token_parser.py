@@ -168,10 +168,10 @@ class TokenParser:
         """`[1, 2]`, signed 64-bit integers."""
         token = self.tokens[self.position]
         if token[:1] == "[" and len(token) > 1 and ":" not in token:
-            found = _list_of_integers(token)
-            if found is not None:
+            integers = _list_of_integers(token)
+            if integers is not None:
                 self.position += 1
-                return found
+                return integers
         self.expect("[")
         values: list[int] = []
         if self.consume_if("]"):
@@ -235,16 +235,16 @@ _LISTS: dict[str, tuple[int, ...] | None] = {}
 
 def _list_of_integers(token: str) -> tuple[int, ...] | None:
     """The integers of a token `[1, 2]`; None when it is something else or one does not fit 64 bits."""
-    found = _LISTS.get(token)
-    if found is None:
+    integers = _LISTS.get(token)
+    if integers is None:
         body = token[1:-1].strip()
         try:
-            found = tuple(map(int, body.split(","))) if body else ()
+            integers = tuple(map(int, body.split(","))) if body else ()
         except ValueError:
             return None
-        if found and not (min(found) >= -LARGEST - 1 and max(found) <= LARGEST):
+        if integers and not (min(integers) >= -LARGEST - 1 and max(integers) <= LARGEST):
             return None
         if len(_LISTS) > 10_000:
             _LISTS.clear()
-        _LISTS[token] = found
-    return found
+        _LISTS[token] = integers
+    return integers

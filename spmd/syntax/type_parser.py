@@ -46,36 +46,36 @@ class TypeParser(TokenParser):
     def parse_type(self) -> t.Type:
         """Any type."""
         token = self.tokens[self.position]
-        found = self.types.get(token)
-        if found is None:
+        type = self.types.get(token)
+        if type is None:
             return self._new_type(token)
         self.position += 1
-        return found
+        return type
 
     def _new_type(self, token: str) -> t.Type:
         position = self.position
         if ("<" in token and token[0] != "<") or (token[:1] == "(" and len(token) > 1):
-            made: t.Type = self.inside(token).parse_whole_type()
+            type: t.Type = self.inside(token).parse_whole_type()
             self.position += 1
         elif self.outer is None and token[:1] != "(" and self.tokens[position + 1] == "<":
             # Written over several lines: the outermost text's tokens are read only as a whole.
             inner = self.inside("")
             self.position += 1
             inner.tokens = split_parts(token + self.parse_balanced()) + END
-            made = inner.parse_whole_type()
-            return made
+            type = inner.parse_whole_type()
+            return type
         else:
             return self._type_of_parts()
         if "!" not in token or not self.names.type_aliases:
-            self.types[token] = made
-        return made
+            self.types[token] = type
+        return type
 
     def parse_whole_type(self) -> t.Type:
         """The type that all of the text is."""
-        made = self.parse_type()
+        type = self.parse_type()
         if self.tokens[self.position]:
             self.expected("the end of the type")
-        return made
+        return type
 
     def _type_of_parts(self) -> t.Type:
         self.type_depth += 1
@@ -170,18 +170,18 @@ class TypeParser(TokenParser):
 
     def _dimensions(self) -> tuple[int | None, ...]:
         """`4x?x`, from tokens that may hold several dimensions or one."""
-        found: list[int | None] = []
+        dimensions: list[int | None] = []
         while True:
             token = self.tokens[self.position]
             if not (token[:1].isdigit() or token == "?" or token[:2] == "?x"):
-                return tuple(found)
+                return tuple(dimensions)
             several = token[-1] == "x"
             if not several and not token.isdigit() and token != "?":
                 self.expected("a dimension")
-            rank = len(found) + (token.count("x") if several else 1)
+            rank = len(dimensions) + (token.count("x") if several else 1)
             if rank > _LARGEST_RANK:
                 self.fail(f"more than {_LARGEST_RANK} dimensions")
-            found += [self.dimension(part) for part in token.removesuffix("x").split("x")]
+            dimensions += [self.dimension(part) for part in token.removesuffix("x").split("x")]
             self.position += 1
             if not several:
                 self._cross()

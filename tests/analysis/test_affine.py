@@ -38,8 +38,8 @@ def test_sums_and_multiples_are_those_of_the_values(x: Affine, y: Affine, factor
 
 @given(forms)
 def test_bounds_are_reached_and_not_passed(form: Affine) -> None:
-    found = [value(form, point) for point in points()]
-    assert form.bounds(EXTENTS) == (min(found), max(found))
+    values = [value(form, point) for point in points()]
+    assert form.bounds(EXTENTS) == (min(values), max(values))
 
 
 @given(st.integers(0, 9), st.lists(st.integers(0, 12), min_size=3, max_size=3), st.integers(1, 12))

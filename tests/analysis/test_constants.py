@@ -41,6 +41,6 @@ def test_a_splat_lies_at_one_place(array: np.ndarray, expected: bool) -> None:
 def test_an_array_at_an_odd_address_is_copied_and_no_other(count: int) -> None:
     data = np.frombuffer(bytes(range(8 * count + 1)), np.uint8)
     odd = data[1:].view(np.int64)
-    made = aligned(odd)
-    assert made.flags.aligned and made.tobytes() == odd.tobytes() and not made.flags.writeable
-    assert aligned(made) is made
+    copy = aligned(odd)
+    assert copy.flags.aligned and copy.tobytes() == odd.tobytes() and not copy.flags.writeable
+    assert aligned(copy) is copy

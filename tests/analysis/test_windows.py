@@ -35,20 +35,22 @@ def seen(windows: Windows) -> dict[tuple[int, ...], set[tuple[int, ...]]]:
             windows.counts, windows.strides, windows.sizes, windows.window_dilations, windows.padding, strict=True
         )
     ]
-    found: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    windows_seen: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for window in np.ndindex(windows.counts):
         axes = [
             [int(p) // base for p in grid[place] if p % base == 0 and 0 <= p // base < extent]
             for grid, place, base, extent in zip(grids, window, windows.base_dilations, windows.shape, strict=True)
         ]
-        found[window] = {tuple(np.array(axes[k])[i] for k, i in enumerate(p)) for p in np.ndindex(*map(len, axes))}
-    return found
+        windows_seen[window] = {
+            tuple(np.array(axes[k])[i] for k, i in enumerate(p)) for p in np.ndindex(*map(len, axes))
+        }
+    return windows_seen
 
 
 @given(windows())
 def test_running_totals_are_windows_that_hold_all_up_to_their_element(windows: Windows) -> None:
     running = windows.running_axis()
-    found = seen(windows)
+    windows_seen = seen(windows)
     axes = [(axis, backwards) for axis in range(windows.rank) for backwards in (False, True)]
     fitting = {
         (axis, backwards)
@@ -60,7 +62,7 @@ def test_running_totals_are_windows_that_hold_all_up_to_their_element(windows: W
                 (*place[:axis], k, *place[axis + 1 :])
                 for k in (range(place[axis], windows.shape[axis]) if backwards else range(place[axis] + 1))
             }
-            for place, elements in found.items()
+            for place, elements in windows_seen.items()
         )
     }
     if running is not None:

@@ -61,17 +61,17 @@ def test_a_function_of_trees_takes_all_its_leaves(file: Path) -> None:
 
 def test_what_is_known_of_the_function(file: Path) -> None:
     exported = written(lambda p, x: layer(p, x, scale=x[0, 0]), file, abstract(PARAMETERS), abstract(X))
-    found = read_exported(file.read_bytes())
-    assert str(found.in_tree) == "(({'b': [*, *], 'w': *}, *), {})"
-    assert str(found.out_tree) == "{'h': *, 's': (*, None)}"
-    assert found.argument_names == ["args[0]['b'][0]", "args[0]['b'][1]", "args[0]['w']", "args[1]"]
-    assert found.result_names == ["result['h']", "result['s'][0]"]
-    assert [str(aval) for aval in found.in_avals] == ["f32[3]", "i8[2]", "f32[4,3]", "f32[2,4]"]
-    assert found.kept == exported.module_kept_var_idx == (0, 2, 3)
-    assert (found.platforms, found.devices, found.calling_convention) == (
+    exported_file = read_exported(file.read_bytes())
+    assert str(exported_file.in_tree) == "(({'b': [*, *], 'w': *}, *), {})"
+    assert str(exported_file.out_tree) == "{'h': *, 's': (*, None)}"
+    assert exported_file.argument_names == ["args[0]['b'][0]", "args[0]['b'][1]", "args[0]['w']", "args[1]"]
+    assert exported_file.result_names == ["result['h']", "result['s'][0]"]
+    assert [str(aval) for aval in exported_file.in_avals] == ["f32[3]", "i8[2]", "f32[4,3]", "f32[2,4]"]
+    assert exported_file.kept == exported.module_kept_var_idx == (0, 2, 3)
+    assert (exported_file.platforms, exported_file.devices, exported_file.calling_convention) == (
         exported.platforms, exported.nr_devices, exported.calling_convention_version,
     )  # fmt: skip
-    assert found.disabled_checks == found.effects == ()
+    assert exported_file.disabled_checks == exported_file.effects == ()
 
 
 def test_the_module_is_the_one_that_was_exported(file: Path) -> None:
@@ -128,8 +128,12 @@ def test_a_sharded_function_runs_on_its_mesh(file: Path) -> None:
     function = jax.jit(lambda x: x @ x.T, in_shardings=rows, out_shardings=rows)
     exported = export.export(function)(Abstract((4, 4), "float32"))
     file.write_bytes(exported.serialize())
-    found = read_exported(file.read_bytes())
-    assert found.devices == 2 and found.in_shardings[0] is not None and found.in_shardings[0].text == "[x] over (x=2)"
+    exported_file = read_exported(file.read_bytes())
+    assert (
+        exported_file.devices == 2
+        and exported_file.in_shardings[0] is not None
+        and exported_file.in_shardings[0].text == "[x] over (x=2)"
+    )
     x = np.float32(np.arange(16).reshape(4, 4))
     grid = spmd.ProcessGrid(1, 2)
     parts = spmd.run_parallel(spmd.load(file), grid, [[x[:2]], [x[2:]]])

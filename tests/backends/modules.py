@@ -50,11 +50,11 @@ def reference(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     from jaxlib.mlir.dialects import stablehlo
 
     with make_ir_context():
-        given = [
+        inputs = [
             ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=ir.Type.parse(type_of(array)))
             for array in arrays
         ]
-        return [np.array(result) for result in stablehlo.eval_module(ir.Module.parse(text), given)]
+        return [np.array(result) for result in stablehlo.eval_module(ir.Module.parse(text), inputs)]
 
 
 def assert_as_reference(text: str, *arrays: np.ndarray, tolerance: float = 0.0) -> None:

@@ -43,14 +43,14 @@ def one_op(
     lines = [f"%{k} = {constant(np.asarray(x), e)}" for k, (x, e) in enumerate(zip(operands, elements, strict=True))]
     types = ", ".join(tensor_type(e, np.shape(x)) for x, e in zip(operands, elements, strict=True))
     element, shape = result
-    made = tensor_type(element, shape)
+    result_type = tensor_type(element, shape)
     arguments = ", ".join(f"%{k}" for k in range(len(operands)))
-    lines.append(f'%r = "{name}"({arguments}) {{{attributes}}} : ({types}) -> {made}')
+    lines.append(f'%r = "{name}"({arguments}) {{{attributes}}} : ({types}) -> {result_type}')
     type = ELEMENT_TYPES[element]
     returned = [("%r", element)]
     if type.is_complex:
         part = tensor_type(type.real.name, shape)
-        lines += [f"%{way} = stablehlo.{way} %r : ({made}) -> {part}" for way in ("real", "imag")]
+        lines += [f"%{way} = stablehlo.{way} %r : ({result_type}) -> {part}" for way in ("real", "imag")]
         returned = [("%real", type.real.name), ("%imag", type.real.name)]
     for position, (value, kind) in enumerate(returned):
         plain = _plain(ELEMENT_TYPES[kind])
@@ -77,9 +77,9 @@ def decoded(arrays: Sequence[np.ndarray], element: str) -> np.ndarray:
     type = ELEMENT_TYPES[element]
     if type.is_complex:
         real, imaginary = (array.view(type.real.dtype) for array in arrays)
-        made = np.empty(real.shape, type.dtype)
-        made.real, made.imag = real, imaginary
-        return made
+        complex_array = np.empty(real.shape, type.dtype)
+        complex_array.real, complex_array.imag = real, imaginary
+        return complex_array
     array = arrays[0]
     return array.view(type.dtype) if type.is_float else array.astype(type.dtype)
 
@@ -127,9 +127,9 @@ def values_of(element: ElementType, rng: np.random.Generator, shape: Sequence[in
     if element.is_boolean:
         return rng.integers(0, 2, shape).astype(np.bool_)
     if element.is_complex:
-        made = np.empty(shape, element.dtype)
-        made.real, made.imag = values_of(element.real, rng, shape), values_of(element.real, rng, shape)
-        return made
+        array = np.empty(shape, element.dtype)
+        array.real, array.imag = values_of(element.real, rng, shape), values_of(element.real, rng, shape)
+        return array
     if element.is_integer:
         raw = rng.integers(0, 2**64, shape, np.uint64, endpoint=False)
         return np.asarray(raw.astype(np.uint8 if element.bits < 8 else f"u{element.dtype.itemsize}")).view(

@@ -44,8 +44,8 @@ def test_global_device_ids_may_be_said_to_be_used_or_not(flag: str, groups: str,
     }}"""
     module = spmd.parse(str(spmd.parse(text)))
     inputs = [(np.float32([10**rank]),) for rank in range(4)]
-    found = spmd.run_parallel(module, spmd.ProcessGrid(2, 2), inputs)
-    assert [float(array[0]) for (array,) in found] == expected
+    results = spmd.run_parallel(module, spmd.ProcessGrid(2, 2), inputs)
+    assert [float(array[0]) for (array,) in results] == expected
 
 
 def test_a_process_in_no_group_is_an_error() -> None:

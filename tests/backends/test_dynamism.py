@@ -263,10 +263,10 @@ def test_random_bits_of_a_shape_that_is_a_value() -> None:
 )  # fmt: skip
 def test_shapes_of_reshapes(count: int, shape: list[int], want: list[int] | None) -> None:
     type = f"tensor<{len(shape)}xi32>"
-    for name, made in (("compute_reshape_shape", type), ("cstr_reshapable", "!shape.witness")):
-        text = f"""func.func @main(%n: index, %d: {type}) -> {made} {{
-          %r = stablehlo.{name} %n, %d : (index, {type}) -> {made}
-          return %r : {made}
+    for name, result_type in (("compute_reshape_shape", type), ("cstr_reshapable", "!shape.witness")):
+        text = f"""func.func @main(%n: index, %d: {type}) -> {result_type} {{
+          %r = stablehlo.{name} %n, %d : (index, {type}) -> {result_type}
+          return %r : {result_type}
         }}"""
         program = spmd.compile(spmd.parse(text))
         if want is None:
@@ -274,7 +274,7 @@ def test_shapes_of_reshapes(count: int, shape: list[int], want: list[int] | None
                 program(np.int64(count), np.int32(shape))
         else:
             (got,) = program(np.int64(count), np.int32(shape))
-            assert np.asarray(got).tolist() == (want if made == type else True)
+            assert np.asarray(got).tolist() == (want if result_type == type else True)
 
 
 def test_a_bounded_result_is_as_large_as_its_bound() -> None:

@@ -284,9 +284,9 @@ def test_the_nan_without_payload_is_below_all_numbers_in_total_order(element: st
 def test_rsqrt_of_complex_infinities_is_zero(dtype: type) -> None:
     parts = [np.inf, -np.inf, 2.5, 0.0, -2.5]
     z = np.array([complex(x, y) for x in parts for y in (np.inf, -np.inf)], dtype)
-    found = apply("stablehlo.rsqrt", z)
-    assert not found.any()
-    np.testing.assert_array_equal(np.signbit(found.imag), z.imag > 0)
+    root = apply("stablehlo.rsqrt", z)
+    assert not root.any()
+    np.testing.assert_array_equal(np.signbit(root.imag), z.imag > 0)
 
 
 @pytest.mark.filterwarnings("error")
@@ -297,8 +297,8 @@ def test_constants_are_looked_at_without_a_warning() -> None:
       %r = stablehlo.maximum %x, %c : tensor<2xf32>
       return %r : tensor<2xf32>
     }"""
-    (found,) = spmd.compile(spmd.parse(text))(np.float32([5, 0]))
-    assert np.isnan(found[0]) and found[1] == 1
+    (quotient,) = spmd.compile(spmd.parse(text))(np.float32([5, 0]))
+    assert np.isnan(quotient[0]) and quotient[1] == 1
 
 
 def test_clamp_propagates_nan() -> None:

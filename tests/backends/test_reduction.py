@@ -190,15 +190,15 @@ def test_argmax_of_an_iota(axis: int, rows: int, element: str) -> None:
         x[9, 2] = np.nan
     lowest = {"f32": "0xFF800000", "bf16": "0xFF80", "i8": "-128", "ui32": "0"}[element]
     whole, kept = type_of(x), type_of((element, (shape[1 - axis],)))
-    places, found = type_of(("i32", shape)), type_of(("i32", (shape[1 - axis],)))
-    text = f"""func.func @main(%x: {whole}) -> ({kept}, {found}) {{
+    places, place_type = type_of(("i32", shape)), type_of(("i32", (shape[1 - axis],)))
+    text = f"""func.func @main(%x: {whole}) -> ({kept}, {place_type}) {{
       %place = stablehlo.iota dim = {axis} : {places}
       %w = stablehlo.constant dense<{lowest}> : tensor<{element}>
       %z = stablehlo.constant dense<0> : tensor<i32>
       %r:2 = "stablehlo.reduce"(%x, %place, %w, %z) <{{dimensions = array<i64: {axis}>}}> {
         extremum("GT", element, nan=True)
-    } : ({whole}, {places}, tensor<{element}>, tensor<i32>) -> ({kept}, {found})
-      return %r#0, %r#1 : {kept}, {found}
+    } : ({whole}, {places}, tensor<{element}>, tensor<i32>) -> ({kept}, {place_type})
+      return %r#0, %r#1 : {kept}, {place_type}
     }}"""
     best, where = here(text, x)
     np.testing.assert_array_equal(where, np.argmax(x.astype(np.float64), axis))

@@ -26,7 +26,7 @@ def _values(dtype: type) -> list[np.ndarray]:
 
 def _runs(op: str, element: str, arity: int) -> tuple[spmd.Executable, spmd.Executable] | None:
     """`op` on rank 0 and on one element of rank 1; None where it is not defined on the type."""
-    made = []
+    executables = []
     for tensor in (f"tensor<{element}>", f"tensor<1x{element}>"):
         names = ["%x", "%y"][:arity]
         text = f"""func.func @main({", ".join(f"{name}: {tensor}" for name in names)}) -> {tensor} {{
@@ -34,10 +34,10 @@ def _runs(op: str, element: str, arity: int) -> tuple[spmd.Executable, spmd.Exec
   return %r : {tensor}
 }}"""
         try:
-            made.append(spmd.compile(spmd.parse(text)))
+            executables.append(spmd.compile(spmd.parse(text)))
         except spmd.VerificationError:
             return None
-    return made[0], made[1]
+    return executables[0], executables[1]
 
 
 def _same(scalar: np.ndarray, array: np.ndarray) -> None:
@@ -142,8 +142,8 @@ def test_a_result_is_nobody_elses(body: str, element: str, backends: tuple[str, 
       return %r, %r : tensor<E>, tensor<E>
     }""".replace("BODY", body).replace("<E>", f"<{element}>")
     dtype = ELEMENT_TYPES[element].dtype
-    given = [np.array(True), np.array(1, dtype), np.array(0, dtype)]
-    first, second = spmd.compile(spmd.parse(text), backends=backends)(*given)
+    inputs = [np.array(True), np.array(1, dtype), np.array(0, dtype)]
+    first, second = spmd.compile(spmd.parse(text), backends=backends)(*inputs)
     assert first == second
     assert not np.shares_memory(first, second)
-    assert not any(np.shares_memory(result, array) for result in (first, second) for array in given)
+    assert not any(np.shares_memory(result, array) for result in (first, second) for array in inputs)

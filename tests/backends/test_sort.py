@@ -269,6 +269,6 @@ def test_complex_numbers_are_sorted_by_real_then_imaginary_part(element: str, di
     alone = f'"stablehlo.sort"(%0) {attributes} {comparator([element], line, "%r")}'
     np.testing.assert_array_equal(here(op(alone, [x], (element, (40,))), x)[0], x[order])
     both = f'"stablehlo.sort"(%0, %1) {attributes} {comparator([element, "i32"], line, "%r")}'
-    values, found = here(op(both, [x, places], (element, (40,)), ("i32", (40,))), x, places)
+    values, sorted_places = here(op(both, [x, places], (element, (40,)), ("i32", (40,))), x, places)
     np.testing.assert_array_equal(values, x[order])
-    np.testing.assert_array_equal(found, order)
+    np.testing.assert_array_equal(sorted_places, order)

@@ -193,7 +193,7 @@ def test_select_and_scatter_computes_in_the_type_of_its_region() -> None:
         text = f""""stablehlo.select_and_scatter"(%0, %1, %2) <{{window_dimensions = {ints([2])},
             window_strides = {ints([stride])}}}>
             ({region(2, "i8", compare, "%p", "i1")[1:-1]}, {monoid("add", "i32")[1:-1]})"""
-        given = source if stride == 2 else np.int8([100, 100, 127])
+        source_values = source if stride == 2 else np.int8([100, 100, 127])
         want = [1000, 1100, 900, 1000] if stride == 2 else [1000, 1100, 1227, 1000]
-        (got,) = here(op(text, [x, given, init], ("i32", (4,))), x, given, init)
+        (got,) = here(op(text, [x, source_values, init], ("i32", (4,))), x, source_values, init)
         assert got.tolist() == want

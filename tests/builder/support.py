@@ -61,8 +61,8 @@ def build(function: Callable[..., Any], *arrays: Any, name: str = "test") -> Xla
 
 def evaluate(function: Callable[..., Any], *arrays: Any, hlo: bool = True) -> Any:
     """`function(builder, *parameters)` built and run on `arrays`."""
-    given = [np.asarray(array) for array in arrays]
-    return run(build(function, *given), *given, hlo=hlo)
+    arrays_in = [np.asarray(array) for array in arrays]
+    return run(build(function, *arrays_in), *arrays_in, hlo=hlo)
 
 
 def scalars(name: str, types: Sequence[str], function: Callable[..., Any]) -> XlaComputation:

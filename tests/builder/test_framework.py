@@ -244,10 +244,10 @@ def test_reduce_window(computation_first: bool) -> None:
     """The document's program gives the computation first, its interface the initial value: both are taken."""
     maximum = binary("Max")
     builder = new("reduce_window_2x3")
-    given = builder.Parameter(0, ShapeUtil.MakeShape(F32, [4, 6]), "input")
+    parameter = builder.Parameter(0, ShapeUtil.MakeShape(F32, [4, 6]), "input")
     start = builder.ConstantR0(np.finfo(np.float32).tiny)
     pair = (maximum, start) if computation_first else (start, maximum)
-    builder.ReduceWindow(given, *pair, [2, 3], [2, 3], Padding.kValid)
+    builder.ReduceWindow(parameter, *pair, [2, 3], [2, 3], Padding.kValid)
     array = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
     equal(compute(builder, array), [[9, 12], [21, 24]])
 

@@ -497,8 +497,8 @@ def test_calls_of_calls_are_functions_once() -> None:
 
 def test_composite_attributes_from_python_values() -> None:
     inner = build(lambda _, x: x * 2.0, Shape("f32[]"), name="inner")
-    given = {"flag": True, "n": 3, "scale": 0.5, "name": "x", "table": np.arange(3)}
-    built = build(lambda _, x: ops.CompositeCall(inner, [x], "my.op", given), Shape("f32[]"))
+    attributes_in = {"flag": True, "n": 3, "scale": 0.5, "name": "x", "table": np.arange(3)}
+    built = build(lambda _, x: ops.CompositeCall(inner, [x], "my.op", attributes_in), Shape("f32[]"))
     equal(run(built, f32(4)), 8)
 
 

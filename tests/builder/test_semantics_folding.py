@@ -31,8 +31,8 @@ def test_map() -> None:
     def body(b: XlaBuilder, *operands: XlaOp) -> XlaOp:
         return ops.Map(operands[:3], computation, static_operands=[operands[3]])
 
-    given = (op1, op2, op3, f32(0.5))
-    equal(run(build(body, *given), *given, hlo=False), op1 + op2 * op3 - f32(0.5))
+    inputs = (op1, op2, op3, f32(0.5))
+    equal(run(build(body, *inputs), *inputs, hlo=False), op1 + op2 * op3 - f32(0.5))
     plain = scalars("g", ["f32", "f32"], ops.Mul)
     equal(evaluate(lambda _, x, y: ops.Map([x, y], plain, [0, 1]), op1, op2), op1 * op2)
 
@@ -85,9 +85,9 @@ def test_reduce_window_of_two_by_three() -> None:
 
     builder = XlaBuilder("reduce_window_2x3")
     shape = ShapeUtil.MakeShape(F32, [4, 6])
-    given = builder.Parameter(0, shape, "input")
+    parameter = builder.Parameter(0, shape, "input")
     builder.ReduceWindow(
-        given,
+        parameter,
         builder.ConstantLiteral(LiteralUtil.MinValue(F32)),
         maximum,
         window_dimensions=[2, 3],
@@ -150,9 +150,9 @@ def test_scatter_gives_the_current_value_first() -> None:
     def body(computation: XlaComputation) -> Any:
         return lambda _, x, i, u: ops.Scatter(x, i, u, computation, 1, [], [0], [0])
 
-    given = f32([10, 20, 30]), s32([2, 0]), f32([1, 2])
-    equal(evaluate(body(first), *given), [10, 20, 30])
-    equal(evaluate(body(subtract), *given), [8, 20, 29])
+    inputs = f32([10, 20, 30]), s32([2, 0]), f32([1, 2])
+    equal(evaluate(body(first), *inputs), [10, 20, 30])
+    equal(evaluate(body(subtract), *inputs), [8, 20, 29])
 
 
 def test_while() -> None:
@@ -188,8 +188,8 @@ def test_conditional_on_an_index_takes_the_last_branch_outside(index: int, branc
 
 def test_call() -> None:
     axpy = build(lambda _, a, x, y: a * x + y, Shape("f32[]"), Shape("f32[3]"), Shape("f32[3]"), name="axpy")
-    given = f32(2), f32([1, 2, 3]), f32([10, 20, 30])
-    equal(evaluate(lambda _, *args: ops.Call(axpy, *args), *given), [12, 24, 36])
+    inputs = f32(2), f32([1, 2, 3]), f32([10, 20, 30])
+    equal(evaluate(lambda _, *args: ops.Call(axpy, *args), *inputs), [12, 24, 36])
     nothing = build(lambda b: b.ConstantR0(3.0), name="nothing")
     equal(evaluate(lambda b: b.Call(nothing)), 3)
 

@@ -65,8 +65,8 @@ def test_every_dtype_of_numpy_without_objects_is_kept(tmp_path: Path, dtype: str
 def test_arrays_that_are_not_contiguous_come_back(tmp_path: Path) -> None:
     array = np.arange(24).reshape(2, 3, 4)
     tree = [array.T, array[:, ::-2], np.broadcast_to(array[0], (5, 3, 4))]
-    for found, wanted in zip(roundtrip(tmp_path, tree), tree, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for restored, wanted in zip(roundtrip(tmp_path, tree), tree, strict=True):
+        np.testing.assert_array_equal(restored, wanted)
 
 
 NAMES = ["allow_pickle", "file", "a\0b", "__metadata__", "", "a/b", "~", "\ud800", "é", "x" * 300, "\n", '"', "..", "1"]
@@ -82,25 +82,29 @@ def test_strange_names_are_names(tmp_path: Path) -> None:
 
 def test_python_s_own_values_come_back_as_themselves(tmp_path: Path) -> None:
     tree = [2**70, -0.0, 1e-320, float("inf"), True, "é\0", b"\xff", 1 - 2j, None, (), [], {}]
-    found = roundtrip(tmp_path, tree)
-    assert repr(found) == repr(tree)
+    restored = roundtrip(tmp_path, tree)
+    assert repr(restored) == repr(tree)
     assert np.isnan(roundtrip(tmp_path, float("nan")))
 
 
 def test_structure_comes_back_in_the_classes_of_a_tree_like_it(tmp_path: Path) -> None:
     tree = {"s": State(np.ones(2), 3, print, "x"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 1})}
     like = {"s": State(np.zeros(2), 0, len, "y"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 0})}
-    found = roundtrip(tmp_path, tree, like=like)
-    assert type(found["s"]) is State and (found["s"].step, found["s"].apply, found["s"].name) == (3, len, "y")
-    np.testing.assert_array_equal(found["s"].weights, np.ones(2))
-    assert type(found["m"][0]) is Moments and found["m"][0].variance is None
-    assert type(found["p"]) is MappingProxyType
+    restored = roundtrip(tmp_path, tree, like=like)
+    assert type(restored["s"]) is State and (restored["s"].step, restored["s"].apply, restored["s"].name) == (
+        3,
+        len,
+        "y",
+    )
+    np.testing.assert_array_equal(restored["s"].weights, np.ones(2))
+    assert type(restored["m"][0]) is Moments and restored["m"][0].variance is None
+    assert type(restored["p"]) is MappingProxyType
 
 
 def test_without_such_a_tree_classes_come_back_by_name_and_field(tmp_path: Path) -> None:
-    found = roundtrip(tmp_path, {"s": State(np.ones(2), 3), "m": Moments(1, None)})
-    assert (found["s"].weights.tolist(), found["s"].step) == ([1, 1], 3)
-    assert found["m"] == (1, None) and type(found["m"]).__name__ == "Moments"
+    restored = roundtrip(tmp_path, {"s": State(np.ones(2), 3), "m": Moments(1, None)})
+    assert (restored["s"].weights.tolist(), restored["s"].step) == ([1, 1], 3)
+    assert restored["m"] == (1, None) and type(restored["m"]).__name__ == "Moments"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_others_read_the_files(tmp_path: Path) -> None:
     arrays = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(1.5), "i": np.arange(3, dtype=np.int8)}
     checkpoint.save(tmp_path, 1, arrays | {"u": np.zeros(2, ml_dtypes.int4), "z": np.zeros((0, 3))})
     (part,) = tmp_path.glob("*/*.safetensors")
-    found = reader.load_file(part)
+    tensors = reader.load_file(part)
     for name, array in arrays.items():
-        assert found[f"/{name}"].dtype == array.dtype
-        np.testing.assert_array_equal(found[f"/{name}"], array)
+        assert tensors[f"/{name}"].dtype == array.dtype
+        np.testing.assert_array_equal(tensors[f"/{name}"], array)

@@ -14,8 +14,8 @@ from collectives import (
     MINIMUM,
     AllGather,
     AllReduce,
-    CollectiveError,
     CollectivePermute,
+    CommunicationError,
     GroupError,
     Reduction,
 )
@@ -153,17 +153,17 @@ def a_custom_reduction_sees_the_operands_in_group_order(c: Communicator) -> None
 
 def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
     if c.size > 1:
-        with pytest.raises(CollectiveError, match="cannot be split into"):
+        with pytest.raises(CommunicationError, match="cannot be split into"):
             c.reduce_scatter((c.size + 1,), np.float32, 0)
-    with pytest.raises(CollectiveError, match="all_gather_dim 1 is out of range"):
+    with pytest.raises(CommunicationError, match="all_gather_dim 1 is out of range"):
         c.all_gather((5,), np.float32, 1)
-    with pytest.raises(CollectiveError, match=r"\(C8\) split_count is 77"):
+    with pytest.raises(CommunicationError, match=r"\(C8\) split_count is 77"):
         c.all_to_all((77,), np.float32, 0, 0, 77)
-    with pytest.raises(CollectiveError, match="an id is outside 0 to"):
+    with pytest.raises(CommunicationError, match="an id is outside 0 to"):
         c.collective_permute((1,), np.float32, [(0, c.size)])
-    with pytest.raises(CollectiveError, match="a source or target appears twice"):
+    with pytest.raises(CommunicationError, match="a source or target appears twice"):
         c.collective_permute((1,), np.float32, [(0, 0), (0, 0)])
-    with pytest.raises(CollectiveError, match="root -1 is outside"):
+    with pytest.raises(CommunicationError, match="root -1 is outside"):
         c.collective_broadcast((1,), np.float32, -1)
     with pytest.raises(TypeError, match="or is a reduction of booleans and integers, not of float32"):
         c.all_reduce((1,), np.float32, Reduction("or"))

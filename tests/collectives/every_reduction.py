@@ -129,8 +129,8 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
 
 
 def _integers(array: Array) -> list[int]:
-    found: list[int] = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tolist()
-    return found
+    numbers: list[int] = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).tolist()
+    return numbers
 
 
 def _extremum(name: str, x: float, y: float) -> float:
@@ -230,8 +230,8 @@ def main() -> int:
 
     world = MpiCommunicator.world()
     small = (0, 1) if world.rank < 2 else tuple(range(2, world.size))
-    found = [*faults(world.group(small)), *faults(world)]
-    everyone = [text for texts in world.allgather_object(found) for text in texts]
+    all_faults = [*faults(world.group(small)), *faults(world)]
+    everyone = [text for texts in world.allgather_object(all_faults) for text in texts]
     if world.rank == 0:
         print("\n".join(everyone) or f"{len(DTYPES)} element types agree")
     return int(bool(everyone))

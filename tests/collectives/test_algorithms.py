@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from collectives import operations as op
 from collectives.algorithms import ALGORITHMS, HALVING, RING, TREE, rounds, wire_bytes
-from collectives.errors import CollectiveError
+from collectives.errors import CommunicationError
 from collectives.network import Level, Network
 from collectives.operations import Operation
 from collectives.reduction import ADD
@@ -75,7 +75,7 @@ def test_what_travels_is_widened_or_packed() -> None:
 
 
 def test_an_algorithm_that_is_none_is_named() -> None:
-    with pytest.raises(CollectiveError, match="ring, tree, recursive_halving, got 'star'"):
+    with pytest.raises(CommunicationError, match="ring, tree, recursive_halving, got 'star'"):
         rounds(op.AllReduce((3,), F32, ADD), 4, "star")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collectives import CollectiveError
+from collectives import CommunicationError
 from collectives.channels import Channels
 
 
@@ -21,7 +21,7 @@ def test_one_program_run_by_all_talks_to_its_own_host() -> None:
 
 def test_an_end_without_another_is_told() -> None:
     assert Channels([{3}, ()], [(), ()]).faults() == ["process 0 sends on channel 3, and no process receives from it"]
-    with pytest.raises(CollectiveError, match="process 1 receives from channel 4, and no process sends on it"):
+    with pytest.raises(CommunicationError, match="process 1 receives from channel 4, and no process sends on it"):
         Channels([(), ()], [(), {4}]).source(4, 1)
 
 

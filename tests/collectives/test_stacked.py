@@ -23,9 +23,9 @@ def test_every_operation(case: Case, outer: int, inner: int) -> None:
         for b in range(inner):
             expected = operation.evaluate([operands[a][g][b] for g in range(size)])
             for g in range(size):
-                found = results[a, g if results.shape[1] > 1 else 0, b]
-                assert found.shape == expected[g].shape
-                assert bits(found) == bits(expected[g])
+                part = results[a, g if results.shape[1] > 1 else 0, b]
+                assert part.shape == expected[g].shape
+                assert bits(part) == bits(expected[g])
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "minimum"])

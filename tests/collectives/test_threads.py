@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from collectives import CollectiveError, GroupError, Reduction
+from collectives import CommunicationError, GroupError, Reduction
 from collectives.threads import ThreadCommunicator, run, single_process
 
 
@@ -73,7 +73,7 @@ def test_different_collectives_are_told_with_their_places() -> None:
         call = bind((2,), np.int32, 0, where=f"line {c.rank}")
         call(np.zeros(2, np.int32))
 
-    with pytest.raises(CollectiveError) as caught:
+    with pytest.raises(CommunicationError) as caught:
         run(2, process)
     assert "process 0: collective_broadcast of 2 int32, root 0 among [0, 1] at line 0" in str(caught.value)
     assert "process 1: all_gather of 2 int32, dim 0 among [0, 1] at line 1" in str(caught.value)
@@ -87,13 +87,13 @@ def test_groups_in_another_order_are_a_deadlock_that_is_found_at_once() -> None:
                 c.group(members).barrier(f"group of {len(members)}")
 
     start = time.monotonic()
-    with pytest.raises(CollectiveError, match=r"deadlock(.|\n)*process 0: waits in barrier(.|\n)*at group of 2"):
+    with pytest.raises(CommunicationError, match=r"deadlock(.|\n)*process 0: waits in barrier(.|\n)*at group of 2"):
         run(3, process)
     assert time.monotonic() - start < 30
 
 
 def test_a_receive_that_nobody_serves_is_a_deadlock() -> None:
-    with pytest.raises(CollectiveError, match=r"deadlock(.|\n)*for process 1"):
+    with pytest.raises(CommunicationError, match=r"deadlock(.|\n)*for process 1"):
         run(2, lambda c: c.receive((1,), np.int8, 1, 5) if c.rank == 0 else None)
 
 
@@ -116,7 +116,7 @@ def test_a_transfer_of_another_shape_is_told() -> None:
         else:
             c.receive((4,), np.int8, 0, 0, "here")
 
-    with pytest.raises(CollectiveError, match=r"process 0: a transfer of 3 int8(.|\n)*process 1: .* 4 int8 at here"):
+    with pytest.raises(CommunicationError, match=r"process 0: a transfer of 3 int8(.|\n)*process 1: .* 4 int8 at here"):
         run(2, process)
 
 
@@ -130,7 +130,7 @@ def test_a_wait_that_is_too_long_is_reported_and_may_end_the_run(caplog: pytest.
         run(2, process, timeout=0.2)
     assert "process 0: computes" in caplog.text
     assert "in barrier of 0 uint8 among [0, 1] at the end, for [0]" in caplog.text
-    with pytest.raises(CollectiveError, match="a process has waited"):
+    with pytest.raises(CommunicationError, match="a process has waited"):
         run(2, process, timeout=0.2, abort=True)
 
 

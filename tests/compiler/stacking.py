@@ -53,16 +53,16 @@ def assert_stacks(
     else:
         assert simulation.serial
     for flags in product((True, False), repeat=len(arrays)):
-        given = [
+        columns_in = [
             [varying(array, rank if up else 0) for array, up in zip(arrays, flags, strict=True)]
             for rank in range(PROCESSES)
         ]
         stacked = [
             np.stack(column) if up else column[0][None]
-            for column, up in zip(zip(*given, strict=True), flags, strict=True)
+            for column, up in zip(zip(*columns_in, strict=True), flags, strict=True)
         ]
         results = simulation(*stacked)
-        expected = [alone(*arguments) for arguments in given]
+        expected = [alone(*arguments) for arguments in columns_in]
         _compare(results, expected, tolerance, flags)
 
 

@@ -222,8 +222,8 @@ def test_blocked_chains_equal_unblocked_ones(shape: tuple[int, ...]) -> None:
     turned = np.asfortranarray(x)
     blocked, plain = compile_module(module), compile_module(module, backends=("numpy",))
     assert len(shape) == 1 or not turned.flags.c_contiguous or 1 in shape
-    for given in (x, turned):
-        for left, right in zip(blocked(given, y), plain(given, y), strict=True):
+    for x_of_layout in (x, turned):
+        for left, right in zip(blocked(x_of_layout, y), plain(x_of_layout, y), strict=True):
             np.testing.assert_array_equal(left, right)
 
 

@@ -33,11 +33,11 @@ func.func @main() -> (tensor<2xf32>, tensor<2xf32>, tensor<ui32>) {
 
 
 def test_a_grid_of_one_program() -> None:
-    made, refused = stack_runs(spmd.parse(PROGRAM), Options())
-    spmd.verify(made)
+    stacked, refused = stack_runs(spmd.parse(PROGRAM), Options())
+    spmd.verify(stacked)
     assert not refused
-    assert RUN not in str(made.function("main"))
-    results = spmd.compile(made)()
+    assert RUN not in str(stacked.function("main"))
+    results = spmd.compile(stacked)()
     assert [np.asarray(result).tolist() for result in results] == [[4, 7], [4, 7], 1]
 
 
@@ -45,8 +45,8 @@ def test_a_grid_of_different_programs_is_left() -> None:
     text = PROGRAM.replace("[[@sum], [@sum]]", "[[@sum], [@other]]").replace(
         "func.func @main", PROGRAM.split("func.func @main")[0].replace("@sum", "@other") + "func.func @main"
     )
-    made, refused = stack_runs(spmd.parse(text), Options())
-    assert RUN in str(made.function("main"))
+    stacked, refused = stack_runs(spmd.parse(text), Options())
+    assert RUN in str(stacked.function("main"))
     assert "different programs" in str(refused[0])
 
 

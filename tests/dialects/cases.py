@@ -72,9 +72,9 @@ class Case:
         changes = change if isinstance(change, list) else [change]
         parts = {name: getattr(self, name) for name in ("body", "arguments", "operands", "prelude", "functions")}
         for old, new in changes:
-            found = [name for name, text in parts.items() if text and old in text]
-            assert found, f"{self.op} {label}: {old!r} is nowhere in the program"
-            parts.update({name: parts[name].replace(old, new) for name in found})
+            parts_with_old = [name for name, text in parts.items() if text and old in text]
+            assert parts_with_old, f"{self.op} {label}: {old!r} is nowhere in the program"
+            parts.update({name: parts[name].replace(old, new) for name in parts_with_old})
         return Case(self.op, **parts).text
 
 

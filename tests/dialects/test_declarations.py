@@ -80,5 +80,5 @@ def test_every_trait_is_declared_by_some_op_and_read_by_some_code() -> None:
     tests = re.compile(
         r"Trait\.([A-Z_]+)\)? (?:not )?in |has_trait\(\w+, Trait\.([A-Z_]+)|named\(\"\w+\", Trait\.([A-Z_]+)"
     )
-    read = {Trait[next(filter(None, found))] for text in texts for found in tests.findall(text)}
+    read = {Trait[next(filter(None, matches))] for text in texts for matches in tests.findall(text)}
     assert declared == read == set(Trait)

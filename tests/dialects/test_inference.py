@@ -41,8 +41,8 @@ def test_slice_gives_the_shape_that_numpy_gives(shape: tuple[int, ...], data: st
     starts = tuple(data.draw(st.integers(0, limit)) for limit in limits)
     strides = tuple(data.draw(st.integers(1, 4)) for _ in shape)
     expected = np.empty(shape)[tuple(map(slice, starts, limits, strides))].shape
-    found = _infer("slice", [_f32(*shape)], start_indices=starts, limit_indices=limits, strides=strides)
-    assert found == [_f32(*expected)]
+    inferred = _infer("slice", [_f32(*shape)], start_indices=starts, limit_indices=limits, strides=strides)
+    assert inferred == [_f32(*expected)]
 
 
 @given(shapes, st.data())
@@ -59,8 +59,8 @@ def test_concatenate_adds_sizes_up(sizes: list[int], other: int, dimension: int)
         return tuple(size if index == dimension else other for index in range(3))
 
     expected = np.concatenate([np.empty(shape(size)) for size in sizes], axis=dimension).shape
-    found = _infer("concatenate", [_f32(*shape(size)) for size in sizes], dimension=dimension)
-    assert found == [_f32(*expected)]
+    inferred = _infer("concatenate", [_f32(*shape(size)) for size in sizes], dimension=dimension)
+    assert inferred == [_f32(*expected)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)), max_size=3))
@@ -70,20 +70,20 @@ def test_pad_counts_edges_and_gaps(padding: list[tuple[int, int, int, int]]) -> 
         np.repeat(np.zeros(size), 1 + gap)[: size + max(size - 1, 0) * gap].size + before + after
         for size, before, after, gap in padding
     ]
-    found = _infer(
+    inferred = _infer(
         "pad",
         [_f32(*sizes), _f32()],
         edge_padding_low=tuple(low),
         edge_padding_high=tuple(high),
         interior_padding=tuple(interior),
     )
-    assert found == [_f32(*expected)]
+    assert inferred == [_f32(*expected)]
 
 
 def test_dot_general_lays_out_batching_then_lhs_then_rhs() -> None:
     numbers = DotDimensionNumbersAttr((0,), (1,), (2,), (0,))
-    found = _infer("dot_general", [_f32(2, 3, 4), _f32(4, 2, 5)], dot_dimension_numbers=numbers)
-    assert found == [_f32(2, 3, 5)]
+    inferred = _infer("dot_general", [_f32(2, 3, 4), _f32(4, 2, 5)], dot_dimension_numbers=numbers)
+    assert inferred == [_f32(2, 3, 5)]
 
 
 def test_element_types_of_complex_parts_and_comparisons() -> None:

@@ -73,8 +73,8 @@ def test_a_value_of_a_broken_type_is_refused_where_an_op_takes_it() -> None:
     }"""
     with pytest.raises(spmd.VerificationError) as refused:
         spmd.parse(text)
-    (found,) = refused.value.diagnostics
-    assert (found.label, found.location.line) == ("C13", 2)
+    (diagnostic,) = refused.value.diagnostics
+    assert (diagnostic.label, diagnostic.location.line) == ("C13", 2)
 
 
 def test_a_broken_type_in_a_signature_that_nothing_uses_is_refused_too() -> None:

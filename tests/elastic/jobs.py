@@ -46,7 +46,7 @@ class Job:
 
     def processes(self) -> dict[int, int]:
         """The ranks that run, by their numbers (those that join count on), and their processes."""
-        found = {}
+        by_rank = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 variables = (folder / "environ").read_bytes().split(b"\0")
@@ -56,8 +56,8 @@ class Job:
             if f"MARKER={self.marker}".encode() in variables:
                 ranks = [word for word in variables if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
                 joining = JOINING.search(command)
-                found |= {int(joining[1] if joining else word.partition(b"=")[2]): int(folder.name) for word in ranks}
-        return found
+                by_rank |= {int(joining[1] if joining else word.partition(b"=")[2]): int(folder.name) for word in ranks}
+        return by_rank
 
     def finish(self) -> "Ended":
         """Waits for the end, and for all that the job may leave behind to go."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spmd import checkpoint, elastic
-from spmd.checkpoint import Block
+from spmd.checkpoint import ArrayBlock
 from spmd.runtime import failure
 
 EXAMPLES, BATCH, EPOCHS = 37, 5, 6
@@ -29,7 +29,7 @@ def part(rank, ranks):  # type: ignore[no-untyped-def]
 
 
 def shardings(rank, ranks):  # type: ignore[no-untyped-def]
-    return {"w": None, "m": Block((2, EXAMPLES), (slice(None), part(rank, ranks))), "steps": None}
+    return {"w": None, "m": ArrayBlock((2, EXAMPLES), (slice(None), part(rank, ranks))), "steps": None}
 
 
 def initial(rank, ranks):  # type: ignore[no-untyped-def]
@@ -71,13 +71,13 @@ def main() -> None:
     m = np.concatenate(training.comm.allgather(training.state["m"]), axis=1)
     if training.rank == 0:
         right = (training.state["w"] == EPOCHS).all() and (m == [[EPOCHS], [2 * EPOCHS]]).all()
-        found = {
+        report = {
             "right": bool(right and training.state["steps"] == training.schedule.steps),
             "ranks": training.ranks,
             "from_checkpoint": [change.from_checkpoint for change in training.changes],
             "steps": [change.step for change in training.changes],
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

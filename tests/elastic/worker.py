@@ -125,7 +125,7 @@ def main() -> None:
         for weights, biases in zip(held[0:4:2], held[1:4:2], strict=True):
             inputs = np.maximum(inputs @ weights + biases, 0)
         right = np.argmax(inputs @ held[4] + held[5], 1) == labels[part.rows]
-        found = {
+        report = {
             "accuracy": float(right.mean()),
             "counted": bool((seen == options.epochs).all()),
             "ranks": training.ranks,
@@ -133,7 +133,7 @@ def main() -> None:
             "joined": sum(len(change.joined) for change in training.changes),
             "resumed": resumed,
         }
-        print(json.dumps(found), flush=True)
+        print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":

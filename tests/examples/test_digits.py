@@ -92,9 +92,9 @@ def _a_rank(launcher: int) -> int | None:
 
 
 def _ancestors(process: int) -> list[int]:
-    found = []
+    ancestors = []
     while process > 1:
         status = Path(f"/proc/{process}/status").read_text()
         process = int(re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE)[1])  # type: ignore[index]
-        found.append(process)
-    return found
+        ancestors.append(process)
+    return ancestors

@@ -61,8 +61,8 @@ def test_the_transformer_learns_as_in_jax_alone(tmp_path: Path) -> None:
     step, (params, moments) = jax.jit(example.train_step), example.initial()
     for number in range(6):
         params, moments, _ = step(params, moments, example.batch(number))
-    found = checkpoint.restore(tmp_path, 6, like=(params, moments))
-    for mine, other in zip(jax.tree.leaves(found), jax.tree.leaves((params, moments)), strict=True):
+    restored = checkpoint.restore(tmp_path, 6, like=(params, moments))
+    for mine, other in zip(jax.tree.leaves(restored), jax.tree.leaves((params, moments)), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-4)
 
 

@@ -38,10 +38,10 @@ def same(mine: Any, other: Any) -> None:
 def test_keys_and_registered_nodes_come_back(tmp_path: Path) -> None:
     tree = {"key": jax.random.key(3, impl="rbg"), "keys": jax.random.split(jax.random.key(1), 3)}
     checkpoint.save(tmp_path, 1, tree)
-    for found in (checkpoint.restore(tmp_path), checkpoint.restore(tmp_path, like=tree)):
+    for restored in (checkpoint.restore(tmp_path), checkpoint.restore(tmp_path, like=tree)):
         for name, key in tree.items():
-            assert jax.random.key_impl(found[name]) == jax.random.key_impl(key)
-            assert (found[name] == key).all()
+            assert jax.random.key_impl(restored[name]) == jax.random.key_impl(key)
+            assert (restored[name] == key).all()
     box = Box(jnp.arange(3), "b")
     checkpoint.save(tmp_path, 2, [box])
     same(checkpoint.restore(tmp_path, like=[Box(jnp.zeros(3, int), "b")]), [box])
@@ -60,6 +60,6 @@ def test_states_of_flax_and_optax_come_back(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 1, {"state": state, "frozen": flax.core.freeze({"a": jnp.ones(2, jnp.bfloat16)})})
     fresh = TrainState.create(apply_fn=model.apply, params=model.init(jax.random.key(1), jnp.ones(2)), tx=chain)
     like = {"state": fresh, "frozen": flax.core.freeze({"a": jnp.zeros(2, jnp.bfloat16)})}
-    found = checkpoint.restore(tmp_path, like=like)
-    same(found["state"], state.replace(tx=fresh.tx, apply_fn=fresh.apply_fn))
-    assert type(found["frozen"]) is flax.core.FrozenDict and found["frozen"]["a"].dtype == jnp.bfloat16
+    restored = checkpoint.restore(tmp_path, like=like)
+    same(restored["state"], state.replace(tx=fresh.tx, apply_fn=fresh.apply_fn))
+    assert type(restored["frozen"]) is flax.core.FrozenDict and restored["frozen"]["a"].dtype == jnp.bfloat16

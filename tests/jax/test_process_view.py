@@ -106,8 +106,8 @@ def by_vmap(function: Function, axes: dict[str, int], stacked: np.ndarray[Any, A
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_stacked_it_is_vmap(name: str, stacked: np.ndarray[Any, Any]) -> None:
     axes, function = PROGRAMS[name]
-    found = jax.tree.leaves(spmd.jax.simulate(function, axes=axes)(stacked))
-    for mine, other in zip(found, by_vmap(function, axes, stacked), strict=True):
+    results = jax.tree.leaves(spmd.jax.simulate(function, axes=axes)(stacked))
+    for mine, other in zip(results, by_vmap(function, axes, stacked), strict=True):
         assert close(mine, other)
 
 
@@ -115,8 +115,8 @@ def test_stacked_it_is_vmap(name: str, stacked: np.ndarray[Any, Any]) -> None:
 def test_each_process_for_itself_it_is_vmap(name: str, stacked: np.ndarray[Any, Any]) -> None:
     axes, function = PROGRAMS[name]
     executable = spmd.jax.jit(function, axes=axes).executable(stacked[0])
-    found = spmd.run_parallel(executable, inputs=[[array] for array in stacked])
-    for mine, other in zip(zip(*found, strict=True), by_vmap(function, axes, stacked), strict=True):
+    results = spmd.run_parallel(executable, inputs=[[array] for array in stacked])
+    for mine, other in zip(zip(*results, strict=True), by_vmap(function, axes, stacked), strict=True):
         assert close(np.stack(mine), other)
 
 
@@ -135,8 +135,8 @@ def test_what_vmap_cannot_is_what_the_collectives_say(stacked: np.ndarray[Any, A
 
 
 def test_rank_is_the_first_axis_major() -> None:
-    found = spmd.jax.simulate(lambda: lax.axis_index("a") * 10 + lax.axis_index("b"), axes={"a": 2, "b": 3})()
-    assert found.tolist() == [0, 1, 2, 10, 11, 12]
+    indices = spmd.jax.simulate(lambda: lax.axis_index("a") * 10 + lax.axis_index("b"), axes={"a": 2, "b": 3})()
+    assert indices.tolist() == [0, 1, 2, 10, 11, 12]
 
 
 def test_thousands_of_processes_take_one_device() -> None:

@@ -40,8 +40,8 @@ def jaxs(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What JAX gives, with a leading axis of all processes."""
     file = tmp_path_factory.mktemp("jax") / "results"
     run(jax_trainers, COUNT, file)
-    found: Results = pickle.loads(file.read_bytes())
-    return found
+    trained_by_jax: Results = pickle.loads(file.read_bytes())
+    return trained_by_jax
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +68,8 @@ def agree(mine: list[np.ndarray[Any, Any]], other: list[np.ndarray[Any, Any]], n
 def test_simulated(name: str, jaxs: Results, trainers: dict[str, jax_trainers.Trainer]) -> None:
     state, step, shape = trainers[name]
     simulated = spmd.jax.simulate(step, axes={jax_trainers.AXIS: COUNT})
-    given = jax_trainers.batches(shape, COUNT)
-    agree(jax_trainers.trained(simulated, jax_trainers.stacked(state, COUNT), given), jaxs[name])
+    batches_in = jax_trainers.batches(shape, COUNT)
+    agree(jax_trainers.trained(simulated, jax_trainers.stacked(state, COUNT), batches_in), jaxs[name])
 
 
 def test_on_ranks(jaxs: Results, tmp_path: Path) -> None:

@@ -135,10 +135,14 @@ def test_static_arguments_are_values_of_python() -> None:
 def test_results_take_the_memory_of_donated_arguments() -> None:
     step = spmd.jax.jit(lambda k, p, g: ({"w": p["w"] - k * g}, k), donate_argnums=(1,), static_argnums=0)
     p, g = {"w": np.ones(300, np.float32)}, np.ones(300, np.float32)
-    (made, _) = step(2, p, g)
-    assert made["w"].ctypes.data == p["w"].ctypes.data and made["w"].tolist() == [-1] * 300 and g.tolist() == [1] * 300
-    made, _ = step(2, {"w": jnp.ones(300)}, g)  # JAX's own arrays are not written over
-    assert made["w"].tolist() == [-1] * 300
+    (updated, _) = step(2, p, g)
+    assert (
+        updated["w"].ctypes.data == p["w"].ctypes.data
+        and updated["w"].tolist() == [-1] * 300
+        and g.tolist() == [1] * 300
+    )
+    updated, _ = step(2, {"w": jnp.ones(300)}, g)  # JAX's own arrays are not written over
+    assert updated["w"].tolist() == [-1] * 300
 
 
 def test_an_argument_that_is_donated_and_given_twice_is_copied() -> None:

@@ -134,21 +134,21 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
             return [f"did not end in {STARTING_SECONDS:.0f} s"]
         if "going wrong at" not in said:
             return [f"did not come to the failure:\n{screen}"]
-        seconds, found = time.time() - float(said.split()[-1]), []
+        seconds, case_faults = time.time() - float(said.split()[-1]), []
         if seconds > MOST_SECONDS:
-            found.append(f"ended {seconds:.1f} s after the failure")
+            case_faults.append(f"ended {seconds:.1f} s after the failure")
         if job.returncode == 0:
-            found.append("status 0")
+            case_faults.append("status 0")
         if not self.is_told(screen):
-            found.append(f"the screen does not end as it should after {seconds:.1f} s:\n{screen}")
+            case_faults.append(f"the screen does not end as it should after {seconds:.1f} s:\n{screen}")
         if left := processes_left(marker):
-            found.append(f"processes stay behind: {left}")
+            case_faults.append(f"processes stay behind: {left}")
         deadline = time.monotonic() + 10
         while (files := unused_shared_files() - before) and time.monotonic() < deadline:
             time.sleep(0.2)  # other jobs of this machine may be about to end
         if files:
-            found.append(f"shared memory stays behind: {sorted(map(str, files))}")
-        return found
+            case_faults.append(f"shared memory stays behind: {sorted(map(str, files))}")
+        return case_faults
 
 
 def unused_shared_files() -> set[Path]:
@@ -166,16 +166,16 @@ def processes_left(marker: str) -> list[str]:
     """Processes of the job that still run after a moment's grace."""
     deadline = time.monotonic() + 5
     while True:
-        found = []
+        left = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 alive = "State:\tZ" not in (folder / "status").read_text()
                 if alive and f"MARKER={marker}".encode() in (folder / "environ").read_bytes():
-                    found.append(folder.name)
+                    left.append(folder.name)
             except OSError:
                 continue
-        if not found or time.monotonic() > deadline:
-            return found
+        if not left or time.monotonic() > deadline:
+            return left
         time.sleep(0.1)
 
 

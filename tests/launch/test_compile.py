@@ -46,8 +46,8 @@ def run_in_c(folder: Path, text: str, *inputs: np.ndarray) -> list[np.ndarray]:
     (folder / "driver.c").write_text(driver.replace("CALL", ", ".join(pointers)))
     objects = [str(folder / "driver.c"), str(folder / "program.o"), "-o", str(folder / "driver"), "-lm"]
     subprocess.run([str(cc), "-Wall", "-Werror", *objects], check=True, cwd=folder)
-    given = b"".join(np.ascontiguousarray(array).tobytes() for array in inputs)
-    done = subprocess.run([str(folder / "driver")], input=given, check=True, capture_output=True)
+    input_bytes = b"".join(np.ascontiguousarray(array).tobytes() for array in inputs)
+    done = subprocess.run([str(folder / "driver")], input=input_bytes, check=True, capture_output=True)
     results, start = [], 0
     for type, size in zip(types, sizes, strict=True):
         part = done.stdout[start : start + size]

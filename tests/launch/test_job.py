@@ -23,15 +23,15 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 def processes_with(marker: str) -> list[str]:
-    found = []
+    commands = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             alive = "State:\tZ" not in (folder / "status").read_text()
             if alive and f"MARKER={marker}".encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
+                commands.append((folder / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return commands
 
 
 @pytest.fixture

@@ -34,11 +34,11 @@ def test_json_and_trace(program: str, tmp_path: Path, capsys: pytest.CaptureFixt
     trace = tmp_path / "trace.json"
     cluster = str(tmp_path / "cluster.toml")
     assert main(["predict", program, "--json", "--trace", str(trace), "--topology", cluster]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["grid"] == [4, 1] and set(found["levels"]) == {"node"}
+    report = json.loads(capsys.readouterr().out)
+    assert report["grid"] == [4, 1] and set(report["levels"]) == {"node"}
     events = json.loads(trace.read_text())["traceEvents"]
     ends = [entry["ts"] + entry["dur"] for entry in events if entry["ph"] == "X"]
-    assert max(ends) == pytest.approx(1e6 * found["seconds"]) and {entry["pid"] for entry in events} == {0, 1, 2, 3}
+    assert max(ends) == pytest.approx(1e6 * report["seconds"]) and {entry["pid"] for entry in events} == {0, 1, 2, 3}
 
 
 def test_a_sweep(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,8 +47,8 @@ def test_a_sweep(program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "where each process has the same work:" in out and "       64" in out and ". ideal" in out
     (tmp_path / "whole.mlir").write_text(SHARDED)
     assert main(["predict", str(tmp_path / "whole.mlir"), "--sweep", "1,2,4", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert not found["problem_grows"] and [point["processes"] for point in found["points"]] == [1, 2, 4]
+    report = json.loads(capsys.readouterr().out)
+    assert not report["problem_grows"] and [point["processes"] for point in report["points"]] == [1, 2, 4]
 
 
 def test_numbers_with_dots_between() -> None:
@@ -100,10 +100,10 @@ def test_predicted_beside_measured(tmp_path: Path, capsys: pytest.CaptureFixture
     file = tmp_path / "alone.mlir"
     file.write_text(SHARDED.replace('"data"=4', '"data"=1'))
     assert main(["predict", str(file), "--check", "--json", "--trace", str(tmp_path / "t.json")]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["step"]["measured"] > 0 and len(found["units"]) >= 3
-    assert sum(each["share"] for each in found["units"]) == pytest.approx(1)
-    assert all(each["measured"] > 0 and each["predicted"] >= 0 for each in found["units"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["step"]["measured"] > 0 and len(report["units"]) >= 3
+    assert sum(each["share"] for each in report["units"]) == pytest.approx(1)
+    assert all(each["measured"] > 0 and each["predicted"] >= 0 for each in report["units"])
     names = {entry["args"].get("name") for entry in json.loads((tmp_path / "t.json").read_text())["traceEvents"]}
     assert {"rank 0, predicted", "rank 0, measured"} <= names
     assert main(["predict", str(file), "--check"]) == 0

@@ -30,8 +30,8 @@ def test_the_client_runs_this_ranks_part_of_the_collectives() -> None:
         builder.CollectivePermute(x, [(source, (source + 1) % size) for source in range(size)]),
     ]
     builder.Tuple(results)
-    given = np.arange(size, dtype=np.float32) + 100 * rank
-    got = client.ExecuteAndTransfer(builder.Build(), [client.TransferToServer(given)]).value()
+    own_array = np.arange(size, dtype=np.float32) + 100 * rank
+    got = client.ExecuteAndTransfer(builder.Build(), [client.TransferToServer(own_array)]).value()
 
     everyone = np.arange(size, dtype=np.float32) + 100 * np.arange(size, dtype=np.float32)[:, None]
     expected = [

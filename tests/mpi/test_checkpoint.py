@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 import spmd
 from spmd import checkpoint
-from spmd.checkpoint import Block, CheckpointError, DamagedCheckpointError, safetensors
+from spmd.checkpoint import ArrayBlock, CheckpointError, DamagedCheckpointError, safetensors
 
 pytestmark = pytest.mark.mpi
 WORLD = MPI.COMM_WORLD
@@ -33,12 +33,12 @@ def readers(request: pytest.FixtureRequest) -> Iterator[MPI.Comm]:
     WORLD.Barrier()
 
 
-def cut(array: np.ndarray[Any, Any], axis: int, rank: int, size: int) -> Block:
+def cut(array: np.ndarray[Any, Any], axis: int, rank: int, size: int) -> ArrayBlock:
     """An even part, the first ones longer where there is a remainder."""
     bounds = [part * array.shape[axis] // size for part in range(size + 1)]
     index = [slice(0, length) for length in array.shape]
     index[axis] = slice(bounds[rank], bounds[rank + 1])
-    return Block(array.shape, tuple(index))
+    return ArrayBlock(array.shape, tuple(index))
 
 
 def whole_tree() -> dict[str, Any]:
@@ -58,10 +58,10 @@ def cut_tree(tree: dict[str, Any], axes: dict[str, int], rank: int, size: int) -
     return tree | {name: tree[name][block.index] for name, block in blocks.items()}, dict.fromkeys(tree) | blocks
 
 
-def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert found.keys() == wanted.keys()
+def same(restored: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert restored.keys() == wanted.keys()
     for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+        np.testing.assert_array_equal(restored[name], value)
 
 
 @pytest.mark.parametrize("axes", [CUTS, {"rows": 1, "middle": 2}, {}])
@@ -115,8 +115,8 @@ def test_only_the_chunks_that_are_needed_are_read(folder: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "preadv", counting)
     for index, chunks in [((slice(5, 7), slice(0, 256)), 4), ((slice(0, 64), slice(0, 100)), 64)]:
         read = 0
-        (found,) = checkpoint.restore(folder, 1, shardings=[Block(whole.shape, index)])
-        np.testing.assert_array_equal(found, whole[index])
+        (part,) = checkpoint.restore(folder, 1, shardings=[ArrayBlock(whole.shape, index)])
+        np.testing.assert_array_equal(part, whole[index])
         assert chunks << 10 <= read < (chunks + 1) << 10
 
 
@@ -145,9 +145,9 @@ def test_what_one_rank_finds_wrong_is_raised_on_all(folder: Path) -> None:
         with pytest.raises(CheckpointError, match=r"the tree of process .* has another structure"):
             checkpoint.save(folder, 1, {"a": np.ones(2, np.float32 if last else np.float64)})
         with pytest.raises(CheckpointError, match="/a: the blocks of all processes have 2 elements"):
-            checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": Block((4,), (slice(0, 2),))})
+            checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": ArrayBlock((4,), (slice(0, 2),))})
     with pytest.raises(CheckpointError, match=r"/a has shape \(2,\) where its sharding makes blocks of \(3,\)"):
-        checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": Block((6,), (slice(0, 3),))})
+        checkpoint.save(folder, 1, {"a": np.ones(2)}, {"a": ArrayBlock((6,), (slice(0, 3),))})
     with pytest.raises(CheckpointError, match="the shardings have nothing for /a"):
         checkpoint.save(folder, 1, {"a": np.ones(2)}, {"b": None})
     WORLD.Barrier()

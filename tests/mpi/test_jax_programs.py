@@ -17,7 +17,7 @@ def exported() -> dict[str, Exported] | None:
     """Rank 0 asks JAX, for all."""
     from mpi4py import MPI
 
-    found = None
+    programs_here = None
     if MPI.COMM_WORLD.rank == 0:
         try:
             import jax  # noqa: F401
@@ -25,8 +25,8 @@ def exported() -> dict[str, Exported] | None:
             pass
         else:
             with tempfile.TemporaryDirectory() as folder:
-                found = export(MPI.COMM_WORLD.size, Path(folder))
-    result: dict[str, Exported] | None = MPI.COMM_WORLD.bcast(found)
+                programs_here = export(MPI.COMM_WORLD.size, Path(folder))
+    result: dict[str, Exported] | None = MPI.COMM_WORLD.bcast(programs_here)
     return result
 
 

@@ -15,9 +15,9 @@ _partition = partitioner.partition
 
 
 def _verified(*arguments: Any, **options: Any) -> Partitioned:
-    made = _partition(*arguments, **options)
-    spmd.verify(made.module)
-    return made
+    parts = _partition(*arguments, **options)
+    spmd.verify(parts.module)
+    return parts
 
 
 @pytest.fixture(autouse=True)

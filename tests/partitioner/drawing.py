@@ -58,19 +58,22 @@ class Program:
         if element != "f32":
             return name
         if shape and self.random.random() < 0.4:
-            made = self.name()
+            result_name = self.name()
             constraint = f"sdy.sharding_constraint {name} {self.sharding(len(shape))} : {tensor(shape)}"
             # The program without shardings has the value itself under the new name.
             self.lines.append(
-                (f"{made} = {constraint}", f"{made} = stablehlo.optimization_barrier {name} : {tensor(shape)}")
+                (
+                    f"{result_name} = {constraint}",
+                    f"{result_name} = stablehlo.optimization_barrier {name} : {tensor(shape)}",
+                )
             )
-            name = made
+            name = result_name
         self.values.append((name, shape))
         return name
 
     def value(self, least: int = 0) -> tuple[str, Shape]:
-        found = [entry for entry in self.values if len(entry[1]) >= least]
-        return self.pick(found or self.values)
+        large_enough = [entry for entry in self.values if len(entry[1]) >= least]
+        return self.pick(large_enough or self.values)
 
     def write(self, text: str) -> None:
         """Adds lines that are the same with shardings and without."""
@@ -90,13 +93,13 @@ class Program:
 
 def _merge(axes: list[str]) -> list[str]:
     """Neighbouring parts of one axis as one, as Shardy demands."""
-    made: list[str] = []
+    merged: list[str] = []
     for axis in axes:
-        if made and axis.split(":")[0] == made[-1].split(":")[0] and "(1)2" in made[-1] and "(2)" in axis:
-            made[-1] = axis.split(":")[0]
+        if merged and axis.split(":")[0] == merged[-1].split(":")[0] and "(1)2" in merged[-1] and "(2)" in axis:
+            merged[-1] = axis.split(":")[0]
         else:
-            made.append(axis)
-    return made
+            merged.append(axis)
+    return merged
 
 
 def tensor(shape: Shape, element: str = "f32") -> str:

@@ -14,11 +14,11 @@ def reduce(p: Program) -> None:
     chosen = [index for index in range(len(shape)) if p.below(2)] or [0]
     op, start = p.pick((("add", 0.0), ("maximum", -1e30), ("minimum", 1e30), ("add", 1.0)))
     init = p.scalar(start)
-    made = tuple(size for index, size in enumerate(shape) if index not in chosen)
+    result_shape = tuple(size for index, size in enumerate(shape) if index not in chosen)
     p.emit(
         f"stablehlo.reduce({name} init: {init}) applies stablehlo.{op} across dimensions = {chosen} : "
-        f"({tensor(shape)}, tensor<f32>) -> {tensor(made)}",
-        made,
+        f"({tensor(shape)}, tensor<f32>) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -29,17 +29,17 @@ def dot(p: Program) -> None:
     place = p.below(len(shape))
     fits = [(v, d) for v in p.values for d, size in enumerate(v[1]) if size == shape[place]]
     (other, other_shape), other_place = p.pick(fits)
-    made = (
+    result_shape = (
         *(s for i, s in enumerate(shape) if i != place),
         *(s for i, s in enumerate(other_shape) if i != other_place),
     )
-    if len(made) > 4 or prod(made) > 800:
+    if len(result_shape) > 4 or prod(result_shape) > 800:
         return
     sign = p.emit(f"stablehlo.sign {name} : {tensor(shape)}", shape)
     p.emit(
         f"stablehlo.dot_general {sign}, {other}, contracting_dims = [{place}] x [{other_place}] : "
-        f"({tensor(shape)}, {tensor(other_shape)}) -> {tensor(made)}",
-        made,
+        f"({tensor(shape)}, {tensor(other_shape)}) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -57,8 +57,8 @@ def reduce_window(p: Program) -> None:
         padding = (p.below(3), p.below(3))
     reach = (extents - 1) * step + 1
     out = ((size - 1) * base + 1 + sum(padding) - reach) // stride + 1
-    made = (*shape[:place], out, *shape[place + 1 :])
-    if out < 1 or prod(made) > 800:
+    result_shape = (*shape[:place], out, *shape[place + 1 :])
+    if out < 1 or prod(result_shape) > 800:
         return
 
     def row(value: int) -> str:
@@ -71,8 +71,8 @@ def reduce_window(p: Program) -> None:
         f"window_strides = {row(stride)}, base_dilations = {row(base)}, window_dilations = {row(step)}, "
         f"padding = dense<[{pads}]> : tensor<{len(shape)}x2xi64>}}> ({{\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
         f"%c = stablehlo.{fold} %a, %b : tensor<f32>\nstablehlo.return %c : tensor<f32>\n}}) : "
-        f"({tensor(shape)}, tensor<f32>) -> {tensor(made)}",
-        made,
+        f"({tensor(shape)}, tensor<f32>) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -98,12 +98,12 @@ def convolution(p: Program) -> None:
         kernel_shape,
     )
     sign = p.emit(f"stablehlo.sign {name} : {tensor(shape)}", shape)
-    made = (batch, out, out_features)
+    result_shape = (batch, out, out_features)
     p.emit(
         f"stablehlo.convolution({sign}, {kernel}) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{stride = "
         f"[{stride}], pad = [[{low}, {high}]], lhs_dilate = [{base}], rhs_dilate = [{step}]}} {{batch_group_count = 1 "
-        f": i64, feature_group_count = 1 : i64}} : ({tensor(shape)}, {tensor(kernel_shape)}) -> {tensor(made)}",
-        made,
+        f": i64, feature_group_count = 1 : i64}} : ({tensor(shape)}, {tensor(kernel_shape)}) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -114,15 +114,15 @@ def batch_dot(p: Program) -> None:
         return
     fits = [v for v in p.values if len(v[1]) >= 2 and (v[1][0], v[1][-1]) == (shape[0], shape[-1])]
     other, other_shape = p.pick(fits)
-    made = (shape[0], *shape[1:-1], *other_shape[1:-1])
-    if prod(made) > 800 or len(made) > 4:
+    result_shape = (shape[0], *shape[1:-1], *other_shape[1:-1])
+    if prod(result_shape) > 800 or len(result_shape) > 4:
         return
     sign = p.emit(f"stablehlo.sign {name} : {tensor(shape)}", shape)
     last = len(shape) - 1, len(other_shape) - 1
     p.emit(
         f"stablehlo.dot_general {sign}, {other}, batching_dims = [0] x [0], contracting_dims = [{last[0]}] x "
-        f"[{last[1]}] : ({tensor(shape)}, {tensor(other_shape)}) -> {tensor(made)}",
-        made,
+        f"[{last[1]}] : ({tensor(shape)}, {tensor(other_shape)}) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -132,7 +132,7 @@ def arg_reduce(p: Program) -> None:
     if not shape:
         return
     place = p.below(len(shape))
-    made = tuple(size for index, size in enumerate(shape) if index != place)
+    out = tuple(size for index, size in enumerate(shape) if index != place)
     iota, least, none, result = p.name(), p.scalar(-1e30), p.index(0), p.name()
     whole_numbers = tensor(shape, "i32")
     text = (
@@ -146,10 +146,10 @@ def arg_reduce(p: Program) -> None:
         "%x = stablehlo.select %g, %a, %b : tensor<i1>, tensor<f32>\n"
         "%y = stablehlo.select %t, %i, %j : tensor<i1>, tensor<i32>\n"
         "stablehlo.return %x, %y : tensor<f32>, tensor<i32>\n}) : "
-        f"({tensor(shape)}, {whole_numbers}, tensor<f32>, tensor<i32>) -> ({tensor(made)}, {tensor(made, 'i32')})"
+        f"({tensor(shape)}, {whole_numbers}, tensor<f32>, tensor<i32>) -> ({tensor(out)}, {tensor(out, 'i32')})"
     )
     p.write(text)
-    p.emit(f"stablehlo.convert {result}#1 : ({tensor(made, 'i32')}) -> {tensor(made)}", made)
+    p.emit(f"stablehlo.convert {result}#1 : ({tensor(out, 'i32')}) -> {tensor(out)}", out)
 
 
 def pool_gradient(p: Program) -> None:

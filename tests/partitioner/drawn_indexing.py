@@ -48,14 +48,14 @@ def gather(p: Program) -> None:
     name, shape = p.value(1)
     if not shape:
         return
-    place, indices, made = random_slices(p, shape)
+    place, indices, out = random_slices(p, shape)
     offsets = list(range(1, len(shape)))
     sizes = [1 if index == place else size for index, size in enumerate(shape)]
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = {offsets}, '
         f"collapsed_slice_dims = [{place}], start_index_map = [{place}], index_vector_dim = 1>, "
-        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor(made[:1], 'i32')}) -> {tensor(made)}",
-        made,
+        f"slice_sizes = {integers(sizes)}}}> : ({tensor(shape)}, {tensor(out[:1], 'i32')}) -> {tensor(out)}",
+        out,
     )
 
 
@@ -87,16 +87,16 @@ def gather_window(p: Program) -> None:
         return
     sizes = tuple(1 + p.below(size) for size in shape)
     count, rank = 1 + p.below(6), len(shape)
-    made = (count, *sizes)
-    if prod(made) > 800:
+    result_shape = (count, *sizes)
+    if prod(result_shape) > 800:
         return
     rows = ", ".join("[" + ", ".join(str(p.below(14) - 2) for _ in shape) + "]" for _ in range(count))
     indices = p.constant(f"[{rows}]", (count, rank), "i32")
     p.emit(
         f'"stablehlo.gather"({name}, {indices}) <{{dimension_numbers = #stablehlo.gather<offset_dims = '
         f"{list(range(1, rank + 1))}, start_index_map = {list(range(rank))}, index_vector_dim = 1>, slice_sizes = "
-        f"{integers(sizes)}}}> : ({tensor(shape)}, {tensor((count, rank), 'i32')}) -> {tensor(made)}",
-        made,
+        f"{integers(sizes)}}}> : ({tensor(shape)}, {tensor((count, rank), 'i32')}) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -137,8 +137,8 @@ def top_k(p: Program) -> None:
     if not shape:
         return
     taken = 1 + p.below(shape[-1])
-    made, result = (*shape[:-1], taken), p.name()
-    text = f"{result}:2 = chlo.top_k({name}, k = {taken}) : {tensor(shape)} -> ({tensor(made)}, {tensor(made, 'i32')})"
+    out, result = (*shape[:-1], taken), p.name()
+    text = f"{result}:2 = chlo.top_k({name}, k = {taken}) : {tensor(shape)} -> ({tensor(out)}, {tensor(out, 'i32')})"
     p.write(text)
-    places = p.emit(f"stablehlo.convert {result}#1 : ({tensor(made, 'i32')}) -> {tensor(made)}", made)
-    p.emit(f"stablehlo.subtract {result}#0, {places} : {tensor(made)}", made)
+    places = p.emit(f"stablehlo.convert {result}#1 : ({tensor(out, 'i32')}) -> {tensor(out)}", out)
+    p.emit(f"stablehlo.subtract {result}#0, {places} : {tensor(out)}", out)

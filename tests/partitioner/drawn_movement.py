@@ -22,29 +22,31 @@ def broadcast(p: Program) -> None:
     if len(shape) > 2:
         return
     size, place = p.pick(SIZES), p.below(len(shape) + 1)
-    made = (*shape[:place], size, *shape[place:])
-    kept = [index for index in range(len(made)) if index != place]
-    p.emit(f"stablehlo.broadcast_in_dim {name}, dims = {kept} : ({tensor(shape)}) -> {tensor(made)}", made)
+    result_shape = (*shape[:place], size, *shape[place:])
+    kept = [index for index in range(len(result_shape)) if index != place]
+    p.emit(
+        f"stablehlo.broadcast_in_dim {name}, dims = {kept} : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape
+    )
 
 
 def transpose(p: Program) -> None:
     name, shape = p.value(2)
     order = [int(index) for index in p.random.permutation(len(shape))]
-    made = tuple(shape[index] for index in order)
-    p.emit(f"stablehlo.transpose {name}, dims = {order} : ({tensor(shape)}) -> {tensor(made)}", made)
+    result_shape = tuple(shape[index] for index in order)
+    p.emit(f"stablehlo.transpose {name}, dims = {order} : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape)
 
 
 def reshape(p: Program) -> None:
     name, shape = p.value(1)
     left = prod(shape)
-    made: list[int] = []
-    while left > 1 and len(made) < 3:
+    result_shape: list[int] = []
+    while left > 1 and len(result_shape) < 3:
         divisors = [d for d in range(1, left + 1) if left % d == 0]
-        made.append(p.pick(divisors))
-        left //= made[-1]
-    if left > 1 or not made:
-        made.append(left)
-    p.emit(f"stablehlo.reshape {name} : ({tensor(shape)}) -> {tensor(tuple(made))}", tuple(made))
+        result_shape.append(p.pick(divisors))
+        left //= result_shape[-1]
+    if left > 1 or not result_shape:
+        result_shape.append(left)
+    p.emit(f"stablehlo.reshape {name} : ({tensor(shape)}) -> {tensor(tuple(result_shape))}", tuple(result_shape))
 
 
 def slice(p: Program) -> None:
@@ -52,9 +54,9 @@ def slice(p: Program) -> None:
     starts = [p.below(size) for size in shape]
     limits = [start + 1 + p.below(size - start) for start, size in zip(starts, shape, strict=True)]
     strides = [1 + p.below(3) if p.below(3) == 0 else 1 for _ in shape]
-    made = tuple(-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True))
+    result_shape = tuple(-(-(b - a) // s) for a, b, s in zip(starts, limits, strides, strict=True))
     ranges = ", ".join(f"{a}:{b}:{s}" for a, b, s in zip(starts, limits, strides, strict=True))
-    p.emit(f"stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {tensor(made)}", made)
+    p.emit(f"stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape)
 
 
 def pad(p: Program) -> None:
@@ -62,14 +64,14 @@ def pad(p: Program) -> None:
     low = [p.below(5) - 1 for _ in shape]
     high = [p.below(5) - 1 for _ in shape]
     inner = [p.below(3) if p.below(3) == 0 else 0 for _ in shape]
-    made = tuple(s + a + b + max(s - 1, 0) * i for s, a, b, i in zip(shape, low, high, inner, strict=True))
-    if min(made) < 1 or prod(made) > 800:
+    result_shape = tuple(s + a + b + max(s - 1, 0) * i for s, a, b, i in zip(shape, low, high, inner, strict=True))
+    if min(result_shape) < 1 or prod(result_shape) > 800:
         return
     fill = p.scalar(2.0)
     p.emit(
         f"stablehlo.pad {name}, {fill}, low = {low}, high = {high}, interior = {inner} : "
-        f"({tensor(shape)}, tensor<f32>) -> {tensor(made)}",
-        made,
+        f"({tensor(shape)}, tensor<f32>) -> {tensor(result_shape)}",
+        result_shape,
     )
 
 
@@ -86,12 +88,12 @@ def concatenate(p: Program) -> None:
     ]
     parts = [p.pick(fits) for _ in range(1 + p.below(3))]
     extent = sum(entry[1][place] for entry in parts)
-    made = (*shape[:place], extent, *shape[place + 1 :])
-    if prod(made) > 800:
+    result_shape = (*shape[:place], extent, *shape[place + 1 :])
+    if prod(result_shape) > 800:
         return
     types = ", ".join(tensor(entry[1]) for entry in parts)
     names = ", ".join(entry[0] for entry in parts)
-    p.emit(f"stablehlo.concatenate {names}, dim = {place} : ({types}) -> {tensor(made)}", made)
+    p.emit(f"stablehlo.concatenate {names}, dim = {place} : ({types}) -> {tensor(result_shape)}", result_shape)
 
 
 def roll(p: Program) -> None:
@@ -105,8 +107,10 @@ def roll(p: Program) -> None:
 
     def part(start: int, stop: int) -> tuple[str, Shape]:
         ranges = ", ".join(f"{start}:{stop}" if i == place else f"0:{s}" for i, s in enumerate(shape))
-        made = (*shape[:place], stop - start, *shape[place + 1 :])
-        return p.emit(f"stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {tensor(made)}", made), made
+        result_shape = (*shape[:place], stop - start, *shape[place + 1 :])
+        return p.emit(
+            f"stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape
+        ), result_shape
 
     (a, sa), (b, sb) = part(size - shift, size), part(0, size - shift)
     p.emit(f"stablehlo.concatenate {a}, {b}, dim = {place} : ({tensor(sa)}, {tensor(sb)}) -> {tensor(shape)}", shape)
@@ -124,8 +128,8 @@ def iota(p: Program) -> None:
     name, shape = p.value(1)
     if not shape:
         return
-    made = p.emit(f"stablehlo.iota dim = {p.below(len(shape))} : {tensor(shape)}", shape)
-    p.emit(f"stablehlo.subtract {name}, {made} : {tensor(shape)}", shape)
+    iota_name = p.emit(f"stablehlo.iota dim = {p.below(len(shape))} : {tensor(shape)}", shape)
+    p.emit(f"stablehlo.subtract {name}, {iota_name} : {tensor(shape)}", shape)
 
 
 def select(p: Program) -> None:
@@ -143,9 +147,9 @@ def select(p: Program) -> None:
 def loop(p: Program) -> None:
     name, shape = p.value()
     other = p.pick([entry for entry in p.values if entry[1] == shape])[0]
-    zero, made = p.index(0), p.name()
+    zero, loop_name = p.index(0), p.name()
     body = (
-        f"{made}:2 = stablehlo.while(%i = {zero}, %s = {name}) : tensor<i32>, {tensor(shape)}\ncond {{\n"
+        f"{loop_name}:2 = stablehlo.while(%i = {zero}, %s = {name}) : tensor<i32>, {tensor(shape)}\ncond {{\n"
         f"%n = stablehlo.constant dense<3> : tensor<i32>\n"
         f"%t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
         f"stablehlo.return %t : tensor<i1>\n}} do {{\n%one = stablehlo.constant dense<1> : tensor<i32>\n"
@@ -154,17 +158,17 @@ def loop(p: Program) -> None:
         f"stablehlo.return %j, %w : tensor<i32>, {tensor(shape)}\n}}"
     )
     p.write(body)
-    p.values.append((f"{made}#1", shape))
+    p.values.append((f"{loop_name}#1", shape))
 
 
 def branch(p: Program) -> None:
     name, shape = p.value()
     other = p.pick([entry for entry in p.values if entry[1] == shape])[0]
-    index, made = p.index(p.below(2)), p.name()
+    index, case_name = p.index(p.below(2)), p.name()
     text = (
-        f'{made} = "stablehlo.case"({index}) ({{\n%a = stablehlo.add {name}, {other} : {tensor(shape)}\n'
+        f'{case_name} = "stablehlo.case"({index}) ({{\n%a = stablehlo.add {name}, {other} : {tensor(shape)}\n'
         f"stablehlo.return %a : {tensor(shape)}\n}}, {{\nstablehlo.return {other} : {tensor(shape)}\n}}) : "
         f"(tensor<i32>) -> {tensor(shape)}"
     )
     p.write(text)
-    p.values.append((made, shape))
+    p.values.append((case_name, shape))

@@ -56,17 +56,17 @@ def sent_bytes(compiled: str) -> int:
     """Bytes that a process sends in the collectives of XLA's text, by the same formulas as partitioner/report.py."""
     total = 0
     for line in compiled.splitlines():
-        found = _COLLECTIVE.search(line)
-        if found is None:
+        match_ = _COLLECTIVE.search(line)
+        if match_ is None:
             continue
-        size, count = _size(found.group(1)), _group(line)
+        size, count = _size(match_.group(1)), _group(line)
         total += {
             "all-gather": size * (count - 1) // count,
             "all-reduce": 2 * size * (count - 1) // count,
             "reduce-scatter": size * (count - 1),
             "all-to-all": size * (count - 1) // count,
             "collective-permute": size,
-        }[found.group(2)]
+        }[match_.group(2)]
     return total
 
 
@@ -76,13 +76,13 @@ def _size(text: str) -> int:
 
 
 def _group(line: str) -> int:
-    if found := re.search(r"replica_groups=\{\{([\d,]+)\}", line):
-        return len(found.group(1).split(","))
-    if found := re.search(r"replica_groups=\[\d+,(\d+)\]", line):
-        return int(found.group(1))
-    if found := re.search(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}", line):
-        sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", found.group(1))}
-        named = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", found.group(2))
+    if groups := re.search(r"replica_groups=\{\{([\d,]+)\}", line):
+        return len(groups.group(1).split(","))
+    if groups := re.search(r"replica_groups=\[\d+,(\d+)\]", line):
+        return int(groups.group(1))
+    if groups := re.search(r"replica_groups=mesh\[(.*?)\] \{(.*?)\}", line):
+        sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", groups.group(1))}
+        named = re.findall(r"'(\w+)'(?::\(\d+\)(\d+))?", groups.group(2))
         return prod(int(part) if part else sizes[name] for name, part in named)
     return DEVICES
 
@@ -262,7 +262,7 @@ def main(file: Path) -> None:
     from jax.sharding import NamedSharding
     from jax.sharding import PartitionSpec as P
 
-    made = {}
+    programs = {}
     for name, (function, arguments, specs, where, results) in _programs().items():
         wanted = [jax.tree.map(np.asarray, jax.jit(function)(*arguments))]
 
@@ -272,8 +272,8 @@ def main(file: Path) -> None:
         options = {} if results is None else {"out_shardings": placed(results)}
         lowered = jax.jit(function, in_shardings=placed(specs), keep_unused=True, **options).lower(*arguments)
         flat = [np.asarray(array) for array in jax.tree.leaves(arguments)]
-        made[name] = lowered.as_text(), flat, jax.tree.leaves(wanted), sent_bytes(lowered.compile().as_text())
-    file.write_bytes(pickle.dumps(made))
+        programs[name] = lowered.as_text(), flat, jax.tree.leaves(wanted), sent_bytes(lowered.compile().as_text())
+    file.write_bytes(pickle.dumps(programs))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ def run_parts(text: str, arguments: Sequence[Array], devices: int, **options: An
         [partitioner.shard_array(a, layout, rank) for a, layout in zip(arguments, parts.in_shardings, strict=True)]
         for rank in range(devices)
     ]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    results_of_processes = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
     return [
-        partitioner.join_blocks([results[index] for results in found], layout)
+        partitioner.join_blocks([results[index] for results in results_of_processes], layout)
         for index, layout in enumerate(parts.out_shardings)
     ]
 

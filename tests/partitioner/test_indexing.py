@@ -60,24 +60,24 @@ class _Case:
         self.names = places
 
     def text(self, kind: str, cuts: tuple[str, str, str], index: str, sharded: bool) -> str:
-        def given(*axes: str) -> str:
+        def annotated(*axes: str) -> str:
             inside = ", ".join("{" + (f'"{axis}"' if axis else "") + "}" for axis in axes)
             return f" {{sdy.sharding = #sdy.sharding<@mesh, [{inside}]>}}" if sharded else ""
 
         of_indices = [cuts[2], ""] if self.vector else ["", cuts[2]]
         arguments = [
-            f"%a: {tensor(self.operand)}{given(cuts[0], cuts[1], '')}",
-            f"%i: {tensor(self.indices, index)}{given(*of_indices)}",
+            f"%a: {tensor(self.operand)}{annotated(cuts[0], cuts[1], '')}",
+            f"%i: {tensor(self.indices, index)}{annotated(*of_indices)}",
         ]
-        made = self.slices if kind == "gather" else self.operand
-        asked = given(cuts[2], *([""] * len(self.windows))) if kind == "gather" else given(cuts[0], cuts[1], "")
+        result_shape = self.slices if kind == "gather" else self.operand
+        asked = annotated(cuts[2], *([""] * len(self.windows))) if kind == "gather" else annotated(cuts[0], cuts[1], "")
         if kind != "gather":
-            arguments.append(f"%u: {tensor(self.slices)}{given(cuts[2], *([''] * len(self.windows)))}")
+            arguments.append(f"%u: {tensor(self.slices)}{annotated(cuts[2], *([''] * len(self.windows)))}")
         body = self._gather(index) if kind == "gather" else self._scatter(index, kind)
         mesh = _MESH if sharded else ""
         return (
-            f"{mesh}func.func @main({', '.join(arguments)}) -> ({tensor(made)}{asked}) {{\n{body}\n"
-            f"return %r : {tensor(made)}\n}}"
+            f"{mesh}func.func @main({', '.join(arguments)}) -> ({tensor(result_shape)}{asked}) {{\n{body}\n"
+            f"return %r : {tensor(result_shape)}\n}}"
         )
 
     def _gather(self, index: str) -> str:
@@ -108,20 +108,22 @@ def _places(case: _Case, dtype: type, *, apart: bool = False) -> Array:
     """Places, some of them far outside; `apart`: no two the same, so that writes do not depend on their order."""
     random = np.random.default_rng(case.size)
     limits = np.iinfo(dtype)
-    found = random.integers(0, 3, case.indices)
+    places = random.integers(0, 3, case.indices)
     if apart:
-        found = np.arange(_BATCH).reshape([1 if n != _BATCH else n for n in case.indices]) + np.zeros(case.indices, int)
-    found = found.astype(dtype)
-    flat = found.reshape(-1)
+        places = np.arange(_BATCH).reshape([1 if n != _BATCH else n for n in case.indices]) + np.zeros(
+            case.indices, int
+        )
+    places = places.astype(dtype)
+    flat = places.reshape(-1)
     for index, value in enumerate((limits.max, limits.min, 3, max(limits.min, -1))):
         if not apart:
             flat[(7 * index) % flat.size] = value
-    return found
+    return places
 
 
-def _same(found: Array, expected: Array) -> None:
-    np.testing.assert_array_equal(found, expected)
-    np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+def _same(actual: Array, expected: Array) -> None:
+    np.testing.assert_array_equal(actual, expected)
+    np.testing.assert_array_equal(np.signbit(actual), np.signbit(expected))
 
 
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
@@ -135,8 +137,8 @@ def test_gather(part: tuple[str, int | None, bool], size: int) -> None:
         dtype = np.dtype(index.replace("ui", "uint") if index[0] == "u" else index.replace("i", "int")).type
         arguments = [_values(*case.operand), _places(case, dtype)]
         (expected,) = run_whole(case.text("gather", cuts, index, False), arguments)
-        (found,) = run_parts(case.text("gather", cuts, index, True), arguments, 4)
-        _same(found, expected)
+        (actual,) = run_parts(case.text("gather", cuts, index, True), arguments, 4)
+        _same(actual, expected)
 
 
 @pytest.mark.parametrize("part", _PARTS, ids=lambda part: "-".join(map(str, part)))
@@ -152,8 +154,8 @@ def test_scatter(part: tuple[str, int | None, bool], size: int) -> None:
         operand, updates = (random.integers(1, 4, shape).astype(np.float32) for shape in (case.operand, case.slices))
         arguments = [operand, _places(case, dtype, apart=kind in ("set", "subtract")), updates]
         (expected,) = run_whole(case.text(kind, cuts, index, False), arguments)
-        (found,) = run_parts(case.text(kind, cuts, index, True), arguments, 4)
-        _same(found, expected)
+        (actual,) = run_parts(case.text(kind, cuts, index, True), arguments, 4)
+        _same(actual, expected)
 
 
 def test_a_column_of_a_matrix_cut_in_rows() -> None:

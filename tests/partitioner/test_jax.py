@@ -29,8 +29,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
 @pytest.mark.parametrize("name", _NAMES)
 def test_ranks_give_what_jax_gives(name: str, exported: dict[str, Exported]) -> None:
     program = exported[name]
-    found = run_parts(program.text, program.arguments, DEVICES)
-    for have, want in zip(found, program.results, strict=True):
+    actual = run_parts(program.text, program.arguments, DEVICES)
+    for have, want in zip(actual, program.results, strict=True):
         assert have.shape == want.shape
         assert have.dtype == want.dtype
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)

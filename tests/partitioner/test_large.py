@@ -56,9 +56,9 @@ def test_the_search_for_a_way_does_not_grow_with_the_mesh(monkeypatch: pytest.Mo
     tried: list[int] = []
     moves = reshard._moves
 
-    def counted(*given):  # type: ignore[no-untyped-def]
+    def counted(*arguments_of_call):  # type: ignore[no-untyped-def]
         tried.append(1)
-        return moves(*given)
+        return moves(*arguments_of_call)
 
     monkeypatch.setattr(reshard, "_moves", counted)
     counts = []
@@ -77,9 +77,9 @@ def test_large_forms_give_what_small_ones_do(seed: int, monkeypatch: pytest.Monk
     reshard._plan.cache_clear()
     drawn = draw(1000 + seed)
     expected = run_whole(drawn.whole, drawn.arguments)
-    found = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
+    actual = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
     reshard._plan.cache_clear()
-    for have, want in zip(found, expected, strict=True):
+    for have, want in zip(actual, expected, strict=True):
         np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=drawn.sharded)
 
 
@@ -95,9 +95,9 @@ func.func @main(%a: tensor<4x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"repl
     assert '<name = "replica_", size = 2>' in str(parts.module)
     wholes = [np.arange(16, dtype=np.float32).reshape(4, 4) + 100 * replica for replica in range(2)]
     inputs = [[partitioner.shard_array(wholes[rank // 4], parts.in_shardings[0], rank)] for rank in range(8)]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    results = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
     for replica, whole in enumerate(wholes):
-        blocks = [found[4 * replica + device][0] for device in range(4)]
+        blocks = [results[4 * replica + device][0] for device in range(4)]
         np.testing.assert_array_equal(partitioner.join_blocks(blocks, parts.out_shardings[0]), whole)
 
 
@@ -124,9 +124,9 @@ def test_empty_values_need_no_collective() -> None:
         if op.name in ("stablehlo.all_gather", "stablehlo.all_to_all", "stablehlo.collective_permute"):
             assert op.operands[0].tensor.size
     a, b = np.zeros((0, 4), np.float32), np.zeros((4, 0), np.float32)
-    found = run_parts(_EMPTY, [a, b], 4)
-    assert [array.shape for array in found] == [(0, 4), (4, 4), (0,)]
-    np.testing.assert_array_equal(found[1], np.zeros((4, 4)))
+    results = run_parts(_EMPTY, [a, b], 4)
+    assert [array.shape for array in results] == [(0, 4), (4, 4), (0,)]
+    np.testing.assert_array_equal(results[1], np.zeros((4, 4)))
 
 
 def _nested(depth: int) -> str:
@@ -153,9 +153,9 @@ cond {{
 }}
 """
         value = f"%w{d}#0"
-    given = [f"{{sdy.sharding = #sdy.sharding<@mesh, [{axes}]>}}" for axes in ('{}, {"x"}', '{"x"}, {}')]
+    cuts = [f"{{sdy.sharding = #sdy.sharding<@mesh, [{axes}]>}}" for axes in ('{}, {"x"}', '{"x"}, {}')]
     return (
-        f'sdy.mesh @mesh = <["x"=2]>\nfunc.func @main(%a: tensor<8x8xf32> {given[0]}, %b: tensor<8x8xf32> {given[1]})'
+        f'sdy.mesh @mesh = <["x"=2]>\nfunc.func @main(%a: tensor<8x8xf32> {cuts[0]}, %b: tensor<8x8xf32> {cuts[1]})'
         f" -> tensor<8x8xf32> {{\n{text}return {value} : tensor<8x8xf32>\n}}"
     )
 
@@ -247,8 +247,8 @@ func.func private @f{depth}(%0: {type}) -> {type} {{
   %1 = stablehlo.add %0, %c : {type}
   return %1 : {type}
 }}"""
-    (found,) = run_parts(text, [np.arange(4, dtype=np.float32)], 2)
-    assert found.tolist() == [1, 2, 3, 4]
+    (counted,) = run_parts(text, [np.arange(4, dtype=np.float32)], 2)
+    assert counted.tolist() == [1, 2, 3, 4]
 
 
 def test_regions_that_nest_too_deep_are_refused() -> None:

@@ -42,8 +42,8 @@ func.func @main(%a: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
         (slice(2, 4), slice(0, 3)),
         (slice(0, 2), slice(0, 3)),
     ]
-    for found, expected in zip(run_parts(text, [a, b], 4), (a - b, b.sum(1)), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for actual_results, expected in zip(run_parts(text, [a, b], 4), (a - b, b.sum(1)), strict=True):
+        np.testing.assert_array_equal(actual_results, expected)
 
 
 def test_a_permute_to_another_order_of_devices() -> None:
@@ -61,9 +61,9 @@ func.func @main(%a: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
     parts = partitioner.partition(module, grid)
     a = _array(4, 6)
     inputs = [[partitioner.shard_array(a, parts.in_shardings[0], rank)] for rank in range(4)]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    results = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
     for device, part in zip((2, 0, 3, 1), (a[:2], a[:2], a[2:], a[2:]), strict=True):
-        np.testing.assert_array_equal(found[device][0], part)
+        np.testing.assert_array_equal(results[device][0], part)
 
 
 def test_manual_code_runs_on_the_devices_of_its_mesh() -> None:
@@ -118,11 +118,11 @@ func.func @main(%a: tensor<12xf32> {sdy.sharding = #sdy.sharding<@six, [{"z"}]>}
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_what_is_put_on_one_device_is_there_for_all(cut: bool) -> None:
-    given = ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}' if cut else ""
+    sharding = ' {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}' if cut else ""
     text = (
         _TURNED
         + f"""
-func.func @main(%a: tensor<4xf32>{given}, %i: tensor<i32>) -> tensor<4xf32> {{
+func.func @main(%a: tensor<4xf32>{sharding}, %i: tensor<i32>) -> tensor<4xf32> {{
   %0 = stablehlo.add %a, %a {{sdy.sharding = #sdy.sharding_per_value<[<@third, []>]>}} : tensor<4xf32>
   %1 = "stablehlo.case"(%i) ({{
     stablehlo.return %0 : tensor<4xf32>
@@ -161,8 +161,8 @@ func.func @main(%a: tensor<4x6xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"},
         [partitioner.shard_array(x, layout, rank) for x, layout in zip((a, w), parts.in_shardings, strict=True)]
         for rank in range(4)
     ]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
-    whole = partitioner.join_blocks([blocks[0] for blocks in found], parts.out_shardings[0])
+    results = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    whole = partitioner.join_blocks([blocks[0] for blocks in results], parts.out_shardings[0])
     np.testing.assert_array_equal(whole, (a @ w)[::-1].T)
 
 
@@ -182,9 +182,9 @@ func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}
     parts = partitioner.partition(spmd.parse(text), grid)
     a = _array(4)
     inputs = [[partitioner.shard_array(a, parts.in_shardings[0], rank)] for rank in range(8)]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    results = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
     for replica in range(2):
-        blocks = [found[4 * replica + device][0] for device in range(4)]
+        blocks = [results[4 * replica + device][0] for device in range(4)]
         np.testing.assert_array_equal(partitioner.join_blocks(blocks, parts.out_shardings[0]), a + replica)
 
 
@@ -205,10 +205,10 @@ func.func @main(%a: tensor<4xf32> {sdy.sharding = #sdy.sharding<@third, []>},
     a, b, c = np.array([1, -0.0, np.nan, 4], np.float32), np.array([True, False, True, False]), _array(4)
     blocks = [partitioner.shard_array(c, parts.in_shardings[2], rank) for rank in range(4)]
     inputs = [[a if rank == 3 else a + 7, b if rank == 3 else ~b, blocks[rank]] for rank in range(4)]
-    found = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
-    whole = partitioner.join_blocks([results[0] for results in found], parts.out_shardings[0])
+    per_device = spmd.run_parallel(parts.module, grid, inputs, timeout=30)
+    whole = partitioner.join_blocks([results[0] for results in per_device], parts.out_shardings[0])
     np.testing.assert_array_equal(whole, a + c)
-    for results in found:
+    for results in per_device:
         np.testing.assert_array_equal(results[1], b)
 
 
@@ -242,9 +242,11 @@ func.func @main(%a: tensor<4x6xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"x"
     parts = partitioner.partition(spmd.parse(text), grid)
     random = np.random.default_rng(0)
     held = [random.integers(-9, 9, (2, 6)).astype(np.float32) for _ in range(4)]
-    found = spmd.run_parallel(parts.module, grid, [[block] for block in held], timeout=30)
+    results_of_processes = spmd.run_parallel(parts.module, grid, [[block] for block in held], timeout=30)
     whole = np.concatenate([fold(held[0], held[1]), fold(held[2], held[3])])
     for index, layout in enumerate(parts.out_shardings):
-        np.testing.assert_array_equal(partitioner.join_blocks([results[index] for results in found], layout), whole)
+        np.testing.assert_array_equal(
+            partitioner.join_blocks([results[index] for results in results_of_processes], layout), whole
+        )
     a = _array(4, 6)
     np.testing.assert_array_equal(run_parts(text, [a], 4)[1], a)

@@ -292,10 +292,10 @@ def test_replicas_run_apart() -> None:
         ]
         for rank in range(8)
     ]
-    found = spmd.run_parallel(parts.module, grid, inputs)
+    results = spmd.run_parallel(parts.module, grid, inputs)
     for replica in range(2):
         (want,) = run_whole(_mlp(), batches[replica])
-        blocks = [found[4 * replica + index][0] for index in range(4)]
+        blocks = [results[4 * replica + index][0] for index in range(4)]
         np.testing.assert_allclose(partitioner.join_blocks(blocks, parts.out_shardings[0]), want, rtol=1e-5)
 
 
@@ -306,8 +306,8 @@ def test_shardings_put_on_a_program_without_any() -> None:
     assert not partitioner.is_sharded(plain)
     spmd.verify(module)
     arguments = [_array(8, 6), _array(6, 12), _array(12, 6)]
-    (found,) = run_parts(str(module), arguments, 4)
-    np.testing.assert_allclose(found, run_whole(_mlp(), arguments)[0], rtol=1e-5)
+    (actual,) = run_parts(str(module), arguments, 4)
+    np.testing.assert_allclose(actual, run_whole(_mlp(), arguments)[0], rtol=1e-5)
 
 
 def test_the_table_tells_what_is_sent_and_where() -> None:
@@ -405,5 +405,5 @@ def test_a_mesh_of_one_device_leaves_the_program_as_it_is() -> None:
     assert [op.name for op in parts.module.function("main").body.ops] == ["func.call", "func.return"]
     executable = spmd.compile(module)
     x = np.array([3, 4], np.uint32)
-    (found,) = executable(*executable.shard(x))
-    assert executable.unshard(found)[0].tolist() == [6, 8]
+    (block,) = executable(*executable.shard(x))
+    assert executable.unshard(block)[0].tolist() == [6, 8]

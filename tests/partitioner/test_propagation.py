@@ -15,8 +15,8 @@ def _layouts(text: str, **options: object) -> dict[str, str]:
     module = spmd.parse('sdy.mesh @mesh = <["x"=2, "y"=2, "z"=2]>\n' + text)
     reader = ShardingReader(module)
     program = import_program(module, module.function("main"), reader)
-    found = propagate(program, reader, **options)  # type: ignore[arg-type]
-    return {value.name_hint: str(layout) for value, layout in found.items() if value.name_hint}
+    shardings_by_value = propagate(program, reader, **options)  # type: ignore[arg-type]
+    return {value.name_hint: str(layout) for value, layout in shardings_by_value.items() if value.name_hint}
 
 
 _MATMUL = """
@@ -41,12 +41,12 @@ func.func @main(%a: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [LEFT]
     ],
 )
 def test_a_dot_hands_on_its_free_dimensions(left: str, right: str, expected: str) -> None:
-    found = _layouts(_MATMUL.replace("LEFT", left).replace("RIGHT", right))
-    assert found["c"] == found["d"] == expected
+    layouts = _layouts(_MATMUL.replace("LEFT", left).replace("RIGHT", right))
+    assert layouts["c"] == layouts["d"] == expected
 
 
 def test_backwards_and_sideways() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x4xf32>, %b: tensor<8x4xf32>) -> tensor<4x8xf32> {
           %c = stablehlo.add %a, %b : tensor<8x4xf32>
@@ -55,11 +55,11 @@ def test_backwards_and_sideways() -> None:
           return %e : tensor<4x8xf32>
         }"""
     )
-    assert found["a"] == found["b"] == found["c"] == '[{"y"}, {"x"}]'
+    assert layouts["a"] == layouts["b"] == layouts["c"] == '[{"y"}, {"x"}]'
 
 
 def test_closed_dimensions_stay() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {?}]>},
                         %b: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"y"}]>}) -> tensor<8x4xf32> {
@@ -67,12 +67,12 @@ def test_closed_dimensions_stay() -> None:
           return %c : tensor<8x4xf32>
         }"""
     )
-    assert found["b"] == '[{}, {"y"}]'
-    assert found["a"] == found["c"] == '[{"x"}, {"y"}]'
+    assert layouts["b"] == '[{}, {"y"}]'
+    assert layouts["a"] == layouts["c"] == '[{"x"}, {"y"}]'
 
 
 def test_replicated_axes_do_not_cut() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {"y"}]>},
                         %b: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{?}, {?}], replicated={"y"}>})
@@ -81,7 +81,7 @@ def test_replicated_axes_do_not_cut() -> None:
           return %c : tensor<8x4xf32>
         }"""
     )
-    assert found["b"] == '[{"x"}, {}]'
+    assert layouts["b"] == '[{"x"}, {}]'
 
 
 _PRIORITIES = """
@@ -95,8 +95,8 @@ func.func @main(%a: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}p
 
 @pytest.mark.parametrize(("first", "second", "expected"), [("0", "1", '[{"x"}, {}]'), ("1", "0", '[{}, {"x"}]')])
 def test_user_priorities_decide_conflicts(first: str, second: str, expected: str) -> None:
-    found = _layouts(_PRIORITIES.replace("pA", "p" + first).replace("pB", "p" + second))
-    assert found["c"] == expected
+    layouts = _layouts(_PRIORITIES.replace("pA", "p" + first).replace("pB", "p" + second))
+    assert layouts["c"] == expected
 
 
 def test_sub_axes_go_as_far_as_a_factor_holds() -> None:
@@ -109,12 +109,12 @@ def test_sub_axes_go_as_far_as_a_factor_holds() -> None:
         }"""
     program = spmd.parse(module)
     reader = ShardingReader(program)
-    found = propagate(import_program(program, program.function("main"), reader), reader)
-    assert {value.name_hint: str(layout) for value, layout in found.items()}["b"] == '[{"w"}, {}]'
+    shardings_by_value = propagate(import_program(program, program.function("main"), reader), reader)
+    assert {value.name_hint: str(layout) for value, layout in shardings_by_value.items()}["b"] == '[{"w"}, {}]'
 
 
 def test_loops_carry_one_layout() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<8x4xf32> {
           %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -131,11 +131,11 @@ def test_loops_carry_one_layout() -> None:
           return %r#1 : tensor<8x4xf32>
         }"""
     )
-    assert found["s"] == found["u"] == '[{"x"}, {"y"}]'
+    assert layouts["s"] == layouts["u"] == '[{"x"}, {"y"}]'
 
 
 def test_calls_are_seen_through() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>}) -> tensor<8xf32> {
           %b = call @twice(%a) : (tensor<8xf32>) -> tensor<8xf32>
@@ -147,7 +147,7 @@ def test_calls_are_seen_through() -> None:
           return %u : tensor<8xf32>
         }"""
     )
-    assert found["u"] == '[{"x"}]'
+    assert layouts["u"] == '[{"x"}]'
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_calls_are_seen_through() -> None:
 def test_barriers_bar_one_direction(direction: str, before: str, after: str) -> None:
     ahead = "{?}" if direction == "BACKWARD" else '{"x", ?}'
     behind = '{"y", ?}' if direction == "BACKWARD" else "{?}"
-    found = _layouts(
+    layouts = _layouts(
         f"""
         func.func @main(%a: tensor<8xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{ahead}]>}}) -> tensor<8xf32> {{
           %b = stablehlo.sine %a : tensor<8xf32>
@@ -167,15 +167,15 @@ def test_barriers_bar_one_direction(direction: str, before: str, after: str) -> 
           return %e : tensor<8xf32>
         }}"""
     )
-    assert found["d"] == (after if direction != "BACKWARD" else before)
+    assert layouts["d"] == (after if direction != "BACKWARD" else before)
     if direction == "NONE":
-        assert found["b"] == '[{"x"}]'
+        assert layouts["b"] == '[{"x"}]'
     if direction == "BACKWARD":
-        assert found["b"] == '[{"y"}]'
+        assert layouts["b"] == '[{"y"}]'
 
 
 def test_groups_share_a_layout() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x", ?}, {?}]>},
                         %b: tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
@@ -186,7 +186,7 @@ def test_groups_share_a_layout() -> None:
           return %c, %d : tensor<8x4xf32>, tensor<8x4xf32>
         }"""
     )
-    assert found["d"] == found["b"] == '[{"x"}, {}]'
+    assert layouts["d"] == layouts["b"] == '[{"x"}, {}]'
 
 
 def test_axes_may_be_propagated_in_an_order() -> None:
@@ -228,13 +228,13 @@ def test_parts_of_axes_stay_where_they_are_in_conservative_propagation() -> None
 
 
 def test_without_propagation_the_rest_is_whole() -> None:
-    found = _layouts(_MATMUL.replace("LEFT", '{"x"}, {}').replace("RIGHT", "{}, {}"), only_asked=True)
-    assert found["a"] == '[{"x"}, {}]'
-    assert found["c"] == found["d"] == "[{}, {}]"
+    layouts = _layouts(_MATMUL.replace("LEFT", '{"x"}, {}').replace("RIGHT", "{}, {}"), only_asked=True)
+    assert layouts["a"] == '[{"x"}, {}]'
+    assert layouts["c"] == layouts["d"] == "[{}, {}]"
 
 
 def test_constants_are_cut_as_each_use_wants() -> None:
-    found = _layouts(
+    layouts = _layouts(
         """
         func.func @main(%a: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>},
                         %b: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {"y"}]>})
@@ -245,5 +245,5 @@ def test_constants_are_cut_as_each_use_wants() -> None:
           return %c, %d : tensor<8x8xf32>, tensor<8x8xf32>
         }"""
     )
-    assert found["c"] == '[{"x"}, {}]'
-    assert found["d"] == '[{}, {"y"}]'
+    assert layouts["c"] == '[{"x"}, {}]'
+    assert layouts["d"] == '[{}, {"y"}]'

@@ -29,8 +29,8 @@ _LOOP = """%i = stablehlo.constant dense<0> : tensor<i32>
 
 
 def _module(body: str, sharding: str = '<@m, [{"x"}, {"y"}]>') -> str:
-    given = f" {{sdy.sharding = #sdy.sharding{sharding}}}" if sharding else ""
-    return f"{_MESHES}func.func @f(%a: {_T}{given}) {{\n  {body}\n  return\n}}"
+    sharding_text = f" {{sdy.sharding = #sdy.sharding{sharding}}}" if sharding else ""
+    return f"{_MESHES}func.func @f(%a: {_T}{sharding_text}) {{\n  {body}\n  return\n}}"
 
 
 def _constraint(sharding: str, then: str, first: str = "%b = sdy.sharding_constraint") -> str:

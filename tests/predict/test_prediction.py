@@ -23,16 +23,18 @@ def told(text: str, grid: spmd.ProcessGrid | None = None, network: Network | Non
 
 
 def test_a_data_parallel_step() -> None:
-    found = told(DATA_PARALLEL)
-    assert found.grid.size == 4 and found.seconds == pytest.approx(found.computing + found.communicating)
-    assert found.memory.arguments == 4 * (64 * 32 + 128 * 64) and found.memory.results == 4 * 64 * 32
-    assert found.memory.temporaries >= 4 * 128 * 32
+    prediction = told(DATA_PARALLEL)
+    assert prediction.grid.size == 4 and prediction.seconds == pytest.approx(
+        prediction.computing + prediction.communicating
+    )
+    assert prediction.memory.arguments == 4 * (64 * 32 + 128 * 64) and prediction.memory.results == 4 * 64 * 32
+    assert prediction.memory.temporaries >= 4 * 128 * 32
     # Recursive halving: 3/4 of the operand out, as much back, by each of four processes.
-    assert found.levels == {"machine": 4 * 2 * 4 * 64 * 32 * 3 / 4}
-    assert sum(share.seconds for share in found.critical) == pytest.approx(found.seconds)
-    titles = {share.title.split(":")[0].split(" -> ")[0] for share in found.critical}
+    assert prediction.levels == {"machine": 4 * 2 * 4 * 64 * 32 * 3 / 4}
+    assert sum(share.seconds for share in prediction.critical) == pytest.approx(prediction.seconds)
+    titles = {share.title.split(":")[0].split(" -> ")[0] for share in prediction.critical}
     assert {"dot_general", "all_reduce of 8.19 kB", "loop nest over 128x32"} <= titles
-    assert all(share.place.startswith("<") or ":" in share.place for share in found.critical)
+    assert all(share.place.startswith("<") or ":" in share.place for share in prediction.critical)
 
 
 def test_a_prediction_is_the_same_every_time() -> None:
@@ -51,10 +53,10 @@ def test_a_loop_takes_as_long_as_its_turns() -> None:
 
 
 def test_a_loop_that_does_not_say_how_often_is_told() -> None:
-    found = told(loop("%n"))
-    assert any("how often the loop runs is not known: taken as 1 turn" in note for note in found.notes)
+    prediction = told(loop("%n"))
+    assert any("how often the loop runs is not known: taken as 1 turn" in note for note in prediction.notes)
     assert told(loop("%n"), turns=4000).seconds == pytest.approx(told(loop(4000)).seconds, rel=0.05)
-    assert "note: " in page(found, "p") and not told(loop(4000)).notes
+    assert "note: " in page(prediction, "p") and not told(loop(4000)).notes
 
 
 def test_the_longer_branch_is_reckoned_with() -> None:
@@ -90,32 +92,34 @@ module attributes {mhlo.num_replicas = 2 : i32} {
     return %r, %p : tensor<65536xf32>, tensor<512x512xf32>
   }
 }"""
-    found = told(text)
-    assert found.hidden > 0 and found.communicating == 0
-    assert found.seconds == pytest.approx(found.computing) and "communication beside it" in page(found, "p")
+    prediction = told(text)
+    assert prediction.hidden > 0 and prediction.communicating == 0
+    assert prediction.seconds == pytest.approx(prediction.computing) and "communication beside it" in page(
+        prediction, "p"
+    )
 
 
 # --- sweeps ---
 
 
 def test_a_process_s_program_grows_with_its_processes() -> None:
-    found = sweep(spmd.parse(DATA_PARALLEL), "main", [1, 8, 64, 4096], nominal(), NETWORK, backends=BACKENDS)
-    assert found.grows and [point.processes for point in found.points] == [1, 8, 64, 4096]
-    assert found.points[0].speedup == 1 and all(0 < point.efficiency <= 1 for point in found.points)
-    one = found.points[0].seconds
-    assert [point.speedup for point in found.points] == pytest.approx(
-        [n.processes * one / n.seconds for n in found.points]
+    swept = sweep(spmd.parse(DATA_PARALLEL), "main", [1, 8, 64, 4096], nominal(), NETWORK, backends=BACKENDS)
+    assert swept.grows and [point.processes for point in swept.points] == [1, 8, 64, 4096]
+    assert swept.points[0].speedup == 1 and all(0 < point.efficiency <= 1 for point in swept.points)
+    one = swept.points[0].seconds
+    assert [point.speedup for point in swept.points] == pytest.approx(
+        [n.processes * one / n.seconds for n in swept.points]
     )
 
 
 def test_a_global_program_is_cut_finer() -> None:
-    found = sweep(spmd.parse(SHARDED), "main", [1, 2, 4, 8], nominal(), backends=BACKENDS)
-    assert not found.grows
-    assert [point.speedup for point in found.points] == pytest.approx(
-        [found.points[0].seconds / point.seconds for point in found.points]
+    swept = sweep(spmd.parse(SHARDED), "main", [1, 2, 4, 8], nominal(), backends=BACKENDS)
+    assert not swept.grows
+    assert [point.speedup for point in swept.points] == pytest.approx(
+        [swept.points[0].seconds / point.seconds for point in swept.points]
     )
     direct = told(SHARDED.replace('"data"=4', '"data"=8'), spmd.ProcessGrid(1, 8))
-    assert found.points[-1].seconds == pytest.approx(direct.seconds)
+    assert swept.points[-1].seconds == pytest.approx(direct.seconds)
 
 
 def test_what_cannot_be_swept_is_named() -> None:

@@ -40,36 +40,43 @@ def meeting(size: int, groups: list[list[int]], operation: Operation | None = No
 
 
 def test_one_after_another() -> None:
-    made = timeline([Event("a", "p:1", 3.0), meeting(2, [[0, 1]]), Event("b", "p:2", 1.0, turns=2)], 2, Second())
-    assert made.seconds == 6.0 and made.computing.tolist() == [5.0, 5.0]
-    assert made.communicating.tolist() == [1.0, 1.0] and made.bytes.tolist() == [100.0]
+    predicted = timeline([Event("a", "p:1", 3.0), meeting(2, [[0, 1]]), Event("b", "p:2", 1.0, turns=2)], 2, Second())
+    assert predicted.seconds == 6.0 and predicted.computing.tolist() == [5.0, 5.0]
+    assert predicted.communicating.tolist() == [1.0, 1.0] and predicted.bytes.tolist() == [100.0]
 
 
 @pytest.mark.parametrize(("between", "seconds", "hidden"), [(0.25, 1.25, 0.25), (1.0, 2.0, 1.0), (3.0, 4.0, 1.0)])
 def test_communication_beside_computing_is_hidden(between: float, seconds: float, hidden: float) -> None:
     start = meeting(2, [[0, 1]], starts=True)
     events = [start, Event("a", "p:1", between), Event("done", "p:2", finishes=start), Event("b", "p:3", 1.0)]
-    made = timeline(events, 2, Second())
-    assert made.seconds == pytest.approx(max(between, 1.0) + 1.0) == pytest.approx(max(seconds, 2.0))
-    assert made.hidden.tolist() == [hidden] * 2 and made.communicating.tolist() == [1.0 - hidden] * 2
+    predicted = timeline(events, 2, Second())
+    assert predicted.seconds == pytest.approx(max(between, 1.0) + 1.0) == pytest.approx(max(seconds, 2.0))
+    assert predicted.hidden.tolist() == [hidden] * 2 and predicted.communicating.tolist() == [1.0 - hidden] * 2
 
 
 def test_requests_go_one_after_another() -> None:
     first, second = meeting(2, [[0, 1]], starts=True), meeting(2, [[0, 1]], starts=True)
-    made = timeline([first, second, Event("d", "p:1", finishes=first), Event("e", "p:1", finishes=second)], 2, Second())
-    assert made.seconds == 2.0
+    predicted = timeline(
+        [first, second, Event("d", "p:1", finishes=first), Event("e", "p:1", finishes=second)], 2, Second()
+    )
+    assert predicted.seconds == 2.0
 
 
 def test_who_comes_first_waits_for_the_last() -> None:
     # Ranks 1 and 2 come a second late, for they met before; then all meet.
-    made = timeline([meeting(4, [[1, 2]]), meeting(4, [[0, 1], [2, 3]])], 4, Second())
-    assert made.waiting.tolist() == [1.0, 0.0, 0.0, 1.0] and made.seconds == 2.0
+    predicted = timeline([meeting(4, [[1, 2]]), meeting(4, [[0, 1], [2, 3]])], 4, Second())
+    assert predicted.waiting.tolist() == [1.0, 0.0, 0.0, 1.0] and predicted.seconds == 2.0
 
 
 def test_a_permutation_is_waited_for_by_both_ends() -> None:
     pairs = CollectivePermute((4,), F32, ((0, 1), (1, 2)))
-    made = timeline([meeting(4, [[2, 3]]), meeting(4, [], pairs)], 4, Second())
-    assert made.waiting.tolist() == [0.0, 1.0, 0.0, 0.0] and made.communicating.tolist() == [2.0, 2.0, 3.0, 1.0]
+    predicted = timeline([meeting(4, [[2, 3]]), meeting(4, [], pairs)], 4, Second())
+    assert predicted.waiting.tolist() == [0.0, 1.0, 0.0, 0.0] and predicted.communicating.tolist() == [
+        2.0,
+        2.0,
+        3.0,
+        1.0,
+    ]
 
 
 @st.composite
@@ -94,20 +101,20 @@ def programs(draw: st.DrawFn) -> list[Event]:
 @settings(max_examples=150)
 @given(programs())
 def test_times_add_up(events: list[Event]) -> None:
-    made = timeline(events, 6, Second())
-    assert made.computing + made.communicating + made.waiting == pytest.approx(
-        [float(end) for end in made.moments[-1].ends]
+    predicted = timeline(events, 6, Second())
+    assert predicted.computing + predicted.communicating + predicted.waiting == pytest.approx(
+        [float(end) for end in predicted.moments[-1].ends]
     )
-    assert sum(seconds for _, seconds in made.critical_path()) == pytest.approx(made.seconds)
+    assert sum(seconds for _, seconds in predicted.critical_path()) == pytest.approx(predicted.seconds)
     for rank in range(6):
-        shown = [entry for entry in predicted_events(made) if entry["ph"] == "X" and entry["pid"] == rank]
+        shown = [entry for entry in predicted_events(predicted) if entry["ph"] == "X" and entry["pid"] == rank]
         own = sorted((entry["ts"], entry["ts"] + entry["dur"]) for entry in shown if entry["tid"] == 0)
         assert all(before[1] <= after[0] + 1e-3 for before, after in pairwise(own))
 
 
 def test_a_network_prices_every_group_for_itself() -> None:
     network = Network((Level("node", 2, 1e-6, 1e9), Level("rack", None, 1e-3, 1e6)))
-    made = timeline([meeting(4, [[0, 1], [2, 3]]), meeting(4, [[0, 2], [1, 3]])], 4, OfNetwork(nominal(), network))
-    assert made.levels == ["node", "rack"] and (made.bytes > 0).all()
-    near, far = (float((moment.ends - moment.begins).max()) for moment in made.moments)
+    predicted = timeline([meeting(4, [[0, 1], [2, 3]]), meeting(4, [[0, 2], [1, 3]])], 4, OfNetwork(nominal(), network))
+    assert predicted.levels == ["node", "rack"] and (predicted.bytes > 0).all()
+    near, far = (float((moment.ends - moment.begins).max()) for moment in predicted.moments)
     assert far > 100 * near

@@ -26,9 +26,13 @@ def test_an_integer_is_taken_where_the_type_holds_it(element: ElementType) -> No
     low, high = storage_range(element)
     program = identity(element.name)
     for number in {low, low + 1, 0, 1, high - 1, high}:
-        for given in (number, float(number) if float(number) == number else number, np.array(number).astype("O")[()]):
-            if not isinstance(given, float) or low <= int(given) <= high:
-                assert int(program(given)[0]) == number
+        for value_in in (
+            number,
+            float(number) if float(number) == number else number,
+            np.array(number).astype("O")[()],
+        ):
+            if not isinstance(value_in, float) or low <= int(value_in) <= high:
+                assert int(program(value_in)[0]) == number
     for number in (low - 1, high + 1, 2**40 + high, -(2**70), 2**70, 0.5, 2.9, math.nan, math.inf, 1j, 1e300):
         with pytest.raises(spmd.ExecutionError, match="which does not hold"):
             program(number)
@@ -98,6 +102,6 @@ def test_an_error_names_the_argument(argument: str, name: str) -> None:
 #loc2 = loc("file.py":1:1)
 """
     program = spmd.compile(spmd.parse(text), function="step")
-    given = re.escape(f"argument 1{name} of @step: tensor<f32> is needed, got float32 of shape (3,)")
-    with pytest.raises(spmd.ExecutionError, match=given):
+    message = re.escape(f"argument 1{name} of @step: tensor<f32> is needed, got float32 of shape (3,)")
+    with pytest.raises(spmd.ExecutionError, match=message):
         program(1, np.zeros(3, np.float32))

@@ -77,8 +77,8 @@ def test_results_stand_on_the_arrays_that_were_donated(backends: tuple[str, ...]
     q, n = compiled(ADAM, backends, donate=(0, 1))(p, m, g)
     assert q.ctypes.data == p.ctypes.data and n.ctypes.data == m.ctypes.data
     np.testing.assert_array_equal(g, arrays[2])
-    for made, other in zip((q, n), expected, strict=True):
-        np.testing.assert_array_equal(made, other)
+    for result, other in zip((q, n), expected, strict=True):
+        np.testing.assert_array_equal(result, other)
 
 
 @pytest.mark.parametrize("backends", BACKENDS)
@@ -99,17 +99,17 @@ def test_what_is_read_later_is_not_written_over(backends: tuple[str, ...], text:
     (array,) = vectors(1, int(np.prod(shape)))
     array = array.reshape(shape)
     expected = spmd.compile(module, backends=("numpy",))(array.copy())
-    made = spmd.compile(module, backends=backends, donate=(0,))(array.copy())
-    for mine, other in zip(made, expected, strict=True):
+    results = spmd.compile(module, backends=backends, donate=(0,))(array.copy())
+    for mine, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
 
 
 def test_a_loop_runs_in_the_memory_of_what_it_begins_with() -> None:
     (array,) = vectors(1, 300)
-    given = array.copy()
-    (made,) = spmd.compile(spmd.parse(LOOP), donate=(0,))(given, np.int32(3))
-    assert made.ctypes.data == given.ctypes.data
-    np.testing.assert_allclose(made, np.tanh(np.tanh(np.tanh(array))), rtol=1e-5)
+    donated = array.copy()
+    (total,) = spmd.compile(spmd.parse(LOOP), donate=(0,))(donated, np.int32(3))
+    assert total.ctypes.data == donated.ctypes.data
+    np.testing.assert_allclose(total, np.tanh(np.tanh(np.tanh(array))), rtol=1e-5)
 
 
 @pytest.mark.parametrize("backends", BACKENDS)
@@ -125,9 +125,9 @@ def test_what_cannot_be_written_over_is_copied(backends: tuple[str, ...]) -> Non
     odd[:] = arrays[0]
     for first in (fixed, strided, odd):
         kept = first.copy()
-        made = step(first, arrays[1].copy(), arrays[2])
+        results = step(first, arrays[1].copy(), arrays[2])
         np.testing.assert_array_equal(first, kept)
-        for mine, other in zip(made, expected, strict=True):
+        for mine, other in zip(results, expected, strict=True):
             np.testing.assert_array_equal(mine, other)
 
 
@@ -142,9 +142,9 @@ def test_arguments_that_share_memory_are_copied(backends: tuple[str, ...]) -> No
     ):
         before = whole.copy()
         expected = compiled(ADAM, ("numpy",))(p.copy(), m.copy(), g.copy())
-        made = step(p, m, g)
+        results = step(p, m, g)
         np.testing.assert_array_equal(whole, before)
-        for mine, other in zip(made, expected, strict=True):
+        for mine, other in zip(results, expected, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-6)
 
 
@@ -166,8 +166,8 @@ def test_processes_in_one_do_not_write_over_each_others_arguments(mode: str) -> 
     p, m, g = vectors(3)
     expected = spmd.compile(spmd.parse(ADAM))(p, m, g)
     grid = spmd.ProcessGrid(2, 1)
-    for made in spmd.run_parallel(spmd.parse(ADAM), grid, [(p, m, g)] * 2, mode=mode, donate=(0, 1)):
-        for mine, other in zip(made, expected, strict=True):
+    for results in spmd.run_parallel(spmd.parse(ADAM), grid, [(p, m, g)] * 2, mode=mode, donate=(0, 1)):
+        for mine, other in zip(results, expected, strict=True):
             np.testing.assert_array_equal(mine, other)
 
 

@@ -67,8 +67,8 @@ module attributes {mhlo.num_replicas = 20 : i32} {
     ones = np.ones(3, np.float32)
     inputs = [[2 * ones, 3 * ones], *[[ones]] * 19]
     # More than sixteen processes are stacked without being asked.
-    found = spmd.run_parallel(table, None, inputs)
-    assert all(result.tolist() == [6.0] * 3 for (result,) in found)
+    results = spmd.run_parallel(table, None, inputs)
+    assert all(result.tolist() == [6.0] * 3 for (result,) in results)
 
 
 def test_what_cannot_be_stacked_runs_as_threads(caplog: pytest.LogCaptureFixture) -> None:
@@ -91,8 +91,8 @@ module attributes {mhlo.num_replicas = 20 : i32} {
     first, second = spmd.parse(looped), spmd.parse(looped.replace("sine", "cosine"))
     table, inputs = [[first], *[[second]] * 19], [[np.float32(1)]] * 20
     with caplog.at_level(logging.INFO, "spmd"):
-        found = spmd.run_parallel(table, None, inputs)
-    assert found[0][0] == np.sin(np.float32(20)) and "run as threads" in caplog.text
+        results = spmd.run_parallel(table, None, inputs)
+    assert results[0][0] == np.sin(np.float32(20)) and "run as threads" in caplog.text
     with pytest.raises(spmd.CompileError, match="different programs meet outside of control flow"):
         spmd.run_parallel(table, None, inputs, mode="stacked")
 

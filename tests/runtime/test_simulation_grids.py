@@ -25,15 +25,15 @@ SMALL = replace(transformer_sizes(), vocabulary=32, width=16, heads=4, hidden=32
 
 def test_a_larger_grid_gives_what_a_small_one_gives() -> None:
     pytest.importorskip("jax")
-    found = []
+    outcomes = []
     for axis in (1, 2, 4):
         module = transformer_program(SMALL, axis)
         assert module is not None
         simulation = spmd.simulate(module, spmd.ProcessGrid(1, axis * axis))
         assert simulation.serial == ()
-        found.append(simulation.unshard(*simulation(*simulation.shard(*transformer_arguments(SMALL)))))
-    for results in found[1:]:
-        for left, right in zip(found[0], results, strict=True):
+        outcomes.append(simulation.unshard(*simulation(*simulation.shard(*transformer_arguments(SMALL)))))
+    for results in outcomes[1:]:
+        for left, right in zip(outcomes[0], results, strict=True):
             np.testing.assert_allclose(left, right, rtol=1e-4, atol=2e-4)
 
 

@@ -102,10 +102,10 @@ def drawn_program(data: st.DataObject) -> tuple[str, spmd.ProcessGrid, str, tupl
         listed = f"dense<{[list(pair) for pair in pairs]}>" if pairs else "dense<>"
         who = f"source_target_pairs = {listed} : tensor<{len(pairs)}x2xi64>"
     flags = (f", {CHANNEL}" if channel else "") + (", use_global_device_ids" if flat else "")
-    given, found = type_of((element, shape)), type_of((element, result))
-    text = f"""func.func @main(%x: {given}) -> {found} {{
-      %r = "stablehlo.{op}"(%x) {body} {{{who}{flags}{extra}}} : ({given}) -> {found}
-      return %r : {found}
+    result_type, operand_type = type_of((element, shape)), type_of((element, result))
+    text = f"""func.func @main(%x: {result_type}) -> {operand_type} {{
+      %r = "stablehlo.{op}"(%x) {body} {{{who}{flags}{extra}}} : ({result_type}) -> {operand_type}
+      return %r : {operand_type}
     }}"""
     return text, grid, element, tuple(shape)
 

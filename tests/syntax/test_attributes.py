@@ -189,6 +189,6 @@ def test_aliases_of_attributes() -> None:
 @pytest.mark.parametrize(("text", "bits"), [("1 : f32", 0x3F800000), ("-0 : f32", 0x80000000), ("2 : bf16", 0x4000)])
 def test_a_float_may_be_written_without_a_point(text: str, bits: int) -> None:
     """The specification's FloatLiteral has an optional fraction; MLIR's own has none."""
-    found = read(text)
-    assert isinstance(found, FloatAttr) and found.bits == bits
-    assert read(format_attribute(found)) == found
+    attribute = read(text)
+    assert isinstance(attribute, FloatAttr) and attribute.bits == bits
+    assert read(format_attribute(attribute)) == attribute

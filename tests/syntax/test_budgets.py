@@ -28,10 +28,10 @@ def test_shared_types_are_printed_once(levels: int, generic: bool) -> None:
 
 
 def test_a_type_of_many_parts_is_told_by_their_number() -> None:
-    made: spmd.ir.Type = SCALAR  # type: ignore[name-defined]
+    nested: spmd.ir.Type = SCALAR  # type: ignore[name-defined]
     for _ in range(300):
-        made = TupleType((made, made))
-    assert str(made) == "(a type of 2^300 parts or more, 301 deep)"
+        nested = TupleType((nested, nested))
+    assert str(nested) == "(a type of 2^300 parts or more, 301 deep)"
     assert str(TupleType((SCALAR,) * 1000)).count("tensor<f32>") == 1000
 
 

@@ -76,16 +76,16 @@ def test_a_scalar(literal: str, type: str, expected: object) -> None:
     ],
 )
 def test_an_array(literal: str, type: str, expected: object) -> None:
-    found = array(literal, type)
-    assert found.shape == np.shape(expected)
-    np.testing.assert_array_equal(found.astype(np.asarray(expected).dtype), expected)
-    assert not found.flags.writeable
+    actual = array(literal, type)
+    assert actual.shape == np.shape(expected)
+    np.testing.assert_array_equal(actual.astype(np.asarray(expected).dtype), expected)
+    assert not actual.flags.writeable
 
 
 def test_a_splat_of_any_size_takes_no_memory() -> None:
-    made = constant("dense<1.0>", "tensor<100000x100000x1000xf32>")
-    assert is_splat(made.array)
-    assert format_dense(made) == "dense<1.000000e+00> : tensor<100000x100000x1000xf32>"
+    splat = constant("dense<1.0>", "tensor<100000x100000x1000xf32>")
+    assert is_splat(splat.array)
+    assert format_dense(splat) == "dense<1.000000e+00> : tensor<100000x100000x1000xf32>"
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_a_decimal_is_rounded_once(element: t.ElementType, seed: int, side: int,
     assert scaled.denominator == 1
     text = str(scaled.numerator).zfill(_PLACES + 1)
     literal = f"{text[:-_PLACES]}.{text[-_PLACES:]}"
-    found = array(f"dense<{literal}>", f"tensor<{element}>").reshape(1)[0]
+    actual = array(f"dense<{literal}>", f"tensor<{element}>").reshape(1)[0]
     if side:
-        assert exact(found) == exact(high if side > 0 else low)
+        assert exact(actual) == exact(high if side > 0 else low)
     else:
-        assert exact(found) in (exact(low), exact(high))
+        assert exact(actual) in (exact(low), exact(high))
 
 
 @pytest.mark.parametrize("element", NUMBERS, ids=str)
@@ -159,21 +159,21 @@ def test_any_bits_print_and_read_back(element: t.ElementType, data: st.DataObjec
     """Short arrays as decimals, long ones as bytes; NaN payloads, infinities and signed zeros keep their bits."""
     shape = data.draw(st.sampled_from([(), (1,), (3,), (2, 3), (0, 2), (7, 20), (101,)]))
     if element.is_boolean:
-        made = data.draw(hnp.arrays(np.bool_, shape))
+        drawn_array = data.draw(hnp.arrays(np.bool_, shape))
     elif element.bits < 8 and element.is_integer:
         low, high = t.storage_range(element)
-        made = data.draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high))).astype(element.dtype)
+        drawn_array = data.draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high))).astype(element.dtype)
     else:
         limit = min(element.bits, 8 * element.dtype.itemsize)
         width = np.dtype(f"u{min(8, element.dtype.itemsize)}")
         parts = 2 if element.is_complex and element.dtype.itemsize == 16 else 1
         bits = st.integers(0, (1 << min(limit, 8 * width.itemsize)) - 1)
         raw = data.draw(hnp.arrays(width, (*shape, parts), elements=bits))
-        made = np.ascontiguousarray(raw).view(element.dtype).reshape(shape)
+        drawn_array = np.ascontiguousarray(raw).view(element.dtype).reshape(shape)
     type = t.TensorType(shape, element)
-    text = format_dense(DenseAttr(made, type))
+    text = format_dense(DenseAttr(drawn_array, type))
     again = constant(text.rpartition(" : ")[0], str(type)).array
-    assert same_bits(np.asarray(again), np.asarray(made)), text
+    assert same_bits(np.asarray(again), np.asarray(drawn_array)), text
 
 
 def test_long_lists_are_read_like_short_ones() -> None:

@@ -103,11 +103,11 @@ _ODD = [
 
 
 def _seeds() -> list[str]:
-    found = list(SNIPPETS)
+    programs = list(SNIPPETS)
     for file in sorted(CONFORMANCE.rglob("*.mlir")):
         if file.stat().st_size < 200_000:
-            found += [part.strip() for part in split_file(file.read_text()) if 0 < len(part.strip()) < LONGEST]
-    return found
+            programs += [part.strip() for part in split_file(file.read_text()) if 0 < len(part.strip()) < LONGEST]
+    return programs
 
 
 SEEDS = _seeds()

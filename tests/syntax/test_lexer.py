@@ -18,14 +18,14 @@ func.func @f(%a: tensor<2x3xf32>) -> (tensor<2x3xf32> {x = [1, 2]}) { // a comme
 
 def all_tokens(tokens: Tokens) -> list[tuple[int, str]]:
     """Every token with the number it has, taken a few at a time."""
-    found = []
+    positions_and_tokens = []
     position = tokens.fill(0)
     while True:
         if len(tokens.list) - position < 6 and not tokens.at_end:
             position = tokens.fill(position)
         if not tokens.list[position]:
-            return found
-        found.append((tokens.base + position, tokens.list[position]))
+            return positions_and_tokens
+        positions_and_tokens.append((tokens.base + position, tokens.list[position]))
         position += 1
 
 

@@ -83,8 +83,8 @@ def test_a_quantized_type_and_its_text(text: str, meant: t.QuantizedType) -> Non
 
 @given(st.floats(min_value=1e-300, max_value=1e300), st.integers(-128, 127))
 def test_the_parameters_of_a_quantized_type_keep_every_bit(scale: float, zero_point: int) -> None:
-    made = t.QuantizedType(t.I8, t.F64, -128, 127, (scale,), (zero_point,))
-    assert read(str(made)) is made
+    quantized = t.QuantizedType(t.I8, t.F64, -128, 127, (scale,), (zero_point,))
+    assert read(str(quantized)) is quantized
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,12 @@ P = Primitive
 def in_double(function: Function) -> Function:
     """A function that computes complex<f32> in f64."""
 
-    def made(*operands: Element) -> Element:
+    def inner(*operands: Element) -> Element:
         if operands[0][0].type is not F32:
             return function(*operands)
         return tuple(map(shorten, function(*(tuple(map(extend, operand)) for operand in operands))))
 
-    return made
+    return inner
 
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
@@ -316,11 +316,11 @@ def _tanh(z: Element) -> Element:
 def _turned(function: Function) -> Function:
     """-i f(i z)."""
 
-    def made(z: Element) -> Element:
+    def inner(z: Element) -> Element:
         real, imaginary = function((-z[1], z[0]))
         return imaginary, -real
 
-    return made
+    return inner
 
 
 sinh, cosh, tanh = in_double(_sinh), in_double(_cosh), in_double(_tanh)

@@ -28,12 +28,12 @@ def compute(op: Op, operands: Sequence[Element]) -> list[Element] | None:
 
     None where the op is not elementwise, or has no scalar form on its types.
     """
-    made = RULES.get(op.name)
-    if made is None:
+    scalar_rule = RULES.get(op.name)
+    if scalar_rule is None:
         return None
     if any(value.tensor.is_quantized for value in (*op.operands, *op.results)):
         return quantization.on_floats(op, operands)
-    return made(op, operands)
+    return scalar_rule(op, operands)
 
 
 def has_scalar_form(name: str) -> bool:

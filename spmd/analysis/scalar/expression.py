@@ -229,11 +229,11 @@ def expression(
     """The one expression of these parts."""
     parts = tuple(operands)
     key = (primitive, type, attribute, *map(id, parts))
-    found = _KNOWN.get(key)
-    if found is None:
-        found = Expression(primitive, type, parts, attribute)
-        _KNOWN[key] = found
-    return found
+    node = _KNOWN.get(key)
+    if node is None:
+        node = Expression(primitive, type, parts, attribute)
+        _KNOWN[key] = node
+    return node
 
 
 def parameter(index: int, type: MachineType) -> Expression:

@@ -32,17 +32,17 @@ def on_floats(op: Op, operands: Sequence[Element]) -> list[Element] | None:
     if op.name == "stablehlo.select" and op.operands[1].type is op.operands[2].type is op.result.type:
         return RULES[op.name](op, operands)
     floats = [_expressed(value) for value in op.operands]
-    given = [
+    real_operands = [
         element if type is None else dequantized(element, type)
         for element, type in zip(operands, quantized, strict=False)
     ]
     inner = op.clone([Value(type) for type in floats], [_expressed(value) for value in op.results])
-    made = RULES[op.name](inner, given)
-    if made is None:
+    results = RULES[op.name](inner, real_operands)
+    if results is None:
         return None
     return [
         element if type is None else quantized_to(element, type)
-        for element, type in zip(made, quantized[len(operands) :], strict=True)
+        for element, type in zip(results, quantized[len(operands) :], strict=True)
     ]
 
 

@@ -149,8 +149,8 @@ def _integer_fields(type: t.ElementType) -> tuple[int] | None:
 
 def complex_of(element: t.Type) -> t.Type:
     """The complex type of these parts."""
-    found = t.ELEMENT_TYPES.get(f"complex<{element}>")
-    return found if found is not None else parse_type(f"complex<{element}>")
+    complex_element = t.ELEMENT_TYPES.get(f"complex<{element}>")
+    return complex_element if complex_element is not None else parse_type(f"complex<{element}>")
 
 
 def _bounds(encoding: Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:

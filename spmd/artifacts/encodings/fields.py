@@ -241,9 +241,9 @@ class EncodingTable:
         since: Version = (0, 9),
     ) -> None:
         """Declares a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
-        made = Encoding(code, cls, fields, make or cls, take or _fields_of(cls), since)
-        self.by_code[code] = made
-        self.by_class.setdefault(cls, []).append(made)
+        added = Encoding(code, cls, fields, make or cls, take or _fields_of(cls), since)
+        self.by_code[code] = added
+        self.by_class.setdefault(cls, []).append(added)
 
     def reading(self, code: int, *fields: Field, make: Callable[..., Any]) -> None:
         """Declares a code that is read and never written: what it holds has another form, which all readers know."""
@@ -252,7 +252,11 @@ class EncodingTable:
     def constant(self, code: int, value: Any, since: Version = (0, 9)) -> None:
         """Declares the code of one value, of which there is one object."""
         self.encoding(
-            code, type(value), make=lambda: value, take=lambda found: () if found is value else None, since=since
+            code,
+            type(value),
+            make=lambda: value,
+            take=lambda attribute: () if attribute is value else None,
+            since=since,
         )
 
     def read(self, reader: EntryReader, dialect: str) -> Any:

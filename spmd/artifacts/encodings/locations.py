@@ -125,8 +125,8 @@ def location_of(text: str | None) -> Attribute:
     body = text[4:-1] if text.startswith("loc(") and text.endswith(")") else text
     try:
         parts = _Parts(body)
-        made = parts.location(0)
-        return made if parts.at_end else UNKNOWN
+        location = parts.location(0)
+        return location if parts.at_end else UNKNOWN
     except (ValueError, IndexError):
         return UNKNOWN
 
@@ -139,11 +139,11 @@ class _Parts:
         position = 0
         text = text.strip()
         while position < len(text):
-            found = _PART.match(text, position)
-            if found is None or found.lastgroup is None:
+            match = _PART.match(text, position)
+            if match is None or match.lastgroup is None:
                 raise ValueError(text)
-            self._parts.append((found.lastgroup, found[found.lastgroup]))
-            position = found.end()
+            self._parts.append((match.lastgroup, match[match.lastgroup]))
+            position = match.end()
         self._at = 0
 
     @property
@@ -157,8 +157,8 @@ class _Parts:
         return False
 
     def _next(self, kind: str) -> str:
-        found, part = self._parts[self._at]
-        if found != kind:
+        kind_here, part = self._parts[self._at]
+        if kind_here != kind:
             raise ValueError(part)
         self._at += 1
         return part

@@ -42,10 +42,10 @@ def _width(type: t.Type) -> tuple[int, bool]:
     """(bits, whether unsigned) of an integer type; ValueError for any other."""
     if isinstance(type, t.ElementType) and (type.is_integer or type.is_boolean or type.is_index):
         return type.bits if not type.is_boolean else 1, not (type.is_signed or type.is_index)
-    found = _INTEGER.fullmatch(str(type))
-    if found is None:
+    match = _INTEGER.fullmatch(str(type))
+    if match is None:
         raise ValueError(f"an integer is of an integer type, got {type}")
-    return int(found[2]), found[1] == "u"
+    return int(match[2]), match[1] == "u"
 
 
 def _read_bits(reader: EntryReader, width: int) -> int:
@@ -113,10 +113,10 @@ def _read_dense(reader: EntryReader) -> Attribute:
     data = reader.bytes(reader.varint())
     if not isinstance(type, t.TensorType) or isinstance(type.element_type, t.OpaqueType):
         return OpaqueAttr(f'dense<"0x{data.hex().upper()}"> : {type}')
-    made = dense_raw(data, type)
-    if made.array.flags.aligned or made.array.nbytes >= _SEEN_FROM:
-        return made
-    return DenseAttr(aligned(made.array), made.type)
+    dense = dense_raw(data, type)
+    if dense.array.flags.aligned or dense.array.nbytes >= _SEEN_FROM:
+        return dense
+    return DenseAttr(aligned(dense.array), dense.type)
 
 
 def _write_dense(writer: EntryWriter, value: DenseAttr) -> None:

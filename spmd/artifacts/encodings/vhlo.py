@@ -194,17 +194,21 @@ _SIGNED = 1
 
 def _storage(flags: int, storage: t.Type) -> t.ElementType:
     """The storage type of a quantized one: the flags tell of its sign."""
-    found = expect(storage, t.ElementType)
-    if not found.is_integer:
-        raise ValueError(f"the storage is of an integer type, got {found}")
-    return found if flags & _SIGNED else t.ELEMENT_TYPES["ui" + found.name.removeprefix("u").removeprefix("i")]
+    storage_type = expect(storage, t.ElementType)
+    if not storage_type.is_integer:
+        raise ValueError(f"the storage is of an integer type, got {storage_type}")
+    return (
+        storage_type
+        if flags & _SIGNED
+        else t.ELEMENT_TYPES["ui" + storage_type.name.removeprefix("u").removeprefix("i")]
+    )
 
 
 def _expressed(type: t.Type) -> t.ElementType:
-    found = expect(type, t.ElementType)
-    if not found.is_float or found.numpy is None:
-        raise ValueError(f"what is expressed is of a floating-point type, got {found}")
-    return found  # type: ignore[no-any-return]
+    expressed_type = expect(type, t.ElementType)
+    if not expressed_type.is_float or expressed_type.numpy is None:
+        raise ValueError(f"what is expressed is of a floating-point type, got {expressed_type}")
+    return expressed_type  # type: ignore[no-any-return]
 
 
 def _quantized(

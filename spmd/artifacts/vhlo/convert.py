@@ -79,28 +79,28 @@ _WINDOW = "window_dimensions"
 # --- from VHLO -------------------------------------------------------------------------------------------------------
 
 
-def from_vhlo(row: VhloOp, given: Mapping[str, Attribute]) -> dict[str, Attribute]:
+def from_vhlo(row: VhloOp, attributes: Mapping[str, Attribute]) -> dict[str, Attribute]:
     """The attributes of the op that `row` stands for; ValueError for one that is not what it must be."""
-    base, left = row.base, dict(given)
-    made: dict[str, Attribute] = {}
+    base, left = row.base, dict(attributes)
+    converted: dict[str, Attribute] = {}
     for exploded in _EXPLODED.get(base, ()):
         pieces = {name: left.pop(name) for name in exploded.names if name in left}
         if exploded.cls is not structs.DotAlgorithmAttr or not all(map(_is_none, pieces.values())):
-            found = _imploded(exploded, pieces)
-            if found is not None:
-                made[exploded.attribute] = found
+            whole = _imploded(exploded, pieces)
+            if whole is not None:
+                converted[exploded.attribute] = whole
     if base == "dynamic_conv" and "padding" in row.attributes:
         left.pop("padding", None)  # the operand d_padding says it all
     for name, value in left.items():
         if name not in row.attributes:
-            made[name] = value
+            converted[name] = value
             continue
         default = default_of(base, name)
         if default is None or not default.holds(value):
-            made["channel_handle" if name == "channel_id" else name] = _restored(base, name, value)
-    if base == "custom_call" and any(name in made for name in _LAYOUTS):
-        made.update((name, left[name]) for name in _LAYOUTS if name in left)
-    return made
+            converted["channel_handle" if name == "channel_id" else name] = _restored(base, name, value)
+    if base == "custom_call" and any(name in converted for name in _LAYOUTS):
+        converted.update((name, left[name]) for name in _LAYOUTS if name in left)
+    return converted
 
 
 def _is_none(value: Attribute) -> bool:
@@ -160,15 +160,15 @@ def to_vhlo(op: Op, version: Version) -> tuple[VhloOp, dict[str, Attribute]]:
     if row is None:
         raise fault(op, f"came with version {_text(rows[-1].since)}", version)
     newest = rows[0]
-    found = _vhlo_attributes(op, base, {*newest.attributes, *row.attributes})
+    attributes = _vhlo_attributes(op, base, {*newest.attributes, *row.attributes})
     for name in newest.attributes:
         default = default_of(base, name)
-        if name not in row.attributes and (default is None or not default.holds(found[name])):
+        if name not in row.attributes and (default is None or not default.holds(attributes[name])):
             raise fault(op, f"attribute {name} came with version {_text(newest.since)}", version)
     if newest.widened and not row.widened and len(op.operands) != 1:
         raise fault(op, f"any number of operands came with version {_text(newest.since)}", version)
     _check_constraints(op, base, version)
-    return row, {name: found[name] for name in row.attributes}
+    return row, {name: attributes[name] for name in row.attributes}
 
 
 def fault(op: Op, why: str, version: Version) -> ConversionError:
@@ -182,30 +182,30 @@ def _text(version: Version) -> str:
 
 def _vhlo_attributes(op: Op, base: str, names: set[str]) -> dict[str, Attribute]:
     assert op.definition is not None
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for name, value in op.attributes.items():
         declared = op.definition.attribute_table.get(name)
         if declared is not None:
-            found[name] = _spelled(declared.kind.encode(value))
+            attributes[name] = _spelled(declared.kind.encode(value))
     for exploded in _EXPLODED.get(base, ()):
-        whole = found.pop(exploded.attribute, None)
+        whole = attributes.pop(exploded.attribute, None)
         if whole is not None:
             for (field, _, _), name in zip(exploded.fields, exploded.names, strict=True):
-                found[name] = _attribute(getattr(whole, field))
-    handle = found.pop("channel_handle", None)
+                attributes[name] = _attribute(getattr(whole, field))
+    handle = attributes.pop("channel_handle", None)
     if isinstance(handle, structs.ChannelHandleAttr):
-        found["channel_id"] = IntegerAttr(handle.handle, t.I64)
-    if isinstance(found.get("api_version"), IntegerAttr):
-        found["api_version"] = ApiVersion(found["api_version"].value)  # type: ignore[attr-defined]
-        if found["api_version"] == ApiVersion(4):
-            found.setdefault("backend_config", DictAttr({}))
+        attributes["channel_id"] = IntegerAttr(handle.handle, t.I64)
+    if isinstance(attributes.get("api_version"), IntegerAttr):
+        attributes["api_version"] = ApiVersion(attributes["api_version"].value)  # type: ignore[attr-defined]
+        if attributes["api_version"] == ApiVersion(4):
+            attributes.setdefault("backend_config", DictAttr({}))
     rank = _rank(op)
-    for name in names - set(found):
+    for name in names - set(attributes):
         default = default_of(base, name)
         if default is None:
             raise ConversionError(Diagnostic(op.location, f"attribute {name} is needed", op.name))
-        found[name] = default.make(rank)
-    return found
+        attributes[name] = default.make(rank)
+    return attributes
 
 
 def _rank(op: Op) -> int:
@@ -227,9 +227,9 @@ def _attribute(value: Any) -> Attribute:
     if isinstance(value, int):
         return IntegerAttr(value, t.I64)
     if isinstance(value, tuple):
-        made = integers((len(value),), 0).array.copy()
-        made[:] = value
-        return DenseAttr(made, t.TensorType(made.shape, t.I64))
+        array = integers((len(value),), 0).array.copy()
+        array[:] = value
+        return DenseAttr(array, t.TensorType(array.shape, t.I64))
     return TypeAttr(value)
 
 

@@ -39,12 +39,13 @@ class Default:
 
 
 def _constant(value: Attribute) -> Default:
-    return Default(lambda rank: value, lambda found: found == value)
+    return Default(lambda rank: value, lambda attribute: attribute == value)
 
 
 def _integer(value: int, type: t.ElementType) -> Default:
     return Default(
-        lambda rank: IntegerAttr(value, type), lambda found: isinstance(found, IntegerAttr) and found.value == value
+        lambda rank: IntegerAttr(value, type),
+        lambda attribute: isinstance(attribute, IntegerAttr) and attribute.value == value,
     )
 
 
@@ -54,18 +55,18 @@ def integers(shape: tuple[int, ...], value: int, element: t.ElementType = t.I64)
 
 
 def _is_all(value: int) -> Callable[[Attribute], bool]:
-    def holds(found: Attribute) -> bool:
-        if isinstance(found, DenseArrayAttr):
-            return all(entry == value for entry in found.values)
-        return isinstance(found, DenseAttr) and bool((found.array == value).all())
+    def holds(attribute: Attribute) -> bool:
+        if isinstance(attribute, DenseArrayAttr):
+            return all(entry == value for entry in attribute.values)
+        return isinstance(attribute, DenseAttr) and bool((attribute.array == value).all())
 
     return holds
 
 
-def _is_empty(found: Attribute) -> bool:
-    if isinstance(found, DenseArrayAttr):
-        return not found.values
-    return isinstance(found, DenseAttr) and found.array.size == 0
+def _is_empty(attribute: Attribute) -> bool:
+    if isinstance(attribute, DenseArrayAttr):
+        return not attribute.values
+    return isinstance(attribute, DenseAttr) and attribute.array.size == 0
 
 
 _DEFAULT_PRECISION = EnumAttr("stablehlo", "precision", "DEFAULT")

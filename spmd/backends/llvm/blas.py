@@ -60,8 +60,8 @@ def thread_count() -> ThreadCount | None:
     library = _numpy_library()
     names = (_IN_NUMPY_THREADS.format(verb=verb) for verb in ("get", "set"))
     symbols = [getattr(library, name, None) for name in names]
-    found = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols if symbol is not None]
-    return ThreadCount(*found) if len(found) == 2 else None
+    addresses = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols if symbol is not None]
+    return ThreadCount(*addresses) if len(addresses) == 2 else None
 
 
 @cache

@@ -86,17 +86,17 @@ class Cache:
         """Whether the folder, made if need be, is the user's alone to write."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = self.folder.stat()
+            status = self.folder.stat()
         except OSError:
             return False
-        return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        found = []
+        entries = []
         for path in self.folder.glob("*" + _SUFFIX) if self.folder.is_dir() else ():
             with contextlib.suppress(OSError):  # somebody else may remove it meanwhile
-                found.append((path, path.stat()))
-        return found
+                entries.append((path, path.stat()))
+        return entries
 
     def _shrink(self) -> None:
         entries = self._entries()
@@ -121,8 +121,8 @@ def user_cache() -> Cache | None:
     if told == "":
         return None
     folder = Path(told) if told else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spmd"
-    found = _cache_in(folder)
-    return found if found.is_private() else None
+    kept_cache = _cache_in(folder)
+    return kept_cache if kept_cache.is_private() else None
 
 
 def _decoded(data: bytes) -> bytes | None:

@@ -86,8 +86,8 @@ class _Call:
         operands = [view.at(place) for view, place in zip(self._operands, addresses, strict=False)]
         if self._keeps:
             operands = [None if operand is None else operand.copy() for operand in operands]
-        made = self._program(process, *operands)
-        for view, place, array in zip(self._results, addresses[len(operands) :], made, strict=True):
+        results = self._program(process, *operands)
+        for view, place, array in zip(self._results, addresses[len(operands) :], results, strict=True):
             target = view.at(place)
             if target is not None:
                 target[...] = array
@@ -108,10 +108,10 @@ class _View:
         if self._is_token:
             return None
         assert address is not None
-        found = self._known.get(address)
-        if found is None:
+        view = self._known.get(address)
+        if view is None:
             if len(self._known) >= _MOST_VIEWS:
                 self._known.clear()
             memory = np.frombuffer(memoryview(self._memory.from_address(address)), np.uint8)
-            found = self._known[address] = memory[: self._nbytes].view(self._dtype).reshape(self._shape)
-        return found
+            view = self._known[address] = memory[: self._nbytes].view(self._dtype).reshape(self._shape)
+        return view

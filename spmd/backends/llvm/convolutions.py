@@ -137,13 +137,13 @@ def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
 
 def _merged(depth: list[Depth]) -> tuple[Depth, ...]:
     """As few dimensions as the strides allow; at least one."""
-    made: list[Depth] = []
+    depths: list[Depth] = []
     for each in depth:
         if each.size == 1:
             continue
-        before = made[-1] if made else None
+        before = depths[-1] if depths else None
         if before is not None and before.left == each.left * each.size and before.right == each.right * each.size:
-            made[-1] = Depth(before.size * each.size, each.left, each.right)
+            depths[-1] = Depth(before.size * each.size, each.left, each.right)
         else:
-            made.append(each)
-    return tuple(made) or (depth[-1],)
+            depths.append(each)
+    return tuple(depths) or (depth[-1],)

@@ -37,8 +37,8 @@ def _layout() -> tuple[int, int]:
     words = (ctypes.c_void_p * 16).from_address(id(probe))
     data = next(8 * place for place, word in enumerate(words) if word == probe.ctypes.data)
     flags = data + 48
-    found = ctypes.c_int.from_address(id(probe) + flags).value
-    assert found & _NEEDED == _NEEDED, "arrays of this NumPy are laid out in an unknown way"
+    flags_of_probe = ctypes.c_int.from_address(id(probe) + flags).value
+    assert flags_of_probe & _NEEDED == _NEEDED, "arrays of this NumPy are laid out in an unknown way"
     return data, flags
 
 

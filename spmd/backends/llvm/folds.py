@@ -287,10 +287,14 @@ class FoldWriter:
             for start in (0, half):
                 for type, name in zip(types, totals, strict=True):
                     if half > 1:
-                        made = shuffled(name, None, type, width, range(start, start + half), self.point.text.value)
+                        half_lanes = shuffled(
+                            name, None, type, width, range(start, start + half), self.point.text.value
+                        )
                     else:
-                        made = self.point.text.value(f"extractelement {llvm_type(type, width)} {name}, i64 {start}")
-                    halves.append(made)
+                        half_lanes = self.point.text.value(
+                            f"extractelement {llvm_type(type, width)} {name}, i64 {start}"
+                        )
+                    halves.append(half_lanes)
             totals = self._combined(reduction, halves[: len(types)], halves[len(types) :], half)
             width = half
         return totals

@@ -402,20 +402,20 @@ class FunctionWriter:
         nest = row_nest(nests, rows_of(group))
         if nest is None:
             return False
-        made = [value for unit in group for op in unit.roots for value in op.results]
-        if any(self._overlaps(nest, value, frame) for value in made):
+        written = [value for unit in group for op in unit.roots for value in op.results]
+        if any(self._overlaps(nest, value, frame) for value in written):
             return False
-        private = {v for v in made if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
-        over = self._over_rows(nest, [value for value in made if value not in private], frame)
+        private = {v for v in written if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
+        over = self._over_rows(nest, [value for value in written if value not in private], frame)
         nest = in_one_row(nest, private.__contains__)
-        rows = {v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in made if v in private}
-        for value in made:
+        rows = {v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in written if v in private}
+        for value in written:
             if value in over:
                 self.assign(value, over[value])
             elif value not in private:
                 self.allocate(frame, value)
         nest = collapse(nest)
-        cut = cut_rows(nest, nests, made, self.threads) if sum(rows.values()) <= _OWN else None
+        cut = cut_rows(nest, nests, written, self.threads) if sum(rows.values()) <= _OWN else None
         if cut is not None:
             write_in_parts(self, nest, cut, rows)
             return True
@@ -424,21 +424,21 @@ class FunctionWriter:
         write_apart(self, nest)
         return True
 
-    def _over_rows(self, nest: Nest, made: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
+    def _over_rows(self, nest: Nest, written: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
         """Where values may be written row by row over what is read for the last time: by row, nobody reads it after."""
-        found: dict[Value, Buffer] = {}
-        for value in made:
+        over: dict[Value, Buffer] = {}
+        for value in written:
             if value in frame.placed or value in frame.lent or nbytes(value) <= _SLOT:
                 continue
             for load in nest.loads():
                 buffer = self.buffer_of.get(load.value)
-                if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer in found.values():
+                if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer in over.values():
                     continue
                 same_size = buffer.nbytes == nbytes(value) and frame.is_last_read(buffer)
                 if same_size and self._is_read_before(nest, buffer, value):
-                    found[value] = buffer
+                    over[value] = buffer
                     break
-        return found
+        return over
 
     def _is_read_before(self, nest: Nest, buffer: Buffer, value: Value) -> bool:
         """Whether each row of `buffer` is read before the row of `value` is written, or where it is written."""
@@ -483,10 +483,10 @@ class FunctionWriter:
 
     def nests(self, unit: Unit) -> list[Nest]:
         """The loop nests of a fused unit, in their order."""
-        found = self._nests.get(unit)
-        if found is None:
-            found = self._nests[unit] = nests_of(unit)
-        return found
+        nests_of_unit = self._nests.get(unit)
+        if nests_of_unit is None:
+            nests_of_unit = self._nests[unit] = nests_of(unit)
+        return nests_of_unit
 
     def _release(self, frame: Frame) -> None:
         """Gives back the memory of what nobody reads any more."""
@@ -503,9 +503,9 @@ class FunctionWriter:
             for value in op.results:
                 if value in frame.placed or value in frame.lent or not self._over_operand(nests, value, frame):
                     self.allocate(frame, value)
-        made = [value for op in unit.roots for value in op.results]
+        written = [value for op in unit.roots for value in op.results]
         for nest in nests:
-            write_nest(self, collapse(nest), frame, made)
+            write_nest(self, collapse(nest), frame, written)
 
     def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
         """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
@@ -589,11 +589,11 @@ def nbytes(value: Value) -> int:
 
 def through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
     """Also the operands of views that are to be put somewhere."""
-    found = dict(placed)
+    buffers = dict(placed)
     for value, buffer in placed.items():
         op = value.defining_op
         while op is not None and op.name == "stablehlo.reshape":
             value = op.operands[0]
-            found.setdefault(value, buffer)
+            buffers.setdefault(value, buffer)
             op = value.defining_op
-    return found
+    return buffers

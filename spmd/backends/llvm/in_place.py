@@ -89,21 +89,21 @@ def lent(
     """
     if not free:
         return {}
-    found: dict[Value, Buffer] = {}
+    lent_to: dict[Value, Buffer] = {}
     for index in range(len(block.units) - 1, -1, -1):
         for new in (value for op in block.units[index].roots for value in op.results):
-            place = free.get(new) or found.get(new)
+            place = free.get(new) or lent_to.get(new)
             if place is None:
                 continue
             for old in _read_by(writer, block.units[index], new):
                 maker = block.makers.get(old)
-                known = old in placed or old in found
+                known = old in placed or old in lent_to
                 if maker is None or known or block.last_read[old] != index or old.type != new.type:
                     continue
                 if not _is_view(block.units[maker]) and may_overwrite(writer, block, old, new):
-                    found[old] = place
+                    lent_to[old] = place
                     break
-    return found
+    return lent_to
 
 
 def _read_by(writer: FunctionWriter, unit: Unit, new: Value) -> list[Value]:
@@ -124,10 +124,10 @@ def overwritten(
 ) -> dict[Value, Value]:
     """By output, the input whose memory it takes over: one of `donated`, of the same type."""
     block = UnitsOfBlock(units, writer.last_reads(units, ()))
-    found: dict[Value, Value] = {}
+    overwrites: dict[Value, Value] = {}
     for old in donated:
         for new in outputs:
-            if new not in found and new.type == old.type and may_overwrite(writer, block, old, new):
-                found[new] = old
+            if new not in overwrites and new.type == old.type and may_overwrite(writer, block, old, new):
+                overwrites[new] = old
                 break
-    return found
+    return overwrites

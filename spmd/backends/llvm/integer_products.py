@@ -84,8 +84,8 @@ def _widen_left(text: FunctionText, product: IntegerProduct, source: str, target
 
     def chunk(number: str, count: int) -> None:
         at = text.value(f"add i64 {start}, {number}")
-        given = _load_bytes(text, source, at, width, count)
-        wide = _widened(text, given, width, "i8", "i16", product.left_signed)
+        codes = _load_bytes(text, source, at, width, count)
+        wide = _widened(text, codes, width, "i8", "i16", product.left_signed)
         to = text.value(f"getelementptr i16, ptr {target}, i64 {text.value(f'add i64 {place}, {number}')}")
         text.line(f"store <{width} x i16> {wide}, ptr {to}, align 4")
 
@@ -120,7 +120,7 @@ def _widen_right(text: FunctionText, product: IntegerProduct, source: str, targe
             for number, count in enumerate(valid):
                 at = text.value(f"add i64 {start}, {number * lanes}")
                 low = _load_bytes(text, source, at, lanes, count)
-                made = _widened(text, low, lanes, "i8", "i32", product.right_signed)
+                lanes_of_value = _widened(text, low, lanes, "i8", "i32", product.right_signed)
                 if both:
                     behind = text.value(f"add i64 {at}, {product.right[0]}")
                     high = _load_bytes(text, source, behind, lanes, count)
@@ -128,14 +128,14 @@ def _widen_right(text: FunctionText, product: IntegerProduct, source: str, targe
                     splat = ", ".join(["i32 16"] * lanes)
                     shifted = text.value(f"shl <{lanes} x i32> {wide}, <{splat}>")
                     mask = ", ".join(["i32 65535"] * lanes)
-                    made = text.value(f"and <{lanes} x i32> {made}, <{mask}>")
-                    made = text.value(f"or <{lanes} x i32> {made}, {shifted}")
+                    lanes_of_value = text.value(f"and <{lanes} x i32> {lanes_of_value}, <{mask}>")
+                    lanes_of_value = text.value(f"or <{lanes} x i32> {lanes_of_value}, {shifted}")
                 else:
                     mask = ", ".join(["i32 65535"] * lanes)
-                    made = text.value(f"and <{lanes} x i32> {made}, <{mask}>")
+                    lanes_of_value = text.value(f"and <{lanes} x i32> {lanes_of_value}, <{mask}>")
                 to = text.value(f"add i64 {place}, {number * lanes}")
                 address = text.value(f"getelementptr i32, ptr {target}, i64 {to}")
-                text.line(f"store <{lanes} x i32> {made}, ptr {address}, align 4")
+                text.line(f"store <{lanes} x i32> {lanes_of_value}, ptr {address}, align 4")
 
         if product.depth > 1:
             pair, _ = text.open_loop()

@@ -32,8 +32,8 @@ def write_in_order(point: PointWriter, update: Update) -> None:
         if node.type is I1:
             new[number] = text.value(f"trunc i8 {new[number]} to i1")
     bound = Bound(point, {FOLDED + n: Rendered(name, False, depth) for n, name in enumerate([*old, *new])}, 1)
-    made = [bound.render(code) for code in codes]
-    for type, address, name in zip(types, addresses, made, strict=True):
+    rendered = [bound.render(code) for code in codes]
+    for type, address, name in zip(types, addresses, rendered, strict=True):
         text.line(f"store {type} {name}, ptr {address}")
     text.close_loop(width if point.valid is None else point.valid)
 
@@ -78,18 +78,18 @@ def _split(codes: list[Expression], old: int) -> tuple[list[Expression], list[Ex
         own = node.primitive is Primitive.PARAMETER and isinstance(node.attribute, int) and node.attribute >= FOLDED
         depends[node] = own or any(depends[operand] for operand in node.operands)
     inputs: dict[Expression, Expression] = {}
-    made: dict[Expression, Expression] = {}
+    replaced: dict[Expression, Expression] = {}
 
     def taken(node: Expression) -> Expression:
         if node.primitive is Primitive.CONSTANT:
             return node
         if not depends[node]:
             return inputs.setdefault(node, parameter(FOLDED + old + len(inputs), node.type))
-        return made[node]
+        return replaced[node]
 
     for node in walk(codes):
         if depends[node]:
             operands = [taken(operand) for operand in node.operands]
             own = node.primitive is Primitive.PARAMETER
-            made[node] = node if own else expression(node.primitive, node.type, operands, node.attribute)
+            replaced[node] = node if own else expression(node.primitive, node.type, operands, node.attribute)
     return [taken(code) for code in codes], list(inputs)

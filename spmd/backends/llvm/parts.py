@@ -118,15 +118,15 @@ def write_apart(writer: FunctionWriter, nest: Nest) -> None:
 
 def write_nest(writer: FunctionWriter, nest: Nest, frame: Frame, results: Sequence[Value]) -> None:
     """Writes `nest`, which writes `results` with as few loops as may be, in parts where that pays."""
-    wanted = parts_of([nest], results, writer.threads)
-    if wanted > 1 and not any(stage.updates for stage in nest.stages):
-        cut = _cut(nest, wanted)
+    num_parts = parts_of([nest], results, writer.threads)
+    if num_parts > 1 and not any(stage.updates for stage in nest.stages):
+        cut = _cut(nest, num_parts)
         if cut is not None:
             write_in_parts(writer, nest, cut, {})
             return
         blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
         if blocks is not None and blocks.count > 1:
-            _write_in_blocks(writer, nest, frame, wanted)
+            _write_in_blocks(writer, nest, frame, num_parts)
             return
     write_apart(writer, nest)
 
@@ -140,7 +140,7 @@ class Cut:
     count: int
 
 
-def _cut(nest: Nest, wanted: int) -> Cut | None:
+def _cut(nest: Nest, num_parts: int) -> Cut | None:
     """Where `nest` is cut: at the outermost of the loops that are long enough, or the longest; None if it cannot be."""
     if nest.outer:
         candidates = [(variable, 1) for variable in nest.outer]
@@ -152,19 +152,19 @@ def _cut(nest: Nest, wanted: int) -> Cut | None:
     best: Cut | None = None
     for variable, turn in candidates:
         extent = nest.extents[variable]
-        size = -(-extent // (wanted * turn)) * turn
+        size = -(-extent // (num_parts * turn)) * turn
         count = extent // size
         if count > (1 if best is None else best.count):
             best = Cut(variable, size, count)
-        if count * 4 >= wanted * 3:
+        if count * 4 >= num_parts * 3:
             break
     return best
 
 
 def cut_rows(nest: Nest, nests: Sequence[Nest], results: Sequence[Value], threads: int) -> Cut | None:
     """Where `nest`, units over the same rows that had the nests `nests`, is cut, if that pays."""
-    wanted = parts_of(nests, results, threads)
-    return _cut(nest, wanted) if wanted > 1 else None
+    num_parts = parts_of(nests, results, threads)
+    return _cut(nest, num_parts) if num_parts > 1 else None
 
 
 def write_in_parts(writer: FunctionWriter, nest: Nest, cut: Cut, rows: dict[Value, int]) -> None:
@@ -187,12 +187,12 @@ def write_in_parts(writer: FunctionWriter, nest: Nest, cut: Cut, rows: dict[Valu
     call_in_parts(writer, cut.count, write)
 
 
-def _write_in_blocks(writer: FunctionWriter, nest: Nest, frame: Frame, wanted: int) -> None:
+def _write_in_blocks(writer: FunctionWriter, nest: Nest, frame: Frame, num_parts: int) -> None:
     """Writes a fold of everything: blocks in parts, then what they gave."""
     blocks = NestWriter(nest, writer.text, writer.pointer).fold_blocks()
     assert blocks is not None
     memory = writer.scratch(frame, blocks.stride * blocks.total).pointer
-    size = -(-blocks.count // wanted)
+    size = -(-blocks.count // num_parts)
     count = blocks.count // size
 
     def write(part: PartFunction) -> None:

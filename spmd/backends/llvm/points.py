@@ -57,9 +57,9 @@ class PointWriter:
     def render(self, expression: Expression) -> Rendered:
         """The value of `expression`, written where all that it depends on is known, once."""
         key = (self.stage, expression)
-        found = self.text.find(key)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
+        kept_register = self.text.find(key)
+        if kept_register is not None:
+            return kept_register  # type: ignore[no-any-return]
         stack = [expression]
         while stack:
             node = stack[-1]
@@ -71,8 +71,8 @@ class PointWriter:
                 stack += missing
                 continue
             stack.pop()
-            made = self._render_node(node)
-            self.text.keep((self.stage, node), made, made.depth)
+            new_register = self._render_node(node)
+            self.text.keep((self.stage, node), new_register, new_register.depth)
         return self.text.find(key)  # type: ignore[no-any-return]
 
     def _render_node(self, node: Expression) -> Rendered:
@@ -104,9 +104,9 @@ class PointWriter:
         if node is not None and node.primitive is Primitive.CONSTANT:
             return constant_text(node, width)
         key = ("splat", value.name, type, width)
-        found = self.text.find(key)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
+        register = self.text.find(key)
+        if register is not None:
+            return register  # type: ignore[no-any-return]
         scalar, vector = llvm_type(type, 1), llvm_type(type, width)
         depth = value.depth
         one = self.text.value(f"insertelement {vector} poison, {scalar} {value.name}, i64 0", depth)
@@ -163,14 +163,14 @@ class PointWriter:
             if not coefficient:
                 continue
             key = (self, "sum", total, name, coefficient)
-            found = self.text.find(key)
-            if found is None:
+            register = self.text.find(key)
+            if register is None:
                 scaled = name
                 if coefficient != 1:
                     scaled = self.text.value(f"mul nsw i64 {name}, {coefficient}", depth)
-                found = scaled if total == "0" else self.text.value(f"add nsw i64 {total}, {scaled}", depth)
-                self.text.keep(key, found, depth)
-            total = found
+                register = scaled if total == "0" else self.text.value(f"add nsw i64 {total}, {scaled}", depth)
+                self.text.keep(key, register, depth)
+            total = register
         return Rendered(total, False, depth)
 
     # --- memory ---
@@ -266,23 +266,23 @@ class Bound:
         self._writer = writer
         self._bindings = bindings
         self._width = width
-        self._made: dict[Expression, str] = {}
+        self._registers: dict[Expression, str] = {}
 
     def render(self, root: Expression) -> str:
         """The name of the value of `root`, written at the end of the innermost scope."""
         text = self._writer.text
         for node in walk([root]):
-            if node in self._made:
+            if node in self._registers:
                 continue
             if node.primitive is Primitive.CONSTANT:
-                self._made[node] = constant_text(node, self._width)
+                self._registers[node] = constant_text(node, self._width)
             elif node.primitive is Primitive.PARAMETER:
                 assert isinstance(node.attribute, int)
-                self._made[node] = self._parameter(node, node.attribute)
+                self._registers[node] = self._parameter(node, node.attribute)
             else:
-                names = [self._made[operand] for operand in node.operands]
-                self._made[node] = render_node(node, names, self._width, text.value, text.callees)
-        return self._made[root]
+                names = [self._registers[operand] for operand in node.operands]
+                self._registers[node] = render_node(node, names, self._width, text.value, text.callees)
+        return self._registers[root]
 
     def _parameter(self, node: Expression, number: int) -> str:
         bound = self._bindings.get(number)

@@ -267,11 +267,11 @@ class _Cut:
         return self.extent // self.size
 
 
-def _cut(product: _Product, wanted: int) -> _Cut | None:
-    """How each product is cut in about `wanted` stretches; None where it is too small."""
+def _cut(product: _Product, num_parts: int) -> _Cut | None:
+    """How each product is cut in about `num_parts` stretches; None where it is too small."""
     by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
     extent = product.lhs.rows if by_rows else product.rhs.columns
-    cut = _Cut(by_rows, extent, -(-extent // (wanted * _TURN)) * _TURN)
+    cut = _Cut(by_rows, extent, -(-extent // (num_parts * _TURN)) * _TURN)
     return cut if cut.count > 1 else None
 
 

@@ -170,10 +170,10 @@ def _without_tokens(call: Callable[..., Any], code: StretchCode) -> Callable[...
     tokens = [result is None for result in code.results]
 
     def several(*inputs: Any) -> Any:
-        made = call(*[_NO_ARRAY if array is None else array for array in inputs])
+        results = call(*[_NO_ARRAY if array is None else array for array in inputs])
         if len(tokens) == 1:
-            return None if tokens[0] else made
-        return tuple(None if token else array for token, array in zip(tokens, made, strict=True))
+            return None if tokens[0] else results
+        return tuple(None if token else array for token, array in zip(tokens, results, strict=True))
 
     return several
 
@@ -182,8 +182,8 @@ def _call(native: Callable[..., int], code: StretchCode) -> Callable[..., Any]:
     """What allocates results, but for those that take over an input's array, and calls `native`."""
     arena, constants, places = code.arena, code.constants, code.over
     empty, uint8 = np.empty, np.dtype(np.uint8)
-    made = [((0,), uint8) if result is None else result for result in code.results]
-    ((shape, dtype),) = made if len(made) == 1 else (((), uint8),)
+    result_types = [((0,), uint8) if result is None else result for result in code.results]
+    ((shape, dtype),) = result_types if len(result_types) == 1 else (((), uint8),)
 
     def again(inputs: tuple[Any, ...], results: Sequence[Any]) -> None:
         """With other arrays for scalars, and for arrays in another order or at odd addresses."""
@@ -202,16 +202,16 @@ def _call(native: Callable[..., int], code: StretchCode) -> Callable[..., Any]:
         return result
 
     def several(*inputs: Any) -> Any:
-        results = tuple([empty(shape, dtype) for shape, dtype in made])
+        results = tuple([empty(shape, dtype) for shape, dtype in result_types])
         run(inputs, results)
         return results
 
     def over(*inputs: Any) -> Any:
-        pairs = enumerate(made)
+        pairs = enumerate(result_types)
         results = tuple([inputs[places[k]] if k in places else empty(shape, dtype) for k, (shape, dtype) in pairs])
         run(inputs, results)
         return results if len(results) > 1 else results[0]
 
     if places:
         return over
-    return one if len(made) == 1 else several
+    return one if len(result_types) == 1 else several

@@ -37,39 +37,39 @@ def load_strided(point: PointWriter, load: Load, pointer: str, step: int, depth:
     chunks = range(0, span, width)
     if point.valid is None and span % width:  # the last vector ends where the last element does
         chunks = [*chunks[:-1], span - width]  # type: ignore[assignment]
-    made: str | None = None
+    joined: str | None = None
     for chunk in chunks:
         vector = _chunk(point, load, pointer, start, chunk, min(width, span - chunk), depth)
         inside = [chunk <= place < chunk + width for place in places]
         chosen = [
-            (width if made else 0) + place - chunk if here else lane
+            (width if joined else 0) + place - chunk if here else lane
             for lane, (place, here) in enumerate(zip(places, inside, strict=True))
         ]
         chosen += [0] * (width - lanes)
-        made = shuffled(point, made or vector, vector if made else None, load.type, chosen, depth)
-    assert made is not None
-    return made
+        joined = shuffled(point, joined or vector, vector if joined else None, load.type, chosen, depth)
+    assert joined is not None
+    return joined
 
 
 def _chunk(point: PointWriter, load: Load, pointer: str, start: str, chunk: int, count: int, depth: int) -> str:
     """`count` neighbours from `chunk` places after `start` on; the same for all that reads them."""
     text, width = point.text, point.width
     key = (point.stage, "chunk", load.value, load.type, start, chunk, count)
-    found: str | None = text.find(key)
-    if found is not None and load.value not in point.written:
-        return found
+    kept_chunk: str | None = text.find(key)
+    if kept_chunk is not None and load.value not in point.written:
+        return kept_chunk
     scalar, vector, align = llvm_type(load.type, 1), llvm_type(load.type, width), load.type.bits // 8
     place = text.value(f"getelementptr {scalar}, ptr {pointer}, i64 {start}", depth)
     if chunk:
         place = text.value(f"getelementptr {scalar}, ptr {place}, i64 {chunk}", depth)
     if count == width:
-        made = text.value(f"load {vector}, ptr {place}, align {align}", depth)
+        loaded = text.value(f"load {vector}, ptr {place}, align {align}", depth)
     else:
         name = f"llvm.masked.load.{suffix(load.type, width)}.p0"
         arguments = f"ptr align {align} {place}, <{width} x i1> {first_lanes(width, count)}, {vector} zeroinitializer"
-        made = text.value(f"call {vector} @{name}({arguments})", depth)
-    text.keep(key, made, depth)
-    return made
+        loaded = text.value(f"call {vector} @{name}({arguments})", depth)
+    text.keep(key, loaded, depth)
+    return loaded
 
 
 def store_pairs(point: PointWriter, pointer: str, start: str, parts: Sequence[str], type: MachineType) -> None:

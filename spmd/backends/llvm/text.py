@@ -74,9 +74,9 @@ class FunctionText:
     def find(self, key: Hashable) -> Any:
         """What was written for `key` where it can still be used; None where nothing was."""
         for scope in reversed(self.scopes):
-            found = scope.known.get(key)
-            if found is not None:
-                return found
+            register = scope.known.get(key)
+            if register is not None:
+                return register
         return None
 
     def keep(self, key: Hashable, value: Any, depth: int) -> None:

@@ -111,13 +111,13 @@ class _RowWriter:
         address = text.value(f"getelementptr i{self.bits}, ptr {self.operand}, i64 {start}")
         vector = f"<{_LANES} x i{self.bits}>"
         if lanes == _LANES:
-            given = text.value(f"load {vector}, ptr {address}, align {self.bits // 8}")
+            codes = text.value(f"load {vector}, ptr {address}, align {self.bits // 8}")
         else:
-            given = text.value(
+            codes = text.value(
                 f"call {vector} @llvm.masked.load.v{_LANES}i{self.bits}.p0(ptr align {self.bits // 8} {address}, "
                 f"<{_LANES} x i1> {first_lanes(_LANES, lanes)}, {vector} zeroinitializer)"
             )
-        keys = self._key(given, _LANES)
+        keys = self._key(codes, _LANES)
         last = text.value(f"getelementptr i64, ptr {self.slot}, i64 {self.count - 1}")
         smallest = text.value(f"load i64, ptr {last}")
         smallest = text.value(f"trunc i64 {text.value(f'ashr i64 {smallest}, 32')} to i32")
@@ -136,7 +136,7 @@ class _RowWriter:
             self._insert(text.value(f"load i32, ptr {at}"), text.value(f"add i64 {start}, {lane}"))
             text.close_loop(lanes)
 
-    def _key(self, given: str, width: int) -> str:
+    def _key(self, codes: str, width: int) -> str:
         """Numbers that are ordered as elements are: of floats in total order."""
         text = self.text
         type = f"i{self.bits}" if width == 1 else f"<{width} x i{self.bits}>"
@@ -146,15 +146,15 @@ class _RowWriter:
             return str(value) if width == 1 else "<" + ", ".join([f"{kind} {value}"] * width) + ">"
 
         if self.element.is_float:
-            sign = text.value(f"ashr {type} {given}, {splat(self.bits - 1, f'i{self.bits}')}")
+            sign = text.value(f"ashr {type} {codes}, {splat(self.bits - 1, f'i{self.bits}')}")
             others = splat((1 << (self.bits - 1)) - 1, f"i{self.bits}")
-            given = text.value(f"xor {type} {given}, {text.value(f'and {type} {sign}, {others}')}")
+            codes = text.value(f"xor {type} {codes}, {text.value(f'and {type} {sign}, {others}')}")
         if self.bits == 32:
             if self.element.is_unsigned:
-                given = text.value(f"xor {type} {given}, {splat(-(2**31), 'i32')}")
-            return given
+                codes = text.value(f"xor {type} {codes}, {splat(-(2**31), 'i32')}")
+            return codes
         way = "zext" if self.element.is_unsigned else "sext"
-        return text.value(f"{way} {type} {given} to {wide}")
+        return text.value(f"{way} {type} {codes} to {wide}")
 
     def _insert(self, key: str, place: str) -> None:
         """Puts an element among those that are kept: what is smaller moves on by one."""

@@ -36,7 +36,7 @@ def expect_agreement(op: Op, context: Context) -> Kernel:
                 text = f"root {of_groups[number, 0]} is outside the process group of {sizes[number]} processes"
                 raise CollectiveError(Diagnostic(op.location, text, name))
         if differ.any():
-            number, place = (int(found[0]) for found in np.nonzero(differ))
+            number, place = (int(first_difference[0]) for first_difference in np.nonzero(differ))
             raise CollectiveError(Diagnostic(op.location, _told(groups[number], place, of_groups[number], what), name))
         return ()
 

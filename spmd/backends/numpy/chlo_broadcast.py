@@ -41,12 +41,12 @@ def _broadcasting(op: Op, context: Context, attributes: dict[str, Any]) -> Kerne
     name = op.name.removeprefix(_PREFIX)
     plain = ("chlo." if name in _CHLO_ONLY else "stablehlo.") + name
     inner = Op(plain, op.operands, op.result_types, attributes, definition=OPS.get(plain), location=op.location)
-    made = make_kernel(inner, context)
+    plain_kernel = make_kernel(inner, context)
     rank = op.result.tensor.rank
     if all(value.tensor.rank == rank for value in op.operands):
-        return made
+        return plain_kernel
     lift = [_lifting(value.tensor.static_shape, rank, op) for value in op.operands]
-    function, takes_out = made.call, made.accepts_out
+    function, takes_out = plain_kernel.call, plain_kernel.accepts_out
 
     def call(*operands: Any, out: Array | None = None) -> Any:
         lifted = [raise_rank(operand) for raise_rank, operand in zip(lift, operands, strict=True)]
@@ -64,8 +64,8 @@ def _lifting(shape: tuple[int, ...], rank: int, op: Op) -> Callable[[Any], Any]:
     """
     if len(shape) in (0, rank):
         return lambda operand: operand
-    given = op["broadcast_dimensions"] if "broadcast_dimensions" in op.attributes else None
-    dimensions = tuple(range(rank - len(shape), rank)) if given is None else tuple(given)
+    dimensions_attribute = op["broadcast_dimensions"] if "broadcast_dimensions" in op.attributes else None
+    dimensions = tuple(range(rank - len(shape), rank)) if dimensions_attribute is None else tuple(dimensions_attribute)
     order = sorted(range(len(shape)), key=dimensions.__getitem__)
     lifted = [1] * rank
     for dimension, size in zip(dimensions, shape, strict=True):

@@ -196,8 +196,8 @@ def scan(op: Op, context: Context) -> Kernel:
     loop = running_loop_of(op.regions[0])
     if loop is not None and loop.direct and loop.compute.kind in "iuf":
         return Kernel(_accumulate(loop, axis, backwards))
-    given = op["scan_dim_size"]
-    extent = given if given is not None else op.operand_group("inputs")[0].tensor.static_shape[axis]
+    size_attribute = op["scan_dim_size"]
+    extent = size_attribute if size_attribute is not None else op.operand_group("inputs")[0].tensor.static_shape[axis]
     order = range(extent - 1, -1, -1) if backwards else range(extent)
     types = [value.tensor for value in op.results[:outputs]]
     body = context.region(op, 0)
@@ -208,10 +208,10 @@ def scan(op: Op, context: Context) -> Kernel:
         results = [np.empty(type.static_shape, type.dtype) for type in types]
         targets = [np.moveaxis(result, axis, 0) for result in results]
         for step in order:
-            made = body(process, *(part[step] for part in slices), *carries, *captured)
-            for target, value in zip(targets, made[:outputs], strict=True):
+            body_results = body(process, *(part[step] for part in slices), *carries, *captured)
+            for target, value in zip(targets, body_results[:outputs], strict=True):
                 target[step] = value
-            carries = made[outputs:]
+            carries = body_results[outputs:]
         every = (*results, *carries)
         return every[0] if len(every) == 1 else every
 

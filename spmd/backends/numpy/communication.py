@@ -111,13 +111,13 @@ def infeed(op: Op, context: Context) -> Kernel:
         except StopIteration:
             text = f"the infeed of process {process.rank} is at its end"
             raise ExecutionError(Diagnostic(op.location, text, op.name)) from None
-        given = [np.asarray(array) for array in (arrays if isinstance(arrays, tuple | list) else (arrays,))]
-        if [(a.shape, a.dtype) for a in given] != [(t.shape, t.dtype) for t in types]:
-            have = ", ".join(f"{array.dtype} of shape {array.shape}" for array in given) or "nothing"
+        fed = [np.asarray(array) for array in (arrays if isinstance(arrays, tuple | list) else (arrays,))]
+        if [(a.shape, a.dtype) for a in fed] != [(t.shape, t.dtype) for t in types]:
+            have = ", ".join(f"{array.dtype} of shape {array.shape}" for array in fed) or "nothing"
             want = ", ".join(map(str, types)) or "nothing"
             text = f"the infeed of process {process.rank} gives {have} where {want} is read"
             raise ExecutionError(Diagnostic(op.location, text, op.name))
-        return _results(given)
+        return _results(fed)
 
     return Kernel(call, needs_process=True, owned=False)
 
@@ -139,7 +139,7 @@ def endpoints(module: Module, function: str) -> tuple[set[int], set[int]]:
     """The channels on which a program sends, and from which it receives, without source_target_pairs."""
     sends: set[int] = set()
     receives: set[int] = set()
-    functions = {found.symbol: found for found in module.functions}
+    functions = {each.symbol: each for each in module.functions}
     seen: set[str] = set()
     pending = [function]
     while pending:

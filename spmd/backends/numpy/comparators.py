@@ -52,9 +52,9 @@ class _Comparator:
                 if inner is None or inner.name != "stablehlo.and":
                     continue
                 for equal, tail in (inner.operands, inner.operands[::-1]):
-                    found = self._joined(strict, equal, "EQ", tail)
-                    if found is not None:
-                        return found
+                    joined = self._joined(strict, equal, "EQ", tail)
+                    if joined is not None:
+                        return joined
         if op.name == "stablehlo.select":
             condition, yes, no = op.operands
             return self._joined(no, condition, "EQ", yes) or self._joined(yes, condition, "NE", no)

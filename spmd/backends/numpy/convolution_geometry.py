@@ -97,15 +97,15 @@ def geometry_of(op: Op, padding: Any) -> Geometry:
     lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     count = len(numbers.input_spatial_dimensions)
 
-    def given(name: str, default: Any) -> tuple[Any, ...]:
+    def attribute_or(name: str, default: Any) -> tuple[Any, ...]:
         value = op[name]
         return (default,) * count if value is None else tuple(value)
 
     pairs = ((0, 0),) * count
     if padding is not None:
         pairs = tuple((int(low), int(high)) for low, high in np.asarray(padding).reshape(count, 2))
-    strides, lhs_dilation = given("window_strides", 1), given("lhs_dilation", 1)
-    rhs_dilation = given("rhs_dilation", 1)
+    strides, lhs_dilation = attribute_or("window_strides", 1), attribute_or("lhs_dilation", 1)
+    rhs_dilation = attribute_or("rhs_dilation", 1)
     result = [0] * len(lhs)
     result[numbers.output_batch_dimension] = lhs[numbers.input_batch_dimension] // op["batch_group_count"]
     result[numbers.output_feature_dimension] = rhs[numbers.kernel_output_feature_dimension]
@@ -118,7 +118,7 @@ def geometry_of(op: Op, padding: Any) -> Geometry:
         result[numbers.output_spatial_dimensions[d]] = places
     return Geometry(
         lhs, rhs, tuple(result), numbers, strides, pairs, lhs_dilation, rhs_dilation,
-        given("window_reversal", False), op["feature_group_count"], op["batch_group_count"],
+        attribute_or("window_reversal", False), op["feature_group_count"], op["batch_group_count"],
     )  # fmt: skip
 
 

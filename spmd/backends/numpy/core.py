@@ -132,10 +132,10 @@ def make_kernel(op: Op, context: Context) -> Kernel:
         raise CompileError(Diagnostic(op.location, fault, op.name))
     try:
         with np.errstate(all="ignore"):  # a maker may compute with constants, NaN and infinity among them
-            made = maker(op, context)
+            product = maker(op, context)
     except (SpmdError, RecursionError):
         raise
     except Exception as error:  # of an op that is sound, and yet not what its maker can read
         text = f"cannot be compiled: {type(error).__name__}: {error}"
         raise CompileError(Diagnostic(op.location, text, op.name)) from error
-    return made if isinstance(made, Kernel) else Kernel(made)
+    return product if isinstance(product, Kernel) else Kernel(product)

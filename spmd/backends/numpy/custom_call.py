@@ -67,7 +67,7 @@ def custom_call(op: Op, context: Context) -> Kernel:
     indices = call_attributes(op).get("indices_of_shape_operands")
     if indices is not None:
         return _of_shapes(op, context, maker, [int(index) for index in indices])
-    return _made(maker, op, context)
+    return _kernel(maker, op, context)
 
 
 def _unknown(name: str) -> str:
@@ -79,9 +79,9 @@ def _unknown(name: str) -> str:
     return f"no custom call target named {name!r}; spmd.register_custom_call({name!r}, function) makes it known"
 
 
-def _made(maker: Maker, op: Op, context: Context) -> Kernel:
-    made = maker(op, context)
-    return made if isinstance(made, Kernel) else Kernel(made)
+def _kernel(maker: Maker, op: Op, context: Context) -> Kernel:
+    product = maker(op, context)
+    return product if isinstance(product, Kernel) else Kernel(product)
 
 
 def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Kernel:
@@ -100,21 +100,23 @@ def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Ke
         shapes = tuple(tuple(arrays[index].tolist()) for index in indices)
         if shapes not in kept:
             types = [value.tensor.with_shape(shape) for value, shape in zip(op.results, shapes, strict=True)]
-            kept[shapes] = _made(maker, op.clone([op.operands[index] for index in others], types), context)
-        made, given = kept[shapes], [arrays[index] for index in others]
-        return made.call(process, *given) if made.needs_process else made.call(*given)
+            kept[shapes] = _kernel(maker, op.clone([op.operands[index] for index in others], types), context)
+        call_operands, plain = kept[shapes], [arrays[index] for index in others]
+        return call_operands.call(process, *plain) if call_operands.needs_process else call_operands.call(*plain)
 
     return Kernel(call, needs_process=True, aliases=tuple(others), owned=False)
 
 
 def _checked(op: Op, results: Any) -> Any:
     """What a registered function returned, known to be what the call declares."""
-    given = () if results is None else results if isinstance(results, tuple) else (results,)
-    if len(given) != len(op.results):
-        message = f"target {op['call_target_name']!r} returned {len(given)} values where {len(op.results)} are declared"
+    returned = () if results is None else results if isinstance(results, tuple) else (results,)
+    if len(returned) != len(op.results):
+        message = (
+            f"target {op['call_target_name']!r} returned {len(returned)} values where {len(op.results)} are declared"
+        )
         raise ExecutionError(Diagnostic(op.location, message, op.name))
     arrays = []
-    for index, (value, declared) in enumerate(zip(given, op.results, strict=True)):
+    for index, (value, declared) in enumerate(zip(returned, op.results, strict=True)):
         type = declared.type
         if not isinstance(type, TensorType):
             arrays.append(value)
@@ -140,9 +142,15 @@ def _checked(op: Op, results: Any) -> Any:
 def same(op: Op, context: Context) -> Kernel:
     """Hints on placement: the value goes through as it is."""
     for operand, result in zip(op.operands, op.results, strict=True):
-        given, wanted = operand.type, result.type
-        if isinstance(given, TensorType) and isinstance(wanted, TensorType) and given.shape != wanted.shape:
-            message = f"{op['call_target_name']} changes {given} to {wanted}: the program has to be partitioned first"
+        operand_type, wanted = operand.type, result.type
+        if (
+            isinstance(operand_type, TensorType)
+            and isinstance(wanted, TensorType)
+            and operand_type.shape != wanted.shape
+        ):
+            message = (
+                f"{op['call_target_name']} changes {operand_type} to {wanted}: the program has to be partitioned first"
+            )
             raise CompileError(Diagnostic(op.location, message, op.name))
     call: Callable[..., Any] = (lambda value: value) if len(op.operands) == 1 else (lambda *values: values)
     return Kernel(call, aliases=tuple(range(len(op.operands))))

@@ -43,7 +43,7 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
     body = context.lookup(op["called_computations"][0], op).body
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
-    def made(*parameters: Any) -> Callable[..., Any]:
+    def kernel_of(*parameters: Any) -> Callable[..., Any]:
         attributes: dict[str, Any] = {
             name: tuple(np.asarray(value).tolist()) for name, value in zip(names, parameters, strict=False)
         }
@@ -55,14 +55,14 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
         )
         return make_kernel(static, context).call
 
-    return _by_parameters(made, 2 * count, aliases=tuple(range(2 * count)))
+    return _by_parameters(kernel_of, 2 * count, aliases=tuple(range(2 * count)))
 
 
 @target("stablehlo.dynamic_top_k")
 def dynamic_top_k(op: Op, context: Context) -> Kernel:
     """chlo.top_k, its k the second operand."""
 
-    def made(k: Any) -> Callable[..., Any]:
+    def kernel_of(k: Any) -> Callable[..., Any]:
         types = [
             value.tensor.with_shape((*op.operands[0].tensor.shape[:-1], int(k)))
             for value in op.results
@@ -71,7 +71,7 @@ def dynamic_top_k(op: Op, context: Context) -> Kernel:
         static = make_op("chlo.top_k", op.operands[:1], types, {"k": int(k)}, location=op.location)
         return make_kernel(static, context).call
 
-    return _by_parameters(made, 1)
+    return _by_parameters(kernel_of, 1)
 
 
 @target("stablehlo.dynamic_approx_top_k")
@@ -85,17 +85,17 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
     """rng_bit_generator, the shape of its output the second operand."""
     algorithm = call_attributes(op)["rng_algorithm"]
 
-    def made(shape: Any) -> Callable[..., Any]:
+    def kernel_of(shape: Any) -> Callable[..., Any]:
         state, output = (value.tensor for value in op.results)
         types = [state, output.with_shape(tuple(shape.tolist()))]
         attributes = {"rng_algorithm": algorithm}
         static = make_op("stablehlo.rng_bit_generator", op.operands[:1], types, attributes, location=op.location)
         return make_kernel(static, context).call
 
-    return _by_parameters(made, 1)
+    return _by_parameters(kernel_of, 1)
 
 
-def _by_parameters(made: Callable[..., Callable[..., Any]], count: int, aliases: tuple[int, ...] = ()) -> Kernel:
+def _by_parameters(kernel_of: Callable[..., Callable[..., Any]], count: int, aliases: tuple[int, ...] = ()) -> Kernel:
     """A kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
     kept: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
@@ -103,7 +103,7 @@ def _by_parameters(made: Callable[..., Callable[..., Any]], count: int, aliases:
         parameters = arrays[count:]
         key = tuple(np.asarray(value).tobytes() for value in parameters)
         if key not in kept:
-            kept[key] = made(*parameters)
+            kept[key] = kernel_of(*parameters)
         return kept[key](*arrays[:count])
 
     return Kernel(call, aliases=aliases)

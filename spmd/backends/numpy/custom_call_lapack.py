@@ -44,12 +44,12 @@ _LETTERS = {
 }  # fmt: skip
 
 
-class _Given(dict[str, Any]):
+class _CallAttributes(dict[str, Any]):
     """The options of a call; CompileError at the call for one that is asked for and not there."""
 
-    def __init__(self, op: Op, given: Mapping[str, Any]) -> None:
+    def __init__(self, op: Op, attributes: Mapping[str, Any]) -> None:
         self._op = op
-        super().__init__({name: self._value(name, value) for name, value in given.items()})
+        super().__init__({name: self._value(name, value) for name, value in attributes.items()})
 
     def _value(self, name: str, value: Any) -> Any:
         """Letters are given as the codes of characters; booleans and other numbers stay."""
@@ -69,7 +69,7 @@ class _Given(dict[str, Any]):
 
 def _options(op: Op) -> Options:
     config = call_attributes(op).get("backend_config")
-    return _Given(op, config if isinstance(config, Mapping) else {})
+    return _CallAttributes(op, config if isinstance(config, Mapping) else {})
 
 
 def _check_call(op: Op, prefix: str, core: int, run: Routine) -> None:
@@ -124,16 +124,16 @@ def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -
             together = many(arrays[0].reshape(-1, *shape[-core:]))
             if together is not None:
                 return tuple(value.reshape(size) for value, (size, _) in zip(together, results, strict=True))
-        made = [np.zeros(*result) for result in results]
+        expected = [np.zeros(*result) for result in results]
         for index in () if empty else np.ndindex(*batch):
             values = run(*(array[index] for array in arrays))
-            if len(values) != len(made):
-                text = f"{op['call_target_name']} gives {len(values)} results, the call has {len(made)}"
+            if len(values) != len(expected):
+                text = f"{op['call_target_name']} gives {len(values)} results, the call has {len(expected)}"
                 raise ExecutionError(Diagnostic(op.location, text, op.name))
-            for result, value in zip(made, values, strict=True):
+            for result, value in zip(expected, values, strict=True):
                 if value is not None:
                     result[index] = value
-        return made[0] if len(made) == 1 else tuple(made)
+        return expected[0] if len(expected) == 1 else tuple(expected)
 
     return Kernel(call)
 

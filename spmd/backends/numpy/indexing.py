@@ -166,8 +166,8 @@ def gatherer(
     payload, row_count = placement.payload, placement.row_count
 
     def call(operand: Array, indices: Array) -> Array:
-        found = zip(placement.starts(indices), placement.limits, strict=True)
-        starts = [_clamped(start, limit) for start, limit in found]
+        limited = zip(placement.starts(indices), placement.limits, strict=True)
+        starts = [_clamped(start, limit) for start, limit in limited]
         rows = placement.rows(starts)
         taken = operand.reshape(row_count, payload).take(rows, axis=0).reshape(table)
         return taken if arrange is None else taken.transpose(arrange)

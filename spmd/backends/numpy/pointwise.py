@@ -85,8 +85,8 @@ def forward(call: Call) -> Call:
 
     def run(*operands: Any, out: Array | None = None) -> Any:
         if operands[0].dtype.kind == "c" and not any(operand.ndim for operand in operands):
-            made = call(*[np.reshape(operand, 1) for operand in operands]).reshape(())
-            return made[()] if out is None else keep(made, out)
+            result = call(*[np.reshape(operand, 1) for operand in operands]).reshape(())
+            return result[()] if out is None else keep(result, out)
         for operand in operands:
             if operand.ndim and min(operand.strides) < 0:
                 operands = tuple([x if not x.ndim or min(x.strides) >= 0 else x.copy() for x in operands])

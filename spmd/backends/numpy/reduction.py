@@ -296,8 +296,8 @@ def _by_position(extremum: Extremum, shape: tuple[int, ...], axis: int, counted:
             position = argument(value[flipped] if last else value, axis=axis, keepdims=True)
             position = size - 1 - position if last else position
             best = np.take_along_axis(value, position, axis)
-        found = position.astype(place.dtype) if counted else np.take_along_axis(place, position, axis)
-        return best.squeeze(axis), found.squeeze(axis)
+        at = position.astype(place.dtype) if counted else np.take_along_axis(place, position, axis)
+        return best.squeeze(axis), at.squeeze(axis)
 
     return call
 

@@ -51,10 +51,10 @@ class Loop:
     @property
     def identity(self) -> Any:
         """The neutral element, a scalar of `compute`."""
-        made = reducers.identity(self.kind, self.element)
-        if made is None:
+        extreme = reducers.identity(self.kind, self.element)
+        if extreme is None:
             raise ValueError(f"{self.kind} has no neutral element in {self.element}")
-        return made.astype(self.compute)[()]
+        return extreme.astype(self.compute)[()]
 
     @property
     def on_keys(self) -> Loop:
@@ -86,8 +86,8 @@ def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, np.dtype[Any]], Fold],
         wide = [np.asarray(array).astype(compute, copy=False) for array in arrays]
         if not any(map(has_minus_zero, wide)):
             return result
-        found = by_keys(*[keys(array, loop.kind) for array in wide])
-        return from_keys(found, compute).astype(target, copy=False)
+        folded_keys = by_keys(*[keys(array, loop.kind) for array in wide])
+        return from_keys(folded_keys, compute).astype(target, copy=False)
 
     return call
 
@@ -106,14 +106,14 @@ def total_order(values: Array) -> Array:
 
 def keys(values: Array, kind: str) -> Array:
     """f32 or f64 as integers that maximum or minimum orders as IEEE 754 has it: a NaN beyond all others."""
-    made, nan = np.asarray(total_order(values)), np.isnan(values)
-    limits = np.iinfo(made.dtype)
-    return np.where(nan, limits.max if kind == "maximum" else limits.min, made).astype(made.dtype, copy=False)
+    ordered, nan = np.asarray(total_order(values)), np.isnan(values)
+    limits = np.iinfo(ordered.dtype)
+    return np.where(nan, limits.max if kind == "maximum" else limits.min, ordered).astype(ordered.dtype, copy=False)
 
 
-def from_keys(found: Array, dtype: np.dtype[Any]) -> Array:
+def from_keys(folded_keys: Array, dtype: np.dtype[Any]) -> Array:
     """The f32 or f64 that have these keys."""
-    return np.asarray(total_order(np.asarray(found))).view(dtype)
+    return np.asarray(total_order(np.asarray(folded_keys))).view(dtype)
 
 
 def loop_of(region: Region) -> Loop | None:

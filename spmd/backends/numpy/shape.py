@@ -61,10 +61,10 @@ def broadcast_sizes(shapes: tuple[Any, ...]) -> tuple[int, ...] | None:
 @kernel("shape.broadcast")
 def broadcast(op: Op, context: Context) -> Kernel:
     def call(*shapes: Array) -> Array:
-        found = broadcast_sizes(shapes)
-        if found is None:
+        sizes = broadcast_sizes(shapes)
+        if sizes is None:
             raise _failure(op, f"shapes do not broadcast together: {_listed(shapes)}")
-        return _extents(found)
+        return _extents(sizes)
 
     return Kernel(call)
 

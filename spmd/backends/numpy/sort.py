@@ -100,12 +100,12 @@ def _values_sorter(key: SortKey, dtype: np.dtype[Any], axis: int, by_order: Call
         if is_float and not natural:
             values = _ordered_bits(values)
         narrow = not is_float and dtype.kind not in "iub"
-        found = np.sort(values.astype(np.int8) if narrow else values, axis=axis)
+        in_order = np.sort(values.astype(np.int8) if narrow else values, axis=axis)
         if reverse:
-            found = np.flip(found, axis)
+            in_order = np.flip(in_order, axis)
         if is_float and not natural:
-            found = _from_ordered_bits(found, sorted_dtype)
-        return found.astype(dtype) if narrow or widens else found
+            in_order = _from_ordered_bits(in_order, sorted_dtype)
+        return in_order.astype(dtype) if narrow or widens else in_order
 
     return call
 
@@ -164,8 +164,8 @@ def _key_order(op: Op, context: Context, keys: Sequence[SortKey]) -> Order:
                 values = function(*rows, *captured)
             parts = [values.real, values.imag] if values.dtype.kind == "c" else [values]
             codes += [_code(part, key) for part in parts]
-        found = _order_of_codes(codes)
-        return _unstable(found, codes) if unstable else found
+        positions = _order_of_codes(codes)
+        return _unstable(positions, codes) if unstable else positions
 
     return order
 
@@ -230,8 +230,8 @@ def _order_of_codes(codes: list[Array]) -> Array:
             digit = np.take_along_axis(digit, order, 1) if rows > 1 else digit[:, order[0]]
         packed = (digit << np.uint64(place_bits)) | places
         packed.sort(axis=1)
-        found = (packed & mask).astype(np.int64)
-        order = found if order is None else np.take_along_axis(order, found, 1)
+        positions = (packed & mask).astype(np.int64)
+        order = positions if order is None else np.take_along_axis(order, positions, 1)
     assert order is not None
     return order
 

@@ -25,7 +25,7 @@ _SHORT = 16
 def order_of_ranks(ranks: Array, stable: Array) -> Array:
     """The order of each row of `ranks` (rows, n), equal numbers where elements compare equal; `stable` is the stable
     order."""
-    return np.array([_order(row, given) for row, given in zip(ranks.tolist(), stable.tolist(), strict=True)])
+    return np.array([_order(row, stable_row) for row, stable_row in zip(ranks.tolist(), stable.tolist(), strict=True)])
 
 
 def _order(ranks: list[int], stable: list[int]) -> list[int]:

@@ -63,21 +63,21 @@ def _stage(loop: Loop) -> Stage:
 
 
 def _product(array: Array) -> Array:
-    made: Array = np.multiply.reduce(_usual(array), axis=1, initial=1)
-    return made
+    product: Array = np.multiply.reduce(_usual(array), axis=1, initial=1)
+    return product
 
 
 def _complex_product(array: Array) -> Array:
     """Along contiguous rows: across rows NumPy's loop leaves out the rounding of a product's terms."""
     rows = np.ascontiguousarray(array.swapaxes(1, 2))
-    made: Array = np.multiply.reduce(rows, axis=2, initial=1)
-    return made
+    product: Array = np.multiply.reduce(rows, axis=2, initial=1)
+    return product
 
 
 def _complex_sum(array: Array) -> Array:
-    made = np.empty((array.shape[0], array.shape[2]), array.dtype)
-    made.real, made.imag = _sum(array.real), _sum(array.imag)
-    return made
+    total = np.empty((array.shape[0], array.shape[2]), array.dtype)
+    total.real, total.imag = _sum(array.real), _sum(array.imag)
+    return total
 
 
 def _sum(array: Array) -> Array:
@@ -90,8 +90,8 @@ def _sum(array: Array) -> Array:
         return _sum(sums)
     array = _usual(array)
     if inner == 1 and size >= _LANES:
-        made: Array = np.add.reduce(array, axis=1, initial=-0.0)
-        return made
+        total: Array = np.add.reduce(array, axis=1, initial=-0.0)
+        return total
     return _pairwise(array)
 
 
@@ -124,8 +124,8 @@ def _pairwise(array: Array) -> Array:
     if size > _LEAF:
         half = size // 2
         half -= half % _LANES
-        made: Array = np.add(_pairwise(array[:, :half]), _pairwise(array[:, half:]))
-        return made
+        pair_total: Array = np.add(_pairwise(array[:, :half]), _pairwise(array[:, half:]))
+        return pair_total
     start = size - size % _LANES
     if not start:
         total = np.full((outer, inner), -0.0, array.dtype)

@@ -20,11 +20,11 @@ from spmd.builder.xla_op import XlaOp
 
 @instruction("bitcast")
 def _bitcast(call: Call) -> XlaOp:
-    operand, given = call.operand(), call.operand_shapes()[0]
+    operand, operand_shape = call.operand(), call.operand_shapes()[0]
     wanted = call.shape
-    memory = _to_memory(operand, given)
-    if wanted.xla_element_type() != given.xla_element_type():
-        memory = _as_type(memory, given, wanted)
+    memory = _to_memory(operand, operand_shape)
+    if wanted.xla_element_type() != operand_shape.xla_element_type():
+        memory = _as_type(memory, operand_shape, wanted)
     order = _major_to_minor(wanted)
     shaped = ops.Reshape(memory, [wanted.sizes[dimension] for dimension in order])
     return _transposed(shaped, [int(at) for at in np.argsort(order)])
@@ -45,9 +45,9 @@ def _transposed(operand: XlaOp, order: Sequence[int]) -> XlaOp:
     return operand if list(order) == list(range(len(order))) else ops.Transpose(operand, list(order))
 
 
-def _as_type(memory: XlaOp, given: Shape, wanted: Shape) -> XlaOp:
+def _as_type(memory: XlaOp, source: Shape, wanted: Shape) -> XlaOp:
     """The elements as others of `wanted`'s type, of which more or fewer may lie in the same memory."""
-    before, after = prod(given.sizes), prod(wanted.sizes)
+    before, after = prod(source.sizes), prod(wanted.sizes)
     if after < before and after:
         memory = ops.Reshape(memory, [after, before // after])
     return ops.BitcastConvertType(memory, wanted.xla_element_type())
@@ -87,9 +87,9 @@ def _all_reduce_start(call: Call) -> XlaOp:
 def _collective_start(call: Call) -> XlaOp:
     """(operands, result, contexts...)."""
     operands = call.operands()
-    given, result, *contexts = call.shape.parts
+    operand_shape, result, *contexts = call.shape.parts
     work = INSTRUCTIONS[call.instruction.opcode.removesuffix("-start")](call.of_shape(result))
-    first = operands[0] if len(operands) == 1 and not given.is_tuple() else call.builder.Tuple(operands)
+    first = operands[0] if len(operands) == 1 and not operand_shape.is_tuple() else call.builder.Tuple(operands)
     return call.builder.Tuple([first, work, *_contexts(call, contexts)])
 
 

@@ -176,8 +176,8 @@ def _each(call: Call, make: Callable[[XlaOp, Shape], XlaOp]) -> XlaOp:
     operands, shapes = call.operands(), call.shape.leaves()
     if len(operands) != len(shapes):
         raise call.fail(f"{len(operands)} operands give {len(operands)} results, there are {len(shapes)}")
-    made = [make(operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
-    return call.builder.Tuple(made) if call.shape.is_tuple() else made[0]
+    calls = [make(operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
+    return call.builder.Tuple(calls) if call.shape.is_tuple() else calls[0]
 
 
 @instruction("reduce-scatter")
@@ -222,8 +222,8 @@ def _pairs(text: str) -> list[tuple[int, int]]:
 
 def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
     """Who sends to whom, which HLO text tells in the frontend's attributes; None when it does not."""
-    given = call.frontend("_xla_send_recv_source_target_pairs", "")
-    return _pairs(given) if given else None
+    pairs_text = call.frontend("_xla_send_recv_source_target_pairs", "")
+    return _pairs(pairs_text) if pairs_text else None
 
 
 @instruction("replica-id")

@@ -148,9 +148,9 @@ def _scatter(body: Body, op: Op) -> None:
 
 
 def _precision(op: Op) -> list[str]:
-    given = op["precision_config"] or ()
-    given = given * 2 if len(given) == 1 else given  # one for both
-    return ["operand_precision={" + ",".join(map(str.lower, given)) + "}"] if given else []
+    names = op["precision_config"] or ()
+    names = names * 2 if len(names) == 1 else names  # one for both
+    return ["operand_precision={" + ",".join(map(str.lower, names)) + "}"] if names else []
 
 
 @converts("stablehlo.dot_general")

@@ -62,9 +62,9 @@ def _call(body: Body, op: Op) -> None:
 @converts("stablehlo.composite")
 def _composite(body: Body, op: Op) -> None:
     fields = [f'composite.name="{op["name"]}"', f'composite.version="{op["version"]}"']
-    given = op["composite_attributes"]
-    if given.entries:
-        fields.insert(0, f"composite.attributes={format_attribute(given)}")
+    composite_dictionary = op["composite_attributes"]
+    if composite_dictionary.entries:
+        fields.insert(0, f"composite.attributes={format_attribute(composite_dictionary)}")
     attributes = ["to_apply=" + body.printer.function(op["decomposition"]), "is_composite=true"]
     body.instruction(op, "call", op.operands, [*attributes, "frontend_attributes={" + ",".join(fields) + "}"])
 
@@ -108,11 +108,11 @@ def _while(body: Body, op: Op) -> None:
         arguments = [*region.block.arguments, *outside]
         computations.append(f"{name}={body.closed(region.block, arguments, returned=returned, stem=name)}")
     whole = types[0] if len(types) == 1 else t.TupleType(tuple(types))
-    made = body.add("while", whole, [state], computations)
+    loop = body.add("while", whole, [state], computations)
     if len(types) == 1:
-        body.name_value(op.result, made)
+        body.name_value(op.result, loop)
     else:
-        body.name_elements(op.results, made)
+        body.name_elements(op.results, loop)
 
 
 @converts("stablehlo.custom_call")
@@ -186,7 +186,7 @@ def _all_to_all(body: Body, op: Op) -> None:
     split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
     attributes = _common(op)
     operand = op.operands[0].tensor
-    made = body.add(
+    current = body.add(
         "all-to-all", operand, [body.name_of(op.operands[0])], [*attributes, "dimensions=" + integers([split])]
     )
     if split != concat:
@@ -194,11 +194,11 @@ def _all_to_all(body: Body, op: Op) -> None:
         cut = [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]]
         rest = [d for d in range(len(cut)) if d != split]
         order = [*rest[:concat], split, *rest[concat:]]
-        made = body.add("reshape", operand.with_shape(tuple(cut)), [made])
+        current = body.add("reshape", operand.with_shape(tuple(cut)), [current])
         moved = tuple(cut[d] for d in order)
-        made = body.add("transpose", operand.with_shape(moved), [made], ["dimensions=" + integers(order)])
-        made = body.add("reshape", op.result.type, [made])
-    body.name_value(op.result, made)
+        current = body.add("transpose", operand.with_shape(moved), [current], ["dimensions=" + integers(order)])
+        current = body.add("reshape", op.result.type, [current])
+    body.name_value(op.result, current)
 
 
 @converts("stablehlo.collective_permute")
@@ -232,13 +232,13 @@ def _infeed(body: Body, op: Op) -> None:
     *data, token = op.results
     config = [f"infeed_config={_quoted(op['infeed_config'])}"] if op["infeed_config"] else []
     kind = t.TupleType((_whole(data), t.TOKEN))
-    made = body.add("infeed", kind, [body.name_of(op.operands[0])], config)
-    item = body.element(made, _whole(data), 0)
+    infeed = body.add("infeed", kind, [body.name_of(op.operands[0])], config)
+    item = body.element(infeed, _whole(data), 0)
     if len(data) == 1:
         body.name_value(data[0], item)
     else:
         body.name_elements(data, item)
-    body.name_value(token, body.element(made, t.TOKEN, 1))
+    body.name_value(token, body.element(infeed, t.TOKEN, 1))
 
 
 @converts("stablehlo.outfeed")
@@ -262,8 +262,8 @@ def _transfer(op: Op) -> list[str]:
 def _send(body: Body, op: Op) -> None:
     *data, token = op.operands
     context = Shape.tuple_shape([Shape.of(_whole(data)), _REQUEST, Shape.token_shape()])
-    made = body.add("send", context, [body.joined(data), body.name_of(token)], _transfer(op))
-    body.name_value(op.result, body.add("send-done", t.TOKEN, [made], _transfer(op)))
+    send = body.add("send", context, [body.joined(data), body.name_of(token)], _transfer(op))
+    body.name_value(op.result, body.add("send-done", t.TOKEN, [send], _transfer(op)))
 
 
 @converts("stablehlo.recv")
@@ -271,8 +271,8 @@ def _recv(body: Body, op: Op) -> None:
     *data, token = op.results
     kind = Shape.of(_whole(data))
     context = Shape.tuple_shape([kind, _REQUEST, Shape.token_shape()])
-    made = body.add("recv", context, [body.name_of(op.operands[0])], _transfer(op))
+    recv = body.add("recv", context, [body.name_of(op.operands[0])], _transfer(op))
     both = Shape.tuple_shape([kind, Shape.token_shape()])
-    done = body.add("recv-done", both, [made], _transfer(op))
+    done = body.add("recv-done", both, [recv], _transfer(op))
     body.name_value(data[0], body.element(done, data[0].type, 0))
     body.name_value(token, body.element(done, t.TOKEN, 1))

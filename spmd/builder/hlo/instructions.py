@@ -226,8 +226,8 @@ def _scatter(call: Call) -> XlaOp:
 
 def precision(call: Call) -> list[str] | None:
     """`operand_precision={highest,default}`."""
-    given = [part.upper() for part in split(call.attribute("operand_precision", "{}"))]
-    return given or None
+    names = [part.upper() for part in split(call.attribute("operand_precision", "{}"))]
+    return names or None
 
 
 @instruction("dot")
@@ -246,9 +246,9 @@ def _ragged_dot(call: Call) -> XlaOp:
     )  # fmt: skip
     numbers = RaggedDotDimensionNumbersAttr(*(tuple(call.integers(name, "{}")) for name in names))
     attributes = {"ragged_dot_dimension_numbers": numbers}
-    given = precision(call)
-    if given is not None:
-        attributes["precision_config"] = tuple(given)  # type: ignore[assignment]
+    precisions = precision(call)
+    if precisions is not None:
+        attributes["precision_config"] = tuple(precisions)  # type: ignore[assignment]
     operands = checks.arrays(call.builder, call.operands(3), "operands")
     return call.builder.emit_one("chlo.ragged_dot", operands, attributes, call.shape.tensor)
 

@@ -29,12 +29,12 @@ def read_manual_call(call: Call, target: str) -> XlaOp:
     operands, shapes = call.operands(), call.shape.leaves()
     if not len(operands) == len(shapes) == len(shardings):
         raise call.fail(f"{len(operands)} operands, {len(shapes)} results and {len(shardings)} shardings")
-    made = []
+    calls = []
     for operand, shape, (outside, inside) in zip(operands, shapes, shardings, strict=True):
         placed = _call(call, "Sharding", operand, operand.shape, outside if into else inside)
         name = "SPMDFullToShardShape" if into else "SPMDShardToFullShape"
-        made.append(_call(call, name, placed, shape, inside if into else outside))
-    return call.builder.Tuple(made) if call.shape.is_tuple() else made[0]
+        calls.append(_call(call, name, placed, shape, inside if into else outside))
+    return call.builder.Tuple(calls) if call.shape.is_tuple() else calls[0]
 
 
 def _call(call: Call, target: str, operand: XlaOp, shape: Shape, sharding: str) -> XlaOp:

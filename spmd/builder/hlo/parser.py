@@ -53,18 +53,18 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     breaks a precondition; both with the place in the text.
     """
     module = read_module(text, name)
-    made = _Reader(module).computation(module.entry.name).to_stablehlo()
-    made.attributes = {**made.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
+    converted = _Reader(module).computation(module.entry.name).to_stablehlo()
+    converted.attributes = {**converted.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
-        given = module.attributes.get(attribute)
-        if given is not None:
-            if not given.text.isdecimal() or not 0 < int(given.text) < _MOST_PROCESSES:
-                raise ParseError(f"{attribute} is a number of processes, got {given.text}", given.location)
-            made.discardable = {**made.discardable, symbol: IntegerAttr(int(given.text), t.I32)}
+        count = module.attributes.get(attribute)
+        if count is not None:
+            if not count.text.isdecimal() or not 0 < int(count.text) < _MOST_PROCESSES:
+                raise ParseError(f"{attribute} is a number of processes, got {count.text}", count.location)
+            converted.discardable = {**converted.discardable, symbol: IntegerAttr(int(count.text), t.I32)}
     aliases = module.attributes.get("input_output_alias")
     if aliases is not None:
-        _keep_aliases(made.function("main"), aliases)
-    return made
+        _keep_aliases(converted.function("main"), aliases)
+    return converted
 
 
 def _is_partitioned(module: ModuleText) -> bool:
@@ -130,11 +130,11 @@ class _Scope:
             root = instruction if instruction.is_root else root
         with self.builder.at(self._text.location):
             computation = self.builder.Build(self._values[root.name])
-        given = self._sharding(root)
-        if given is not None:
-            texts = split(given.text) if given.text.startswith("{{") else [given.text]
+        sharding = self._sharding(root)
+        if sharding is not None:
+            texts = split(sharding.text) if sharding.text.startswith("{{") else [sharding.text]
             leaves = len(computation.result_leaves)
-            computation.result_shardings = tuple(texts) if len(texts) == leaves else (given.text,) * leaves
+            computation.result_shardings = tuple(texts) if len(texts) == leaves else (sharding.text,) * leaves
         return computation
 
     def _instruction(self, instruction: Instruction) -> XlaOp:
@@ -157,8 +157,8 @@ class _Scope:
         if unknown:
             raise instruction.fail(f"attribute {min(unknown)} is not understood")
         if not result.shape.compatible(instruction.shape):
-            text, given = instruction.shape.brief, result.shape.brief
-            raise instruction.fail(f"the text says {text}, the operation gives {given}")
+            text, result_text = instruction.shape.brief, result.shape.brief
+            raise instruction.fail(f"the text says {text}, the operation gives {result_text}")
         return result
 
     def _sharding(self, instruction: Instruction) -> AttributeText | None:
@@ -167,8 +167,8 @@ class _Scope:
 
     def _keep_place(self, instruction: Instruction) -> None:
         """What the text says of the instruction's place in someone's program stays with its op."""
-        given = instruction.attributes.get("metadata")
-        place = self._reader.module.places.of(given.text if given is not None else None)
+        metadata = instruction.attributes.get("metadata")
+        place = self._reader.module.places.of(metadata.text if metadata is not None else None)
         value = self._values[instruction.name].value
         op = value.defining_op if value is not None else None
         if place is not None and op is not None and op.debug_location is None:
@@ -198,8 +198,8 @@ class _Scope:
 
     def group_size(self, instruction: Instruction, *, partitions: bool) -> int:
         """How many processes a collective without groups joins: what the header says, 1 where it says nothing else."""
-        given = self.header
-        counts = {name: int(given[name].text) for name in ("replica_count", "num_partitions") if name in given}
+        header = self.header
+        counts = {name: int(header[name].text) for name in ("replica_count", "num_partitions") if name in header}
         if not counts:
             raise instruction.fail(
                 "replica_groups is empty, and the header has neither replica_count nor num_partitions"
@@ -224,8 +224,8 @@ class Call:
 
     def header(self, name: str) -> str:
         """An entry of the frontend's attributes of the whole module."""
-        given = self._scope.header.get("frontend_attributes")
-        return self._entry("{}" if given is None else given.text, name, None)
+        attributes_text = self._scope.header.get("frontend_attributes")
+        return self._entry("{}" if attributes_text is None else attributes_text.text, name, None)
 
     def _entry(self, text: str, name: str, default: str | None) -> str:
         for part in split(text):
@@ -242,9 +242,9 @@ class Call:
     def attribute(self, name: str, default: str | None = None) -> str:
         """The text of an attribute; ParseError when it is missing and has no default."""
         self.read.add(name)
-        given = self.instruction.attributes.get(name)
-        if given is not None:
-            return given.text
+        attribute_text = self.instruction.attributes.get(name)
+        if attribute_text is not None:
+            return attribute_text.text
         if default is None:
             raise self.instruction.fail(f"attribute {name} is missing")
         return default
@@ -268,10 +268,10 @@ class Call:
 
     def dimension(self, name: str) -> int:
         """`{1}`: the one dimension that attribute `name` gives."""
-        given = self.integers(name)
-        if len(given) != 1:
-            raise ValueError(f"{name} is one dimension here, got {given}")
-        return given[0]
+        numbers = self.integers(name)
+        if len(numbers) != 1:
+            raise ValueError(f"{name} is one dimension here, got {numbers}")
+        return numbers[0]
 
     def computation(self, name: str) -> XlaComputation:
         return self._scope.computation(self.attribute(name), self.instruction)

@@ -50,12 +50,12 @@ class Places:
             self._known[metadata] = self._of(_fields(metadata))
         return self._known[metadata]
 
-    def _of(self, given: Mapping[str, str]) -> str | None:
-        place = self._frame(given.get("stack_frame_id", ""))
-        if place is None and "source_file" in given:
-            column = given.get("source_column", "0")
-            place = f'"{given["source_file"]}":{given.get("source_line", "0")}:{column}'
-        name = given.get("op_name")
+    def _of(self, metadata: Mapping[str, str]) -> str | None:
+        place = self._frame(metadata.get("stack_frame_id", ""))
+        if place is None and "source_file" in metadata:
+            column = metadata.get("source_column", "0")
+            place = f'"{metadata["source_file"]}":{metadata.get("source_line", "0")}:{column}'
+        name = metadata.get("op_name")
         if not name:
             return place
         text = f'"{name}"' if place is None else f'"{name}"({place})'
@@ -85,8 +85,8 @@ class Places:
         entry = self.names.get("FileLocations", {}).get(number)
         if entry is None:
             return None
-        given = _fields(entry)
-        file = self.names.get("FileNames", {}).get(given.get("file_name_id", ""), "")
-        function = self.names.get("FunctionNames", {}).get(given.get("function_name_id", ""))
-        place = f'"{file}":{given.get("line", "0")}:{given.get("column", "0")}'
+        fields = _fields(entry)
+        file = self.names.get("FileNames", {}).get(fields.get("file_name_id", ""), "")
+        function = self.names.get("FunctionNames", {}).get(fields.get("function_name_id", ""))
+        place = f'"{file}":{fields.get("line", "0")}:{fields.get("column", "0")}'
         return place if function is None else f'"{function}"({place})'

@@ -68,12 +68,12 @@ def _aliases(main: Function) -> Iterator[str]:
 
 def _entry(module: Module) -> Function:
     functions = [function for function in module.functions if not function.is_declaration]
-    found = [function for function in functions if function.symbol == "main"] or functions
-    if len(found) != 1:
+    entries = [function for function in functions if function.symbol == "main"] or functions
+    if len(entries) != 1:
         known = ", ".join(f"@{function.symbol}" for function in functions) or "none"
         message = f"HLO text: the entry is @main or the one function of a module; functions here: {known}"
         raise VerificationError(Diagnostic(module.location, message, module.name))
-    return found[0]
+    return entries[0]
 
 
 def shape_text(type: t.Type | Shape) -> str:
@@ -96,8 +96,8 @@ _TYPES = frozenset(primitive.value for primitive in PrimitiveType)
 
 def _sharding(attributes: Mapping[str, Attribute], prefix: str = "sharding=") -> list[str]:
     """The sharding among an op's or a value's attributes, as an attribute of HLO; nothing when there is none."""
-    given = attributes.get(SHARDING)
-    return [prefix + given.value] if isinstance(given, StringAttr) else []
+    sharding = attributes.get(SHARDING)
+    return [prefix + sharding.value] if isinstance(sharding, StringAttr) else []
 
 
 class _Printer:
@@ -117,8 +117,10 @@ class _Printer:
 
     def function_body(self, function: Function) -> Body:
         body = Body(self)
-        for number, (argument, given) in enumerate(zip(function.arguments, function.argument_attributes, strict=True)):
-            sharding = _sharding(given)
+        for number, (argument, dictionary) in enumerate(
+            zip(function.arguments, function.argument_attributes, strict=True)
+        ):
+            sharding = _sharding(dictionary)
             body.name_value(argument, body.add("parameter", argument.type, [str(number)], sharding, argument.name_hint))
         body.fill(function.body)
         results = [text for entry in function.result_attributes for text in _sharding(entry, "")]
@@ -190,19 +192,19 @@ class Body:
         many = len(op.results) != 1 if tupled is None else tupled
         attributes = [*attributes, *_sharding(op.discardable)]
         whole = t.TupleType(tuple(op.result_types)) if many else op.result.type
-        made = self.add(opcode, whole, names, attributes)
+        name = self.add(opcode, whole, names, attributes)
         if many:
-            self.name_elements(op.results, made)
+            self.name_elements(op.results, name)
         else:
-            self.name_value(op.result, made)
+            self.name_value(op.result, name)
 
-    def name_elements(self, values: Sequence[Value], made: str) -> None:
-        """Names values that are the elements of tuple `made`."""
+    def name_elements(self, values: Sequence[Value], whole: str) -> None:
+        """Names values that are the elements of tuple `whole`."""
         for index, value in enumerate(values):
-            self.name_value(value, self.element(made, value.type, index))
+            self.name_value(value, self.element(whole, value.type, index))
 
-    def element(self, made: str, type: t.Type | Shape, index: int) -> str:
-        return self.add("get-tuple-element", type, [made], [f"index={index}"])
+    def element(self, whole: str, type: t.Type | Shape, index: int) -> str:
+        return self.add("get-tuple-element", type, [whole], [f"index={index}"])
 
     def tuple(self, types: Sequence[t.Type], names: Sequence[str]) -> str:
         return self.add("tuple", t.TupleType(tuple(types)), names)

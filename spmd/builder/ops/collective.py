@@ -187,8 +187,10 @@ def ReduceScatter(
             raise ArgumentError("shard_count", f"{shards} does not divide the size {size} of dimension {number}")
         used = checks.reducer(builder, computation, "computation", [part])
         region = region_of(used, [t.TensorType((), part.tensor.element_type)] * 2)
-        given = {"scatter_dimension": number, **attributes}
-        results += builder.emit("stablehlo.reduce_scatter", [part], given, [_scaled(part, number, 1, shards)], [region])
+        scatter_attributes = {"scatter_dimension": number, **attributes}
+        results += builder.emit(
+            "stablehlo.reduce_scatter", [part], scatter_attributes, [_scaled(part, number, 1, shards)], [region]
+        )
     return builder.collate(results) if not isinstance(value.type, t.TupleType) else builder.tuple(results)
 
 

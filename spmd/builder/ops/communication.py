@@ -52,12 +52,12 @@ class TransferContext(XlaOp):
 
 
 def _streamed(shape: Any, argument: str) -> Shape:
-    given = shape_argument(shape, argument)
-    if any(part.is_tuple() for part in given.parts):
-        raise ArgumentError(argument, f"nested tuples are not supported, got {given.brief}")
-    if any(not leaf.is_array() for leaf in given.leaves()):
-        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {given.brief}")
-    return given
+    data_shape = shape_argument(shape, argument)
+    if any(part.is_tuple() for part in data_shape.parts):
+        raise ArgumentError(argument, f"nested tuples are not supported, got {data_shape.brief}")
+    if any(not leaf.is_array() for leaf in data_shape.leaves()):
+        raise ArgumentError(argument, f"an array or a tuple of arrays is needed, got {data_shape.brief}")
+    return data_shape
 
 
 def _infeed(builder: XlaBuilder, token: Value, shape: Shape, config: str) -> tuple[list[Value], Value]:
@@ -76,21 +76,21 @@ def Infeed(builder: XlaBuilder, shape: Shape, config: str = "") -> XlaOp:
 
     An empty tuple reads nothing.
     """
-    given = _streamed(shape, "shape")
-    if not given.leaves():
+    data_shape = _streamed(shape, "shape")
+    if not data_shape.leaves():
         return builder.tuple([])
-    values, token = _infeed(builder, builder.token(), given, config)
+    values, token = _infeed(builder, builder.token(), data_shape, config)
     builder.set_token(token)
-    return builder.pack(given.ir_type, values)
+    return builder.pack(data_shape.ir_type, values)
 
 
 @operation_of('"Infeed"')
 def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str = "") -> XlaOp:
     """Infeed after `token`: a tuple of the item and the token that comes after."""
-    given = _streamed(shape, "shape")
+    data_shape = _streamed(shape, "shape")
     before = checks.token(builder, token, "token")
-    values, after = _infeed(builder, before, given, config) if given.leaves() else ([], before)
-    data = builder.value(builder.pack(given.ir_type, values), "shape")
+    values, after = _infeed(builder, before, data_shape, config) if data_shape.leaves() else ([], before)
+    data = builder.value(builder.pack(data_shape.ir_type, values), "shape")
     return builder.tuple([data, after])
 
 
@@ -128,10 +128,10 @@ def OutfeedWithToken(
 
 def _channel(handle: Any, argument: str, pairs: Pairs) -> dict[str, Any]:
     """Attributes of a transfer between devices, or with the host when the channel's type says so."""
-    given = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
-    host = given.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
+    channel = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
+    host = channel.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
     attributes: dict[str, Any] = {
-        "channel_handle": structs.ChannelHandleAttr(int(given.handle), int(given.type)),
+        "channel_handle": structs.ChannelHandleAttr(int(channel.handle), int(channel.type)),
         "is_host_transfer": host,
     }
     if pairs is not None:
@@ -178,11 +178,11 @@ def Recv(
     With a ChannelHandle, the synchronous form: gives the data. With a channel id, a context for RecvDone, which gives
     the data.
     """
-    given = array_shape_argument(shape)
+    result_shape = array_shape_argument(shape)
     attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
     if not isinstance(channel_handle, ChannelHandle):
-        return TransferContext(builder, builder.token(), given, False, attributes)
-    data, token = _recv(builder, given, builder.token(), attributes)
+        return TransferContext(builder, builder.token(), result_shape, False, attributes)
+    data, token = _recv(builder, result_shape, builder.token(), attributes)
     builder.set_token(token)
     return XlaOp(builder, data)
 
@@ -238,6 +238,6 @@ def RecvWithToken(
 ) -> XlaOp:
     """Recv after `token`: a tuple of the data and the token that comes after."""
     before = checks.token(builder, token, "token")
-    given = array_shape_argument(shape)
+    result_shape = array_shape_argument(shape)
     attributes = _channel(channel_handle, "channel_handle", source_target_pairs)
-    return builder.tuple(list(_recv(builder, given, before, attributes)))
+    return builder.tuple(list(_recv(builder, result_shape, before, attributes)))

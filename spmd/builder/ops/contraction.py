@@ -33,10 +33,10 @@ from spmd.ir import Value
 PrecisionLike = PrecisionConfig | Sequence[Precision | str] | Precision | str | None
 
 
-def _precision(given: PrecisionLike) -> dict[str, Any]:
-    if given is None:
+def _precision(config: PrecisionLike) -> dict[str, Any]:
+    if config is None:
         return {}
-    names = given.operand_precision if isinstance(given, PrecisionConfig) else given
+    names = config.operand_precision if isinstance(config, PrecisionConfig) else config
     both = (names, names) if isinstance(names, (str, Precision)) else tuple(names)
     if not both:
         return {}
@@ -114,8 +114,8 @@ def dot_general(
     for kind in ("contracting", "batch"):
         one, two = (getattr(numbers, f"{side}_{kind}_dimensions") for side, _ in pairs)
         sizes = [
-            [value.tensor.shape[number] for number in given]
-            for (_, value), given in zip(pairs, (one, two), strict=True)
+            [value.tensor.shape[number] for number in sizes_of]
+            for (_, value), sizes_of in zip(pairs, (one, two), strict=True)
         ]
         if sizes[0] != sizes[1]:
             raise ArgumentError(
@@ -196,11 +196,11 @@ def _check_numbers(numbers: ConvolutionDimensionNumbers, rank: int) -> None:
         ("kernel", "output_feature", "input_feature"),
         ("output", "batch", "feature"),
     ):
-        given = [getattr(numbers, f"{side}_{name}_dimension") for name in (one, two)]
-        given += getattr(numbers, f"{side}_spatial_dimensions")
-        if sorted(given) != list(range(rank)):
+        dimensions = [getattr(numbers, f"{side}_{name}_dimension") for name in (one, two)]
+        dimensions += getattr(numbers, f"{side}_spatial_dimensions")
+        if sorted(dimensions) != list(range(rank)):
             raise ArgumentError(
-                "dimension_numbers", f"{side} dimensions {given} must name each of the {rank} dimensions once"
+                "dimension_numbers", f"{side} dimensions {dimensions} must name each of the {rank} dimensions once"
             )
 
 

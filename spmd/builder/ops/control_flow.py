@@ -30,8 +30,8 @@ _TYPED = 4
 
 def _arguments(builder: XlaBuilder, args: Sequence[Any], argument: str) -> list[Value]:
     """Operands given one by one or as one sequence."""
-    given = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
-    return [builder.value(one, f"{argument}[{i}]") for i, one in enumerate(given)]
+    sequence = args[0] if len(args) == 1 and isinstance(args[0], (list, tuple)) else args
+    return [builder.value(one, f"{argument}[{i}]") for i, one in enumerate(sequence)]
 
 
 @operation
@@ -73,10 +73,10 @@ def CompositeCall(
     return builder.pack(used.result.type, results)
 
 
-def _dictionary(given: Mapping[str, Any] | str | None) -> DictAttr:
-    if isinstance(given, str):
-        return _parsed(given)
-    return DictAttr({str(key): _attribute(key, value) for key, value in (given or {}).items()})
+def _dictionary(entries: Mapping[str, Any] | str | None) -> DictAttr:
+    if isinstance(entries, str):
+        return _parsed(entries)
+    return DictAttr({str(key): _attribute(key, value) for key, value in (entries or {}).items()})
 
 
 def _parsed(text: str) -> DictAttr:
@@ -138,9 +138,9 @@ def _case(builder: XlaBuilder, index: Any, computations: Any, operands: Any) -> 
     chooser = checks.scalar(builder, index, "branch_index")
     if chooser.tensor.element_type is not t.I32:
         raise ArgumentError("branch_index", f"must be s32[], got {Shape.of(chooser.type).brief}")
-    for argument, given in (("branch_computations", computations), ("branch_operands", operands)):
-        if not isinstance(given, (list, tuple)):
-            raise ArgumentError(argument, f"a sequence is needed, got {type(given).__name__}")
+    for argument, sequence in (("branch_computations", computations), ("branch_operands", operands)):
+        if not isinstance(sequence, (list, tuple)):
+            raise ArgumentError(argument, f"a sequence is needed, got {type(sequence).__name__}")
     if not computations or len(computations) != len(operands):
         message = f"{len(operands)} for {len(computations)} branch_computations, at least one"
         raise ArgumentError("branch_operands", message)
@@ -209,13 +209,13 @@ def CustomCall(
         config = _dictionary(opaque if isinstance(opaque, Mapping) else _decoded(opaque) or "{}")
     else:
         config = _decoded(opaque)
-    given = {
+    attributes_of_call = {
         "has_side_effect": bool(has_side_effect),
         "backend_config": config,
         "api_version": checks.integer(api_version, "api_version", 0),
     }
     defaults = {"has_side_effect": False, "backend_config": "", "api_version": 1}
-    attributes = {name: value for name, value in given.items() if value != defaults[name]}
+    attributes = {name: value for name, value in attributes_of_call.items() if value != defaults[name]}
     attributes["call_target_name"] = str(target_name)
     return builder.pack(kind, builder.emit("stablehlo.custom_call", values, attributes, leaf_types(kind)))
 
@@ -242,8 +242,8 @@ def OptimizationBarrier(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
 @operation
 def AfterAll(builder: XlaBuilder, operands: Sequence[XlaOp]) -> XlaOp:
     """A token that comes after all of the tokens given. Source: "AfterAll"."""
-    given = operands if isinstance(operands, (list, tuple)) else [operands]
-    tokens = [checks.token(builder, one, f"operands[{i}]") for i, one in enumerate(given)]
+    sequence = operands if isinstance(operands, (list, tuple)) else [operands]
+    tokens = [checks.token(builder, one, f"operands[{i}]") for i, one in enumerate(sequence)]
     return builder.emit_one("stablehlo.after_all", tokens, None, t.TOKEN)
 
 

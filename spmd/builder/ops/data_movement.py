@@ -107,8 +107,8 @@ def _permutation(values: Any, rank: int, argument: str) -> tuple[int, ...]:
 def _transpose(builder: XlaBuilder, value: Value, numbers: tuple[int, ...]) -> Value:
     if numbers == tuple(range(len(numbers))):
         return value
-    (made,) = builder.emit("stablehlo.transpose", [value], {"permutation": numbers})
-    return made
+    (transposed,) = builder.emit("stablehlo.transpose", [value], {"permutation": numbers})
+    return transposed
 
 
 @operation
@@ -118,8 +118,8 @@ def Transpose(builder: XlaBuilder, operand: XlaOp, permutation: Sequence[int] | 
     Source: "Transpose".
     """
     value = checks.array(builder, operand, "operand")
-    given = range(value.tensor.rank)[::-1] if permutation is None else permutation
-    return XlaOp(builder, _transpose(builder, value, _permutation(given, value.tensor.rank, "permutation")))
+    order = range(value.tensor.rank)[::-1] if permutation is None else permutation
+    return XlaOp(builder, _transpose(builder, value, _permutation(order, value.tensor.rank, "permutation")))
 
 
 @operation
@@ -188,8 +188,8 @@ def Pad(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_confi
     return builder.emit_one("stablehlo.pad", [value, filler], dict(zip(names, columns, strict=True)))
 
 
-def _padding_config(given: Any) -> PaddingConfig:
-    return PaddingConfig([checks.integers(entry, "padding_config", 3) for entry in given])
+def _padding_config(config: Any) -> PaddingConfig:
+    return PaddingConfig([checks.integers(entry, "padding_config", 3) for entry in config])
 
 
 @operation
@@ -301,8 +301,8 @@ def Sort(
         raise ArgumentError("operands", "a scalar has no dimension to sort along")
     number = rank - 1 if dimension == -1 else checks.dimension(dimension, rank, "dimension")
     scalars = [t.TensorType((), value.tensor.element_type) for value in values for _ in range(2)]
-    made = _increasing(values) if comparator is None else comparator
-    used = checks.signature(builder, made, "comparator", scalars, [t.TensorType((), t.I1)])
+    ordering = _increasing(values) if comparator is None else comparator
+    used = checks.signature(builder, ordering, "comparator", scalars, [t.TensorType((), t.I1)])
     attributes = {"dimension": number, "is_stable": bool(is_stable)}
     types = [value.type for value in values]
     results = builder.emit("stablehlo.sort", values, attributes, types, [region_of(used, scalars)])

@@ -43,15 +43,15 @@ def binary_operands(
     return broadcast_pair(builder, left, right, checks.integers(broadcast_dimensions, "broadcast_dimensions"))
 
 
-def _constant_like(builder: XlaBuilder, given: Any, other: Value | None, argument: str) -> Value:
-    if other is None or not isinstance(given, (bool, int, float, complex, np.generic, np.ndarray)):
-        raise ArgumentError(argument, f"an XlaOp or a number is needed, got {type(given).__name__}")
-    made = np.asarray(given)
-    array = made.astype(other.tensor.dtype)
-    exact = made.dtype.kind in "fc" and array.dtype.kind not in "biu"
-    if not exact and not np.array_equal(array.astype(made.dtype), made):
+def _constant_like(builder: XlaBuilder, number: Any, other: Value | None, argument: str) -> Value:
+    if other is None or not isinstance(number, (bool, int, float, complex, np.generic, np.ndarray)):
+        raise ArgumentError(argument, f"an XlaOp or a number is needed, got {type(number).__name__}")
+    constant = np.asarray(number)
+    array = constant.astype(other.tensor.dtype)
+    exact = constant.dtype.kind in "fc" and array.dtype.kind not in "biu"
+    if not exact and not np.array_equal(array.astype(constant.dtype), constant):
         raise ArgumentError(
-            argument, f"{given!r} is no value of element type {Shape.of(other.type).xla_element_type().value}"
+            argument, f"{number!r} is no value of element type {Shape.of(other.type).xla_element_type().value}"
         )
     return builder.constant(array)
 
@@ -289,9 +289,9 @@ def Clamp(builder: XlaBuilder, min: Operand, operand: XlaOp, max: Operand) -> Xl
     """min(max(operand, min), max). `min` and `max` have the shape of `operand` or are scalars. Source: "Clamp"."""
     value = checks.array(builder, operand, "operand")
     bounds = []
-    for argument, given in (("min", min), ("max", max)):
-        constant = not isinstance(given, XlaOp)
-        bound = _constant_like(builder, given, value, argument) if constant else checks.array(builder, given, argument)
+    for argument, limit in (("min", min), ("max", max)):
+        constant = not isinstance(limit, XlaOp)
+        bound = _constant_like(builder, limit, value, argument) if constant else checks.array(builder, limit, argument)
         checks.same_element_type(bound, value, argument)
         if bound.tensor.shape not in ((), value.tensor.shape):
             raise ArgumentError(
@@ -346,8 +346,8 @@ def ReducePrecision(builder: XlaBuilder, operand: XlaOp, mantissa_bits: int, exp
     return builder.emit_one("stablehlo.reduce_precision", [value], attributes)
 
 
-def _element(given: ElementLike) -> t.ElementType:
+def _element(element: ElementLike) -> t.ElementType:
     try:
-        return PrimitiveType.of(given).element_type
+        return PrimitiveType.of(element).element_type
     except (TypeError, ValueError) as error:
         raise ArgumentError("new_element_type", str(error)) from None

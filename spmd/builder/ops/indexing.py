@@ -30,10 +30,10 @@ def _starts(builder: XlaBuilder, start_indices: Any, rank: int) -> list[Value]:
             )
         values = [_entry(builder, vector, i) for i in range(rank)]
     else:
-        given = start_indices if isinstance(start_indices, (list, tuple)) else [start_indices]
-        if len(given) != rank:
-            raise ArgumentError("start_indices", f"{rank} scalars are needed, one a dimension, got {len(given)}")
-        values = [checks.scalar(builder, one, f"start_indices[{i}]") for i, one in enumerate(given)]
+        starts = start_indices if isinstance(start_indices, (list, tuple)) else [start_indices]
+        if len(starts) != rank:
+            raise ArgumentError("start_indices", f"{rank} scalars are needed, one a dimension, got {len(starts)}")
+        values = [checks.scalar(builder, one, f"start_indices[{i}]") for i, one in enumerate(starts)]
     for value in values:
         checks.kind(value, "start_indices", "of an integer type", "signed", "unsigned")
         checks.same_element_type(value, values[0], "start_indices")

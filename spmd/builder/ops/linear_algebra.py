@@ -128,8 +128,8 @@ def _normalized(
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", "of a floating-point type", "float")
     number = checks.dimension(feature_index, value.tensor.rank, "feature_index")
     values = [value]
-    for argument, given in features.items():
-        vector = checks.array(builder, given, argument)
+    for argument, feature in features.items():
+        vector = checks.array(builder, feature, argument)
         checks.same_element_type(vector, value, argument)
         if vector.tensor.shape != (value.tensor.shape[number],):
             count = value.tensor.shape[number]

@@ -20,47 +20,47 @@ from spmd.builder.xla_op import OPERATIONS, XlaOp
 
 
 def _rng(builder: XlaBuilder, distribution: str, one: tuple[str, XlaOp], two: tuple[str, XlaOp], shape: Shape) -> XlaOp:
-    given = array_shape_argument(shape)
+    result_shape = array_shape_argument(shape)
     parameters = [checks.scalar(builder, operand, argument) for argument, operand in (one, two)]
     for (argument, _), value in zip((one, two), parameters, strict=True):
-        if value.tensor.element_type is not given.tensor.element_type:
+        if value.tensor.element_type is not result_shape.tensor.element_type:
             raise ArgumentError(
-                argument, f"must have the element type of shape {given.brief}, got {Shape.of(value.type).brief}"
+                argument, f"must have the element type of shape {result_shape.brief}, got {Shape.of(value.type).brief}"
             )
-    sizes = builder.constant(np.array(given.sizes, dtype=np.int64))
+    sizes = builder.constant(np.array(result_shape.sizes, dtype=np.int64))
     attributes = {"rng_distribution": distribution}
-    return builder.emit_one("stablehlo.rng", [*parameters, sizes], attributes, given.tensor)
+    return builder.emit_one("stablehlo.rng", [*parameters, sizes], attributes, result_shape.tensor)
 
 
 @operation_of('"RngNormal"')
 def RngNormal(builder: XlaBuilder, mu: XlaOp, sigma: XlaOp, shape: Shape) -> XlaOp:
     """Numbers of the normal distribution of mean `mu` and deviation `sigma`, scalars of `shape`'s float type."""
-    given = array_shape_argument(shape)
-    if not given.tensor.scalar_type.is_float:
-        raise ArgumentError("shape", f"must be of a floating-point type, got {given.brief}")
-    return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), given)
+    result_shape = array_shape_argument(shape)
+    if not result_shape.tensor.scalar_type.is_float:
+        raise ArgumentError("shape", f"must be of a floating-point type, got {result_shape.brief}")
+    return _rng(builder, "NORMAL", ("mu", mu), ("sigma", sigma), result_shape)
 
 
 @operation_of('"RngUniform"')
 def RngUniform(builder: XlaBuilder, a: XlaOp, b: XlaOp, shape: Shape) -> XlaOp:
     """Numbers distributed evenly over [a, b), scalars of `shape`'s type: PRED, integer or float."""
-    given = array_shape_argument(shape)
-    if given.tensor.scalar_type.is_complex:
-        raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {given.brief}")
-    return _rng(builder, "UNIFORM", ("a", a), ("b", b), given)
+    result_shape = array_shape_argument(shape)
+    if result_shape.tensor.scalar_type.is_complex:
+        raise ArgumentError("shape", f"must be of PRED, an integer or a floating-point type, got {result_shape.brief}")
+    return _rng(builder, "UNIFORM", ("a", a), ("b", b), result_shape)
 
 
 @operation_of('"RngBernoulli"')
 def RngBernoulli(builder: XlaBuilder, mean: XlaOp, shape: Shape) -> XlaOp:
     """1 with probability `mean` (an F32 scalar), else 0, as U32."""
-    given = array_shape_argument(shape)
-    if given.tensor.element_type is not t.UI32:
-        raise ArgumentError("shape", f"must have element type U32, got {given.brief}")
+    result_shape = array_shape_argument(shape)
+    if result_shape.tensor.element_type is not t.UI32:
+        raise ArgumentError("shape", f"must have element type U32, got {result_shape.brief}")
     chance = checks.scalar(builder, mean, "mean")
     if chance.tensor.element_type is not t.F32:
         raise ArgumentError("mean", f"must be f32[], got {Shape.of(chance.type).brief}")
     zero, one = (XlaOp(builder, builder.constant(np.asarray(number, np.float32))) for number in (0, 1))
-    drawn = OPERATIONS["RngUniform"](builder, zero, one, Shape.array_shape("f32", given.sizes))
+    drawn = OPERATIONS["RngUniform"](builder, zero, one, Shape.array_shape("f32", result_shape.sizes))
     hit = OPERATIONS["Lt"](builder, drawn, XlaOp(builder, chance))
     return OPERATIONS["ConvertElementType"](builder, hit, "u32")
 
@@ -78,11 +78,11 @@ def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initi
             "algorithm", f"one of {[a.name for a in RandomAlgorithm]} is needed, got {algorithm!r}"
         ) from None
     state = checks.array(builder, initial_state, "initial_state")
-    given = array_shape_argument(shape)
+    result_shape = array_shape_argument(shape)
     checks.kind(state, "initial_state", "of an integer type", "unsigned", "signed")
     allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [state.tensor.shape])
     if state.tensor.shape not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
         wanted = " or ".join(f"u64[{size[0]}]" for size in allowed)
         raise ArgumentError("initial_state", f"must be {wanted} for {name}, got {Shape.of(state.type).brief}")
-    types = [state.type, given.tensor]
+    types = [state.type, result_shape.tensor]
     return builder.tuple(builder.emit("stablehlo.rng_bit_generator", [state], {"rng_algorithm": name}, types))

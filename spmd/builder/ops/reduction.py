@@ -31,12 +31,12 @@ def _folded(builder: XlaBuilder, operands: Any, init_values: Any) -> tuple[list[
     """Arrays of one shape and a scalar for each."""
     values = checks.arrays(builder, operands, "operands")
     checks.same_dimensions(values, "operands")
-    given = init_values if isinstance(init_values, (list, tuple)) else [init_values]
-    if len(given) != len(values):
-        raise ArgumentError("init_values", f"{len(values)} scalars are needed, one an operand, got {len(given)}")
+    sequence = init_values if isinstance(init_values, (list, tuple)) else [init_values]
+    if len(sequence) != len(values):
+        raise ArgumentError("init_values", f"{len(values)} scalars are needed, one an operand, got {len(sequence)}")
     starts = [
-        checks.scalar(builder, one, f"init_values[{i}]" if len(given) > 1 else "init_values", value)
-        for i, (one, value) in enumerate(zip(given, values, strict=True))
+        checks.scalar(builder, one, f"init_values[{i}]" if len(sequence) > 1 else "init_values", value)
+        for i, (one, value) in enumerate(zip(sequence, values, strict=True))
     ]
     return values, starts
 
@@ -188,18 +188,19 @@ def SelectAndScatter(
     argument, the earlier one, is picked. Source: "SelectAndScatter".
     """
     value = checks.array(builder, operand, "operand")
-    given = checks.array(builder, source, "source")
+    source_value = checks.array(builder, source, "source")
     start = checks.scalar(builder, init_value, "init_value", value)
-    checks.same_element_type(given, value, "source")
+    checks.same_element_type(source_value, value, "source")
     sizes = value.tensor.static_shape
     window = checks.integers(window_dimensions, "window_dimensions", len(sizes), 1)
     strides = checks.per_dimension(window_strides, len(sizes), "window_strides")
     pairs = window_padding(padding, sizes, window, strides)
     undilated = (1,) * len(sizes)
     wanted = tuple(windows(sizes, window, strides, pairs, undilated, undilated))
-    if given.tensor.shape != wanted:
+    if source_value.tensor.shape != wanted:
         raise ArgumentError(
-            "source", f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(given.type).brief}"
+            "source",
+            f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(source_value.type).brief}",
         )
     scalars = _scalars([value]) * 2
     picker = checks.signature(builder, select, "select", scalars, [t.TensorType((), t.I1)])
@@ -210,7 +211,7 @@ def SelectAndScatter(
         "padding": padding_attribute(pairs),
     }
     regions = [region_of(picker, scalars), region_of(combiner, scalars)]
-    return builder.emit_one("stablehlo.select_and_scatter", [value, given, start], attributes, None, regions)
+    return builder.emit_one("stablehlo.select_and_scatter", [value, source_value, start], attributes, None, regions)
 
 
 @operation

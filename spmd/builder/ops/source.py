@@ -33,10 +33,10 @@ def shape_argument(shape: Any, argument: str = "shape") -> Shape:
 
 
 def array_shape_argument(shape: Any, argument: str = "shape") -> Shape:
-    given = shape_argument(shape, argument)
-    if not given.is_array():
-        raise ArgumentError(argument, f"an array's shape is needed, got {given.brief}")
-    return given
+    array_shape = shape_argument(shape, argument)
+    if not array_shape.is_array():
+        raise ArgumentError(argument, f"an array's shape is needed, got {array_shape.brief}")
+    return array_shape
 
 
 @operation_of('"C++ interface", and XlaBuilder')
@@ -124,19 +124,19 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
     """
     if not isinstance(shape, (Shape, str)) or (isinstance(shape, str) and "[" not in shape):
         shape, iota_dimension = Shape.array_shape(shape, [checks.integer(iota_dimension, "size", 0)]), 0
-    given = array_shape_argument(shape)
-    kind = given.tensor
+    result_shape = array_shape_argument(shape)
+    kind = result_shape.tensor
     if kind.scalar_type.kind == "i1":
-        raise ArgumentError("shape", f"must be of a number type, got {given.brief}")
-    number = checks.dimension(iota_dimension, given.rank(), "iota_dimension")
+        raise ArgumentError("shape", f"must be of a number type, got {result_shape.brief}")
+    number = checks.dimension(iota_dimension, result_shape.rank(), "iota_dimension")
     return builder.emit_one("stablehlo.iota", [], {"iota_dimension": number}, kind)
 
 
 @operation
 def Tuple(builder: XlaBuilder, elements: Any) -> XlaOp:
     """A tuple of any values. Source: "Tuple"."""
-    given = elements if isinstance(elements, (list, tuple)) else [elements]
-    return builder.tuple([builder.value(element, f"elements[{i}]") for i, element in enumerate(given)])
+    sequence = elements if isinstance(elements, (list, tuple)) else [elements]
+    return builder.tuple([builder.value(element, f"elements[{i}]") for i, element in enumerate(sequence)])
 
 
 @operation

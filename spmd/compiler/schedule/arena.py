@@ -92,12 +92,12 @@ class Arena:
         return Placement(homes, offsets.tolist(), int((offsets + sizes)[inside].max(initial=0)))
 
 
-def _lowest(taken: np.ndarray, sizes: np.ndarray, wanted: int) -> int:
+def _lowest(size: np.ndarray, sizes: np.ndarray, wanted: int) -> int:
     """The lowest offset of `wanted` bytes beside those that are taken."""
-    if not taken.size:
+    if not size.size:
         return 0
-    order = np.argsort(taken, kind="stable")
-    begins = taken[order]
-    reach = np.concatenate(([0], np.maximum.accumulate((taken + sizes)[order])))
+    order = np.argsort(size, kind="stable")
+    begins = size[order]
+    reach = np.concatenate(([0], np.maximum.accumulate((size + sizes)[order])))
     gaps = np.flatnonzero(begins - reach[:-1] >= wanted)
     return int(reach[gaps[0]] if gaps.size else reach[-1])

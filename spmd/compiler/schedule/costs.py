@@ -142,10 +142,10 @@ def _operations(nest: Nest) -> int:
 
 def _merged(works: Iterable[Work]) -> list[Work]:
     """Work of one kind and width as one entry."""
-    found: dict[tuple[str, int], float] = {}
+    amounts: dict[tuple[str, int], float] = {}
     for each in works:
-        found[each.kind, each.bits] = found.get((each.kind, each.bits), 0.0) + each.amount
-    return [Work(kind, amount, bits) for (kind, bits), amount in found.items() if amount]
+        amounts[each.kind, each.bits] = amounts.get((each.kind, each.bits), 0.0) + each.amount
+    return [Work(kind, amount, bits) for (kind, bits), amount in amounts.items() if amount]
 
 
 def _stage_work(nest: Nest, stage: Stage) -> Iterable[Work]:

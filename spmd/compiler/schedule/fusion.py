@@ -260,12 +260,12 @@ class _Fusion:
         """The path through the index map of `op`."""
         reduced = unit.reduced if path == 0 else ()
         key = (op, path, reduced)
-        found = self._paths.get(key)
-        if found is None:
-            found = self._paths[key] = len(self._paths) + 1
+        bit = self._paths.get(key)
+        if bit is None:
+            bit = self._paths[key] = len(self._paths) + 1
             if path in self._repeating or repeats(op, reduced):
-                self._repeating.add(found)
-        return found
+                self._repeating.add(bit)
+        return bit
 
 
 def repeats(op: Op, reduced: Sequence[int] = ()) -> bool:

@@ -28,7 +28,7 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
     are one a dimension (see `collapse`), cut further where an index would not be affine otherwise.
     """
 
-    def made(extents: list[int], index: Index) -> Nest:
+    def nest_at(extents: list[int], index: Index) -> Nest:
         reader = PointReader(extents, lambda op: taken(op) or (op in own and not is_reduction(op)))
         stores = []
         reductions = []
@@ -46,7 +46,7 @@ def nest_of(roots: Sequence[Op], taken: Callable[[Op], bool], shape: Sequence[in
         return Nest(tuple(extents), (stage,))
 
     own = set(roots)
-    return iterate(shape, made)
+    return iterate(shape, nest_at)
 
 
 def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
@@ -55,7 +55,7 @@ def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
     start = 0
     for operand in op.operands:
 
-        def made(extents: list[int], index: Index, operand: Value = operand, start: int = start) -> Nest:
+        def nest_at(extents: list[int], index: Index, operand: Value = operand, start: int = start) -> Nest:
             reader = PointReader(extents, taken)
             place = list(index)
             place[op["dimension"]] = place[op["dimension"]].shifted(start)
@@ -66,7 +66,7 @@ def part_nests(op: Op, taken: Callable[[Op], bool]) -> list[Nest]:
         shape = operand.tensor.static_shape
         start += shape[op["dimension"]]
         if all(shape):
-            nests.append(iterate(shape, made))
+            nests.append(iterate(shape, nest_at))
     return nests
 
 
@@ -106,10 +106,10 @@ class PointReader:
         if op is None or not self._is_taken(op):
             return self.load(value, index)
         key = (value, index, self._mask)
-        found = self._elements.get(key)
-        if found is None:
-            found = self._elements[key] = self._computed(op, value, index)
-        return found
+        element = self._elements.get(key)
+        if element is None:
+            element = self._elements[key] = self._computed(op, value, index)
+        return element
 
     def _computed(self, op: Op, value: Value, index: Index) -> Element:
         rule = INDEX_MAPS.get(op.name)
@@ -146,11 +146,11 @@ class PointReader:
             self._mask = before
 
     def _leaf(self, leaf: Leaf, type: MachineType) -> Expression:
-        found = self._parameters.get(leaf)
-        if found is None:
-            found = self._parameters[leaf] = parameter(len(self.leaves), type)
+        leaf_parameter = self._parameters.get(leaf)
+        if leaf_parameter is None:
+            leaf_parameter = self._parameters[leaf] = parameter(len(self.leaves), type)
             self.leaves.append(leaf)
-        return found
+        return leaf_parameter
 
 
 def iterate(shape: Sequence[int], build_nest: Callable[[list[int], Index], Nest]) -> Nest:

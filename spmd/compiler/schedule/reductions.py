@@ -101,13 +101,13 @@ def _flat(elements: Sequence[Element]) -> tuple[Expression, ...]:
 
 def _parameters(elements: Sequence[ElementType], count: int) -> tuple[list[Element], list[Element]]:
     """The folded elements and those that are combined with them, as parameters."""
-    made: list[Element] = []
+    parameters: list[Element] = []
     number = FOLDED
     for element in elements:
         types = register_types(element)
-        made.append(tuple(parameter(number + part, type) for part, type in enumerate(types)))
+        parameters.append(tuple(parameter(number + part, type) for part, type in enumerate(types)))
         number += len(types)
-    return made[:count], made[count:]
+    return parameters[:count], parameters[count:]
 
 
 def _combined(monoid: Monoid, x: Element, y: Element) -> Element:
@@ -118,10 +118,10 @@ def _combined(monoid: Monoid, x: Element, y: Element) -> Element:
 
 
 def _identities(monoids: Sequence[Monoid], elements: Sequence[ElementType]) -> tuple[Expression, ...] | None:
-    found = [identity(monoid.kind, element) for monoid, element in zip(monoids, elements, strict=True)]
-    if any(array is None for array in found):
+    initial_values = [identity(monoid.kind, element) for monoid, element in zip(monoids, elements, strict=True)]
+    if any(array is None for array in initial_values):
         return None
-    return _flat([element_constant(array, element) for array, element in zip(found, elements, strict=True)])
+    return _flat([element_constant(array, element) for array, element in zip(initial_values, elements, strict=True)])
 
 
 def _stores(op: Op, kept: Index, folded: Sequence[Element], elements: Sequence[ElementType]) -> list[Store]:
@@ -139,10 +139,10 @@ def region_results(block: Block, arguments: Sequence[Element], read: Callable[[V
     values: dict[Value, Element] = dict(zip(block.arguments, arguments, strict=True))
 
     def element(value: Value) -> Element:
-        found = values.get(value)
-        if found is None:
-            found = values[value] = read(value)
-        return found
+        known = values.get(value)
+        if known is None:
+            known = values[value] = read(value)
+        return known
 
     for op in block.ops[:-1]:
         if constant_array(op) is not None:

@@ -41,13 +41,13 @@ def update_shape(op: Op) -> tuple[int, ...]:
 def update_nest(op: Op, taken: Callable[[Op], bool]) -> Nest:
     """The nest that writes the updates of `op` into its results."""
 
-    def made(extents: list[int], index: Index) -> Nest:
+    def nest_at(extents: list[int], index: Index) -> Nest:
         reader = PointReader(extents, taken)
         if op.name == UPDATE_SLICE:
             return _slice_update(op, extents, index, reader)
         return _scatter(op, extents, index, reader)
 
-    return iterate(update_shape(op), made)
+    return iterate(update_shape(op), nest_at)
 
 
 def _slice_update(op: Op, extents: list[int], index: Index, reader: PointReader) -> Nest:
@@ -91,16 +91,19 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
         place.append(form)
     block = op.regions[0].block
     elements = [element_type(argument) for argument in block.arguments]
-    given = [reader.read(value, index) for value in op.operands[count + 1 :]]
-    new = [converted(g, element_type(v), e) for g, v, e in zip(given, op.operands[count + 1 :], elements, strict=False)]
+    new_values = [reader.read(value, index) for value in op.operands[count + 1 :]]
+    new = [
+        converted(g, element_type(v), e)
+        for g, v, e in zip(new_values, op.operands[count + 1 :], elements, strict=False)
+    ]
     old, codes = _old(elements[:count])
     results = region_results(block, [*old, *new], lambda value: reader.read(value, ()))
-    made = []
+    stores = []
     for value, element, type in zip(op.results, results, elements, strict=False):
         parts = encode(element, type)
         address = linear(place, row_major(value.tensor.static_shape)).scaled(len(parts))
-        made += [(value, address.shifted(number), part) for number, part in enumerate(parts)]
-    update = Update(tuple(made), codes, all_of(conditions))
+        stores += [(value, address.shifted(number), part) for number, part in enumerate(parts)]
+    update = Update(tuple(stores), codes, all_of(conditions))
     # Places may meet: only what lies within one window is written side by side.
     side_by_side = {variable for dimension in windows for variable, _ in index[dimension].terms}
     loops = tuple(range(len(extents)))
@@ -111,11 +114,11 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
 def _old(elements: list[ElementType]) -> tuple[list[tuple[Expression, ...]], tuple[Expression, ...]]:
     """The elements that stand in the results before, as parameters, and those parameters."""
     parameters: list[Expression] = []
-    made = []
+    registers = []
     for element in elements:
         codes = []
         for type in memory_types(element):
             codes.append(parameter(FOLDED + len(parameters), type))
             parameters.append(codes[-1])
-        made.append(decode(tuple(codes), element))
-    return made, tuple(parameters)
+        registers.append(decode(tuple(codes), element))
+    return registers, tuple(parameters)

@@ -16,16 +16,16 @@ _BROADCASTING = [name for name in OPS if name.startswith("chlo.broadcast_")]
 def broadcasting(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Operands get their dimensions of size 1, so that none stands where the processes are."""
     rank = op.result.tensor.rank
-    given = op.attributes.get("broadcast_dimensions")
-    operands = [_widened(stacker, stacker.leaf(value), rank, given) for value in op.operands]
+    dimensions = op.attributes.get("broadcast_dimensions")
+    operands = [_widened(stacker, stacker.leaf(value), rank, dimensions) for value in op.operands]
     attributes = {name: value for name, value in op.attributes.items() if name != "broadcast_dimensions"}
-    made = op.clone(operands, [stacker.type_of(op.result.type)], attributes=attributes)
-    stacker.ops.append(made)
-    return [StackedValue(made.result, True)]
+    broadcast = op.clone(operands, [stacker.type_of(op.result.type)], attributes=attributes)
+    stacker.ops.append(broadcast)
+    return [StackedValue(broadcast.result, True)]
 
 
-def _widened(stacker: Stacker, leaf: StackedValue, rank: int, given: Sequence[int] | None) -> Value:
-    places = given if given is not None and leaf.rank < rank else range(rank - leaf.rank, rank)
+def _widened(stacker: Stacker, leaf: StackedValue, rank: int, dimensions: Sequence[int] | None) -> Value:
+    places = dimensions if dimensions is not None and leaf.rank < rank else range(rank - leaf.rank, rank)
     shape = [1] * rank
     for place, size in zip(places, leaf.shape, strict=True):
         shape[place] = size

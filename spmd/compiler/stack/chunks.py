@@ -129,8 +129,10 @@ class _ChunkLoop:
         with stacker.block(types) as body:
             turn, *rows = body.arguments
             start = stacker.binary("multiply", turn, stacker.index(self.size))
-            made = self._turn(start)
-            new = [stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, made, strict=True)]
+            turn_results = self._turn(start)
+            new = [
+                stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, turn_results, strict=True)
+            ]
             stacker.finish([stacker.binary("add", turn, stacker.index(1)), *new])
         loop = stacker.op("stablehlo.while", init, types, regions=[Region([condition]), Region([body])])
         for value, result in zip(self.outputs, loop.results[1:], strict=True):
@@ -158,6 +160,6 @@ class _ChunkLoop:
 
     def _inputs(self) -> Iterator[Value]:
         """What the ops read that others make."""
-        made = {value for op in self.ops for value in op.results}
+        defined = {value for op in self.ops for value in op.results}
         read = (v for op in self.ops for v in (*op.operands, *(captured_values(op) if op.regions else ())))
-        return iter(dict.fromkeys(value for value in read if value not in made))
+        return iter(dict.fromkeys(value for value in read if value not in defined))

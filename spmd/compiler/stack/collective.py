@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectives.errors import CollectiveError as TransportError
+from collectives.errors import CommunicationError as TransportError
 from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
@@ -192,21 +192,21 @@ def _alike(
     count, size = table.shape
     if not leaf.stacked:
         extent: Extent = (1, size, 1)
-        given = repeat(stacker, stacker.reshape(leaf.value, (1, 1, 1, *leaf.shape)), 1, size)
-        made = operation.stacked(given, extent, writer)
-        if made.tensor.static_shape[1] == 1:
-            return StackedValue(stacker.reshape(made, made.tensor.static_shape[3:]))
-        rows = stacker.reshape(made, (size, *made.tensor.static_shape[3:]))
+        repeated = repeat(stacker, stacker.reshape(leaf.value, (1, 1, 1, *leaf.shape)), 1, size)
+        combined = operation.stacked(repeated, extent, writer)
+        if combined.tensor.static_shape[1] == 1:
+            return StackedValue(stacker.reshape(combined, combined.tensor.static_shape[3:]))
+        rows = stacker.reshape(combined, (size, *combined.tensor.static_shape[3:]))
         return StackedValue(take_rows(stacker, rows, inverse(table.ravel(), stacker.size) % size), True)
-    found = blocks(table)
-    extent = found or (count, size, 1)
-    rows = leaf.value if found else take_rows(stacker, leaf.value, table.ravel())
-    made = operation.stacked(stacker.reshape(rows, (*extent, *leaf.shape)), extent, writer)
-    shape = made.tensor.static_shape[3:]
-    if count == 1 and made.tensor.static_shape[1] == 1:
-        return StackedValue(stacker.reshape(made, shape))
-    spread = stacker.reshape(repeat(stacker, made, 1, size), (stacker.size, *shape))
-    return StackedValue(spread if found else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
+    regular = blocks(table)
+    extent = regular or (count, size, 1)
+    rows = leaf.value if regular else take_rows(stacker, leaf.value, table.ravel())
+    combined = operation.stacked(stacker.reshape(rows, (*extent, *leaf.shape)), extent, writer)
+    shape = combined.tensor.static_shape[3:]
+    if count == 1 and combined.tensor.static_shape[1] == 1:
+        return StackedValue(stacker.reshape(combined, shape))
+    spread = stacker.reshape(repeat(stacker, combined, 1, size), (stacker.size, *shape))
+    return StackedValue(spread if regular else take_rows(stacker, spread, inverse(table.ravel(), stacker.size)), True)
 
 
 def _uneven(
@@ -220,9 +220,9 @@ def _uneven(
         count, size = table.shape
         extent: Extent = (count, size, 1)
         taken = take_rows(stacker, rows, table.ravel())
-        made = operation.stacked(stacker.reshape(taken, (*extent, *leaf.shape)), extent, writer)
-        shape = made.tensor.static_shape[3:]
-        parts.append(stacker.reshape(repeat(stacker, made, 1, size), (table.size, *shape)))
+        combined = operation.stacked(stacker.reshape(taken, (*extent, *leaf.shape)), extent, writer)
+        shape = combined.tensor.static_shape[3:]
+        parts.append(stacker.reshape(repeat(stacker, combined, 1, size), (table.size, *shape)))
         order += table.ravel().tolist()
     if not parts:
         raise refuse(described.op, "it has no process groups")
@@ -250,10 +250,10 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedV
     for number, row in enumerate(members.rows):
         group[row], position[row] = number, np.arange(len(row))
     present, fill = group >= 0, _fill(described, index)
-    given = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
+    operand = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
     wanted = stacker.stack(root)
     if op.name == "stablehlo.collective_reduce":
-        totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], given, members)
+        totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], operand, members)
         is_root = stacker.compare(stacker.ranks(position), wanted, "EQ")
         fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
         result = stacker.chosen(is_root, totals, StackedValue(fill_value, True))
@@ -261,7 +261,7 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedV
         table = np.where(members.padded < 0, members.padded[:, :1], members.padded).astype(np.int32)
         place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), wanted)
         source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
-        rows = gather_rows(stacker, stacker.stack(given), stacker.reshape(source, (stacker.size, 1)))
+        rows = gather_rows(stacker, stacker.stack(operand), stacker.reshape(source, (stacker.size, 1)))
         result = StackedValue(rows, True)
     return StackedValue(filled(stacker, result.value, present, fill), True)
 
@@ -302,8 +302,8 @@ class Written(Stacks[Value]):
     def take(self, x: Value, order: NDArray[np.int64], fill: int) -> Value:
         stacker, shape = self._stacker, x.tensor.static_shape
         if shape[0] == 1:
-            made = take_rows(stacker, stacker.reshape(x, shape[1:]), order, fill)
-            return stacker.reshape(made, (1, *made.tensor.static_shape))
+            taken = take_rows(stacker, stacker.reshape(x, shape[1:]), order, fill)
+            return stacker.reshape(taken, (1, *taken.tensor.static_shape))
         moved = [1, 0, *range(2, len(shape))]
         return stacker.transpose(take_rows(stacker, stacker.transpose(x, moved), order, fill), moved)
 
@@ -323,9 +323,9 @@ class Written(Stacks[Value]):
         init = stacker.constant(neutral, scalar)
         region = make_reducer(f"stablehlo.{name}", scalar, location=stacker.location)
         kept = x.tensor.with_shape((shape[0], *shape[2:]))
-        made = stacker.op("stablehlo.reduce", [x, init], [kept], {"dimensions": (1,)}, [region])
-        stacker.in_order(made)
-        return stacker.reshape(made.result, (shape[0], 1, *shape[2:]))
+        folded = stacker.op("stablehlo.reduce", [x, init], [kept], {"dimensions": (1,)}, [region])
+        stacker.in_order(folded)
+        return stacker.reshape(folded.result, (shape[0], 1, *shape[2:]))
 
     def _by_region(self, x: Value) -> Value:
         """One process after another, by the region on whole arrays."""

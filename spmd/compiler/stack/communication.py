@@ -40,8 +40,8 @@ def recv(stacker: Stacker, op: Op) -> Sequence[Tree]:
     types = [value.type for value in op.results if isinstance(value.type, TensorType)]
     sent_types = [value.type for value in sent.op.operands[:-1]]
     if sent_types != types:
-        received, given = (", ".join(map(str, each)) for each in (types, sent_types))
-        text = f"({received}) is received where {sent.op.location} sends ({given})"
+        received, sent_text = (", ".join(map(str, each)) for each in (types, sent_types))
+        text = f"({received}) is received where {sent.op.location} sends ({sent_text})"
         raise CollectiveError(Diagnostic(op.location, text, op.name))
     ends = [_pairs(stacker, end) for end in (sent.op, op)]
     if set(ends[0]) != set(ends[1]):

@@ -53,12 +53,12 @@ def _product(stacker: Stacker, op: Op, operands: Sequence[Value], attributes: An
     rank = final.rank
     order = [*range(1, place + 1), 0, *range(place + 1, rank)]
     type = TensorType(tuple(final.shape[d] for d in order), _turned(op.result.tensor, place))
-    made = op.clone(operands, [type], attributes=attributes)
-    stacker.ops.append(made)
+    product = op.clone(operands, [type], attributes=attributes)
+    stacker.ops.append(product)
     if place == 0:
-        return StackedValue(made.result, True)
+        return StackedValue(product.result, True)
     back = (place, *range(place), *range(place + 1, rank))
-    return StackedValue(stacker.one("transpose", [made.result], final, permutation=back), True)
+    return StackedValue(stacker.one("transpose", [product.result], final, permutation=back), True)
 
 
 def _turned(type: TensorType, place: int) -> Any:
@@ -115,9 +115,9 @@ def convolution(stacker: Stacker, op: Op) -> Sequence[Tree]:
     ]
     shape = list(op.result.tensor.static_shape)
     shape[place] *= stacker.size
-    made = op.clone(operands, [op.result.tensor.with_shape(tuple(shape))], attributes=attributes)
-    stacker.ops.append(made)
-    return [StackedValue(part(stacker, made.result, place), True)]
+    convolved = op.clone(operands, [op.result.tensor.with_shape(tuple(shape))], attributes=attributes)
+    stacker.ops.append(convolved)
+    return [StackedValue(part(stacker, convolved.result, place), True)]
 
 
 def merge(stacker: Stacker, value: Value, dimension: int) -> Value:

@@ -56,30 +56,30 @@ def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree] | None:
             stacker.channels, stacker.transfers = {channel: list(queue) for channel, queue in sent.items()}, transfers
             return None
         written.append(block)
-    found = [[leaf for tree in results for leaf in leaves(tree)] for results in trees]
-    stacked = [any(leaf.stacked for leaf in column) for column in zip(*found, strict=True)]
-    for block, results in zip(written, found, strict=True):
+    leaves_of = [[leaf for tree in results for leaf in leaves(tree)] for results in trees]
+    stacked = [any(leaf.stacked for leaf in column) for column in zip(*leaves_of, strict=True)]
+    for block, results in zip(written, leaves_of, strict=True):
         stacker.location = op.location
         ops, stacker.ops = stacker.ops, block.ops
         stacker.finish([stacker.stack(leaf) if up else leaf.value for leaf, up in zip(results, stacked, strict=True)])
         stacker.ops = ops
     types = [value.type for value in written[0].terminator.operands]
-    made = stacker.op(op.name, [chosen], types, regions=[Region([block]) for block in written])
-    given = iter([StackedValue(value, up) for value, up in zip(made.results, stacked, strict=True)])
-    return [rebuilt(tree, given) for tree in trees[0]]
+    selection = stacker.op(op.name, [chosen], types, regions=[Region([block]) for block in written])
+    result_leaves = iter([StackedValue(value, up) for value, up in zip(selection.results, stacked, strict=True)])
+    return [rebuilt(tree, result_leaves) for tree in trees[0]]
 
 
 def _selected(stacker: Stacker, op: Op, masks: Sequence[Value]) -> Sequence[Tree]:
     """Every branch, each for the processes in its mask."""
     outer = stacker.mask
-    found: list[tuple[Value, list[Tree]]] = []
+    chosen: list[tuple[Value, list[Tree]]] = []
     for region, mask in zip(op.regions, masks, strict=True):
         here = mask if outer is None else stacker.binary("and", mask, outer)
         with stacker.masked(here):
-            found.append((mask, stacker.run(region.block, ())))
+            chosen.append((mask, stacker.run(region.block, ())))
         stacker.location = op.location
-    merged = found[-1][1]
-    for mask, trees in reversed(found[:-1]):
+    merged = chosen[-1][1]
+    for mask, trees in reversed(chosen[:-1]):
         merged = [
             rebuilt(
                 tree,
@@ -111,10 +111,10 @@ def while_(stacker: Stacker, op: Op) -> Sequence[Tree]:
 def _invariants(op: Op, trees: Sequence[Tree]) -> list[bool]:
     """For each leaf that is carried, whether the body hands it on as it is."""
     body = op.regions[1].block
-    found = []
+    unchanged = []
     for argument, returned, tree in zip(body.arguments, body.terminator.operands, trees, strict=True):
-        found += [argument is returned] * len(leaves(tree))
-    return found
+        unchanged += [argument is returned] * len(leaves(tree))
+    return unchanged
 
 
 class _Loop:
@@ -157,10 +157,12 @@ class _Loop:
         types = [TensorType((stacker.size,), I1), *self._types()]
         with stacker.block() as before:
             initial = [leaf for tree in self.trees for leaf in leaves(tree)]
-            given = [StackedValue(self._as(leaf, up), up) for leaf, up in zip(initial, self.stacked, strict=True)]
-            self.active = self._active(given, stacker.mask)
+            carried_leaves = [
+                StackedValue(self._as(leaf, up), up) for leaf, up in zip(initial, self.stacked, strict=True)
+            ]
+            self.active = self._active(carried_leaves, stacker.mask)
         self.start = before.ops
-        self.given = given
+        self.carried = carried_leaves
         with stacker.block(types) as self.condition:
             stacker.finish([stacker.is_anyone(self.condition.arguments[0])])
         with stacker.block(types) as self.body:
@@ -184,10 +186,10 @@ class _Loop:
         return [leaf.value.type for tree in self.trees for leaf in leaves(tree)]
 
     def _types(self) -> list[Type]:
-        given = [leaf for tree in self.trees for leaf in leaves(tree)]
+        leaves_of = [leaf for tree in self.trees for leaf in leaves(tree)]
         return [
             self.stacker.type_of(leaf.value.type) if up and not leaf.stacked else leaf.value.type
-            for leaf, up in zip(given, self.stacked, strict=True)
+            for leaf, up in zip(leaves_of, self.stacked, strict=True)
         ]
 
     def _carried(self, values: Sequence[Value]) -> list[StackedValue]:
@@ -197,8 +199,8 @@ class _Loop:
         return self.stacker.stack(leaf) if stacked else leaf.value
 
     def _as_trees(self, carried: Sequence[StackedValue]) -> list[Tree]:
-        given = iter(carried)
-        return [rebuilt(tree, given) for tree in self.trees]
+        leaf_values = iter(carried)
+        return [rebuilt(tree, leaf_values) for tree in self.trees]
 
     def _holds(self, carried: Sequence[StackedValue]) -> StackedValue:
         (predicate,) = self.stacker.run(self.op.regions[0].block, self._as_trees(carried))
@@ -227,10 +229,10 @@ class _Loop:
         stacker = self.stacker
         stacker.ops += self.start
         if self.active is None:
-            given = [self._as(leaf, up) for leaf, up in zip(initial, self.stacked, strict=True)]
+            carried = [self._as(leaf, up) for leaf, up in zip(initial, self.stacked, strict=True)]
         else:
-            given = [self.active, *(leaf.value for leaf in self.given)]
-        types = [value.type for value in given]
-        made = stacker.op(self.op.name, given, types, regions=[Region([self.condition]), Region([self.body])])
-        values = made.results if self.active is None else made.results[1:]
+            carried = [self.active, *(leaf.value for leaf in self.carried)]
+        types = [value.type for value in carried]
+        loop = stacker.op(self.op.name, carried, types, regions=[Region([self.condition]), Region([self.body])])
+        values = loop.results if self.active is None else loop.results[1:]
         return self._as_trees(self._carried(values))

@@ -85,14 +85,14 @@ def rule(*names: str, always: bool = False) -> Callable[[Rule], Rule]:
     It writes ops and returns what each result has become.
     """
 
-    def add(made: Rule) -> Rule:
+    def add(stacking: Rule) -> Rule:
         for name in names:
             if name in _RULES:
                 raise ValueError(f"{name} has two stacking rules")
-            _RULES[name] = made
+            _RULES[name] = stacking
         if always:
             _ALWAYS.update(names)
-        return made
+        return stacking
 
     return add
 
@@ -110,9 +110,9 @@ def leaves(tree: Tree) -> list[StackedValue]:
     return [tree] if isinstance(tree, StackedValue) else [leaf for part in tree for leaf in leaves(part)]
 
 
-def rebuilt(tree: Tree, given: Iterator[StackedValue]) -> Tree:
-    """A tree of the form of `tree`, with the leaves that `given` has next."""
-    return next(given) if isinstance(tree, StackedValue) else tuple([rebuilt(part, given) for part in tree])
+def rebuilt(tree: Tree, values: Iterator[StackedValue]) -> Tree:
+    """A tree of the form of `tree`, with the leaves that `values` has next."""
+    return next(values) if isinstance(tree, StackedValue) else tuple([rebuilt(part, values) for part in tree])
 
 
 def refuse(op: Op, why: str) -> CompileError:
@@ -211,8 +211,10 @@ class Stacker(OpBuilder):
         """The value with the leading axis, repeated where it is the same for all processes."""
         if leaf.stacked or isinstance(leaf.value.type, TokenType):
             return leaf.value
-        made = self.tensor_of(leaf.value.type)
-        return self.one("broadcast_in_dim", [leaf.value], made, broadcast_dimensions=tuple(range(1, made.rank)))
+        stacked_type = self.tensor_of(leaf.value.type)
+        return self.one(
+            "broadcast_in_dim", [leaf.value], stacked_type, broadcast_dimensions=tuple(range(1, stacked_type.rank))
+        )
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         """The same elements in another shape; what was only reshaped is read where it comes from."""
@@ -251,28 +253,28 @@ class Stacker(OpBuilder):
         self.trees.update(zip(op.results, results, strict=True))
 
     def _results(self, op: Op) -> Sequence[Tree]:
-        made = self._rules.get(op.name)
-        if made is None and not is_pure(op):
+        stacking = self._rules.get(op.name)
+        if stacking is None and not is_pure(op):
             return self._rules["effects"](self, op)
         if op.name not in _ALWAYS and not self.differs(op):
             return self.copied(op)
-        if made is None and has_trait(op, Trait.ELEMENTWISE):
-            made = self._rules["elementwise"]
-        return (made or self._rules["otherwise"])(self, op)
+        if stacking is None and has_trait(op, Trait.ELEMENTWISE):
+            stacking = self._rules["elementwise"]
+        return (stacking or self._rules["otherwise"])(self, op)
 
     def copied(self, op: Op) -> list[Tree]:
         """The op as it is: what it gives is the same for all processes."""
-        made = copy_op(op, {value: self.packed(self.trees[value]) for value in read_by(op)})
-        self.ops.append(made)
-        return [self.unpacked(value) for value in made.results]
+        copy = copy_op(op, {value: self.packed(self.trees[value]) for value in read_by(op)})
+        self.ops.append(copy)
+        return [self.unpacked(value) for value in copy.results]
 
     def lifted(self, op: Op, operands: Sequence[Value], attributes: Mapping[str, Any] | None = None) -> list[Tree]:
         """The op with the leading axis in all its results; its regions must capture nothing that differs."""
         types = [self.type_of(type) for type in op.result_types]
-        given = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}
-        made = op.clone(operands, types, self.regions_of(op), given)
-        self.ops.append(made)
-        return [StackedValue(value, True) for value in made.results]
+        op_attributes = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}
+        lifted_op = op.clone(operands, types, self.regions_of(op), op_attributes)
+        self.ops.append(lifted_op)
+        return [StackedValue(value, True) for value in lifted_op.results]
 
     def regions_of(self, op: Op) -> list[Region]:
         """Copies of the op's regions, in which what they capture is what has become of it."""
@@ -300,18 +302,18 @@ class Stacker(OpBuilder):
         shape = (self.grid.num_replicas, self.grid.num_partitions)
         if shape[dimension] == 1:
             return StackedValue(self.splat(0, TensorType((), UI32)))
-        made = self.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
-        return StackedValue(self.reshape(made, (self.size,)), True)
+        positions = self.one("iota", (), TensorType(shape, UI32), iota_dimension=dimension)
+        return StackedValue(self.reshape(positions, (self.size,)), True)
 
     # --- regions of the stacked program
 
     @contextmanager
     def block(self, types: Sequence[Type] = ()) -> Iterator[Block]:
         """A block being written: ops go into it."""
-        made = Block(types)
-        ops, self.ops = self.ops, made.ops
+        inner = Block(types)
+        ops, self.ops = self.ops, inner.ops
         try:
-            yield made
+            yield inner
         finally:
             self.ops = ops
 

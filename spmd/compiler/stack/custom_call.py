@@ -18,12 +18,12 @@ def custom_call(stacker: Stacker, op: Op) -> Sequence[Tree]:
         return each_process(stacker, op)
     differs = stacker.differs(op)
     if takes_batch(op["call_target_name"]) and differs and _is_plain(op):
-        given = [StackedValue(stacker.stack(leaf), True) for leaf in stacker.all_leaves(op.operands)]
+        leaves_of = [StackedValue(stacker.stack(leaf), True) for leaf in stacker.all_leaves(op.operands)]
         attributes = {name: value for name, value in op.attributes.items() if not name.endswith("_layouts")}
         types = [stacker.type_of(type) for type in op.result_types]
-        made = op.clone([leaf.value for leaf in given], types, attributes=attributes)
-        stacker.ops.append(made)
-        return [StackedValue(value, True) for value in made.results]
+        call = op.clone([leaf.value for leaf in leaves_of], types, attributes=attributes)
+        stacker.ops.append(call)
+        return [StackedValue(value, True) for value in call.results]
     return one_by_one(stacker, op) if differs else stacker.copied(op)
 
 

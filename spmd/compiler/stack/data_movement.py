@@ -83,9 +83,9 @@ def pad(stacker: Stacker, op: Op) -> Sequence[Tree]:
     if operand.stacked:
         padded = stacker.lifted(op, [operand.value, zero], {name: (0, *op[name]) for name in names})[0]
     else:
-        made = op.clone([operand.value, zero])
-        stacker.ops.append(made)
-        padded = StackedValue(made.result)
+        padded_op = op.clone([operand.value, zero])
+        stacker.ops.append(padded_op)
+        padded = StackedValue(padded_op.result)
     assert isinstance(padded, StackedValue)
     where = stacker.stack(StackedValue(mask.result))
     return [StackedValue(stacker.select(where, stacker.stack(padded), filled.value), True)]
@@ -112,7 +112,7 @@ def get_tuple_element(stacker: Stacker, op: Op) -> Sequence[Tree]:
 @rule("stablehlo.optimization_barrier", always=True)
 def optimization_barrier(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """Every value goes through as it is."""
-    given = stacker.all_leaves(op.operands)
-    values = [leaf.value for leaf in given]
-    made = stacker.op(op.name, values, [value.type for value in values])
-    return [StackedValue(value, leaf.stacked) for value, leaf in zip(made.results, given, strict=True)]
+    leaves_of = stacker.all_leaves(op.operands)
+    values = [leaf.value for leaf in leaves_of]
+    barrier = stacker.op(op.name, values, [value.type for value in values])
+    return [StackedValue(value, leaf.stacked) for value, leaf in zip(barrier.results, leaves_of, strict=True)]

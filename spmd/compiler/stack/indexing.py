@@ -36,8 +36,10 @@ def dynamic_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
     )
     attributes = {"dimension_numbers": numbers, "slice_sizes": np.array((*(1,) * batched, *sizes))}
     type = stacker.tensor_of(op.result.type)
-    made = stacker.op("stablehlo.gather", [operand.value, _places(stacker, starts, operand, sizes)], [type], attributes)
-    return [StackedValue(made.result, True)]
+    gathered = stacker.op(
+        "stablehlo.gather", [operand.value, _places(stacker, starts, operand, sizes)], [type], attributes
+    )
+    return [StackedValue(gathered.result, True)]
 
 
 def _zero(stacker: Stacker, places: Sequence[Value]) -> Value:
@@ -87,8 +89,8 @@ def dynamic_update_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
     body = Block([scalar, scalar])
     body.ops.append(make_op("stablehlo.return", [body.arguments[1]], location=op.location))
     attributes: dict[str, Any] = {"scatter_dimension_numbers": numbers, "unique_indices": True}
-    made = stacker.op("stablehlo.scatter", [both[0], rows, both[1]], [both[0].type], attributes, [Region([body])])
-    return [StackedValue(made.result, True)]
+    scattered = stacker.op("stablehlo.scatter", [both[0], rows, both[1]], [both[0].type], attributes, [Region([body])])
+    return [StackedValue(scattered.result, True)]
 
 
 @rule("stablehlo.gather")

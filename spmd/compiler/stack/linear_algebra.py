@@ -19,12 +19,15 @@ def batched(stacker: Stacker, op: Op) -> Sequence[Tree]:
 def batch_norm(stacker: Stacker, op: Op) -> Sequence[Tree]:
     """The features of all processes stand side by side: (P, ..., F, ...) becomes (..., P * F, ...)."""
     feature = op["feature_index"]
-    given = [stacker.leaf(value) for value in op.operands]
-    operands = [merge(stacker, stacker.stack(leaf), feature if leaf.rank > 1 else 0) for leaf in given]
+    leaves_of = [stacker.leaf(value) for value in op.operands]
+    operands = [merge(stacker, stacker.stack(leaf), feature if leaf.rank > 1 else 0) for leaf in leaves_of]
     types = [_joined_type(stacker, value.tensor, feature) for value in op.results]
-    made = op.clone(operands, types)
-    stacker.ops.append(made)
-    return [StackedValue(part(stacker, value, feature if value.tensor.rank > 1 else 0), True) for value in made.results]
+    normalized = op.clone(operands, types)
+    stacker.ops.append(normalized)
+    return [
+        StackedValue(part(stacker, value, feature if value.tensor.rank > 1 else 0), True)
+        for value in normalized.results
+    ]
 
 
 def _joined_type(stacker: Stacker, type: TensorType, feature: int) -> TensorType:

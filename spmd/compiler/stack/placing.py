@@ -27,10 +27,10 @@ def take_rows(stacker: Stacker, value: Value, order: Order, fill: int = 0) -> Va
     if order.size and (order == order[0]).all() and order[0] >= 0:
         row = stacker.slice(value, 0, int(order[0]), int(order[0]) + 1)
         return repeat(stacker, row, 0, len(order))
-    for made in (_rotated, _transposed):
-        found = made(stacker, value, order, fill)
-        if found is not None:
-            return found
+    for strategy in (_rotated, _transposed):
+        moved = strategy(stacker, value, order, fill)
+        if moved is not None:
+            return moved
     taken = gather_rows(stacker, value, stacker.constant(np.maximum(order, 0).reshape(-1, 1)))
     return filled(stacker, taken, order >= 0, fill)
 
@@ -73,10 +73,10 @@ def repeat(stacker: Stacker, value: Value, dimension: int, count: int) -> Value:
 
 def _rotated(stacker: Stacker, value: Value, order: Order, fill: int) -> Value | None:
     """Blocks of rows turned round by a number of places, or moved by it, with `fill` where nothing arrives."""
-    found = rotation(order) if len(order) == value.tensor.static_shape[0] else None
-    if found is None:
+    turning = rotation(order) if len(order) == value.tensor.static_shape[0] else None
+    if turning is None:
         return None
-    block, by, wraps = found
+    block, by, wraps = turning
     shape = value.tensor.static_shape
     parts = stacker.reshape(value, (shape[0] // block, block, *shape[1:]))
     if wraps:
@@ -111,10 +111,10 @@ def rotation(order: Order) -> tuple[int, int, bool] | None:
 
 
 def _transposed(stacker: Stacker, value: Value, order: Order, fill: int) -> Value | None:
-    found = digits(order) if len(order) == value.tensor.static_shape[0] else None
-    if found is None:
+    factors = digits(order) if len(order) == value.tensor.static_shape[0] else None
+    if factors is None:
         return None
-    shape, permutation = found
+    shape, permutation = factors
     rest = value.tensor.static_shape[1:]
     parts = stacker.reshape(value, (*shape, *rest))
     turned = stacker.transpose(parts, [*permutation, *range(len(shape), len(shape) + len(rest))])
@@ -157,6 +157,6 @@ def blocks(table: Array) -> tuple[int, int, int] | None:
 
 def inverse(order: Sequence[int] | Order, count: int) -> Order:
     """Where each of `count` rows stands in `order`; -1 for one that is not in it."""
-    found = np.full(count, -1, np.int64)
-    found[np.asarray(order)] = np.arange(len(order))
-    return found
+    places = np.full(count, -1, np.int64)
+    places[np.asarray(order)] = np.arange(len(order))
+    return places

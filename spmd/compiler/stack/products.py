@@ -46,6 +46,6 @@ def _contracted(stacker: Stacker, op: Op) -> Value | None:
         (0, *numbers.rhs_contracting_dimensions),
     )
     type = TensorType(op.result.tensor.shape[1:], op.result.tensor.element_type)
-    made = op.clone(op.operands, [type], attributes={**op.attributes, "dot_dimension_numbers": moved})
-    stacker.ops.append(made)
-    return made.result
+    product = op.clone(op.operands, [type], attributes={**op.attributes, "dot_dimension_numbers": moved})
+    stacker.ops.append(product)
+    return product.result

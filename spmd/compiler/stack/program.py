@@ -58,8 +58,8 @@ def stack(
     types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
     with stacker.block(types) as body:
         stacker.location = flat.location
-        given = [stacker.unpacked(value, stacked=up) for value, up in zip(body.arguments, flags, strict=True)]
-        trees = stacker.run(flat.body, given)
+        leaves_of = [stacker.unpacked(value, stacked=up) for value, up in zip(body.arguments, flags, strict=True)]
+        trees = stacker.run(flat.body, leaves_of)
         ups = [any(leaf.stacked for leaf in leaves(tree)) for tree in trees]
         results: list[Value] = []
         for tree, up in zip(trees, ups, strict=True):
@@ -71,8 +71,10 @@ def stack(
             text = f"nobody receives what is sent on channel {channel}"
             raise CompileError(Diagnostic(sent.op.location, text, sent.op.name))
     remove_dead(body)
-    made = function_of(flat, body)
-    return Stacked(module_of(module, made, stacker.functions), made, tuple(ups), tuple(stacker.serial))
+    stacked_function = function_of(flat, body)
+    return Stacked(
+        module_of(module, stacked_function, stacker.functions), stacked_function, tuple(ups), tuple(stacker.serial)
+    )
 
 
 def _left(memory: int, size: int, flat: Function) -> int:
@@ -129,12 +131,12 @@ def module_of(module: Module, function: Function, added: Sequence[Function]) -> 
         for name, value in module.discardable.items()
         if name not in ("mhlo.num_replicas", "mhlo.num_partitions")
     }
-    made = new_op(
+    stacked_module = new_op(
         module.name, (), (), attributes, [Region([block])], definition=module.definition, discardable=kept,
         location=module.location,
     )  # fmt: skip
-    assert isinstance(made, Module)
-    return made
+    assert isinstance(stacked_module, Module)
+    return stacked_module
 
 
 def _named(symbols: Mapping[str, Op], function: Function) -> list[Op]:

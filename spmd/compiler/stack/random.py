@@ -19,6 +19,6 @@ def rng(stacker: Stacker, op: Op) -> Sequence[Tree]:
         return one_by_one(stacker, op)
     type = stacker.tensor_of(op.result.type)
     shape = stacker.constant(np.array(type.static_shape, np.int64))
-    made = op.clone([*(limit.value for limit in limits), shape], [type])
-    stacker.ops.append(made)
-    return [StackedValue(made.result, True)]
+    drawn = op.clone([*(limit.value for limit in limits), shape], [type])
+    stacker.ops.append(drawn)
+    return [StackedValue(drawn.result, True)]

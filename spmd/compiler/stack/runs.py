@@ -24,12 +24,12 @@ def stack_runs(module: Module, options: Options) -> tuple[Module, list[SpmdError
     block = Block()
     for op in module.body.ops:
         block.ops.append(_rewritten(module, options, op, block.ops, refused) if isinstance(op, Function) else op)
-    made = new_op(
+    stacked_module = new_op(
         module.name, (), (), dict(module.attributes), [Region([block])],
         definition=module.definition, discardable=module.discardable, location=module.location,
     )  # fmt: skip
-    assert isinstance(made, Module)
-    return made, refused
+    assert isinstance(stacked_module, Module)
+    return stacked_module, refused
 
 
 def _rewritten(
@@ -44,15 +44,15 @@ def _rewritten(
             writer.ops.append(op)
             continue
         try:
-            made = _stacked(module, options, op, f"{function.symbol}.each.{len(added)}.")
+            stacked = _stacked(module, options, op, f"{function.symbol}.each.{len(added)}.")
         except SpmdError as error:
             refused.append(error)
             writer.ops.append(op)
             continue
-        symbol = f"{made.function.symbol}.stacked.{len(added)}"
-        made.function.attributes = {**made.function.attributes, "sym_name": symbol, "sym_visibility": "private"}
-        added += [op for op in made.module.body.ops if op is made.function or op not in kept]
-        replaced.update(zip(op.results, _called(writer, op, made, symbol), strict=True))
+        symbol = f"{stacked.function.symbol}.stacked.{len(added)}"
+        stacked.function.attributes = {**stacked.function.attributes, "sym_name": symbol, "sym_visibility": "private"}
+        added += [op for op in stacked.module.body.ops if op is stacked.function or op not in kept]
+        replaced.update(zip(op.results, _called(writer, op, stacked, symbol), strict=True))
     function.body.ops = writer.ops
     return function
 
@@ -67,21 +67,21 @@ def _stacked(module: Module, options: Options, op: Op, prefix: str) -> Stacked:
     return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop(), prefix=prefix)
 
 
-def _called(writer: OpBuilder, op: Op, made: Stacked, symbol: str) -> list[Value]:
+def _called(writer: OpBuilder, op: Op, stacked: Stacked, symbol: str) -> list[Value]:
     """The results of all processes in order of rank, from a call of the stacked function."""
     writer.location = op.location
     size = sum(map(len, op["programs"]))
-    taken, given = len(op.operands) // size, len(op.results) // size
+    taken, num_results = len(op.operands) // size, len(op.results) // size
     columns = [_joined(writer, op.operands[index::taken]) for index in range(taken)]
-    types = [value.type for value in made.function.body.terminator.operands]
+    types = [value.type for value in stacked.function.body.terminator.operands]
     call = make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
     writer.ops.append(call)
     results = []
     for rank in range(size):
-        for index in range(given):
-            value, whole = op.results[rank * given + index], call.results[index]
-            row = writer.slice(whole, 0, rank, rank + 1) if made.results[index] else whole
-            results.append(writer.one("reshape", [row], value.type) if made.results[index] else whole)
+        for index in range(num_results):
+            value, whole = op.results[rank * num_results + index], call.results[index]
+            row = writer.slice(whole, 0, rank, rank + 1) if stacked.results[index] else whole
+            results.append(writer.one("reshape", [row], value.type) if stacked.results[index] else whole)
     return results
 
 

@@ -56,19 +56,19 @@ def stack_several(
     ]
     types = [part.type_of(value.type) for part in parts for value in part.flat.arguments]
     with whole.block(types) as body:
-        given = iter(body.arguments)
+        arguments = iter(body.arguments)
         for part in parts:
-            part.begin(body, given)
+            part.begin(body, arguments)
         while sum(part.go_on() for part in parts):
             _meet(whole, parts)
         results = [part.results() for part in parts]
         flat = [leaf.value for column in results for leaf in column]
         body.ops.append(make_op("func.return", flat, location=whole.location))
     remove_dead(body)
-    made = function_of(parts[0].flat, body)
+    stacked_function = function_of(parts[0].flat, body)
     return StackedPrograms(
-        module_of(programs[0][0], made, [function for part in parts for function in part.functions]),
-        made,
+        module_of(programs[0][0], stacked_function, [function for part in parts for function in part.functions]),
+        stacked_function,
         tuple([tuple(part.processes.tolist()) for part in parts]),
         tuple([tuple([leaf.stacked for leaf in column]) for column in results]),
         tuple([op for part in parts for op in part.serial]),
@@ -92,13 +92,13 @@ class _Part(Stacker):
     def everyone(self) -> Sequence[int]:
         return self.processes.tolist()  # type: ignore[no-any-return]
 
-    def begin(self, body: Block, given: Iterator[Value]) -> None:
+    def begin(self, body: Block, arguments: Iterator[Value]) -> None:
         """Takes the program's arguments, and writes into `body` from now on."""
         self.ops, self.location = body.ops, self.flat.location
         for argument in self.flat.arguments:
             if not isinstance(argument.type, TensorType):
                 raise refuse(self.flat, f"an argument of type {argument.type}")
-            self.trees[argument] = StackedValue(next(given), True)
+            self.trees[argument] = StackedValue(next(arguments), True)
 
     def position(self, dimension: int) -> StackedValue:
         ids = np.stack(np.divmod(self.processes, self.grid.num_partitions))[dimension]
@@ -118,11 +118,11 @@ class _Part(Stacker):
         return False
 
     def results(self) -> list[StackedValue]:
-        found = [self.trees[value] for value in self.flat.body.terminator.operands]
-        for value, tree in zip(self.flat.body.terminator.operands, found, strict=True):
+        trees = [self.trees[value] for value in self.flat.body.terminator.operands]
+        for value, tree in zip(self.flat.body.terminator.operands, trees, strict=True):
             if not isinstance(tree, StackedValue) or not isinstance(value.type, TensorType):
                 raise refuse(self.flat, f"a result of type {value.type}")
-        return [leaf for tree in found for leaf in leaves(tree)]
+        return [leaf for tree in trees for leaf in leaves(tree)]
 
 
 def _meet(whole: Stacker, parts: Sequence[_Part]) -> None:
@@ -180,6 +180,6 @@ def _described(part: _Part) -> tuple[object, ...]:
     inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
     if inner.name not in DESCRIPTIONS or any(isinstance(type, FutureType) for type in op.operand_types):
         raise refuse(op, "what it starts is no collective")
-    found = DESCRIPTIONS[inner.name](inner, StackSettings(part))
-    groups = None if found.groups is None else tuple(found.groups)
-    return ", ".join(map(describe, found.operations)), op.name, found.operations, groups
+    collective = DESCRIPTIONS[inner.name](inner, StackSettings(part))
+    groups = None if collective.groups is None else tuple(collective.groups)
+    return ", ".join(map(describe, collective.operations)), op.name, collective.operations, groups

@@ -85,11 +85,11 @@ def _conv(parser: AttributeParser) -> Attribute:
     if parser.tokens[parser.position] == "raw":
         # Behind `raw` stands a struct whose opening bracket has been read already.
         parser.tokens[parser.position] = "<"
-        given = parser.parse_struct_fields(ConvDimensionNumbersAttr)
+        fields_here = parser.parse_struct_fields(ConvDimensionNumbersAttr)
         absent: dict[str, Any] = {
             field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbersAttr)
         }
-        return ConvDimensionNumbersAttr(**(absent | given))
+        return ConvDimensionNumbersAttr(**(absent | fields_here))
     attribute = _Dimensions(parser).read()
     parser.expect(">")
     return attribute
@@ -195,12 +195,12 @@ class WindowAttributes(Directive):
 
 def _flags(parser: OperationParser) -> tuple[bool, ...]:
     parser.expect("[")
-    found: list[bool] = []
+    flags: list[bool] = []
     for _ in parser.items("]"):
         if parser.consume_if("true"):
-            found.append(True)
+            flags.append(True)
         elif parser.consume_if("false"):
-            found.append(False)
+            flags.append(False)
         else:
-            found.append(parser.parse_int64("true or false") != 0)
-    return tuple(found)
+            flags.append(parser.parse_int64("true or false") != 0)
+    return tuple(flags)

@@ -26,16 +26,16 @@ class SliceRanges(Directive):
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         token = parser.tokens[parser.position]
-        found = _RANGES.get(token) if len(token) > 1 else None
-        if found is None:
+        shorthand = _RANGES.get(token) if len(token) > 1 else None
+        if shorthand is None:
             ranges = self._read(parser)
             columns = tuple(zip(*ranges, strict=True)) if ranges else ((), (), ())
-            found = columns
+            shorthand = columns
             if token[:1] == "[" and len(token) > 1 and len(_RANGES) < 10_000:
                 _RANGES[token] = columns
         else:
             parser.position += 1
-        for name, values in zip(self.names, found, strict=True):
+        for name, values in zip(self.names, shorthand, strict=True):
             state.attributes[name] = values
 
     def _read(self, parser: OperationParser) -> list[tuple[int, int, int]]:

@@ -99,7 +99,7 @@ class FunctionForm(_Whole):
     def _arguments(self, parser: OperationParser) -> tuple[list[Parameter], list[DictAttr], bool]:
         """The arguments and their attributes, and whether they have names."""
         parser.expect("(")
-        found: list[Parameter] = []
+        declared: list[Parameter] = []
         attributes: list[DictAttr] = []
         named = parser.tokens[parser.position][:1] == "%"
         for _ in parser.items(")"):
@@ -107,8 +107,8 @@ class FunctionForm(_Whole):
             one = parser.parse_argument() if named else Parameter("", parser.parse_type())
             attributes.append(self._entries(parser))
             behind = parser.tokens[parser.position][:3] == "loc"
-            found.append(one._replace(location=parser.parse_location()) if behind else one)
-        return found, attributes, named
+            declared.append(one._replace(location=parser.parse_location()) if behind else one)
+        return declared, attributes, named
 
     def _entries(self, parser: OperationParser) -> DictAttr:
         """`{...}`, or nothing."""

@@ -34,9 +34,9 @@ def quantized_type(parser: TypeParser, position: int) -> t.Type:
     if not isinstance(expressed, t.ElementType) or not expressed.is_float or expressed.numpy is None:
         parser.fail(f"expressed type must be a floating-point type, got {expressed} (C4)", at)
     reader = _Parameters(parser, expressed, low, high)
-    made = reader.read(storage)
+    type = reader.read(storage)
     parser.expect(">")
-    return made
+    return type
 
 
 def _storage_type(parser: TypeParser) -> t.ElementType:
@@ -88,19 +88,19 @@ class _Parameters:
 
     def _blocks(self) -> tuple[tuple[int, int], ...]:
         parser = self.parser
-        found: dict[int, int] = {}
+        blocks: dict[int, int] = {}
         while not parser.consume_if("}"):
             position = parser.position
             dimension = parser.parse_int64("a dimension")
             parser.expect(":")
             size = parser.parse_int64("a block size")
-            if dimension < 0 or size <= 0 or dimension in found:
+            if dimension < 0 or size <= 0 or dimension in blocks:
                 parser.fail(f"illegal block {dimension}:{size}", position)
-            found[dimension] = size
+            blocks[dimension] = size
             if not parser.consume_if(","):
                 parser.expect("}")
                 break
-        return tuple(found.items())
+        return tuple(blocks.items())
 
     def _flat(self) -> None:
         parser = self.parser

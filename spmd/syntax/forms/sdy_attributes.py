@@ -24,15 +24,15 @@ _PRIORITY = re.compile(r"p(0|[1-9]\d*)", re.ASCII)
 def listed(parser: AttributeParser, opening: str, closing: str, read: Callable[[AttributeParser], T]) -> tuple[T, ...]:
     """Entries between brackets, with commas between."""
     parser.expect(opening)
-    found: list[T] = []
+    entries: list[T] = []
     if parser.consume_if(closing):
         return ()
     while True:
-        found.append(read(parser))
+        entries.append(read(parser))
         if not parser.consume_if(","):
             break
     parser.expect(closing)
-    return tuple(found)
+    return tuple(entries)
 
 
 def _form(mnemonic: str) -> Callable[[Callable[[AttributeParser], S]], Callable[[AttributeParser], S]]:
@@ -46,10 +46,10 @@ def _form(mnemonic: str) -> Callable[[Callable[[AttributeParser], S]], Callable[
             position = parser.position
             if not parser.tokens[position].startswith("#"):
                 return parser.sound(body(parser), position)
-            made = parser.parse_attribute()
-            if not isinstance(made, cls):
+            attribute = parser.parse_attribute()
+            if not isinstance(attribute, cls):
                 parser.fail(f"expected a #sdy.{mnemonic} attribute", position)
-            return made  # type: ignore[return-value]
+            return attribute  # type: ignore[return-value]
 
         return read
 
@@ -126,10 +126,10 @@ def dimension_sharding(parser: AttributeParser) -> sdy.DimensionSharding:
 
 def _some_axes(parser: AttributeParser) -> tuple[sdy.AxisRef, ...]:
     position = parser.position
-    found = axis_refs(parser)
-    if not found:
+    axes = axis_refs(parser)
+    if not axes:
         parser.fail("expected at least one axis between the braces", position)
-    return found
+    return axes
 
 
 @_form("sharding")
@@ -170,9 +170,9 @@ def shardings(parser: AttributeParser) -> sdy.ShardingPerValue:
 @_form("sharding_per_value")
 def sharding_per_value(parser: AttributeParser) -> sdy.ShardingPerValue:
     parser.expect("<")
-    made = shardings(parser)
+    value = shardings(parser)
     parser.expect(">")
-    return made
+    return value
 
 
 # --- factor rules ----------------------------------------------------------------------------------------------------
@@ -182,23 +182,23 @@ def _factors(parser: AttributeParser) -> tuple[int, ...]:
     """Symbols such as `ij` or `z_1k`, as indices."""
     position = parser.position
     word = parser.parse_keyword("factors such as ij")
-    found: list[int] = []
+    factors: list[int] = []
     at = 0
     while at < len(word):
         match = _FACTOR.match(word, at)
         if match is None:
             parser.fail(f"expected factors from i to z, then z_1, z_2, ...; got '{word}'", position)
-        found.append(17 + int(match[1]) if match[1] else ord(match[2]) - ord("i"))
+        factors.append(17 + int(match[1]) if match[1] else ord(match[2]) - ord("i"))
         at = match.end()
-    return tuple(found)
+    return tuple(factors)
 
 
 def _factor(parser: AttributeParser) -> int:
     position = parser.position
-    found = _factors(parser)
-    if len(found) != 1:
+    factors = _factors(parser)
+    if len(factors) != 1:
         parser.fail("expected a single factor", position)
-    return found[0]
+    return factors[0]
 
 
 @_form("dim_mapping")
@@ -284,10 +284,10 @@ def _after_minus(parser: AttributeParser) -> int:
     position = parser.position
     if parser.consume_if("-"):
         return parser.parse_int64("an index")
-    found = parser.parse_int64("an index")
-    if found > 0:
+    index = parser.parse_int64("an index")
+    if index > 0:
         parser.fail("expected '-' and an index", position)
-    return -found
+    return -index
 
 
 @_form("axis_to_propagation_details")

@@ -73,9 +73,9 @@ def _read_result_accuracy(parser: AttributeParser) -> Attribute:
 def _accuracy_mode(parser: AttributeParser) -> str:
     position = parser.position
     word = parser.tokens[position][:1] not in ("#", '"')
-    given = StringAttr(parser.parse_keyword("an accuracy mode").encode()) if word else parser.parse_attribute()
+    mode = StringAttr(parser.parse_keyword("an accuracy mode").encode()) if word else parser.parse_attribute()
     try:
-        return _ACCURACY_MODE.decode(given)
+        return _ACCURACY_MODE.decode(mode)
     except ValueError as error:
         parser.fail(str(error), position)
 

@@ -30,9 +30,9 @@ class Program:
     def grow(self, steps: int) -> None:
         for _ in range(steps):
             value, shape = self.one_of(self.values)
-            made = getattr(self, "_" + self.one_of(self.KINDS))(value, shape)
-            if made is not None and prod(made[1]) <= 20_000:
-                self.values.append(made)
+            grown = getattr(self, "_" + self.one_of(self.KINDS))(value, shape)
+            if grown is not None and prod(grown[1]) <= 20_000:
+                self.values.append(grown)
 
     KINDS = ("binary", "unary", "select", "broadcast", "transpose", "reshape", "slice", "reverse", "pad", "concatenate",
              "reduce", "reduce", "maximum", "iota", "row", "update", "dot", "rows")  # fmt: skip
@@ -102,8 +102,8 @@ class Program:
         sub = XlaBuilder("region")
         scalar = Shape.array_shape(F32, ())
         op(ops.Parameter(sub, 0, scalar, "x"), ops.Parameter(sub, 1, scalar, "y"))
-        made = ops.Reduce(self.b, [value], [ops.ConstantR0(self.b, np.float32(start))], sub.Build(), axes)
-        return made, tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        folded = ops.Reduce(self.b, [value], [ops.ConstantR0(self.b, np.float32(start))], sub.Build(), axes)
+        return folded, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
     def _reduce(self, value, shape):
         return self._fold(value, shape, ops.Add, 0.0)

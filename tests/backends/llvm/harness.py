@@ -186,9 +186,9 @@ def values_of(element: AnyElement, rng: np.random.Generator, size: int = SIZE) -
     if isinstance(element, QuantizedType):
         return values_of(element.storage, rng, size)
     if element.is_complex:
-        made = np.empty(size, element.dtype)
-        made.real, made.imag = values_of(element.real, rng, size), values_of(element.real, rng, size)
-        return made
+        array = np.empty(size, element.dtype)
+        array.real, array.imag = values_of(element.real, rng, size), values_of(element.real, rng, size)
+        return array
     if element.is_boolean:
         return rng.integers(0, 2, size).astype(np.bool_)
     if element.bits <= 8:

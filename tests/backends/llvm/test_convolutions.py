@@ -30,7 +30,9 @@ def convolution(
     pad: tuple[int, int] = (0, 0), spread: int = 1, reach: int = 1, layout: str = "b01f", batch: int = 3,
 ) -> spmd.Module:  # fmt: skip
     """A convolution of two spatial dimensions, with the same window for both."""
-    made = [places(size, window, stride, pad, spread, reach) for size, window in zip(image, kernel, strict=True)]
+    output_sizes = [
+        places(size, window, stride, pad, spread, reach) for size, window in zip(image, kernel, strict=True)
+    ]
 
     def shape(sizes: dict[str, int]) -> str:
         return "x".join(str(sizes[letter]) for letter in layout)
@@ -40,7 +42,7 @@ def convolution(
         TEXT.format(
             lhs=shape({"b": batch, "0": image[0], "1": image[1], "f": features[0]}),
             rhs="x".join(map(str, (*kernel, *features))),
-            out=shape({"b": batch, "0": made[0], "1": made[1], "f": features[1]}),
+            out=shape({"b": batch, "0": output_sizes[0], "1": output_sizes[1], "f": features[1]}),
             numbers=f"[{names}]x[0, 1, i, o]->[{names}]",
             stride=[stride] * 2, pad=[list(pad)] * 2, spread=[spread] * 2, reach=[reach] * 2, element=element,
         )

@@ -22,9 +22,9 @@ def test_arrays_of_any_layout_and_scalars() -> None:
     unaligned = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(3, 4)
     read_only = x.copy()
     read_only.flags.writeable = False
-    for given in (x, np.asfortranarray(x), wide[:, ::2], x[::-1][::-1], unaligned, read_only):
+    for x_of_layout in (x, np.asfortranarray(x), wide[:, ::2], x[::-1][::-1], unaligned, read_only):
         for scalar in (np.float32(2), 2.0, np.asarray(2, np.float32)):
-            (got,) = executable(given, scalar)
+            (got,) = executable(x_of_layout, scalar)
             np.testing.assert_array_equal(got, 2 * x)
 
 

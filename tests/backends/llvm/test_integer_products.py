@@ -28,13 +28,13 @@ def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int
     assert integer_product_of(module.functions[0].body.ops[0]) is not None or 1 in (rows, depth, columns)
     rng = np.random.default_rng(depth)
     for extreme in (False, True):
-        given = []
+        inputs = []
         for name, shape in ((left, (rows, depth)), (right, (depth, columns))):
             least, most = np.iinfo(TYPES[name]).min, np.iinfo(TYPES[name]).max
             array = rng.integers(least, most, shape, TYPES[name], endpoint=True)
-            given.append(rng.choice(np.array([least, most], TYPES[name]), shape) if extreme else array)
-        (native,) = spmd.compile(module)(*given)
-        np.testing.assert_array_equal(native, given[0].astype(np.int32) @ given[1].astype(np.int32))
+            inputs.append(rng.choice(np.array([least, most], TYPES[name]), shape) if extreme else array)
+        (native,) = spmd.compile(module)(*inputs)
+        np.testing.assert_array_equal(native, inputs[0].astype(np.int32) @ inputs[1].astype(np.int32))
 
 
 @pytest.mark.parametrize("depth", [133_200, 0])

@@ -58,8 +58,8 @@ def peak(text: str, *arrays: np.ndarray) -> int:
 def test_a_gradient_lies_where_the_new_parameter_is_to_be() -> None:
     x = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
     assert 4 * x.size <= peak(STEP, x, x) < 5 * x.size
-    (made,) = spmd.compile(spmd.parse(STEP))(x, x)
-    np.testing.assert_allclose(made, x - x.T @ x / 2, atol=1e-3)
+    (updated,) = spmd.compile(spmd.parse(STEP))(x, x)
+    np.testing.assert_allclose(updated, x - x.T @ x / 2, atol=1e-3)
 
 
 def test_what_is_scattered_into_is_made_in_the_result() -> None:
@@ -94,8 +94,8 @@ def test_a_softmax_is_written_over_what_it_is_of() -> None:
     assert peak(text, x) < 2.2 * 4 * x.size
     scores = (x @ x.T).astype(np.float64)
     p = np.exp(scores - scores.max(1, keepdims=True))
-    (made,) = spmd.compile(spmd.parse(text))(x)
-    np.testing.assert_allclose(made, p / p.sum(1, keepdims=True) @ x, rtol=1e-3, atol=1e-3)
+    (product,) = spmd.compile(spmd.parse(text))(x)
+    np.testing.assert_allclose(product, p / p.sum(1, keepdims=True) @ x, rtol=1e-3, atol=1e-3)
 
 
 def test_what_comes_before_a_result_may_lie_in_its_place() -> None:

@@ -52,9 +52,9 @@ def test_random_programs_give_the_same_bits_for_any_number_of_threads(data: st.D
 @pytest.mark.parametrize("count", [127, 8192, 65537, 300_001])
 def test_a_fold_of_everything_has_one_association(count: int) -> None:
     array = np.random.default_rng(count).standard_normal(count).astype(np.float32)
-    made = [spmd.compile(spmd.parse(SUM.format(n=count)), threads=threads)(array) for threads in THREADS]
-    assert [bits(results) for results in made] == [bits(made[0])] * len(made)
-    np.testing.assert_allclose(made[0][1], np.exp(array.astype(np.float64)).sum(), rtol=1e-6)
+    totals = [spmd.compile(spmd.parse(SUM.format(n=count)), threads=threads)(array) for threads in THREADS]
+    assert [bits(results) for results in totals] == [bits(totals[0])] * len(totals)
+    np.testing.assert_allclose(totals[0][1], np.exp(array.astype(np.float64)).sum(), rtol=1e-6)
 
 
 @pytest.mark.usefixtures("all_are_cut")
@@ -69,8 +69,8 @@ def test_folds_of_one_dimension_are_cut_along_the_other(shape: tuple[int, int], 
       return %s : tensor<{left}xf64>
     }}"""
     array = np.random.default_rng(5).standard_normal(shape)
-    made = [bits(spmd.compile(spmd.parse(text), threads=threads)(array)) for threads in THREADS]
-    assert made == [made[0]] * len(made)
+    totals = [bits(spmd.compile(spmd.parse(text), threads=threads)(array)) for threads in THREADS]
+    assert totals == [totals[0]] * len(totals)
 
 
 def test_several_threads_of_python_share_the_workers() -> None:
@@ -165,8 +165,8 @@ def test_products_are_cut_by_rows_or_columns(
     arrays = [rng.standard_normal(shape).astype("f4" if element == "f32" else "f8") for shape in (lhs, rhs)]
     expected = np.tensordot(*(array.astype("f8") for array in arrays), axes=contracted)
     for threads in THREADS:
-        (made,) = spmd.compile(spmd.parse(text), threads=threads)(*arrays)
-        np.testing.assert_allclose(made, expected, rtol=1e-4, atol=1e-3)
+        (product,) = spmd.compile(spmd.parse(text), threads=threads)(*arrays)
+        np.testing.assert_allclose(product, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("batch", [(2,), (3, 2), (40,), (5, 8)])

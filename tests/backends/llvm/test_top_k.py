@@ -41,8 +41,8 @@ def test_top_k_is_that_of_numpy(element: str, size: int, k: int) -> None:
     assert native_form(module)
     x = elements(module.functions[0].arguments[0].tensor.dtype, (9, size))
     native, plain = spmd.compile(module), spmd.compile(module, backends=("numpy",))
-    for given in (x, np.sort(x, axis=-1)):
-        for mine, other in zip(native(given), plain(given), strict=True):
+    for rows in (x, np.sort(x, axis=-1)):
+        for mine, other in zip(native(rows), plain(rows), strict=True):
             np.testing.assert_array_equal(mine.view(np.uint8), other.view(np.uint8))
 
 

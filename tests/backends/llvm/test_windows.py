@@ -66,15 +66,15 @@ def test_windows_are_those_of_numpy(layout: str, name: str, element: str) -> Non
 
 
 def grouped(
-    element: str, x: tuple[int, ...], w: tuple[int, ...], groups: str, made: tuple[int, ...], extra: str
+    element: str, x: tuple[int, ...], w: tuple[int, ...], groups: str, result_shape: tuple[int, ...], extra: str
 ) -> str:
     def type_(shape: tuple[int, ...]) -> str:
         return f"tensor<{'x'.join(map(str, shape))}x{element}>"
 
-    return f"""func.func @main(%x: {type_(x)}, %w: {type_(w)}) -> {type_(made)} {{
+    return f"""func.func @main(%x: {type_(x)}, %w: {type_(w)}) -> {type_(result_shape)} {{
       %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
-        window = {{{extra}}} {{{groups}}} : ({type_(x)}, {type_(w)}) -> {type_(made)}
-      return %r : {type_(made)}
+        window = {{{extra}}} {{{groups}}} : ({type_(x)}, {type_(w)}) -> {type_(result_shape)}
+      return %r : {type_(result_shape)}
     }}"""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from collectives import CollectiveError, Reduction, mpi_host, mpi_large
+from collectives import CommunicationError, Reduction, mpi_host, mpi_large
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
 from collectives.threads import run
@@ -78,7 +78,7 @@ def test_shared_memory_is_folded_in_group_order(dtype: type, count: int, through
 
 def test_ranks_that_reduce_different_arrays_in_shared_memory_are_told(through_memory: MpiCommunicator) -> None:
     call = through_memory.all_reduce((2 + through_memory.rank,), np.float32)
-    with pytest.raises(CollectiveError, match=rf"all_reduce add of {2 + world().rank} float32, .* in another call"):
+    with pytest.raises(CommunicationError, match=rf"all_reduce add of {2 + world().rank} float32, .* in another call"):
         call(np.ones(2 + through_memory.rank, np.float32))
 
 
@@ -140,7 +140,7 @@ def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> 
     told: list[str] = []
 
     def wait() -> None:
-        with pytest.raises(CollectiveError) as caught:
+        with pytest.raises(CommunicationError) as caught:
             communicator.barrier("the first thread")
         told.append(str(caught.value))
 
@@ -149,13 +149,13 @@ def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> 
         first.start()
         while communicator.activity.what is None:
             time.sleep(0.001)
-        with pytest.raises(CollectiveError, match=r"two threads(.|\n)*all_reduce add of 4 float32"):
+        with pytest.raises(CommunicationError, match=r"two threads(.|\n)*all_reduce add of 4 float32"):
             reduce(operand)
         assert group.all_reduce((4,), np.float32)(operand).tolist() == operand.tolist(), "another group is free"
         MPI.COMM_WORLD.Barrier()
         first.join()
         assert "two threads" in told[0]
-        with pytest.raises(CollectiveError, match="two threads"):
+        with pytest.raises(CommunicationError, match="two threads"):
             reduce(operand)
     else:
         MPI.COMM_WORLD.Barrier()

@@ -31,8 +31,8 @@ __all__ = ["DEFINITIONS", "definition", "expand"]
 @cache
 def definition(function: Primitive, type: MachineType) -> Expression:
     """The function of parameters 0, 1, ... of `type`, over primitives and other functions."""
-    made, arity = DEFINITIONS[function]
-    return made(*(parameter(index, type) for index in range(arity)))
+    formula, arity = DEFINITIONS[function]
+    return formula(*(parameter(index, type) for index in range(arity)))
 
 
 def expand(roots: list[Expression]) -> list[Expression]:

@@ -16,9 +16,9 @@ DEFINITIONS: dict[Primitive, tuple[Definition, int]] = {}
 def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Definition]:
     """Registers the definition of `function` for every type."""
 
-    def register(made: Definition) -> Definition:
-        DEFINITIONS[function] = made, arity
-        return made
+    def register(formula: Definition) -> Definition:
+        DEFINITIONS[function] = formula, arity
+        return formula
 
     return register
 
@@ -26,12 +26,12 @@ def define(function: Primitive, arity: int = 1) -> Callable[[Definition], Defini
 def in_double(function: Callable[..., Expression]) -> Definition:
     """A definition that computes f32 in f64; `function` is told by its last argument whether f32 is what is wanted."""
 
-    def made(*operands: Expression) -> Expression:
+    def formula(*operands: Expression) -> Expression:
         if operands[0].type is F32:
             return shorten(function(*map(extend, operands), True))
         return function(*operands, False)
 
-    return made
+    return formula
 
 
 def by_width(single: Definition, double: Definition) -> Definition:
