@@ -9,6 +9,7 @@ from math import log2, prod
 
 from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, walk
 from spmd.analysis.scalar.functions import definition, expand
+from spmd.analysis.windows import windows_of
 from spmd.compiler.schedule.forms import primitive_cost
 from spmd.compiler.schedule.fusion import Unit
 from spmd.compiler.schedule.nest import Load, Nest, Stage
@@ -231,7 +232,9 @@ def _convolution(op: Op) -> Work:
 
 
 def _window(op: Op) -> Work:
-    return Work("elementwise", _size(op.results[0]) * prod(op["window_dimensions"]), _bits(op))
+    """A running total is a step an element, however long its window is."""
+    steps = 1 if windows_of(op).running_axis() else prod(op["window_dimensions"])
+    return Work("elementwise", _size(op.results[0]) * steps, _bits(op))
 
 
 def _sort(op: Op) -> Work:

@@ -198,13 +198,21 @@ func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
             2 * (2 * 16 * 5) * (3 * 8),
         ),
         ("%r, %i = chlo.top_k(%x, k = 4) : tensor<2x16x8xf32> -> (tensor<2x16x4xf32>, tensor<2x16x4xi32>)", 256 * 2),
+        (
+            '%r = "stablehlo.reduce_window"(%x, %zero) <{window_dimensions = array<i64: 1, 16, 1>, '
+            "padding = dense<[[0, 0], [15, 0], [0, 0]]> : tensor<3x2xi64>}> ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>): "
+            "%s = stablehlo.add %a, %b : tensor<f32> stablehlo.return %s : tensor<f32> }) "
+            ": (tensor<2x16x8xf32>, tensor<f32>) -> tensor<2x16x8xf32>",
+            256,
+        ),
     ],
-    ids=["convolution", "top_k"],
+    ids=["convolution", "top_k", "running total"],
 )
 def test_what_is_no_loop_nest_costs_its_operations(line: str, operations: int) -> None:
     result = line.rpartition("-> ")[2].strip("()").split(", ")[0]
     head = f"func.func @main(%x: tensor<2x16x8xf32>, %k: tensor<3x8x5xf32>) -> {result}"
-    units = units_of(f"{head} {{\n{line}\nreturn %r : {result}\n}}")
+    zero = "%zero = stablehlo.constant dense<0.0> : tensor<f32>"
+    units = units_of(f"{head} {{\n{zero}\n{line}\nreturn %r : {result}\n}}")
     (unit,) = (unit for unit in units if unit.roots[0].name in line)
     assert cost_of_unit(unit).operations == operations
 
