@@ -14,6 +14,7 @@ from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
 from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
+from spmd.compiler.ragged_all_to_all_expansion import expand_ragged_all_to_all
 from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.sort_expansion import expand_sorts
@@ -55,6 +56,7 @@ def _overlap(block: Block, context: PassContext) -> None:
 
 #: After inlining, which makes the function that they work on.
 PASSES = (
+    Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),

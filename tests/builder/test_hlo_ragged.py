@@ -81,4 +81,4 @@ def test_rows_go_where_they_are_sent(case: str, index: str, channel: bool) -> No
 
 def test_numbers_that_do_not_fit_the_group_are_told() -> None:
     with pytest.raises(spmd.SpmdError, match="vectors of a multiple of 2 integers"):
-        spmd.parse(text(2, 3, "{{0,1}}"))
+        spmd.compile(spmd.parse(text(2, 3, "{{0,1}}")))

@@ -145,3 +145,26 @@ def test_thousands_of_processes_take_one_device() -> None:
     assert reduce["replica_groups"].shape == (1, 4096)
     many = spmd.jax.simulate(lambda x: lax.psum(x, "data"), axes={"data": 4096})
     assert (many(np.arange(4096.0, dtype=np.float32)) == 4096 * 4095 / 2).all()
+
+
+def test_rows_are_exchanged_in_the_numbers_that_the_program_computes() -> None:
+    """jax.lax.ragged_all_to_all and its derivative: all rows of process i for process j, in the order of senders."""
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 3, (4, 4)).astype(np.int32)
+    starts = np.cumsum(sizes, 1, dtype=np.int32) - sizes
+    places = np.ascontiguousarray(np.cumsum(sizes, 0, dtype=np.int32) - sizes)
+    rows = rng.normal(size=(4, 8, 2)).astype(np.float32)
+    arrived, slope = np.zeros((4, 9, 2), np.float32), np.zeros_like(rows)
+    for sender, receiver in np.ndindex(4, 4):
+        count, start = sizes[sender, receiver], starts[sender, receiver]
+        place, sent = places[sender, receiver], rows[sender, start : start + count]
+        arrived[receiver, place : place + count] = sent
+        slope[sender, start : start + count] = 2 * sent
+
+    def exchange(x: Any, *told: Any) -> Any:
+        return lax.ragged_all_to_all(x, jnp.zeros((9, 2), x.dtype), *told, axis_name="i")
+
+    arguments = (rows, starts, sizes, places, np.ascontiguousarray(sizes.T))
+    np.testing.assert_array_equal(spmd.jax.simulate(exchange, axes=LINE)(*arguments), arrived)
+    gradient = jax.grad(lambda *each: (exchange(*each) ** 2).sum())
+    np.testing.assert_array_equal(spmd.jax.simulate(gradient, axes=LINE)(*arguments), slope)

@@ -9,6 +9,7 @@ from functools import partial
 from collectives.grid import ProcessGrid
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
+from spmd.compiler.ragged_all_to_all_expansion import expand_ragged_all_to_all
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
@@ -49,6 +50,7 @@ def stack(
     """
     entry = module.function(function)
     flat = inline(module, entry, whole=True)
+    expand_ragged_all_to_all(flat.body, options.grid)
     stacker = Stacker(module, options, prefix)
     if options.watch is not None:
         stacker.after_op = tell_rows

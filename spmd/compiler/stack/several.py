@@ -15,6 +15,7 @@ from collectives.operations import describe
 from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS
 from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
+from spmd.compiler.ragged_all_to_all_expansion import expand_ragged_all_to_all
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.collective import StackSettings
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt, refuse
@@ -84,6 +85,7 @@ class _Part(Stacker):
         self.processes = ranks
         self.size = len(ranks)
         self.flat = inline(module, module.function(name), whole=True)
+        expand_ragged_all_to_all(self.flat.body, options.grid)
         self._pending: Iterator[Op] = iter(self.flat.body.ops[:-1])
         #: The collective that the program has come to.
         self.at: Op | None = None
