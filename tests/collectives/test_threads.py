@@ -2,6 +2,7 @@
 
 import _thread
 import logging
+import signal
 import threading
 import time
 
@@ -50,6 +51,7 @@ def test_processes_that_compute_without_end_are_ended_by_the_failure_of_another(
 
 def test_an_interrupt_ends_processes_that_compute() -> None:
     """Ctrl-C, in the thread that runs them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs in the background may ignore it
     ready = threading.Event()
 
     def process(c: ThreadCommunicator) -> None:
@@ -62,8 +64,11 @@ def test_an_interrupt_ends_processes_that_compute() -> None:
         _thread.interrupt_main()
 
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        run(3, process)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(3, process)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert not [t for t in threading.enumerate() if t.name.startswith("process-")]
 
 
