@@ -19,7 +19,7 @@ from typing import Any
 from mpi4py import MPI
 
 from collectives.activity import Activity, Waiting
-from collectives.mpi_losses import is_loss
+from collectives.mpi_losses import tells_of_loss
 from collectives.mpi_request import stop_progress, unfinished
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
@@ -102,8 +102,8 @@ class Watcher:
         try:
             while not self._stop.wait(_LOOK):
                 self._look()
-        except MPI.Exception:
-            if not is_loss(self._comm):
+        except MPI.Exception as error:
+            if not tells_of_loss(error, self._comm):
                 raise
 
     def _look(self) -> None:
@@ -213,8 +213,8 @@ class Watcher:
         self._ended = True
         try:
             self._outlast_others()
-        except MPI.Exception:
-            if not is_loss(self._comm):
+        except MPI.Exception as error:
+            if not tells_of_loss(error, self._comm):
                 raise
         stop_progress()
 

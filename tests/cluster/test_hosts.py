@@ -62,8 +62,8 @@ def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: st
     case = Case(fault, collective, ranks=4, victim=3)
     ended = Job(lasting, case.command(), **case.variables()).finish()
     assert ended.status != 0 and ended.faults == [], ended.screen
-    # A rank that leaves is missed by those that are connected to it before the launcher hears of it, now and then.
-    missed = fault == "leave" and "found another rank gone" in ended.screen
+    # Those that are connected to a rank that goes may miss it before the launcher hears of it, and end the job.
+    missed = fault in ("kill", "leave") and "found another rank gone" in ended.screen
     assert missed or case.is_told(ended.screen), ended.screen
     assert "Socket closed" not in ended.screen
 
