@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout, mpi_calls
+from collectives import layout, mpi_background, mpi_calls
 from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Start
@@ -239,7 +239,8 @@ class MpiCommunicator(Communicator):
         if self._is_local(operation):
             call = _local(operation, shape)
             return lambda array: MpiRequest.done(call(array))
-        if isinstance(operation, AllReduce) and operation.associates and self.size > 2:
+        large = prod(shape) * dtype.itemsize >= mpi_background.LEAST
+        if isinstance(operation, AllReduce) and operation.associates and self.size > 2 and large:
             return self._in_background(operation, where)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
             transfer = mpi_calls.gathered_fold(self.comm, operation)

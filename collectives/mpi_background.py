@@ -15,6 +15,9 @@ from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 
+#: Bytes from which on an operand is reduced so: the first start waits for all, who double their communicator.
+LEAST = 1 << 20
+
 
 class BackgroundRequest:
     """A collective that the thread runs; ``wait`` returns its result, or raises what it failed with."""
