@@ -28,7 +28,7 @@ Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Result:
+class CollectiveResult:
     """One collective at one size: medians in seconds, and the median over rounds of the bound call to the bare one."""
 
     collective: str
@@ -81,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def measure(world: Any, name: str, size: int, rounds: int) -> Result:
+def measure(world: Any, name: str, size: int, rounds: int) -> CollectiveResult:
     """Times one collective whose larger buffer has about ``size`` bytes."""
     bare, bound, new, checked = CONTESTANTS[name](world, size)
     for call in (bare, bound, new, checked):
@@ -93,7 +93,7 @@ def measure(world: Any, name: str, size: int, rounds: int) -> Result:
     fresh, careful = (_in_turns(world, (call,), int(repeats), rounds)[0] for call in (new, checked))
     ratio, above = float(np.median(ours / plain)), float(np.median(ours - plain))
     medians = [float(np.median(seconds)) for seconds in (plain, ours, fresh, careful)]
-    return Result(name, size, medians[0], medians[1], ratio, above, medians[2], medians[3])
+    return CollectiveResult(name, size, medians[0], medians[1], ratio, above, medians[2], medians[3])
 
 
 def _in_turns(world: Any, calls: Sequence[Call], repeats: int, rounds: int) -> list[Any]:

@@ -43,11 +43,11 @@ _LAYER = """\
 
 
 @dataclass(frozen=True)
-class Result:
+class LanguageResult:
     what: str
     value: float
     unit: str
-    wanted: str
+    target: str
     holds: bool
 
 
@@ -88,7 +88,7 @@ def fastest(call: Callable[[], object], rounds: int = 5) -> float:
     return min(seconds)
 
 
-def reading(budget: float) -> list[Result]:
+def reading(budget: float) -> list[LanguageResult]:
     """Operations read and verified in a second, and how that compares with MLIR's parser and verifier."""
     text = layers(READY_OPS)
     ops = count_ops(spmd.parse(text))
@@ -99,11 +99,13 @@ def reading(budget: float) -> list[Result]:
     timings = in_turns(contestants, budget)
     speed = ops / timings["spmd"].median
     results = [
-        Result(f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND)
+        LanguageResult(
+            f"layers, {ops} ops: read and verified", speed, "ops/s", f">= {OPS_A_SECOND}", speed >= OPS_A_SECOND
+        )
     ]
     if peer is not None:
         ratio = timings["spmd"].median / timings["MLIR"].median
-        results.append(Result("the same, against MLIR in C++", ratio, "times its time", "", True))
+        results.append(LanguageResult("the same, against MLIR in C++", ratio, "times its time", "", True))
     return results
 
 
@@ -122,19 +124,21 @@ def _mlir(text: str) -> Callable[[], object] | None:
     return call
 
 
-def ready() -> Result:
+def ready() -> LanguageResult:
     """A program read, verified and compiled."""
     text = layers(READY_OPS)
     seconds = fastest(lambda: spmd.compile(spmd.parse(text)), 3)
-    return Result(f"{READY_OPS} ops: ready to run", seconds, "s", f"<= {READY_SECONDS}", seconds <= READY_SECONDS)
+    return LanguageResult(
+        f"{READY_OPS} ops: ready to run", seconds, "s", f"<= {READY_SECONDS}", seconds <= READY_SECONDS
+    )
 
 
-def constants(megabytes: int) -> Result:
+def constants(megabytes: int) -> LanguageResult:
     """Characters of hexadecimal constants read in a second."""
     text = hex_constant(megabytes)
     speed = len(text) / 1e6 / fastest(lambda: spmd.parse(text))
-    wanted = HEX_MEGABYTES_A_SECOND
-    return Result(f"hex constant of {megabytes} MB: read", speed, "MB/s", f">= {wanted}", speed >= wanted)
+    target = HEX_MEGABYTES_A_SECOND
+    return LanguageResult(f"hex constant of {megabytes} MB: read", speed, "MB/s", f">= {target}", speed >= target)
 
 
 def numbered(text: str) -> str:
@@ -147,7 +151,7 @@ def numbered(text: str) -> str:
     return re.sub(r"%\w+", number, text)
 
 
-def memory() -> list[Result]:
+def memory() -> list[LanguageResult]:
     """What the program takes once read, and the most that reading takes at a time, the text itself counted in both.
 
     A constant's data come on top of what may be taken.
@@ -161,10 +165,10 @@ def memory() -> list[Result]:
     for what, text, data in programs:
         held, peak = traced(text)
         limit = MEMORY_TIMES + data / len(text)
-        wanted = f"<= {limit:.3g}"
+        target = f"<= {limit:.3g}"
         for when, size in (("held once read", held), ("most while read", peak)):
             times = 1 + size / len(text)
-            results.append(Result(f"{what}: memory {when}", times, "times its text", wanted, times <= limit))
+            results.append(LanguageResult(f"{what}: memory {when}", times, "times its text", target, times <= limit))
     return results
 
 
@@ -188,7 +192,7 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, default=Path("benchmarks-language.json"), help="default: %(default)s")
     options = parser.parse_args(argv)
     results = [*reading(options.seconds), ready(), constants(options.megabytes), *memory()]
-    rows = [(each.what, f"{each.value:.3g} {each.unit}", each.wanted) for each in results]
+    rows = [(each.what, f"{each.value:.3g} {each.unit}", each.target) for each in results]
     print_table(("what", "measured", "wanted"), rows)
     print(f"one op read and verified: {duration(1 / results[0].value)}")
     write_json(options.json, {"language": results})

@@ -1,25 +1,45 @@
-"""Peak memory of one program under spmd, in a process of its own: ``python -m benchmarks.memory program.mlir``.
+"""Peak memory of one program, in a process of its own: ``python -m benchmarks.memory program.mlir [--peer]``.
 
 Prints JSON, in bytes of resident memory: ``start`` when the program is compiled, before its arguments are there;
-``peak`` the highest mark while it runs on them, twice. What LLVM takes to compile it is not part of this, as it is no
-part of XLA's estimate: arguments, results and temporaries are.
+``peak`` the highest mark while it runs on them, twice. Counted are arguments, results and temporaries, and what a
+library takes while it computes; neither what compiling takes, nor what a library keeps for all of its process from its
+first large product on, such as the memory that OpenBLAS packs operands in. With ``--peer`` XLA runs it, and is measured
+alike. XLA's own estimate, beside it in the table, leaves out what its libraries take.
 """
 
+import argparse
 import ctypes
+import gc
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 MARK = "VmHWM:"
 NOW = "VmRSS:"
+_PR_SET_THP_DISABLE = 41
+_PRODUCT = """
+func.func @main(%x: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
+  %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+      : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  return %0 : tensor<1024x1024xf32>
+}
+"""
+
+#: A compiled program: what runs it on arrays, which are put first where it takes them from.
+Prepared = Callable[[Sequence[npt.NDArray[Any]]], Callable[[], object]]
 
 
-def of_program(path: Path) -> dict[str, int] | None:
+def of_program(path: Path, *, peer: bool = False) -> dict[str, int] | None:
     """Measure in a fresh process; None where the system does not tell (no /proc)."""
     if not Path("/proc/self/status").exists():
         return None
-    command = [sys.executable, "-m", "benchmarks.memory", str(path)]
+    command = [sys.executable, "-m", "benchmarks.memory", str(path), *(["--peer"] if peer else [])]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise RuntimeError(f"the memory of {path.name} could not be measured:\n{answer.stderr}")
@@ -35,28 +55,56 @@ def _resident(which: str) -> int:
 
 def _give_back() -> None:
     """Gives back memory that was freed, which would serve the program unseen."""
+    gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def main() -> None:
-    import numpy as np
+def _leave_small_pages() -> None:
+    """Has each page counted by itself: of a huge one all 2 MiB would be, however little of it is used."""
+    ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
-    import spmd
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--peer", action="store_true", help="measure XLA")
+    options = parser.parse_args()
+    _leave_small_pages()
     from launch import arguments
     from spmd import reading
 
-    np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)  # BLAS takes its buffers at the first product.
-    module = reading.load(sys.argv[1])
-    executable = spmd.compile(module)
+    module = reading.load(options.program)
+    prepared = _prepared_by_xla if options.peer else _prepared
+    prepared(_PRODUCT)([np.ones((1024, 1024), np.float32)])()  # libraries take what they keep at their first use
+    run_on = prepared(options.program.read_text())
     arguments.make(module)  # what it loads is no part of the program
     _give_back()
     start = _resident(NOW)
-    arrays = arguments.make(module)
+    run = run_on(arguments.make(module))
     _give_back()
     Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
     for _ in range(2):
-        executable(*arrays)
+        run()
     print(json.dumps({"start": start, "peak": _resident(MARK)}))
+
+
+def _prepared(text: str) -> Prepared:
+    import spmd
+
+    executable = spmd.compile(spmd.parse(text))
+    return lambda arrays: lambda: executable(*arrays)
+
+
+def _prepared_by_xla(text: str) -> Prepared:
+    from benchmarks import xla
+
+    program = xla.XlaProgram(text)
+
+    def run_on(arrays: Sequence[npt.NDArray[Any]]) -> Callable[[], object]:
+        on_device = program.put(arrays)
+        return lambda: program.run(on_device)
+
+    return run_on
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class Result:
+class OpResult:
     op: str
     timing: Timing
     nanoseconds: float
@@ -68,10 +68,10 @@ def _is_computed(name: str) -> bool:
     return name.startswith(("stablehlo.", "chlo."))
 
 
-def measure(name: str, text: str, seconds: float) -> Result:
+def measure(name: str, text: str, seconds: float) -> OpResult:
     module = spmd.parse(text, name=name)
     executable = spmd.compile(module)
     arrays = arguments.make(module)
     timing = in_turns({name: lambda: executable(*arrays)}, seconds)[name]
     nanoseconds = timing.fastest / ELEMENTS * 1e9
-    return Result(name, timing, nanoseconds, REASONS.get(name, "") if nanoseconds > LIMIT_NANOSECONDS else "")
+    return OpResult(name, timing, nanoseconds, REASONS.get(name, "") if nanoseconds > LIMIT_NANOSECONDS else "")

@@ -16,11 +16,11 @@ from spmd.analysis.grid import grid_of
 
 DEFAULT_FOLDER = Path("../shared/bench")
 MEBIBYTE = 2**20
-HEADER = ("program", "spmd", "XLA", "spmd/XLA", "spread", "spread XLA", "MiB", "XLA's estimate", "difference")
+HEADER = ("program", "spmd", "XLA", "spmd/XLA", "spread", "spread XLA", "MiB", "XLA MiB", "estimate", "difference")
 
 
 @dataclass(frozen=True)
-class Result:
+class ProgramResult:
     """One program: ``difference`` is the largest absolute one between the results, relative to the largest value."""
 
     program: str
@@ -29,10 +29,10 @@ class Result:
     ratio: float | None
     difference: float | None
     memory: dict[str, int] | None
-    xla_memory: xla.Memory | None
+    xla_memory: dict[str, int] | None
+    xla_estimate: xla.XlaMemory | None
 
     def row(self) -> tuple[str, ...]:
-        mine = self.memory and self.memory["peak"] - self.memory["start"]
         return (
             self.program,
             duration(self.spmd.median),
@@ -40,10 +40,15 @@ class Result:
             "-" if self.ratio is None else f"{self.ratio:.2f}",
             f"{self.spmd.spread:.0%}",
             "-" if self.xla is None else f"{self.xla.spread:.0%}",
-            "-" if mine is None else f"{mine / MEBIBYTE:.1f}",
-            "-" if self.xla_memory is None else f"{self.xla_memory.total / MEBIBYTE:.1f}",
+            _mebibytes(self.memory),
+            _mebibytes(self.xla_memory),
+            "-" if self.xla_estimate is None else f"{self.xla_estimate.total / MEBIBYTE:.1f}",
             "-" if self.difference is None else f"{self.difference:.1e}",
         )
+
+
+def _mebibytes(marks: dict[str, int] | None) -> str:
+    return "-" if marks is None else f"{(marks['peak'] - marks['start']) / MEBIBYTE:.1f}"
 
 
 def run(argv: Sequence[str]) -> int:
@@ -71,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def measure(file: Path, seconds: float) -> Result | None:
+def measure(file: Path, seconds: float) -> ProgramResult | None:
     """Measure one program; None for one of several processes, which ``train`` is for."""
     module = spmd.load(file)
     if grid_of(module).size > 1:
@@ -82,7 +87,7 @@ def measure(file: Path, seconds: float) -> Result | None:
     contestants = {"spmd": lambda: executable(*arrays)}
     apart = estimate = None
     if xla.is_installed():
-        program = xla.Program(file.read_text())
+        program = xla.XlaProgram(file.read_text())
         on_device = program.put(arrays)
         contestants["xla"] = lambda: tuple(program.run(on_device))
         apart = difference(executable(*arrays), program(*arrays))
@@ -90,7 +95,9 @@ def measure(file: Path, seconds: float) -> Result | None:
     timings = in_turns(contestants, seconds)
     peer = timings.get("xla")
     ratio = None if peer is None else timings["spmd"].median / peer.median
-    return Result(file.stem, timings["spmd"], peer, ratio, apart, memory.of_program(file), estimate)
+    marks = memory.of_program(file)
+    xla_marks = memory.of_program(file, peer=True) if peer else None
+    return ProgramResult(file.stem, timings["spmd"], peer, ratio, apart, marks, xla_marks, estimate)
 
 
 def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:

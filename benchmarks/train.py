@@ -1,6 +1,7 @@
 """The data-parallel step of ``dp2_mlp_train`` on two ranks: spmd, NumPy and mpi4py by hand, and JAX's two processes.
 
-spmd and the hand-written step run in the same two ranks, in turns, each rank on a core of its own with one thread;
+spmd and the hand-written step run in the same two ranks, each rank on a core of its own with one thread, in turns whose
+order is drawn anew each time, since a step meets the caches that the one before has left;
 where JAX is installed, so does the same step as a function of JAX through spmd.jax.jit, whose first call (it traces,
 lowers and compiles) is told beside JAX's own, and what a call costs more than the executable's for 100 leaves.
 With ``--elastic`` all of them run in a job that may outlive its ranks, and the step in spmd.elastic's loop beside them.
@@ -131,8 +132,10 @@ def _mpi_rank(options: argparse.Namespace) -> None:
             loss, parameters = peer()
             _agree([loss, *parameters], by_hand(*arguments))
     seconds: dict[str, list[float]] = {name: [] for name in steps}
+    drawn = np.random.default_rng(0)  # the same order on every rank
     for index in range(WARM_UP + options.steps):
-        for name, step in steps.items():
+        for name in drawn.permutation(list(steps)):
+            step = steps[name]
             world.Barrier()
             start = time.perf_counter()
             step()

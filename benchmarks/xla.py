@@ -14,7 +14,7 @@ def is_installed() -> bool:
 
 
 @dataclass(frozen=True)
-class Memory:
+class XlaMemory:
     """XLA's own estimate for one run, in bytes."""
 
     arguments: int
@@ -26,7 +26,7 @@ class Memory:
         return self.arguments + self.outputs + self.temporaries
 
 
-class Program:
+class XlaProgram:
     """A program of one process, compiled by XLA for the CPU."""
 
     def __init__(self, text: str) -> None:
@@ -60,6 +60,6 @@ class Program:
         """Run on NumPy arrays and return NumPy arrays."""
         return [np.asarray(result) for result in self.run(self.put(arrays))]
 
-    def memory(self) -> Memory:
+    def memory(self) -> XlaMemory:
         stats = self._executable.get_compiled_memory_stats()
-        return Memory(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.temp_size_in_bytes)
+        return XlaMemory(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.temp_size_in_bytes)

@@ -67,6 +67,8 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
             if algorithm == TREE:
                 return (*_up(size, n, n), *_halves(size, n, 0.0))
             return _scattering(size, n, algorithm, n)
+        case operations.Barrier():
+            return tuple([Round(1, distance, 0.0) for distance in _distances(size)])
         case operations.AllGather():
             if algorithm == TREE:
                 return (*_doubles(size, n), *_down(size, n * size))
@@ -85,7 +87,7 @@ def rounds(operation: operations.Operation, size: int, algorithm: str) -> Rounds
             if algorithm == TREE:
                 return _up(size, n, n)
             return (*_scattering(size, n, algorithm, n), *_doubles(size, n / size))
-    return tuple([Round(1, distance, 0.0) for distance in _distances(size)])
+    return _gathering(size, n, algorithm)  # all operands to everybody, which serves any operation
 
 
 def _distances(size: int) -> list[int]:

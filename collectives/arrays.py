@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 #: An array of NumPy, of any element type and shape.
 Array: TypeAlias = npt.NDArray[Any]
+#: The type of an array's elements, whichever it is.
+DType: TypeAlias = np.dtype[Any]
+
+
+def bits_dtype(dtype: DType) -> DType:
+    """The unsigned integer type of the size of ``dtype``, of at most 8 bytes."""
+    return np.dtype(f"u{dtype.itemsize}")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from collectives.operations import Operation, Shape
 from collectives.reduction import ADD, Reduction
 
 Pairs = Sequence[tuple[int, int]]
+V = TypeVar("V")
 
 
 class BoundCollective(Protocol):
@@ -103,7 +104,7 @@ class Communicator(ABC):
         return nullcontext()
 
     @abstractmethod
-    def allgather_object(self, value: object) -> list[Any]:
+    def allgather_object(self, value: V) -> list[V]:
         """Every process's ``value``, in group order: for set-up and error reports, not for data."""
 
     def all_reduce(

@@ -9,13 +9,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 
 _iinfo: Callable[[Any], Any] = ml_dtypes.iinfo
 
 
 @cache
-def is_integer(dtype: np.dtype[Any]) -> bool:
+def is_integer(dtype: DType) -> bool:
     """Whether ``dtype`` is an integer type, those of ml_dtypes included."""
     if dtype.kind in "iu":
         return True
@@ -26,20 +26,20 @@ def is_integer(dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def integer_limits(dtype: DType) -> tuple[int, int]:
     """The least and the greatest value of the integer type ``dtype``."""
     info = _iinfo(dtype)
     return int(info.min), int(info.max)
 
 
 @cache
-def is_float(dtype: np.dtype[Any]) -> bool:
+def is_float(dtype: DType) -> bool:
     """Whether ``dtype`` is a real floating-point type, those of ml_dtypes included."""
     return dtype.kind not in "bciu" and not is_integer(dtype)
 
 
 @cache
-def bit_width(dtype: np.dtype[Any]) -> int:
+def bit_width(dtype: DType) -> int:
     """The bits that carry information in an element (4 for int4, though NumPy keeps it in a byte)."""
     if dtype == np.bool_ or dtype.kind == "c":
         return dtype.itemsize * 8
@@ -47,15 +47,10 @@ def bit_width(dtype: np.dtype[Any]) -> int:
     return int(info(dtype).bits)
 
 
-def element(dtype: np.dtype[Any], value: int) -> Array:
+def element(dtype: DType, value: int) -> Array:
     """``value`` in ``dtype``, an array of rank 0.
 
     Zero is the element without bits, so that it is the same wherever it is made: f8E8M0FNU, which has no zero, has
     its least value there.
     """
     return np.full((), value, dtype) if value else np.zeros((), dtype)
-
-
-def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The unsigned integer type of the size of ``dtype``, of at most 8 bytes."""
-    return np.dtype(f"u{dtype.itemsize}")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from collectives.arrays import Array
+from collectives.arrays import Array, DType, bits_dtype
 from collectives.element_types import bit_width
 from collectives.operations import Shape
 
@@ -62,19 +61,19 @@ def concatenator(part: Shape, dim: int, parts: int) -> Callable[[Array, Array], 
     return concatenate
 
 
-def wire_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def wire_dtype(dtype: DType) -> DType:
     """The type as which MPI moves ``dtype``: itself, or an integer of its size where MPI has no such type."""
     if dtype.isbuiltin == 1 and dtype != np.float16:
         return dtype
-    return np.dtype(f"u{dtype.itemsize}")
+    return bits_dtype(dtype)
 
 
-def is_packed(dtype: np.dtype[Any]) -> bool:
+def is_packed(dtype: DType) -> bool:
     """Whether elements share bytes on the wire."""
     return bit_width(dtype) in _GROUP
 
 
-def packed_size(count: int, dtype: np.dtype[Any]) -> int:
+def packed_size(count: int, dtype: DType) -> int:
     """Bytes that ``count`` elements take on the wire."""
     bits = bit_width(dtype)
     group = _GROUP[bits]
@@ -99,7 +98,7 @@ def pack(chunks: Array) -> Array:
     return result
 
 
-def unpack(data: Array, count: int, dtype: np.dtype[Any]) -> Array:
+def unpack(data: Array, count: int, dtype: DType) -> Array:
     """The inverse of ``pack``: (n, bytes) -> (n, ``count``) elements of ``dtype``."""
     bits = bit_width(dtype)
     group = _GROUP[bits]
@@ -112,6 +111,6 @@ def unpack(data: Array, count: int, dtype: np.dtype[Any]) -> Array:
     return _from_codes(np.ascontiguousarray(codes), dtype)
 
 
-def _from_codes(codes: Array, dtype: np.dtype[Any]) -> Array:
+def _from_codes(codes: Array, dtype: DType) -> Array:
     """Elements from their bits, each in the low bits of a byte."""
     return codes.view(dtype)

@@ -11,22 +11,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
-from collectives import layout, mpi_background, mpi_calls
+from collectives import layout, mpi_calls
 from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Start, V
 from collectives.errors import GroupError
 from collectives.memory import keep_freed_memory
-from collectives.mpi_background import BackgroundRequest
+from collectives.mpi_background import LEAST, BackgroundRequest
 from collectives.mpi_background import start as start_in_background
 from collectives.mpi_channels import MpiChannels
 from collectives.mpi_check import CheckedCommunicator, patiently
+from collectives.mpi_double import Double
 from collectives.mpi_fold import bind_fold
 from collectives.mpi_host import HostMemory, goes_through_memory
 from collectives.mpi_request import MpiRequest
@@ -63,7 +63,8 @@ class MpiCommunicator(Communicator):
         self.activity: Activity = root.activity if root else Activity()
         self.watcher: Watcher | None = root.watcher if root else None
         self._checked: CheckedCommunicator | None = None
-        self._background: MpiCommunicator | None = None
+        self._double: Double | None = None
+        self._twin: MpiCommunicator | None = None
         self._memory: tuple[HostMemory | None] | None = None  # None before anybody asks
 
     @classmethod
@@ -77,7 +78,7 @@ class MpiCommunicator(Communicator):
             settings = WatchSettings.from_environment(os.environ)
             keep_freed_memory()
             communicator = cls(comm.Dup(), range(comm.size))
-            communicator._checked = CheckedCommunicator(communicator, communicator.members, comm.Dup())
+            communicator._checked = CheckedCommunicator(communicator, communicator.members, communicator.comm)
             if communicator.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE:
                 communicator.watcher = Watcher(comm.Dup(), communicator.activity, settings)
             _worlds[comm.handle] = communicator
@@ -93,12 +94,11 @@ class MpiCommunicator(Communicator):
         if retired is not None:
             if retired.watcher is not None:
                 retired.watcher.stop()
-            assert retired._checked is not None
             groups = (retired, *retired._groups.values())
-            twins = [group._background for group in groups if group._background is not None]
-            for used in (*groups, *twins):
-                used.comm.Revoke()
-            retired._checked.comm.Revoke()
+            for group in groups:
+                group.comm.Revoke()
+                if group._double is not None:
+                    group._double.revoke()
 
     def checked(self) -> Communicator:
         root = self._root
@@ -239,11 +239,11 @@ class MpiCommunicator(Communicator):
         if self._is_local(operation):
             call = _local(operation, shape)
             return lambda array: MpiRequest.done(call(array))
-        large = prod(shape) * dtype.itemsize >= mpi_background.LEAST
+        large = prod(shape) * dtype.itemsize >= LEAST
         if isinstance(operation, AllReduce) and operation.associates and self.size > 2 and large:
             return self._in_background(operation, where)
         if isinstance(operation, AllReduce | ReduceScatter | CollectiveReduce) and operation.is_exchanged:
-            transfer = mpi_calls.gathered_fold(self.comm, operation)
+            transfer = mpi_calls.gathered(self.comm, operation)
         else:
             transfer = mpi_calls.transfer(self.comm, operation)
         label, activity, threads = self.label(operation, where), self.activity, self.threads
@@ -270,21 +270,26 @@ class MpiCommunicator(Communicator):
             return lambda array: MpiRequest.done(call(array))
         bound: BoundCollective | None = None
 
-        def start(array: Array) -> BackgroundRequest:
+        def reduce(array: Array, out: Array | None = None) -> Array:
             nonlocal bound
             if bound is None:
-                bound = self._twin().bind(operation, where)
-            return start_in_background(bound, array, self.activity, label)
+                bound = self._in_thread().bind(operation, where)
+            return bound(array, out)
+
+        def start(array: Array) -> BackgroundRequest:
+            if self._double is None:
+                with self._inside(label):
+                    self._double = Double(self.comm)
+            return start_in_background(reduce, array, self.activity, label)
 
         return start
 
-    def _twin(self) -> MpiCommunicator:
-        """The same group for the thread that runs what is started. Collective at the first call."""
-        if self._background is None:
-            others = tuple(member for member in self.members if member != self.world_rank)
-            with self._inside(Waiting(f"the doubling of group {short_list(self.members)}", others)):
-                self._background = MpiCommunicator(self.comm.Dup(), self.members)
-        return self._background
+    def _in_thread(self) -> MpiCommunicator:
+        """The same group for the thread that runs what is started, which alone asks for it."""
+        if self._twin is None:
+            assert self._double is not None
+            self._twin = MpiCommunicator(self._double.finish(), self.members)
+        return self._twin
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None:
         self.channels.send(array, target, tag, where)
@@ -292,7 +297,7 @@ class MpiCommunicator(Communicator):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         return self.channels.receive(self.wait_for, shape, dtype, source, tag, where)
 
-    def allgather_object(self, value: object) -> list[Any]:
+    def allgather_object(self, value: V) -> list[V]:
         others = tuple(r for r in self.members if r != self.members[self.rank])
         with self._inside(Waiting("a set-up exchange", others)):
             return self.comm.allgather(value)

@@ -15,7 +15,7 @@ from collectives.activity import Activity, Waiting
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 
-#: Bytes from which on an operand is reduced so: the first start waits for all, who double their communicator.
+#: Bytes from which on an all_reduce is worth a start, and the thread: smaller ones cost latency, which that adds to.
 LEAST = 1 << 20
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from collectives import layout, operations
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 from collectives.element_types import element
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
@@ -23,7 +23,10 @@ PERMUTE_TAG = 0
 
 def transfer(comm: MPI.Intracomm, operation: Operation) -> Transfer:
     """How ``operation`` goes through MPI among the ranks of ``comm``."""
-    return within_limits(_BUILDERS[type(operation)](comm, operation), operation, comm.size)
+    builder = _BUILDERS.get(type(operation))
+    if builder is None:
+        return gathered(comm, operation)
+    return within_limits(builder(comm, operation), operation, comm.size)
 
 
 def _all_reduce(comm: MPI.Intracomm, operation: operations.AllReduce) -> Transfer:
@@ -175,6 +178,7 @@ def _barrier(comm: MPI.Intracomm, operation: operations.Barrier) -> Transfer:
     return Transfer(_pass, _pass, lambda s, r: comm.Barrier(), lambda s, r: [comm.Ibarrier()])
 
 
+#: The collectives that MPI has a call of; any other goes as `gathered`.
 _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
     operations.AllReduce: _all_reduce,
     operations.ReduceScatter: _reduce_scatter,
@@ -187,8 +191,8 @@ _BUILDERS: dict[type[Operation], Callable[[MPI.Intracomm, Any], Transfer]] = {
 }
 
 
-def gathered_fold(comm: MPI.Intracomm, operation: operations.ReducingOperation) -> Transfer:
-    """A fold in group order, nonblocking: every process gathers all operands and folds them when they are there."""
+def gathered(comm: MPI.Intracomm, operation: Operation) -> Transfer:
+    """Every process gathers all operands, and computes its own result when they are there."""
     gathering = operations.AllGather((1, *operation.shape), operation.dtype, 0)
     gather = transfer(comm, gathering)
     stacked, rank = (comm.size, *operation.shape), comm.rank
@@ -214,7 +218,7 @@ class _Wire:
     decode: Callable[[Message, Array], None] | None
 
 
-def _wire(dtype: np.dtype[Any], sent: int, part: Shape, received: int, arriving: Shape, concat_dim: int) -> _Wire:
+def _wire(dtype: DType, sent: int, part: Shape, received: int, arriving: Shape, concat_dim: int) -> _Wire:
     """Moves ``sent`` contiguous chunks of shape ``part``; ``received`` chunks are concatenated along ``concat_dim``."""
     join = layout.concatenator(arriving, concat_dim, received)
     plain, count = layout.wire_dtype(dtype), prod(part)
@@ -275,7 +279,7 @@ def _encoded(layout_step: Callable[[Array], Array], message: Callable[[Array], M
     return lambda array: message(layout_step(array))
 
 
-def _anew(shape: Shape, dtype: np.dtype[Any]) -> Callable[[Array], Message]:
+def _anew(shape: Shape, dtype: DType) -> Callable[[Array], Message]:
     return lambda out: np.empty(shape, dtype)
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 
 from collectives.activity import Waiting
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
@@ -30,6 +29,8 @@ _WaitUntil = Callable[[Callable[[], bool]], None]
 _SHARED_TAG = PERMUTE_TAG + 1
 _FIRST_TAG = _SHARED_TAG + 1
 _OWN_TAGS = 1 << 14
+#: Those behind it are for others who use a group's communicator.
+LAST_TAG = _FIRST_TAG + _OWN_TAGS - 1
 _HEADER = np.dtype(np.int64).itemsize
 
 
@@ -110,5 +111,5 @@ def _at(where: str) -> str:
     return f" at {where}" if where else ""
 
 
-def _extent(shape: Shape, dtype: np.dtype[Any]) -> str:
+def _extent(shape: Shape, dtype: DType) -> str:
     return f"{'x'.join(map(str, shape)) or 'scalar'} {dtype}"

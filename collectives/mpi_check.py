@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,15 @@ from mpi4py import MPI
 
 from collectives.activity import Waiting
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Request, Start
+from collectives.communicator import BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
-from collectives.mpi_channels import MpiChannels
+from collectives.mpi_channels import LAST_TAG, MpiChannels
 from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
 from collectives.states import mismatch_text
 
-_TELL_TAG = 1
-_FIRST_ANSWER_TAG = 2
-_ANSWERS = 8192  # checks between two processes that may be under way at a time
+_TELL_TAG = LAST_TAG + 1
+_FIRST_ANSWER_TAG = _TELL_TAG + 1
+_ANSWERS = 4096  # checks between two processes that may be under way at a time
 _DIGEST = 16  # bytes
 _MESSAGE = 512
 _SPIN = 2e-4  # seconds to look for messages without pause
@@ -50,7 +50,7 @@ class PlainCommunicator(Protocol):
 
     def send(self, array: Array, target: int, tag: int, where: str = "") -> None: ...
 
-    def allgather_object(self, value: object) -> list[Any]: ...
+    def allgather_object(self, value: V) -> list[V]: ...
 
     def wait_for(self, done: Callable[[], bool], waiting: Waiting) -> None: ...
 
@@ -117,7 +117,7 @@ class CheckedCommunicator(Communicator):
     def receive(self, shape: Shape, dtype: npt.DTypeLike, source: int, tag: int, where: str = "") -> Array:
         return self._plain().channels.receive(self.wait, shape, dtype, source, tag, where)
 
-    def allgather_object(self, value: object) -> list[Any]:
+    def allgather_object(self, value: V) -> list[V]:
         return self._plain().allgather_object(value)
 
     def _plain(self) -> PlainCommunicator:

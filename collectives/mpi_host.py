@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from math import prod
-from typing import Any
 from zlib import crc32
 
 import numpy as np
 from mpi4py import MPI
 
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 from collectives.errors import CommunicationError
 from collectives.operations import AllReduce, Operation, describe
 
@@ -58,25 +56,24 @@ class HostMemory:
         """Collective. None, on all ranks, where they are not on one machine or have no room there."""
         size = comm.size
         length = _PAGE + (2 * size + 2) * CHUNK
-        name, key, descriptor = "", b"", -1
+        path, key, descriptor = "", b"", -1
         if comm.rank == 0:
             with suppress(OSError):
-                descriptor, name = tempfile.mkstemp(dir=FOLDER)
+                # It never has a name, so that nothing stays of it whenever a rank is killed.
+                descriptor = os.open(FOLDER, os.O_RDWR | os.O_TMPFILE, 0o600)
                 os.posix_fallocate(descriptor, 0, length)
-                key = os.urandom(16)
+                path, key = f"/proc/{os.getpid()}/fd/{descriptor}", os.urandom(16)
                 os.write(descriptor, key)
-        path, told = comm.bcast((name, key))
+        path, told = comm.bcast((path, key))
         if comm.rank and told:
             with suppress(OSError):
                 descriptor = os.open(path, os.O_RDWR)
-        # Another machine may have a file of that name, not with that content.
+        # Another machine may have a file there, not with that content.
         is_there = bool(told) and descriptor >= 0 and os.pread(descriptor, len(told), 0) == told
         is_shared = bool(comm.allreduce(is_there, MPI.LAND))
         memory = np.frombuffer(mmap.mmap(descriptor, length), np.uint8) if is_shared else None
         if descriptor >= 0:
             os.close(descriptor)
-        if name:
-            os.unlink(name)
         if memory is None:
             return None
         chunks = memory[_PAGE:].reshape(2 * size + 2, CHUNK)
@@ -116,7 +113,7 @@ class HostMemory:
 
         return call
 
-    def _chunks(self, count: int, dtype: np.dtype[Any]) -> list[_Chunk]:
+    def _chunks(self, count: int, dtype: DType) -> list[_Chunk]:
         """The chunks of an operand of ``count`` elements."""
         rank, size, largest = self.comm.rank, self.comm.size, self.folded.shape[1] // dtype.itemsize
         operands, folded = self.operands.view(dtype), self.folded.view(dtype)

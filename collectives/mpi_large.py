@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from math import prod
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message
 from collectives.operations import AllGather, AllToAll, CollectiveBroadcast, Operation, ReduceScatter
@@ -101,7 +101,7 @@ def _large(message: Array, chunks: int) -> Message:
 
 
 @cache
-def _large_datatype(dtype: np.dtype[Any], count: int) -> MPI.Datatype:
+def _large_datatype(dtype: DType, count: int) -> MPI.Datatype:
     """One element that is ``count`` of ``dtype``, side by side."""
     element = dtlib.from_numpy_dtype(dtype)
     blocks, rest = divmod(count, MOST)

@@ -15,8 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
-from collectives.arrays import Array
-from collectives.element_types import bits_dtype
+from collectives.arrays import Array, DType, bits_dtype
 from collectives.layout import wire_dtype
 from collectives.reduction import Arithmetic
 from collectives.steps import step_of
@@ -34,7 +33,7 @@ _BOOL = {
 }  # fmt: skip
 
 # The element type that a datatype handed to an operation of our own stands for.
-_element_types: dict[int, np.dtype[Any]] = {}
+_element_types: dict[int, DType] = {}
 
 
 def mpi_reduction(rule: Arithmetic) -> tuple[MPI.Op, Callable[[Array], Message]] | None:
@@ -66,14 +65,14 @@ def _own_operation(name: str, commute: bool) -> MPI.Op:
 
 
 @cache
-def _datatype(dtype: np.dtype[Any]) -> MPI.Datatype:
+def _datatype(dtype: DType) -> MPI.Datatype:
     """A datatype by which an operation of our own knows the element type."""
     datatype = dtlib.from_numpy_dtype(wire_dtype(dtype)).Dup()
     _element_types[datatype.handle] = dtype
     return datatype
 
 
-def _tagged(dtype: np.dtype[Any]) -> Callable[[Array], Message]:
+def _tagged(dtype: DType) -> Callable[[Array], Message]:
     datatype, wire = _datatype(dtype), wire_dtype(dtype)
     if wire == dtype:
         return lambda array: [array, datatype]
@@ -85,5 +84,5 @@ def as_is(array: Array) -> Message:
     return array
 
 
-def _viewed(dtype: np.dtype[Any]) -> Callable[[Array], Message]:
+def _viewed(dtype: DType) -> Callable[[Array], Message]:
     return lambda array: array.view(dtype)

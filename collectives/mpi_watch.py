@@ -1,8 +1,8 @@
 """Watching over ranks that wait: who waits too long, for whom, and whether in vain.
 
-A thread of each rank answers questions about it, by messages on a communicator of its own, while the main thread may
-be deep inside an MPI call. A rank that waits longer than the timeout asks all others and tells the whole picture in
-one message. Nothing of this runs between looks, and the path of a collective does not know of it.
+A thread of each rank answers questions about it, by messages on a communicator that threads alone use, while the main
+thread may be deep inside an MPI call. A rank that waits longer than the timeout asks all others and tells the whole
+picture in one message. Nothing of this runs between looks, and the path of a collective does not know of it.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _ANSWER = 2.0  # seconds that a rank is given to answer
 _SUSPECT = 1.0  # seconds of waiting after which a checked rank asks whether it waits in vain, and as long again
 _TIMES = 5
 _TAG = 0
+#: Those behind it are for other threads that use the communicator.
+LAST_TAG = _TAG
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Watcher:
         self.end_job: Callable[[str], None] = print_and_abort
         self.verdict: str | None = None
         self.suspicious = False
-        self._comm = comm
+        #: A duplicate of the ranks' for messages of threads: it serves on while ranks are lost, until others are made.
+        self.comm = comm
         self._activity = activity
         self._count = -1
         self._since = time.monotonic()
@@ -103,7 +106,7 @@ class Watcher:
             while not self._stop.wait(_LOOK):
                 self._look()
         except MPI.Exception as error:
-            if not tells_of_loss(error, self._comm):
+            if not tells_of_loss(error, self.comm):
                 raise
 
     def _look(self) -> None:
@@ -131,8 +134,8 @@ class Watcher:
 
     def _serve(self) -> None:
         status = MPI.Status()
-        while self._comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
-            kind, number, content = self._comm.recv(source=status.Get_source(), tag=_TAG)
+        while self.comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
+            kind, number, content = self.comm.recv(source=status.Get_source(), tag=_TAG)
             if kind == "ask":
                 self._tell(status.Get_source(), ("state", number, self.state()))
             elif kind == "state" and number == self._round:
@@ -141,13 +144,13 @@ class Watcher:
                 self.verdict = content
 
     def _tell(self, rank: int, message: Any) -> None:
-        self._comm.isend(message, rank, _TAG)
+        self.comm.isend(message, rank, _TAG)
 
     def _ask_all(self) -> Mapping[int, State]:
         """The states of all ranks that answer in time."""
         self._round += 1
-        others = [rank for rank in range(self._comm.size) if rank != self._comm.rank]
-        self._answers = {self._comm.rank: self.state()}
+        others = [rank for rank in range(self.comm.size) if rank != self.comm.rank]
+        self._answers = {self.comm.rank: self.state()}
         for rank in others:
             self._tell(rank, ("ask", self._round, None))
         end = time.monotonic() + _ANSWER
@@ -157,24 +160,24 @@ class Watcher:
         return dict(self._answers)
 
     def _texts(self, states: Mapping[int, State]) -> dict[int, str]:
-        return {r: str(states[r]) if r in states else "does not answer" for r in range(self._comm.size)}
+        return {r: str(states[r]) if r in states else "does not answer" for r in range(self.comm.size)}
 
     def _report(self) -> None:
         states = self._ask_all()
         longest = [r for r, s in states.items() if s.waiting and not s.ended and s.seconds > self.timeout - 1]
-        if longest and self._comm.rank != min(longest):
+        if longest and self.comm.rank != min(longest):
             return  # one message is enough
         own = self.state()
         if own.waiting is None or own.seconds < self.timeout:
             return  # the wait ended while the others were asked
-        text = f"process {self._comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
+        text = f"process {self.comm.rank} has waited {own.seconds:.0f} s\n" + states_text(self._texts(states))
         self._warn(text)
 
     def _tell_of_others(self, waited: float) -> None:
         """This rank has ended and cannot leave before the others; the lowest such rank says so."""
         states = self._ask_all()
-        if min(rank for rank, state in states.items() if state.ended) == self._comm.rank:
-            text = f"process {self._comm.rank} has ended {waited:.0f} s ago and waits for the others to end\n"
+        if min(rank for rank, state in states.items() if state.ended) == self.comm.rank:
+            text = f"process {self.comm.rank} has ended {waited:.0f} s ago and waits for the others to end\n"
             self._warn(text + states_text(self._texts(states)))
 
     def _warn(self, text: str) -> None:
@@ -189,18 +192,18 @@ class Watcher:
         A rank may have been answered and not have had a processor to see it: it is given time.
         """
         first = self._ask_all()
-        stuck = waits_in_vain(self._comm.rank, first)
+        stuck = waits_in_vain(self.comm.rank, first)
         if not stuck:
             return
         for _ in range(_TIMES):
             time.sleep(_SUSPECT / _TIMES)
             second = self._ask_all()
-            if waits_in_vain(self._comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
+            if waits_in_vain(self.comm.rank, second) != stuck or any(first[r].count != second[r].count for r in stuck):
                 return
         waiting = sorted(r for r in stuck if not second[r].ended)
         text = f"{ranks_text(waiting)} wait{'s' * (len(waiting) == 1)} in vain\n" + states_text(self._texts(second))
         for rank in waiting:
-            if rank != self._comm.rank:
+            if rank != self.comm.rank:
                 self._tell(rank, ("verdict", 0, text))
         self.verdict = text
 
@@ -214,12 +217,12 @@ class Watcher:
         try:
             self._outlast_others()
         except MPI.Exception as error:
-            if not tells_of_loss(error, self._comm):
+            if not tells_of_loss(error, self.comm):
                 raise
         stop_progress()
 
     def _outlast_others(self) -> None:
-        everyone = self._comm.Ibarrier()
+        everyone = self.comm.Ibarrier()
         since, told = time.monotonic(), 0.0
         while not everyone.Test():
             self._serve()

@@ -9,17 +9,18 @@ of many groups in one array, or in what stands for an array in a program.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
-from collectives.arrays import Array
+from collectives.arrays import Array, DType
 from collectives.element_types import element
 from collectives.errors import CommunicationError
 from collectives.grid import MOVING, REDUCING, Grouping, Strategy, strategy_of
+from collectives.permutations import Ends, ends_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
 from collectives.stacked import ARRAYS, Stacks
 
@@ -35,12 +36,12 @@ class Operation(ABC):
     """
 
     shape: Shape
-    dtype: np.dtype[Any]
+    dtype: DType
     name: ClassVar[str]
     #: How ids are grouped into processes; None for an operation on all of them.
     grouping: ClassVar[Grouping | None] = None
-    #: What MPI calls it.
-    mpi_call: ClassVar[str]
+    #: What MPI calls what carries it; any operation can be carried by all operands going to everybody.
+    mpi_call: ClassVar[str] = "MPI_Allgather"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
@@ -99,17 +100,18 @@ def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) 
 def describe(operation: Operation) -> str:
     """``all_gather of 4x2 float32, dim 1``, for messages."""
     extent = "x".join(map(str, operation.shape)) or "scalar"
-    facts = vars(operation)
+    facts = {each.name: getattr(operation, each.name) for each in fields(operation)}
     reduction = f" {facts['reduction']}" if "reduction" in facts else ""
     details = [
-        f", {name} {short_list(facts[name]) if isinstance(facts[name], tuple) else facts[name]}"
-        for name in _TOLD
-        if name in facts
+        f", {name} {short_list(value) if isinstance(value, tuple) else value}"
+        for name, value in facts.items()
+        if name not in _UNTOLD
     ]
     return f"{operation.name}{reduction} of {extent} {operation.dtype}{''.join(details)}"
 
 
-_TOLD = ("dim", "split_dim", "concat_dim", "pairs", "root")
+#: What stands before the details, or follows from the group, from types or from options.
+_UNTOLD = frozenset({"shape", "dtype", "reduction", "reproducible", "fill", "split_count"})
 
 
 def short_list(items: Sequence[object], most: int = 16) -> str:
@@ -196,7 +198,6 @@ class AllGather(Operation):
 
     dim: int
     name = "all_gather"
-    mpi_call = "MPI_Allgather"
     grouping = REDUCING
 
     def result_shape(self, size: int) -> Shape:
@@ -263,25 +264,21 @@ class CollectivePermute(Operation):
 
     def source(self, position: int) -> int | None:
         """Who sends to ``position``."""
-        return self._sources.get(position)
+        return self._ends.sources.get(position)
 
     def target(self, position: int) -> int | None:
         """To whom ``position`` sends."""
-        return self._targets.get(position)
+        return self._ends.targets.get(position)
 
     @cached_property
-    def _sources(self) -> Mapping[int, int]:
-        return _ends_of(self.pairs)[0]
-
-    @cached_property
-    def _targets(self) -> Mapping[int, int]:
-        return _ends_of(self.pairs)[1]
+    def _ends(self) -> Ends:
+        return ends_of(self.pairs)
 
     def result_shape(self, size: int) -> Shape:
-        ids = (*self._sources, *self._targets)
-        if ids and (min(ids) < 0 or max(ids) >= size):
+        ends = self._ends
+        if ends.lowest < 0 or ends.highest >= size:
             raise CommunicationError(f"source_target_pairs {short_list(self.pairs)}: an id is outside 0 to {size - 1}")
-        if len(self._sources) < len(self.pairs) or len(self._targets) < len(self.pairs):
+        if min(len(ends.sources), len(ends.targets)) < len(self.pairs):
             raise CommunicationError(f"source_target_pairs {short_list(self.pairs)}: a source or target appears twice")
         return self.shape
 
@@ -290,19 +287,11 @@ class CollectivePermute(Operation):
         return sent, sent
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        sources = self._sources
+        sources = self._ends.sources
         return [arrays[sources[i]] if i in sources else filled(self) for i in range(len(arrays))]
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
-        order = np.full(extent[1], -1)
-        order[list(self._sources)] = list(self._sources.values())
-        return on.take(x, order, self.fill)
-
-
-@lru_cache(maxsize=64)
-def _ends_of(pairs: tuple[tuple[int, int], ...]) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """The source of each target, and the target of each source: programs have the same pairs again and again."""
-    return {target: source for source, target in pairs}, dict(pairs)
+        return on.take(x, self._ends.order(extent[1]), self.fill)
 
 
 @dataclass(frozen=True)
@@ -361,7 +350,7 @@ class Barrier(Operation):
     """Nobody returns before all have come."""
 
     shape: Shape = (0,)
-    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.uint8))
+    dtype: DType = field(default_factory=lambda: np.dtype(np.uint8))
     name = "barrier"
     mpi_call = "MPI_Barrier"
 

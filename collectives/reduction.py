@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from collectives.arrays import Array
-from collectives.element_types import bits_dtype, is_float, is_integer
+from collectives.arrays import Array, DType, bits_dtype
+from collectives.element_types import is_float, is_integer
 from collectives.steps import Step, step_of
 
 Fold = Callable[[Array, Array], Array]
@@ -56,8 +55,8 @@ class Arithmetic:
     """How a reduction of arrays of ``dtype`` is carried out: by ``step`` in ``accumulator``, or by its own fold."""
 
     reduction: Reduction
-    dtype: np.dtype[Any]
-    accumulator: np.dtype[Any]
+    dtype: DType
+    accumulator: DType
     step: Step | None
 
     @property
@@ -132,7 +131,7 @@ class Arithmetic:
                 self.step(out, slab, out=out)
 
 
-def arithmetic(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
+def arithmetic(reduction: Reduction, dtype: DType) -> Arithmetic:
     """The arithmetic of ``reduction`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
     if reduction.fold is not None:
         return Arithmetic(reduction, dtype, dtype, None)
@@ -140,14 +139,14 @@ def arithmetic(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
 
 
 @cache
-def _of_monoid(reduction: Reduction, dtype: np.dtype[Any]) -> Arithmetic:
+def _of_monoid(reduction: Reduction, dtype: DType) -> Arithmetic:
     narrow = is_float(dtype) and dtype.itemsize <= 2 and reduction.name in ("add", "multiply")
     accumulator = np.dtype(np.float32) if narrow else dtype
     return Arithmetic(reduction, dtype, accumulator, step_of(reduction.name, accumulator))
 
 
 @cache
-def _widening(dtype: np.dtype[Any]) -> Array | None:
+def _widening(dtype: DType) -> Array | None:
     """The f32 of every float of 16 bits or less by its bits, where that is faster than converting: not of bf16."""
     if dtype.itemsize == 2 and dtype != np.float16:
         return None

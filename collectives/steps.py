@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from collectives.arrays import Array
-from collectives.element_types import bits_dtype, integer_limits, is_float, is_integer
+from collectives.arrays import Array, DType, bits_dtype
+from collectives.element_types import integer_limits, is_float, is_integer
 from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 
 #: ``step(a, b, out=out)`` on contiguous arrays of one dimension; ``out`` may be one of the operands.
@@ -30,7 +29,7 @@ _BLOCK = 1 << 14  # elements that a step of several passes takes at a time, so t
 
 
 @cache
-def step_of(name: str, dtype: np.dtype[Any]) -> Step:
+def step_of(name: str, dtype: DType) -> Step:
     """The step of the monoid ``name`` on ``dtype``. Raises TypeError where it has no meaning (``or`` of floats)."""
     if dtype == np.bool_:
         return LOGICAL_UFUNCS[name]
@@ -56,7 +55,7 @@ def in_blocks(step: Step) -> Step:
     return call
 
 
-def _extremum(name: str, dtype: np.dtype[Any]) -> Step:
+def _extremum(name: str, dtype: DType) -> Step:
     """NumPy's maximum and minimum leave open which of +0 and -0 they return; the signs of zeros are seen to here."""
     ufunc, bits = UFUNCS[name], bits_dtype(dtype)
     # The largest of two values of which none exceeds 0 is -0 when both have a sign, the smallest when one has.
@@ -80,7 +79,7 @@ def _complex_product(a: Array, b: Array, out: Array) -> None:
     out.real, out.imag = real, imaginary
 
 
-def _looked_up(name: str, dtype: np.dtype[Any]) -> Step:
+def _looked_up(name: str, dtype: DType) -> Step:
     """Elements kept in a byte: the results of all pairs are in a table."""
     table = _pairs(name, dtype)
 
@@ -94,7 +93,7 @@ def _looked_up(name: str, dtype: np.dtype[Any]) -> Step:
 
 
 @cache
-def _pairs(name: str, dtype: np.dtype[Any]) -> Array:
+def _pairs(name: str, dtype: DType) -> Array:
     """The code of the result for every pair of codes, the first operand's in the high byte."""
     codes = np.arange(256, dtype=np.uint8).view(dtype)
     wide = np.dtype(np.int16 if is_integer(dtype) else np.float64)
@@ -106,7 +105,7 @@ def _pairs(name: str, dtype: np.dtype[Any]) -> Array:
         return _narrowed(results, dtype).view(np.uint8)
 
 
-def _narrowed(results: Array, dtype: np.dtype[Any]) -> Array:
+def _narrowed(results: Array, dtype: DType) -> Array:
     """Integers keep their low bits; floats are rounded."""
     if not is_integer(dtype):
         return results.astype(dtype)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
@@ -134,12 +134,13 @@ class ThreadCommunicator(Communicator):
         label = f"a transfer of {'x'.join(map(str, shape)) or 'scalar'} {np.dtype(dtype)}"
         return _PendingReceive(self, ("channel", self.members, source, self.rank, tag), label, where).wait()
 
-    def allgather_object(self, value: object) -> list[Any]:
+    def allgather_object(self, value: V) -> list[V]:
         box = np.empty((), object)
         box[()] = value
         here = self._arrive(_ALLGATHER_OBJECT, "", box)
         _Ticket(self, here, "a set-up exchange").finish()
-        return [array[()] for array in here.arrays if array is not None]
+        gathered: list[V] = [array.item() for array in here.arrays if array is not None]
+        return gathered
 
 
 class _AllGatherObject(Operation):

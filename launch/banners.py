@@ -6,6 +6,8 @@ from launch.rank import Ending
 
 RULE = b"-" * 74
 LONGEST_BANNER = 4096
+#: The launcher writes a banner line by line, and may wait for a processor in between.
+BETWEEN_LINES_SECONDS = 3.0
 
 _KILLED = re.compile(r"noticed that process rank (\d+) with PID (\d+) on node (\S+)\s+exited on\s+signal (\d+)")
 _EXITED = re.compile(r"Process name: \[[^\]]*,(\d+)\]\s+Exit code:\s+(\d+)")
@@ -26,7 +28,7 @@ class BannerFilter:
     """Passes a byte stream on, without the banners that say that a job has ended.
 
     :attr:`cause` tells the end in one line, once such a banner was seen. Everything else passes unchanged and without
-    delay, except that a line that begins like a banner's rule waits for its end.
+    delay, except that a line that begins like a banner's rule waits for its end, and a rule for what it begins.
     """
 
     def __init__(self) -> None:
@@ -34,6 +36,11 @@ class BannerFilter:
         self._held = b""
         self._at_line_start = True
         self._ends_a_banner = False
+
+    @property
+    def patience(self) -> float:
+        """Seconds without further bytes after which what is held is to be flushed."""
+        return BETWEEN_LINES_SECONDS if self._held.startswith(RULE) else 0.0
 
     def feed(self, data: bytes) -> bytes:
         """Take bytes in; return those to be passed on now."""

@@ -1,4 +1,7 @@
-"""The ``spmd`` command: subcommands are found by listing :mod:`launch.commands`; errors become exit statuses."""
+"""The ``spmd`` command: subcommands are found by listing :mod:`launch.commands`; errors become exit statuses.
+
+Everything here imports what it runs when it runs it: to list the commands, or to tell of a wrong option, loads nothing.
+"""
 
 import argparse
 import importlib

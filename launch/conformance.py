@@ -95,11 +95,6 @@ def judge(case: Case, *, execute: bool = True, diagnostics: bool = False, mode: 
         return Verdict(str(error))
 
 
-def check_case(case: Case, *, execute: bool = True) -> str | None:
-    """None when the module does what it must, else what went wrong."""
-    return judge(case, execute=execute).problem
-
-
 def _judge_rejection(error: SpmdError, expected: list[Expectation], diagnostics: bool) -> Verdict:
     if not expected:
         return Verdict(f"rejected: {error}")

@@ -18,6 +18,9 @@ class ConnectionFilter:
     :attr:`cause` tells in one line who found a connection closed first: all that is known, where nothing else is.
     """
 
+    #: Seconds without further bytes after which what is held is to be flushed.
+    patience = 0.0
+
     def __init__(self) -> None:
         self.cause = ""
         self._host = ""

@@ -15,6 +15,9 @@ _AFTERWARDS = (
 class HydraBannerFilter:
     """Passes a byte stream on, without Hydra's banners. What may be the beginning of one waits for its end."""
 
+    #: Seconds without further bytes after which what is held is to be flushed.
+    patience = 0.0
+
     def __init__(self) -> None:
         self._line = b""  # the last line, while it is not complete
         self._held = b""  # an empty line and a rule that may begin a banner

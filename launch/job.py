@@ -1,6 +1,7 @@
 """Running one job: its signals, its messages, its exit status."""
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +18,10 @@ from typing import Protocol, TextIO
 
 from launch import rank
 from launch.banners import BannerFilter
+from launch.beginning import LOOK_SECONDS, Beginning
 from launch.connection_filter import ConnectionFilter
 from launch.hydra_banners import HydraBannerFilter
+from launch.lingering import Lingering
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from spmd.runtime import endings, failure
@@ -34,14 +38,18 @@ SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 @dataclass(frozen=True)
 class Growth:
-    """How many ranks may be in an elastic job (0: none can join), and on which hosts, where that is known."""
+    """How many ranks an elastic job has and may have (0: none can join), and on which hosts, where that is known."""
 
+    ranks: int
     most: int
     hosts: tuple[str, ...]
 
 
 class Filter(Protocol):
     """Takes banners out of a stream of bytes."""
+
+    @property
+    def patience(self) -> float: ...
 
     def feed(self, data: bytes) -> bytes: ...
 
@@ -87,7 +95,9 @@ def run(
             os.close(writing)
             if printing is not None:
                 os.close(printing)
-        told = _Job(process, messages, printed, Path(reports))
+        beginning = None if growth is None else Beginning(process.pid, growth.ranks, Path(reports))
+        lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
+        told = _Job(process, messages, printed, Path(reports), beginning, lingering)
         return told.finish(elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
@@ -122,21 +132,26 @@ class _Stream:
         self._thread.join(timeout=PATIENCE_SECONDS)
 
     def _pass(self) -> None:
+        quiet = 0.0
         while True:
             ready, _, _ = select.select([self._pipe], [], [], QUIET_SECONDS)
             if not ready:
-                self._flush()
+                quiet += QUIET_SECONDS
+                self._flush(quiet)
                 continue
+            quiet = 0.0
             data = os.read(self._pipe, 65536)
             if not data:
                 break
             # Open MPI ends its banners with a NUL.
             self._write(data.replace(b"\0", b"") if self._target is sys.stderr else data, self._filters)
-        self._flush()
+        self._flush(math.inf)
 
-    def _flush(self) -> None:
+    def _flush(self, quiet: float) -> None:
+        """Passes on what filters hold, when nothing has come for `quiet` seconds."""
         for index, filter in enumerate(self._filters, 1):
-            self._write(filter.flush(), self._filters[index:])
+            if quiet >= filter.patience:
+                self._write(filter.flush(), self._filters[index:])
 
     def _write(self, data: bytes, filters: Sequence[Filter]) -> None:
         for filter in filters:
@@ -147,10 +162,24 @@ class _Stream:
 
 
 class _Job:
-    def __init__(self, process: subprocess.Popen[bytes], messages: int, printed: int | None, reports: Path) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        messages: int,
+        printed: int | None,
+        reports: Path,
+        beginning: Beginning | None,
+        lingering: Lingering | None,
+    ) -> None:
         self._process = process
         self._reports = reports
+        self._beginning = beginning
+        self._lingering = lingering
         self._ended_by: int | None = None
+        #: The rank that the others wait for to begin, and that has ended.
+        self._missing: int | None = None
+        #: Ranks of whose end a launcher that hung has not told.
+        self._untold: set[int] = set()
         self._filter = BannerFilter()
         self._remote_reports = ReportFilter(reports)
         self._connections = ConnectionFilter()
@@ -161,7 +190,7 @@ class _Job:
     def finish(self, *, elastic: bool, one_machine: bool) -> int:
         previous = {number: signal.signal(number, self._on_signal) for number in FORWARDED}
         try:
-            status = self._wait()
+            status = self._wait(elastic)
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -178,21 +207,44 @@ class _Job:
                 message, status = message or "spmd launch: a host was lost; all ranks were ended", failure.EXIT_FAILURE
         if message:
             print(message, file=sys.stderr, flush=True)
+        if self._missing is not None and self._ended_by is None:
+            return failure.EXIT_FAILURE
         if self._ended_by is not None:
             return 128 + self._ended_by
         if ending is not None and (status or rank.were_ended(self._reports)):
             return ending.job_status
         return status if status >= 0 else 128 - status
 
-    def _wait(self) -> int:
-        """Wait for the launcher; after a signal that should end it, with growing insistence."""
+    def _wait(self, elastic: bool) -> int:
+        """Wait for the launcher; after what should end it, a signal of ours or a rank that is missing, with growing
+        insistence."""
         insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
+        due: float | None = None
         while True:
             try:
-                return self._process.wait(timeout=PATIENCE_SECONDS)  # a wait without end would outlast the signal
+                return self._process.wait(timeout=LOOK_SECONDS)  # a wait without end would outlast the signal
             except subprocess.TimeoutExpired:
-                if self._ended_by is not None:
+                now = time.monotonic()
+                if self._beginning is not None and self._missing is None:
+                    self._missing = self._beginning.missing()
+                if self._lingering is not None and self._lingering.lingers():
+                    return self._end_lingering(elastic)
+                if due is None and self._missing is not None:
+                    due = now
+                elif due is None and self._ended_by is not None:
+                    due = now + PATIENCE_SECONDS
+                if due is not None and now >= due:
                     self._process.send_signal(insistence.pop(0) if len(insistence) > 1 else insistence[0])
+                    due = now + PATIENCE_SECONDS
+
+    def _end_lingering(self, elastic: bool) -> int:
+        """Ends a launcher that has outlived its ranks; the status that it owes: not zero where ranks have failed."""
+        assert self._lingering is not None
+        self._process.kill()
+        self._process.wait()
+        self._lingering.clean_up()
+        self._untold = set() if elastic else endings.ranks_without_ending(self._reports)
+        return failure.EXIT_FAILURE if self._untold or any(self._reports.glob("rank-*.txt")) else 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if number in ENDING:
@@ -206,8 +258,14 @@ class _Job:
         if self._ended_by is not None:
             return f"spmd launch: ended by {signal.Signals(self._ended_by).name}"
         reports = sorted(self._reports.glob("rank-*.txt"), key=lambda path: path.stat().st_mtime_ns)
+        if not reports and self._missing is not None:
+            return f"spmd launch: rank {self._missing} ended before MPI had begun on all ranks; all others were ended"
         if not reports:
-            return self._filter.cause or ("" if ending is None else str(ending)) or self._connections.cause
+            known = self._filter.cause or ("" if ending is None else str(ending)) or self._connections.cause
+            if known or not self._untold:
+                return known
+            ranks = ", ".join(map(str, sorted(self._untold)))
+            return f"spmd launch: rank {ranks} ended without ending MPI; the launcher hung, and did not tell how"
         header, _, reason = reports[0].read_text().rstrip("\n").partition("\n")
         same: list[int] = []
         other: list[int] = []

@@ -22,8 +22,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: the job runs on {', '.join(job.hosts)}, and not on {', '.join(unknown)}", file=sys.stderr)
         return 2
     number = args.ranks or len(places) or 1
-    asked = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]
-    answers = [_answer(job, request) for request in asked]
+    requests_sent = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]
+    answers = [_answer(job, request) for request in requests_sent]
     for joined, sentence in answers:
         print(sentence if joined else f"spmd launch: {sentence}", file=sys.stdout if joined else sys.stderr)
     return int(not all(joined for joined, _ in answers))
@@ -43,7 +43,7 @@ def _job(process: int) -> tuple[requests.RunningJob | None, str]:
     return chosen[0], ""
 
 
-def _answer(job: requests.RunningJob, request: requests.Request) -> tuple[bool, str]:
+def _answer(job: requests.RunningJob, request: requests.JoinRequest) -> tuple[bool, str]:
     """Waits for what becomes of a request."""
     while (answer := request.answered) is None:
         if job not in requests.running_jobs():

@@ -31,6 +31,7 @@ HOST_VARIABLES = {
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
 #: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
 LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}
+_NO_BATCH_SYSTEM = "^slurm,pbs,lsf,gridengine,flux"
 HOW_TO_INSTALL = """\
 spmd launch: no MPI launcher (mpirun, mpiexec or srun) found.
 Install one of these, then try again:
@@ -166,17 +167,23 @@ def _openmpi_options(job: Job) -> list[str]:
         options += ["--with-ft", "ulfm", "--rtos", "error-nonzero-status=0"]
         # Its end does not wait for all ranks, as it would for lost ones, too, now and then; spmd.elastic does.
         options += ["--mca", "async_mpi_finalize", "1"]
+        # When the next rank of a ring is lost, the one before goes on sending into memory that the failed reduction has
+        # given back (coll/base frees its receive). Halving and doubling exchange with one rank at a time.
+        for setting, value in (("use_dynamic_rules", 1), ("allreduce_algorithm", 6), ("reduce_scatter_algorithm", 2)):
+            options += ["--mca", f"coll_tuned_{setting}", str(value)]
+        # coll/han asks MPI which ranks share a machine, and those that joined are not told the same as others: wrong
+        # results. Of a lost rank it has every other print several lines.
+        options += ["--mca", "coll", "^han"]
     if job.grows:
         # What holds for the job does not for ranks that are started later, unless it is what holds by default.
         options += ["--prtemca", "state_base_recoverable", "1", "--prtemca", "state_base_error_non_zero_exit", "0"]
-        # coll/han asks MPI which ranks share a machine, and old and new ranks are not told the same: wrong results.
-        options += ["--mca", "coll", "^han"]
     if machine.is_root():
         options.append("--allow-run-as-root")
     for name in (*environment(job), REPORTS_VARIABLE):
         options += ["-x", name]
     if _without_daemons(job):
-        return [*options, "--host", f"localhost:{job.ranks}", "--bind-to", "none"]
+        # All ranks are this machine's to the launcher, whatever a batch system has allocated.
+        return [*options, "--prtemca", "ras", _NO_BATCH_SYSTEM, "--host", f"localhost:{job.ranks}", "--bind-to", "none"]
     if job.hosts:
         binding = {True: ["--bind-to", "core"], False: ["--bind-to", "none"], None: []}
         return [*options, "--host", ",".join(map(str, job.hosts)), *binding[job.bind]]
@@ -196,10 +203,10 @@ def _binding(job: Job, cores: int) -> bool:
     That helps a job that has the machine to itself. Smaller jobs are left to the operating system: two of them, both
     bound from the first core on, would share cores while others idle.
     """
-    wanted = job.ranks * (job.threads or 1)
+    threads = job.ranks * (job.threads or 1)
     if job.bind is not None:
-        return job.bind and wanted <= cores
-    return job.threads is not None and job.ranks > 1 and cores < 2 * wanted <= 2 * cores
+        return job.bind and threads <= cores
+    return job.threads is not None and job.ranks > 1 and cores < 2 * threads <= 2 * cores
 
 
 def _hydra_options(job: Job) -> list[str]:

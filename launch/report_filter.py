@@ -10,6 +10,9 @@ _BEGINS, _ENDS = REPORT_BEGINS.encode(), REPORT_ENDS.encode()
 class ReportFilter:
     """Passes a byte stream on, and puts the reports in it into the folder where ranks of this host leave theirs."""
 
+    #: Seconds without further bytes after which what is held is to be flushed.
+    patience = 0.0
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._held = b""

@@ -32,7 +32,7 @@ def with_shardings(
     CompileError for specs that do not fit; what a sharding must obey is checked when the module is partitioned.
     """
     entry = module.function(function)
-    made_function = _annotated(entry, arguments, results)
+    annotated_entry = _annotated(entry, arguments, results)
     size = prod(mesh.values())
     axes = tuple(sdy.MeshAxis(name, extent) for name, extent in mesh.items())
     mesh_op = make_op("sdy.mesh", (), (), {"sym_name": "mesh", "mesh": sdy.Mesh(axes)})
@@ -45,7 +45,7 @@ def with_shardings(
         (),
         (),
         dict(module.attributes),
-        [Region([Block((), [mesh_op, made_function, *others])])],
+        [Region([Block((), [mesh_op, annotated_entry, *others])])],
         definition=module.definition,
         discardable=discardable,
         location=module.location,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from spmd.dialects.structs import (
     ReplicaGroupMeshAxesAttr,
     SubAxisInfoAttr,
 )
-from spmd.ir import Op, Value
+from spmd.ir import AttributeValue, Op, Value
 from spmd.types import I32, UI32, TensorType
 
 #: How many elements of padding a value gets: (low, high) of each dimension.
@@ -107,12 +106,12 @@ class Emitter(OpBuilder):
         self._channels += 1
         return ChannelHandleAttr(self._channels, 1)
 
-    def _among_all(self, axes: Axes) -> dict[str, Any]:
+    def _among_all(self, axes: Axes) -> dict[str, AttributeValue]:
         """The attributes of a collective along `axes` whose groups are of all processes."""
         groups = self._groups(axes, self.processes.replicas)
         return {"replica_groups": groups, "channel_handle": self._channel(), "use_global_device_ids": True}
 
-    def _among_devices(self) -> dict[str, Any]:
+    def _among_devices(self) -> dict[str, AttributeValue]:
         """The attributes of a collective whose groups are of devices: a channel where those are partitions."""
         return {} if self.processes.by_replica else {"channel_handle": self._channel()}
 
@@ -153,7 +152,7 @@ class Emitter(OpBuilder):
         }
         return self._of_some("stablehlo.all_to_all", value, attributes)
 
-    def _of_some(self, name: str, value: Value, attributes: dict[str, Any]) -> Value:
+    def _of_some(self, name: str, value: Value, attributes: dict[str, AttributeValue]) -> Value:
         """Appends a collective of one value; where that is empty nothing needs to travel."""
         op = make_op(name, [value], None, attributes, location=self.location)
         if op.result.tensor.size == 0:

@@ -1,6 +1,6 @@
-"""What propagation works on: a spec for each value, and steps that tie specs together by a factor rule.
+"""What propagation works on: a spec for each value, and edges that tie specs together by a factor rule.
 
-Ops are steps by their rule. Data-flow edges of loops, branches and manual computations are identity steps: what the
+Ops are edges by their rule. Data-flow edges, of loops, branches and manual computations, have identity rules: what the
 sources and the targets of an edge hold must be laid out alike. Source: Shardy's documentation, "Data flow ops".
 """
 
@@ -23,8 +23,8 @@ from spmd.ir import Block, Op, Value
 from spmd.types import TensorType
 
 BOTH, FORWARD, BACKWARD, NONE = "both", "forward", "backward", "none"
-#: The name of the steps that are data-flow edges.
-EDGE = "edge"
+#: The name of data-flow edges; every other has that of its op.
+DATA_FLOW = "edge"
 
 
 @dataclass(eq=False)
@@ -38,7 +38,7 @@ class Spec:
     partial: Axes = ()
     reduction: str = "stablehlo.add"
     hidden: dict[int, tuple[int, Axes, bool]] = field(default_factory=dict)  # dimension: priority, axes, closed
-    steps: list[PropagationEdge] = field(default_factory=list)
+    edges: list[PropagationEdge] = field(default_factory=list)
     is_annotated: bool = False
     version: int = 0
 
@@ -71,14 +71,14 @@ class PropagationEdge:
 
 
 class Graph:
-    """Specs of all values, and the steps between them."""
+    """Specs of all values, and the edges between them."""
 
     def __init__(self, program: Program, reader: ShardingReader, rule_of: Maker) -> None:
         self.program = program
         self.reader = reader
         self.rule_of = rule_of
         self.specs: dict[Value, Spec] = {}
-        self.steps: list[PropagationEdge] = []
+        self.edges: list[PropagationEdge] = []
         self._uses: dict[Value, int] = {}
 
     def build(self) -> None:
@@ -96,18 +96,18 @@ class Graph:
                 spec = shared or self._new(value, frozenset())
                 if spec.shape != value.tensor.static_shape:
                     raise CompileError(f"a sharding group holds values of shapes {spec.shape} and {value.tensor.shape}")
-                self._ask_again(spec, value)
+                self._merge_annotation(spec, value)
                 self.specs[value] = shared = spec
 
-    def _ask_again(self, spec: Spec, value: Value) -> None:
-        asked = self.program.annotations.get(value)
-        if asked is None:
+    def _merge_annotation(self, spec: Spec, value: Value) -> None:
+        annotation = self.program.annotations.get(value)
+        if annotation is None:
             return
-        if spec.is_annotated and tuple(spec.dimensions) != asked.sharding.dimensions:
+        if spec.is_annotated and tuple(spec.dimensions) != annotation.sharding.dimensions:
             place = value.owner.location if isinstance(value.owner, Op) else self.program.function.location
-            text = f"a sharding group asks for {spec.sharding(self.reader.mesh)} and for {asked.sharding}"
+            text = f"a sharding group asks for {spec.sharding(self.reader.mesh)} and for {annotation.sharding}"
             raise CompileError(Diagnostic(place, text, "sdy.sharding_group"))
-        _apply(spec, asked)
+        _apply(spec, annotation)
 
     def _new(self, value: Value, manual: frozenset[int]) -> Spec:
         shape = value.type.static_shape if isinstance(value.type, TensorType) and value.type.is_static else ()
@@ -121,9 +121,9 @@ class Graph:
         own_spec = self.specs.get(value)
         if own_spec is None:
             own_spec = self.specs[value] = self._new(value, manual)
-            asked = self.program.annotations.get(value)
-            if asked is not None and asked.sharding.rank == len(own_spec.shape):
-                _apply(own_spec, asked)
+            annotation = self.program.annotations.get(value)
+            if annotation is not None and annotation.sharding.rank == len(own_spec.shape):
+                _apply(own_spec, annotation)
         return own_spec
 
     def _block(self, block: Block, manual: frozenset[int]) -> None:
@@ -159,9 +159,9 @@ class Graph:
             direction = {"NONE": NONE, "FORWARD": FORWARD, "BACKWARD": BACKWARD}[op["allowed_direction"]]
         single = all(self._uses.get(value, 0) <= 1 or not _rank(value) for value in op.operands)
         is_plain = is_elementwise(op) or op.name == CONSTRAINT
-        self._step(op.name, rule, specs, len(op.operands), is_plain, direction, single)
+        self._add_edge(op.name, rule, specs, len(op.operands), is_plain, direction, single)
 
-    def _step(
+    def _add_edge(
         self,
         name: str,
         rule: Rule,
@@ -171,18 +171,18 @@ class Graph:
         direction: str = BOTH,
         single: bool = True,
     ) -> None:
-        step = PropagationEdge(name, rule, specs, count, plain, direction, single)
-        step.spans = [prod(rule.sizes[f] for factors in mapping for f in factors) for mapping in rule.tensors]
-        self.steps.append(step)
+        edge = PropagationEdge(name, rule, specs, count, plain, direction, single)
+        edge.spans = [prod(rule.sizes[f] for factors in mapping for f in factors) for mapping in rule.tensors]
+        self.edges.append(edge)
         for spec in specs:
-            spec.steps.append(step)
+            spec.edges.append(edge)
 
     def edge(self, sources: Sequence[Spec], target: Spec) -> None:
         """Ties `sources` to `target`, which all have one shape."""
         mapping: Mapping = tuple((index,) for index in range(len(target.shape)))
         if mapping:
             rule = Rule(target.shape, (mapping,) * len(sources), (mapping,), (PASS,) * len(mapping))
-            self._step(EDGE, rule, [*sources, target], len(sources), False)
+            self._add_edge(DATA_FLOW, rule, [*sources, target], len(sources), False)
 
     def _while(self, op: Op, manual: frozenset[int]) -> None:
         condition, body = (region.block for region in op.regions)
@@ -234,11 +234,11 @@ class Graph:
     ) -> Spec:
         """The spec of a value on its way into or out of manual code: the manual sub-axes lead each dimension."""
         spec = self._new(whole, outer)
-        asked = self.reader.annotation_of(op, sharding, whole.type)
+        annotation = self.reader.annotation_of(op, sharding, whole.type)
         local = self.spec(part, inner)
-        if asked is None:
+        if annotation is None:
             return spec
-        _apply(spec, asked)
+        _apply(spec, annotation)
         spec.fixed |= inner  # manual sub-axes stay where they were asked
         self._boundary_step(spec, local, inner)
         return spec
@@ -266,7 +266,7 @@ class Graph:
             if spec.closed[dimension]:
                 local.closed[dimension] = True
         rule = Rule(tuple(sizes), (tuple(whole),), (tuple(part),), (PASS,) * len(sizes))
-        self._step(EDGE, rule, [spec, local], 1, False)
+        self._add_edge(DATA_FLOW, rule, [spec, local], 1, False)
 
     def _apply_constraints(self) -> None:
         """What is asked of a value from some place on is asked of the value itself, when nobody asks otherwise."""
@@ -276,34 +276,34 @@ class Graph:
                 askers.setdefault(op.operands[0], []).append(op)
         for value, ops in askers.items():
             spec = self.specs[value]
-            asked = self.program.annotations.get(ops[0].result)
-            if len(ops) != 1 or spec.is_annotated or asked is None or asked.sharding.rank != len(spec.shape):
+            annotation = self.program.annotations.get(ops[0].result)
+            if len(ops) != 1 or spec.is_annotated or annotation is None or annotation.sharding.rank != len(spec.shape):
                 continue
             if isinstance(value.owner, Block) and self._uses.get(value, 0) > 1:
                 continue
-            if spec.fixed & asked.sharding.used:
+            if spec.fixed & annotation.sharding.used:
                 continue
-            if self._uses.get(ops[0].result, 0) == 0 or all(asked.closed):
-                _apply(spec, asked)
+            if self._uses.get(ops[0].result, 0) == 0 or all(annotation.closed):
+                _apply(spec, annotation)
 
 
 def _rank(value: Value) -> int:
     return value.type.rank if isinstance(value.type, TensorType) else 0
 
 
-def _apply(spec: Spec, asked: Annotation) -> None:
+def _apply(spec: Spec, annotation: Annotation) -> None:
     spec.is_annotated = True
-    spec.partial, spec.reduction = asked.sharding.partial, asked.sharding.reduction
-    spec.fixed |= asked.fixed
-    for index, axes in enumerate(asked.sharding.dimensions):
-        priority = asked.priority[index]
+    spec.partial, spec.reduction = annotation.sharding.partial, annotation.sharding.reduction
+    spec.fixed |= annotation.fixed
+    for index, axes in enumerate(annotation.sharding.dimensions):
+        priority = annotation.priority[index]
         if priority > 0:
-            spec.hidden[index] = (priority, axes, asked.closed[index])
+            spec.hidden[index] = (priority, axes, annotation.closed[index])
             spec.closed[index] = True
             spec.fixed |= frozenset(axes)
         else:
             spec.dimensions[index] = axes
-            spec.closed[index] = asked.closed[index]
+            spec.closed[index] = annotation.closed[index]
 
 
 def _all_ops(block: Block) -> Iterable[Op]:

@@ -37,26 +37,25 @@ def _is_all(op: Op, reader: ShardingReader) -> bool:
     return len(manual) == len(reader.mesh.sub_axes)
 
 
-def _agree(asked: Annotation | None, layout: ShardedType | None) -> bool:
+def _agree(annotation: Annotation | None, layout: ShardedType | None) -> bool:
     """Whether nothing is asked, or what the computation takes or gives."""
-    if asked is None:
+    if annotation is None:
         return True
-    return (
-        layout is not None and layout.sharding is not None and asked.sharding.dimensions == layout.sharding.dimensions
-    )
+    cuts = annotation.sharding.dimensions
+    return layout is not None and layout.sharding is not None and cuts == layout.sharding.dimensions
 
 
 def _contradicts(function: Function, op: Op, reader: ShardingReader) -> bool:
     """Whether arguments or results are annotated with another layout than the computation takes or gives."""
     inner = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
     for argument, entry in zip(function.arguments, function.argument_attributes, strict=True):
-        (asked,) = reader.of_attributes(dict(entry), [argument.type], function)
-        if not _agree(asked, inner.get(argument)):
+        (annotation,) = reader.of_attributes(dict(entry), [argument.type], function)
+        if not _agree(annotation, inner.get(argument)):
             return True
     outer = layouts(op, "out_shardings", op.result_types, reader)
     for layout, entry in zip(outer, function.result_attributes, strict=True):
-        (asked,) = reader.of_attributes(dict(entry), [layout.type], function)
-        if not _agree(asked, layout):
+        (annotation,) = reader.of_attributes(dict(entry), [layout.type], function)
+        if not _agree(annotation, layout):
             return True
     return False
 
@@ -75,8 +74,8 @@ def take_out(
 ) -> Partitioned:
     """The program of one process that the manual computation `op` of `function` stands for."""
     inner = op.region("body").block
-    asked = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
-    in_shardings = [asked.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
+    by_value = dict(zip(op.operands, layouts(op, "in_shardings", op.operand_types, reader), strict=True))
+    in_shardings = [by_value.get(argument) or _everywhere(argument.type, reader) for argument in function.arguments]
     block = Block(layout.local_type for layout in in_shardings)
     values: dict[Value, Value] = {}
     by_operand = dict(zip(op.operands, inner.arguments, strict=True))
@@ -87,10 +86,10 @@ def take_out(
     append_local(inner.ops[:-1], values, block.ops)
     returned = [values.get(value, value) for value in inner.terminator.operands]
     block.ops.append(make_op("func.return", returned, location=inner.terminator.location))
-    made_function = local_function(function, block)
-    others = [local_callee(other) for other in called_functions(module, [made_function])]
+    entry = local_function(function, block)
+    others = [local_callee(other) for other in called_functions(module, [entry])]
     return Partitioned(
-        local_module(module, made_function, others, processes),
+        local_module(module, entry, others, processes),
         function.symbol,
         tuple(in_shardings),
         tuple(layouts(op, "out_shardings", op.result_types, reader)),
@@ -109,10 +108,10 @@ def take_whole(module: Module, function: Function, reader: ShardingReader, proce
     values: dict[Value, Value] = {}
     block = copy_arguments(function.body, values)
     append_local(function.body.ops, values, block.ops)
-    made_function = local_function(function, block)
-    others = [local_callee(other) for other in called_functions(module, [made_function])]
+    entry = local_function(function, block)
+    others = [local_callee(other) for other in called_functions(module, [entry])]
     return Partitioned(
-        local_module(module, made_function, others, processes),
+        local_module(module, entry, others, processes),
         function.symbol,
         tuple(_everywhere(argument.type, reader) for argument in function.arguments),
         tuple(_everywhere(value.type, reader) for value in function.body.terminator.operands),

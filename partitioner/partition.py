@@ -56,7 +56,9 @@ def partition(
         return take_whole(module, entry, reader, processes)
     with within_stack(CompileError, entry.location, f"@{function}"):
         program = import_program(module, entry, reader, whole_boundary=whole_boundary)
-        layouts = propagate(program, reader, axis_priority, only_asked=not propagate_layouts, conservative=conservative)
+        layouts = propagate(
+            program, reader, axis_priority, only_annotated=not propagate_layouts, conservative=conservative
+        )
         return assemble(module, program, reader, layouts, processes)
 
 

@@ -66,18 +66,18 @@ def import_program(
     block = copy_arguments(function.body, values)
     program = Program(function, block, importer.annotations, importer.groups)
     for argument, entry in zip(block.arguments, function.argument_attributes, strict=True):
-        asked = reader.of_attributes(dict(entry), [argument.type], function)[0]
-        importer.ask(argument, asked or (_whole(argument, reader) if whole_boundary else None))
+        annotation = reader.of_attributes(dict(entry), [argument.type], function)[0]
+        importer.ask(argument, annotation or (_whole(argument, reader) if whole_boundary else None))
     with importer.calls.inside(function):
         _run(importer.append(function.body.ops[:-1], values, block))
     terminator = function.body.terminator
     returned = []
     _refuse_dynamic(block, function)
     for value, entry in zip(terminator.operands, function.result_attributes, strict=True):
-        asked = reader.of_attributes(dict(entry), [value.type], function)[0]
-        asked = asked or (_whole(value, reader) if whole_boundary else None)
+        annotation = reader.of_attributes(dict(entry), [value.type], function)[0]
+        annotation = annotation or (_whole(value, reader) if whole_boundary else None)
         mapped = importer.use(value, values, block)
-        returned.append(mapped if asked is None else importer.constrain(mapped, asked, block, terminator))
+        returned.append(mapped if annotation is None else importer.constrain(mapped, annotation, block, terminator))
     block.ops.append(make_op("func.return", returned, location=terminator.location))
     if not as_written:
         remove_dead(block)
@@ -208,10 +208,10 @@ class _Importer:
             name = "out_sharding" if op.definition and "out_sharding" in op.definition.attribute_table else "sharding"
             self.ask(clone.result, reader.annotation_of(op, op[name], op.result.type))
         elif op.discardable and len(clone.results) == len(op.results):
-            asked = reader.of_attributes(op.discardable, op.result_types, op)
+            annotations = reader.of_attributes(op.discardable, op.result_types, op)
             if op.name == "stablehlo.custom_call" and op["call_target_name"] in SHARDING_CALLS:
-                asked = [_opened(asked[0], op["backend_config"])]
-            for value, annotation in zip(clone.results, asked, strict=True):
+                annotations = [_opened(annotations[0], op["backend_config"])]
+            for value, annotation in zip(clone.results, annotations, strict=True):
                 self.ask(value, annotation)
 
     def _call(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
@@ -219,30 +219,28 @@ class _Importer:
         inner: dict[Value, Value] = {}
         for argument, operand, entry in zip(callee.arguments, op.operands, callee.argument_attributes, strict=True):
             value = values.get(operand, operand)
-            (asked,) = self.reader.of_attributes(dict(entry), [argument.type], callee)
-            inner[argument] = value if asked is None else self.constrain(value, asked, block, op)
+            (annotation,) = self.reader.of_attributes(dict(entry), [argument.type], callee)
+            inner[argument] = value if annotation is None else self.constrain(value, annotation, block, op)
         with self.calls.inside(callee):
             yield self.append(callee.body.ops[:-1], inner, block)
         returned = callee.body.terminator.operands
-        asked_results = self.reader.of_attributes(op.discardable, op.result_types, op)
-        for result, value, entry, asked in zip(
-            op.results, returned, callee.result_attributes, asked_results, strict=True
-        ):
+        at_call = self.reader.of_attributes(op.discardable, op.result_types, op)
+        for result, value, entry, of_call in zip(op.results, returned, callee.result_attributes, at_call, strict=True):
             mapped = inner.get(value, value)
-            wish = asked or self.reader.of_attributes(dict(entry), [value.type], callee)[0]
-            values[result] = mapped if wish is None else self.constrain(mapped, wish, block, op)
+            annotation = of_call or self.reader.of_attributes(dict(entry), [value.type], callee)[0]
+            values[result] = mapped if annotation is None else self.constrain(mapped, annotation, block, op)
 
     def _named(self, op: Op, values: dict[Value, Value], block: Block) -> _Work:
         body = op.region("body").block
-        asked = _per_value(op, op["in_shardings"], op.operand_types, self.reader)
-        for argument, operand, wish in zip(body.arguments, op.operands, asked, strict=True):
+        annotations = _per_value(op, op["in_shardings"], op.operand_types, self.reader)
+        for argument, operand, annotation in zip(body.arguments, op.operands, annotations, strict=True):
             value = values.get(operand, operand)
-            values[argument] = value if wish is None else self.constrain(value, wish, block, op)
+            values[argument] = value if annotation is None else self.constrain(value, annotation, block, op)
         yield self.append(body.ops[:-1], values, block)
-        asked = _per_value(op, op["out_shardings"], op.result_types, self.reader)
-        for result, returned, wish in zip(op.results, body.terminator.operands, asked, strict=True):
+        annotations = _per_value(op, op["out_shardings"], op.result_types, self.reader)
+        for result, returned, annotation in zip(op.results, body.terminator.operands, annotations, strict=True):
             value = values.get(returned, returned)
-            values[result] = value if wish is None else self.constrain(value, wish, block, op)
+            values[result] = value if annotation is None else self.constrain(value, annotation, block, op)
 
     def _without_invariants(self, op: Op, loop: Op, values: dict[Value, Value]) -> Op:
         """The loop `loop` of `op` without what its body returns as it came."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from partitioner.graph import BACKWARD, BOTH, EDGE, FORWARD, NONE, Graph, PropagationEdge, Spec
+from partitioner.graph import BACKWARD, BOTH, DATA_FLOW, FORWARD, NONE, Graph, PropagationEdge, Spec
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.program import Program
 from partitioner.reading import ShardingReader
@@ -20,7 +20,7 @@ from spmd.errors import UsageError
 from spmd.ir import Value
 
 #: Ops whose dimensions pass through early: the first rounds are theirs alone.
-_EARLY = frozenset(("stablehlo.reshape", "stablehlo.transpose", EDGE))
+_EARLY = frozenset(("stablehlo.reshape", "stablehlo.transpose", DATA_FLOW))
 _FORWARD_EARLY = frozenset(("stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"))
 _ROUNDS = 5
 
@@ -30,7 +30,7 @@ def propagate(
     reader: ShardingReader,
     axis_priority: Sequence[str] = (),
     *,
-    only_asked: bool = False,
+    only_annotated: bool = False,
     conservative: bool = False,
 ) -> dict[Value, Sharding]:
     """A layout for every tensor value of `program`.
@@ -39,12 +39,12 @@ def propagate(
     """
     graph = Graph(program, reader, conservative_rule if conservative else rule_of)
     graph.build()
-    if not only_asked:
+    if not only_annotated:
         runner = _Runner(graph, reader.mesh, conservative)
         for allowed in _axis_rounds(reader.mesh, axis_priority):
             runner.allowed = allowed
-            for step in graph.steps:
-                step.seen = ("", -1)
+            for edge in graph.edges:
+                edge.seen = ("", -1)
             runner.run()
     mesh = reader.mesh
     return {value: spec.sharding(mesh) for value, spec in graph.specs.items()}
@@ -71,7 +71,7 @@ class _Runner:
         self.allowed: frozenset[int] | None = None
 
     def run(self) -> None:
-        specs = {id(spec): spec for step in self.graph.steps for spec in step.specs}.values()
+        specs = {id(spec): spec for edge in self.graph.edges for spec in edge.specs}.values()
         priorities = sorted({0, *(entry[0] for spec in specs for entry in spec.hidden.values())})
         for priority in priorities:
             for spec in specs:
@@ -80,63 +80,63 @@ class _Runner:
                 self._round(round)
 
     def _round(self, round: int) -> None:
-        steps = [step for step in self.graph.steps if self._is_live(step, round)]
-        pending = steps[::-1]
-        for step in pending:
-            step.queued = True
+        edges = [edge for edge in self.graph.edges if self._is_live(edge, round)]
+        pending = edges[::-1]
+        for edge in pending:
+            edge.queued = True
         while pending:
-            step = pending.pop()
-            step.queued = False
-            now = (_way(step, round), sum(spec.version for spec in step.specs))
-            if step.seen == now or step.is_settled or not any(map(_is_cut, step.specs)):
+            edge = pending.pop()
+            edge.queued = False
+            now = (_way(edge, round), sum(spec.version for spec in edge.specs))
+            if edge.seen == now or edge.is_settled or not any(map(_is_cut, edge.specs)):
                 continue
-            grown = self._step(step, _direction(step, round))
-            step.seen = (now[0], sum(spec.version for spec in step.specs))
+            grown = self._propagate_along(edge, _direction(edge, round))
+            edge.seen = (now[0], sum(spec.version for spec in edge.specs))
             for spec in grown:
-                for other in spec.steps:
+                for other in spec.edges:
                     if not other.queued and self._is_live(other, round):
                         other.queued = True
                         pending.append(other)
 
     @staticmethod
-    def _is_live(step: PropagationEdge, round: int) -> bool:
-        return step.direction != NONE and (round >= 2 or _early(step, round) is not None)
+    def _is_live(edge: PropagationEdge, round: int) -> bool:
+        return edge.direction != NONE and (round >= 2 or _early(edge, round) is not None)
 
-    def _step(self, step: PropagationEdge, direction: Callable[[int], str]) -> list[Spec]:
-        """Propagates along the factors of one step; returns the specs that grew."""
-        rule = step.rule
+    def _propagate_along(self, edge: PropagationEdge, direction: Callable[[int], str]) -> list[Spec]:
+        """Propagates along the factors of one edge; returns the specs that grew."""
+        rule = edge.rule
         axes = [
             _project(spec, mapping, rule.sizes, self.mesh)
-            for spec, mapping in zip(step.specs, rule.tensors, strict=True)
+            for spec, mapping in zip(edge.specs, rule.tensors, strict=True)
         ]
         new_axes: list[Axes] = []
         for factor in range(len(rule.sizes)):
             way = NONE if factor in rule.blocked else direction(factor)
-            new_axes.append(() if way == NONE else _compatible(step, axes, factor, way, self.allowed))
+            new_axes.append(() if way == NONE else _compatible(edge, axes, factor, way, self.allowed))
         if not any(new_axes):
             return []
-        order = _order(step, axes, new_axes, self.mesh)
+        order = _order(edge, axes, new_axes, self.mesh)
         grown: list[Spec] = []
-        tensors = [*range(step.count, len(step.specs)), *range(step.count)]
+        tensors = [*range(edge.count, len(edge.specs)), *range(edge.count)]
         for tensor in tensors:
-            if grown and step.specs[tensor] in grown:  # a value that the op takes twice has just changed
-                axes[tensor] = _project(step.specs[tensor], rule.tensors[tensor], rule.sizes, self.mesh)
+            if grown and edge.specs[tensor] in grown:  # a value that the op takes twice has just changed
+                axes[tensor] = _project(edge.specs[tensor], rule.tensors[tensor], rule.sizes, self.mesh)
             for factor in order:
                 if factor in axes[tensor]:
-                    new = self._new_axes(step, axes, tensor, factor, new_axes[factor])
+                    new = self._new_axes(edge, axes, tensor, factor, new_axes[factor])
                     if new is not None:
                         axes[tensor][factor] = _Factor(new, axes[tensor][factor])
-                        spec = step.specs[tensor]
+                        spec = edge.specs[tensor]
                         _unproject(spec, rule.tensors[tensor], axes[tensor])
                         if spec not in grown:
                             grown.append(spec)
         return grown
 
     def _new_axes(
-        self, step: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, target_axes: Axes
+        self, edge: PropagationEdge, axes: list[dict[int, _Factor]], tensor: int, factor: int, target_axes: Axes
     ) -> Axes | None:
         """What `factor` of `tensor` may grow to, conflicts resolved; None when it does not grow."""
-        current, spec = axes[tensor][factor], step.specs[tensor]
+        current, spec = axes[tensor][factor], edge.specs[tensor]
         if len(target_axes) <= len(current.axes) or target_axes[: len(current.axes)] != current.axes:
             return None
         if current.closed or current.overflow:
@@ -144,7 +144,7 @@ class _Runner:
         others = {
             axis for other, entry in axes[tensor].items() if other != factor for axis in (*entry.axes, *entry.overflow)
         }
-        size = step.rule.sizes[factor]
+        size = edge.rule.sizes[factor]
         new: list[int] = []
         product = 1
         for index, axis in enumerate(target_axes):
@@ -156,12 +156,12 @@ class _Runner:
             product *= self.mesh.sizes[axis]
             new.append(axis)
         grown = tuple(new)
-        if step.is_elementwise and tensor < step.count:
-            for result in axes[step.count :]:
+        if edge.is_elementwise and tensor < edge.count:
+            for result in axes[edge.count :]:
                 entry = result.get(factor)
                 if entry is not None and len(entry.axes) < len(grown) and grown[: len(entry.axes)] == entry.axes:
                     grown = entry.axes
-        if self.conservative and step.name != EDGE:
+        if self.conservative and edge.name != DATA_FLOW:
             grown = self._whole_axes(grown)
         return grown if len(grown) > len(current.axes) else None
 
@@ -224,11 +224,11 @@ def _is_cut(spec: Spec) -> bool:
     return any(spec.dimensions)
 
 
-def _way(step: PropagationEdge, round: int) -> str:
-    """Tells apart the rounds in which a step goes different ways."""
-    if step.is_elementwise or step.name in _EARLY:
+def _way(edge: PropagationEdge, round: int) -> str:
+    """Tells apart the rounds in which a edge goes different ways."""
+    if edge.is_elementwise or edge.name in _EARLY:
         return "early"
-    return str(min(round, 3)) if "broadcast" not in step.name else str(round)
+    return str(min(round, 3)) if "broadcast" not in edge.name else str(round)
 
 
 def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
@@ -243,13 +243,13 @@ def _unproject(spec: Spec, mapping: Mapping, axes: dict[int, _Factor]) -> None:
 
 
 def _compatible(
-    step: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
+    edge: PropagationEdge, axes: list[dict[int, _Factor]], factor: int, way: str, allowed: frozenset[int] | None
 ) -> Axes:
     """The longest axes of a factor that no tensor contradicts; only the tensors that `way` starts from extend them.
 
     With `allowed` no other sub-axes are looked at.
     """
-    operands, results = axes[: step.count], axes[step.count :]
+    operands, results = axes[: edge.count], axes[edge.count :]
     first, second = (results, operands) if way == BACKWARD else (operands, results)
     merged: Axes = ()
     can_grow = True
@@ -272,19 +272,19 @@ def _compatible(
 
 
 def _order(
-    step: PropagationEdge, axes: list[dict[int, _Factor]], target_axes: list[Axes], mesh: DeviceMesh
+    edge: PropagationEdge, axes: list[dict[int, _Factor]], target_axes: list[Axes], mesh: DeviceMesh
 ) -> list[int]:
     """Factors with something to propagate: those of the largest source tensor first."""
     keyed = []
-    for factor, want in enumerate(target_axes):
-        if not want:
+    for factor, target in enumerate(target_axes):
+        if not target:
             continue
         size, source = -1, -1
         for tensor, entries in enumerate(axes):
             entry = entries.get(factor)
-            if entry is not None and entry.axes[: len(want)] == want and step.spans[tensor] > size:
-                size, source = step.spans[tensor], tensor
-        blocks = mesh.count(want) if step.is_elementwise else 0
+            if entry is not None and entry.axes[: len(target)] == target and edge.spans[tensor] > size:
+                size, source = edge.spans[tensor], tensor
+        blocks = mesh.count(target) if edge.is_elementwise else 0
         keyed.append((-size, -blocks, source, factor))
     return [entry[3] for entry in sorted(keyed)]
 
@@ -306,28 +306,28 @@ def _reveal(spec: Spec, priority: int) -> None:
             spec.fixed -= frozenset(axes)
 
 
-def _early(step: PropagationEdge, round: int) -> str | None:
+def _early(edge: PropagationEdge, round: int) -> str | None:
     """The direction in which ops that hand dimensions through propagate in the first two rounds."""
-    if step.direction == NONE or (round == 0 and not step.is_single):
+    if edge.direction == NONE or (round == 0 and not edge.is_single):
         return None
-    if step.is_elementwise or step.name in _EARLY:
+    if edge.is_elementwise or edge.name in _EARLY:
         return BOTH
-    return FORWARD if step.name in _FORWARD_EARLY else None
+    return FORWARD if edge.name in _FORWARD_EARLY else None
 
 
-def _direction(step: PropagationEdge, round: int) -> Callable[[int], str]:
-    """Which way each factor of a step propagates in a round: earlier rounds' ways stay open in later ones."""
-    early = _early(step, min(round, 1))
+def _direction(edge: PropagationEdge, round: int) -> Callable[[int], str]:
+    """Which way each factor of a edge propagates in a round: earlier rounds' ways stay open in later ones."""
+    early = _early(edge, min(round, 1))
     if round >= 4:
         way = BOTH
-    elif step.name in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast"):
+    elif edge.name in ("stablehlo.broadcast_in_dim", "stablehlo.broadcast"):
         way = BACKWARD if round >= 2 else NONE
     else:
         way = BOTH if round >= 2 else NONE
     if round == 2 and way != NONE:
-        kinds = step.rule.kinds
-        return lambda factor: _meet(_join(early, way if kinds[factor] == PASS else NONE), step.direction)
-    return lambda factor: _meet(_join(early, way), step.direction)
+        kinds = edge.rule.kinds
+        return lambda factor: _meet(_join(early, way if kinds[factor] == PASS else NONE), edge.direction)
+    return lambda factor: _meet(_join(early, way), edge.direction)
 
 
 def _join(early: str | None, way: str) -> str:

@@ -51,13 +51,13 @@ def with_propagated(
     entry = module.function(function)
     reader = ShardingReader(module, entry)
     program = import_program(module, entry, reader, as_written=True)
-    writer = _Writer(program, reader, propagate(program, reader, axis_priority, conservative=conservative))
+    writer = _Publisher(program, reader, propagate(program, reader, axis_priority, conservative=conservative))
     meshes = [op for op in module.body.ops if op.name == "sdy.mesh"] or [writer.mesh_op()]
     ops = [*(copy_op(op, {}) for op in meshes), writer.function()]
     return module.with_ops(ops)
 
 
-class _Writer:
+class _Publisher:
     def __init__(self, program: Program, reader: ShardingReader, layouts: dict[Value, Sharding]) -> None:
         self.program = program
         self.reader = reader

@@ -1,25 +1,24 @@
-"""What a per-process program sends: a table of its collectives, and their totals.
-
-Bytes are what one process sends with the usual algorithms on k processes: all_gather (k - 1) blocks, all_reduce
-2 (k - 1) / k of the value, reduce_scatter and all_to_all (k - 1) / k, collective_permute the value where it moves.
-"""
+"""What a per-process program sends: a table of its collectives, and their totals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from collectives.explain import cost
+from collectives.grid import ProcessGrid
+from spmd.analysis.collectives import DESCRIPTIONS
+from spmd.analysis.grid import grid_of
 from spmd.analysis.process_groups import given_groups
+from spmd.arrays import Array
 from spmd.dialects.core import Trait, has_trait
 from spmd.ir import Module, Op
-from spmd.types import TensorType
-
-_ALL_REDUCES = ("stablehlo.all_reduce", "stablehlo.cross-replica-sum")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One collective: `bytes` is what a process sends each time, `in_loop` whether that may be many times."""
+    """One collective: `bytes` is what the busiest process sends or receives each time, `in_loop` whether that may be
+    many times."""
 
     kind: str
     groups: str
@@ -37,7 +36,7 @@ def collectives(module: Module) -> list[Row]:
 def _rows(op: Op, module: Module, in_loop: bool) -> Iterator[Row]:
     if has_trait(op, Trait.COLLECTIVE):
         kind = op.name.removeprefix("stablehlo.")
-        yield Row(kind, _groups(op, module), sent_bytes(op, module), str(op.location), in_loop, op)
+        yield Row(kind, _groups(op, module), moved_bytes(op, module), str(op.location), in_loop, op)
     for region in op.regions:
         for block in region.blocks:
             for inner in block.ops:
@@ -51,23 +50,38 @@ def _groups(op: Op, module: Module) -> str:
     return "x".join(map(str, given_groups(op, module).shape))
 
 
-def sent_bytes(op: Op, module: Module) -> int:
-    """Bytes that a process sends in one collective of `module`."""
-    size = sum(value.type.nbytes for value in op.operands if isinstance(value.type, TensorType))
-    if op.name == "stablehlo.collective_permute":
-        pairs = op["source_target_pairs"]
-        return size if (pairs[:, 0] != pairs[:, 1]).any() else 0
-    groups = given_groups(op, module)
-    count = groups.shape[1] if groups.size else 1
-    if op.name == "stablehlo.all_gather":
-        return size * (count - 1)
-    if op.name == "stablehlo.collective_broadcast":
-        return size
-    return size * (count - 1) * (2 if op.name in _ALL_REDUCES else 1) // count
+def moved_bytes(op: Op, module: Module) -> int:
+    """Bytes that the busiest process sends or receives, whichever is more, in one collective of `module`."""
+    grid = grid_of(module)
+    collective = DESCRIPTIONS[op.name](op, _AsPrinted(module, _Options(grid)))
+    groups = collective.groups
+    size = grid.size if groups is None else max(map(len, groups), default=1)
+    costs = [cost(operation, size) for operation in collective.operations]
+    return sum(max(each.sent, each.received) for each in costs)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Of the options of a compilation those that descriptions of collectives ask for, as they are by default."""
+
+    grid: ProcessGrid
+    reproducible: bool = False
+    combine_threshold: int = 0
+
+
+@dataclass(frozen=True)
+class _AsPrinted:
+    """A module whose collectives are described and never carried out."""
+
+    module: Module
+    options: _Options
+
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
+        return lambda *operands: operands
 
 
 def total_bytes(module: Module) -> int:
-    """Bytes that a process sends in all collectives, those in loops counted once."""
+    """The bytes of all collectives, those in loops counted once."""
     return sum(row.bytes for row in collectives(module))
 
 

@@ -21,9 +21,9 @@ def asked_cuts(module: Module, grid: ProcessGrid, function: str) -> list[Cuts]:
     reader = ShardingReader(module, entry, devices_of(module, grid))
     cuts = []
     for attributes, type in zip(entry.argument_attributes, entry.type.inputs, strict=True):
-        asked = reader.of_attributes(dict(attributes), [type], entry)[0]
+        annotation = reader.of_attributes(dict(attributes), [type], entry)[0]
         rank = type.rank if isinstance(type, TensorType) else 0
-        cuts.append(cuts_of(None if asked is None else asked.sharding, rank))
+        cuts.append(cuts_of(None if annotation is None else annotation.sharding, rank))
     return cuts
 
 

@@ -8,7 +8,7 @@ from spmd import companions
 def main() -> int:
     """Runs the command line."""
     companions.check(("launch",))  # before the import that a user's own launch.py would serve
-    from launch.cli import main as run
+    from launch.cli import main as run  # late: after the check
 
     return run()
 

@@ -42,7 +42,7 @@ def compile_ahead(
     C's do; UsageError where `name` is no identifier of C, or there is no LLVM.
     """
     try:
-        from spmd.backends.llvm.ahead import object_file
+        from spmd.backends.llvm.ahead import object_file  # late: LLVM may be absent
         from spmd.backends.llvm.header import IDENTIFIER, header
     except ModuleNotFoundError as error:
         raise UsageError(f"compiling ahead of time needs LLVM (pip install llvmlite): {error}") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from collectives.errors import CommunicationError as _TransportError
 from collectives.errors import GroupError, refuse_grids_with
@@ -77,7 +76,7 @@ class Location:
         lead = "".join("\t" if c == "\t" else " " for c in before + shown[: self.offset - start])
         return f"  {before}{shown}{'...' if goes_on else ''}\n  {lead}^"
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         return Location, (self.source, self.offset)
 
     def __str__(self) -> str:
@@ -107,7 +106,7 @@ class PythonLocation(Location):
     def quote(self) -> str:
         return ""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return PythonLocation, (self.source.name, self._line)
 
     def __str__(self) -> str:
@@ -211,7 +210,7 @@ class FileError(ParseError, OSError):
         super().__init__(f"{path}: cannot be read: {error.strerror}")
         self.filename, self.errno, self.strerror = path, error.errno, error.strerror
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.filename, OSError(self.errno, self.strerror))
 
     def __str__(self) -> str:

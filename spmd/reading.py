@@ -11,7 +11,7 @@ from os import PathLike, fspath, fstat
 from pathlib import Path
 
 from spmd import dialects as _dialects  # noqa: F401  (declares the ops)
-from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, read_binary
+from spmd.artifacts.formats import HEAD, TEXT, format_of, looks_saved, other_kind, read_binary
 from spmd.collecting import no_collection
 from spmd.compiler.verify import verify as _verify
 from spmd.errors import FileError, MissingFileError, ParseError, UsageError
@@ -66,6 +66,8 @@ def _parsed(text: str | bytes | memoryview, name: str, *, verify: bool, vjp: int
         scoped = True
         if module is None:
             if not isinstance(text, str):
+                if (kind := other_kind(text[:HEAD])) is not None:
+                    raise ParseError(f"{name}: {kind}, not a program")
                 text = decode(bytes(text), name).text  # nobody needs the bytes any more
             from_hlo = _parse_hlo(text, name)
             module = from_hlo or _parse(text, name=name)
@@ -119,6 +121,6 @@ def _parse_hlo(text: str, name: str) -> Module | None:
     """The module of HLO text; None when `text` is not that. The builder, which reads it, is loaded only if needed."""
     if "HloModule" not in text[:_HEADER_WITHIN]:
         return None
-    from spmd.builder.hlo import looks_like_hlo, parse_hlo
+    from spmd.builder.hlo import looks_like_hlo, parse_hlo  # late: few texts are such
 
     return parse_hlo(text, name) if looks_like_hlo(text) else None

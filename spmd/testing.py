@@ -33,7 +33,7 @@ from spmd.arrays import Array
 from spmd.runtime.world import ranks, under_mpi
 
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
-PerProcess = Sequence[Sequence[Any]] | Callable[[int], Sequence[Any]]
+PerProcess = Sequence[Sequence[Array]] | Callable[[int], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Outcome:
     """What the processes that this Python process has seen returned: all of them, or its own rank's."""
 
     grid: spmd.ProcessGrid
-    results: dict[int, tuple[Any, ...]]
+    results: dict[int, tuple[Array, ...]]
     agree: Callable[[str], Sequence[str]]
 
-    def __getitem__(self, rank: int) -> tuple[Any, ...]:
+    def __getitem__(self, rank: int) -> tuple[Array, ...]:
         """The results of the process of rank `rank`; KeyError when it ran elsewhere."""
         return self.results[rank]
 
@@ -108,25 +108,25 @@ def _ranks(grid: spmd.ProcessGrid) -> Any:
     return world if world.size == grid.size else None
 
 
-def _of(values: PerProcess, rank: int) -> Sequence[Any]:
+def _of(values: PerProcess, rank: int) -> Sequence[Array]:
     return values(rank) if callable(values) else values[rank]
 
 
-def _faults(results: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> Iterator[str]:
+def _faults(results: Sequence[Array], expected: Sequence[Array], rtol: float, atol: float) -> Iterator[str]:
     if len(results) != len(expected):
         yield f"there are {len(results)} results, {len(expected)} are expected"
         return
-    for actual, wanted in zip(results, expected, strict=True):
+    for actual, expectation in zip(results, expected, strict=True):
         try:
-            _compare(np.asarray(actual), np.asarray(wanted), rtol, atol)
+            _compare(np.asarray(actual), np.asarray(expectation), rtol, atol)
             yield ""
         except AssertionError as error:
             yield str(error).strip()
 
 
-def _compare(actual: Array, wanted: Array, rtol: float, atol: float) -> None:
-    if (actual.dtype, actual.shape) != (wanted.dtype, wanted.shape):
-        raise AssertionError(f"{actual.dtype} of shape {actual.shape}, expected {wanted.dtype} of {wanted.shape}")
+def _compare(actual: Array, expected: Array, rtol: float, atol: float) -> None:
+    if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
+        raise AssertionError(f"{actual.dtype} of shape {actual.shape}, expected {expected.dtype} of {expected.shape}")
     if actual.dtype.isbuiltin != 1:
-        actual, wanted = actual.astype(np.float64), wanted.astype(np.float64)
-    np.testing.assert_allclose(actual, wanted, rtol=rtol, atol=atol)
+        actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)

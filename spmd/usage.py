@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Any
 
 from collectives.grid import ProcessGrid as ProcessGrid
 from spmd.errors import UsageError
 from spmd.ir import Module
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """The name of `value`'s type, with its module unless it is Python's own."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def check_module(value: Any, taker: str) -> None:
+def check_module(value: object, taker: str) -> None:
     """UsageError, which tells how to make a module of it, unless `value` is one. `taker` is the function called."""
     if isinstance(value, Module):
         return
@@ -33,7 +32,7 @@ def check_module(value: Any, taker: str) -> None:
     raise UsageError(f"{taker} takes a module{advice}")
 
 
-def check_grid(value: Any, taker: str) -> None:
+def check_grid(value: object, taker: str) -> None:
     """UsageError unless `value` is a ProcessGrid or None."""
     if value is None or isinstance(value, ProcessGrid):
         return
@@ -44,13 +43,13 @@ def check_grid(value: Any, taker: str) -> None:
     raise UsageError(f"{taker} takes its grid as a ProcessGrid: {advice}")
 
 
-def check_function(value: Any, taker: str) -> None:
+def check_function(value: object, taker: str) -> None:
     """UsageError unless `value` is a string, the name of a function."""
     if not isinstance(value, str):
         raise UsageError(f"{taker} takes the name of a function as a string, got {kind_of(value)}")
 
 
-def check_memory(value: Any, taker: str) -> None:
+def check_memory(value: object, taker: str) -> None:
     """UsageError unless `value` is a positive number of bytes, or None."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
         raise UsageError(f"{taker} takes its memory as a positive number of bytes, got {value!r}")

@@ -242,32 +242,43 @@ def trainers(count: int, mesh_of: Callable[..., Any]) -> dict[str, Trainer]:
     return by_name
 
 
-def _main() -> None:
-    count, file = int(sys.argv[1]), Path(sys.argv[2])
-    on_ranks = sys.argv[3:] == ["ranks"]
-    if not on_ranks:
-        os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
+def abstract_mesh(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
+    """A mesh of no devices."""
     import jax
 
+    return jax.sharding.AbstractMesh(sizes, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))
+
+
+def made_whole(step: Any) -> Callable[[Any, Any], Any]:
+    """`step`, of spmd.jax, with whole results."""
+
+    def whole(state: Any, batch: Any) -> Any:
+        state, metrics = step(state, batch)
+        return step.unshard(state), step.unshard(metrics)
+
+    return whole
+
+
+def _main() -> None:
+    count, file = int(sys.argv[1]), Path(sys.argv[2])
     results: dict[str, list[np.ndarray[Any, Any]]] = {}
-    if on_ranks:
+    if sys.argv[3:] == ["ranks"]:
         from mpi4py import MPI
 
         import spmd.jax
 
+        for name, (state, step, batches) in trainers(count, abstract_mesh).items():
+            results[name] = trained(made_whole(spmd.jax.jit(step)), state, batches)
         file = file.with_name(f"{file.name}-{MPI.COMM_WORLD.rank}")
-    auto = (jax.sharding.AxisType.Auto,)
+    else:
+        os.environ |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", "JAX_PLATFORMS": "cpu"}
+        import jax
 
-    def mesh_of(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
-        make = jax.sharding.AbstractMesh if on_ranks else jax.make_mesh
-        return make(sizes, names, axis_types=auto * len(names))
+        def mesh_of(sizes: tuple[int, ...], names: tuple[str, ...]) -> Any:
+            return jax.make_mesh(sizes, names, axis_types=(jax.sharding.AxisType.Auto,) * len(names))
 
-    def whole(step: Any, state: Any, batch: Any) -> Any:
-        state, metrics = step(state, batch)
-        return step.unshard(state), step.unshard(metrics)
-
-    for name, (state, step, batches) in trainers(count, mesh_of).items():
-        results[name] = trained(partial(whole, spmd.jax.jit(step)) if on_ranks else step, state, batches)
+        for name, (state, step, batches) in trainers(count, mesh_of).items():
+            results[name] = trained(step, state, batches)
     file.write_bytes(pickle.dumps(results))
 
 

@@ -26,7 +26,7 @@ NAMES = [
 
 
 @dataclass(frozen=True)
-class Exported:
+class JaxProgram:
     """A program's text, its global arguments, and the global results that JAX computes."""
 
     text: str
@@ -34,7 +34,7 @@ class Exported:
     results: list[np.ndarray[Any, Any]]
 
 
-def export(devices: int, folder: Path) -> dict[str, Exported]:
+def export(devices: int, folder: Path) -> dict[str, JaxProgram]:
     """The programs for a number of devices; `folder` keeps them for others."""
     file = folder / f"jax-{devices}.pkl"
     if not file.exists():
@@ -43,7 +43,9 @@ def export(devices: int, folder: Path) -> dict[str, Exported]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith(of_mpi)}
         environment |= {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
         subprocess.run([sys.executable, __file__, str(devices), str(file)], env=environment, check=True)
-    exports: dict[str, Exported] = {name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
+    exports: dict[str, JaxProgram] = {
+        name: JaxProgram(*parts) for name, parts in pickle.loads(file.read_bytes()).items()
+    }
     return exports
 
 

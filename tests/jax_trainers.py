@@ -155,17 +155,17 @@ def trainers(count: int, names: list[str] = NAMES) -> dict[str, Trainer]:
 
     @partial(jax.tree_util.register_dataclass, data_fields=["weight", "turn", "flag"], meta_fields=["name"])
     @dataclasses.dataclass
-    class State:
+    class TrainerState:
         weight: Any
         turn: Any
         flag: Any
         name: str = "static"
 
-    @trainer(State(normal(3), 0, np.bool_(False)), (3,), "dataclasses")
+    @trainer(TrainerState(normal(3), 0, np.bool_(False)), (3,), "dataclasses")
     def of_dataclasses(state: Any, x: Any) -> Any:
         bad = lax.pmax((jnp.abs(x).max() > 1.5).astype(jnp.int32), AXIS) > 0
         moved = jnp.where(bad, state.weight, state.weight - 0.1 * lax.pmean(x, AXIS))
-        return State(moved, state.turn + 1, state.flag | bad), {"none": None, "turn": state.turn * 2.0}
+        return TrainerState(moved, state.turn + 1, state.flag | bad), {"none": None, "turn": state.turn * 2.0}
 
     import optax
 
@@ -269,14 +269,14 @@ def _flax_network() -> Trainer:
     from flax import linen as nn
     from jax import lax
 
-    class Network(nn.Module):
+    class TrainedNetwork(nn.Module):
         @nn.compact
         def __call__(self, x: Any) -> Any:
             x = nn.Conv(4, (3, 3), use_bias=False)(x)
             x = nn.max_pool(nn.gelu(nn.BatchNorm(use_running_average=False, axis_name=AXIS)(x)), (2, 2), (2, 2))
             return nn.Dense(3)(nn.Dropout(0.3, deterministic=False)(x.reshape(x.shape[0], -1)))
 
-    network = Network()
+    network = TrainedNetwork()
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
     # jitted, so that one small program is compiled in place of very many
     init = jax.vmap(lambda x: network.init(keys, x), axis_name=AXIS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.conformance import Case, check_case, judge, read_cases
+from launch.conformance import Case, judge, read_cases
 
 FOLDER = Path(__file__).parents[1].parent / "shared" / "conformance"
 CASES = [list(group) for _, group in groupby(read_cases([FOLDER]), lambda case: case.path)] if FOLDER.is_dir() else []
@@ -14,7 +14,7 @@ CASES = [list(group) for _, group in groupby(read_cases([FOLDER]), lambda case: 
 @pytest.mark.skipif(not CASES, reason=f"no conformance files at {FOLDER}")
 @pytest.mark.parametrize("cases", CASES, ids=lambda cases: str(cases[0].path.relative_to(FOLDER)))
 def test_a_file_of_programs(cases: list[Case]) -> None:
-    problems = {case.name: problem for case in cases if (problem := check_case(case)) is not None}
+    problems = {case.name: problem for case in cases if (problem := judge(case).problem) is not None}
     assert problems == {}
 
 

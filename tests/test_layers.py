@@ -129,3 +129,26 @@ def test_an_import_in_a_function_counts(tmp_path: Path) -> None:
     file = tmp_path / "late.py"
     file.write_text("if TYPE_CHECKING:\n    import spmd.ir\ndef f():\n    from spmd import types\n")
     assert imported(file) == {"spmd.types"}
+
+
+def silent_imports(file: Path) -> list[str]:
+    """The imports in functions of ``file`` that do not say why they are late: imports in a row say it once."""
+    lines = file.read_text().splitlines()
+    silent = []
+    for function in ast.walk(ast.parse("\n".join(lines))):
+        if isinstance(function, ast.FunctionDef):
+            told = 0  # the last line of an import that says why, or stands below one that does
+            imports = [node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom)]
+            for node in sorted(imports, key=lambda node: node.lineno):
+                above = lines[node.lineno - 2].strip()
+                if told == node.lineno - 1 or above.startswith("#") or "#" in lines[node.lineno - 1]:
+                    told = node.end_lineno or 0
+                else:
+                    silent.append(f"{file.relative_to(ROOT)}:{node.lineno}: {lines[node.lineno - 1].strip()}")
+    return silent
+
+
+def test_a_late_import_says_why() -> None:
+    """Those of the command line do so once for all, in launch/cli.py."""
+    files = [file for package in OWN[:3] for file in (ROOT / package).rglob("*.py")]
+    assert [place for file in files for place in silent_imports(file)] == []

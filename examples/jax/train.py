@@ -40,7 +40,8 @@ class Network(nn.Module):
 
 
 def optimizer(epochs):
-    rate = optax.warmup_cosine_decay_schedule(0.0, 3e-3, 2 * STEPS, epochs * STEPS)
+    steps = epochs * STEPS
+    rate = optax.warmup_cosine_decay_schedule(0.0, 3e-3, steps // 15, steps)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate, weight_decay=1e-3))
 
 

@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     alone = mpirun.on_one_machine(plan)
     named = (os.uname().nodename,) if alone else tuple(host.name for host in plan.hosts)
-    growth = None if chosen is None else job.Growth(chosen.most, named)
+    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, named)
     return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
 
 

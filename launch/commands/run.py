@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import mpirun, options, parallel, programs
+from spmd.arrays import Array
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             raise spmd.UsageError(f"{path}: there is no such folder to write to")
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
-    results: list[tuple[Any, ...]] | None
+    results: list[tuple[Array, ...]] | None
     if args.grid is not None and not _on_ranks():
         results = _in_this_process(args, module, args.grid, watcher)
     else:
@@ -82,7 +83,7 @@ def _watcher(args: argparse.Namespace) -> Any:
     return watch.print_each if args.print_each else None
 
 
-def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Any]:
+def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[Array]:
     from launch import arguments
 
     if args.random is not None:
@@ -90,9 +91,16 @@ def _arguments(args: argparse.Namespace, module: "Module", rank: int) -> list[An
     return arguments.load(args.arguments, module.function(args.function), rank)
 
 
+def _arguments_of_all(args: argparse.Namespace, module: "Module", count: int) -> list[list[Array]]:
+    """Those of each process: where no file is a rank's own, all have the same ones, made once."""
+    if args.random is None and any("{rank}" in path for path in args.arguments):
+        return [_arguments(args, module, rank) for rank in range(count)]
+    return [_arguments(args, module, 0)] * count
+
+
 def _as_this_rank(
     args: argparse.Namespace, module: "Module", grid: "ProcessGrid | None", watcher: Any
-) -> list[tuple[Any, ...]] | None:
+) -> list[tuple[Array, ...]] | None:
     """Run as the process that this rank is; rank 0 gets the results of all, or the one global result."""
     import spmd
 
@@ -135,13 +143,15 @@ def _check_ranks(program: str, grid: "ProcessGrid", ranks: int) -> None:
 
 def _in_this_process(
     args: argparse.Namespace, module: "Module", grid: "ProcessGrid", watcher: Any
-) -> list[tuple[Any, ...]]:
+) -> list[tuple[Array, ...]]:
     """Run every process of the grid; without shardings, the results of each."""
     import spmd
 
     settings = parallel.compile_options(args)
     executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
-    inputs = [_shard(executable, _arguments(args, module, rank), rank) for rank in range(grid.size)]
+    inputs = [
+        _shard(executable, arrays, rank) for rank, arrays in enumerate(_arguments_of_all(args, module, grid.size))
+    ]
     results = spmd.run_parallel(executable, grid, inputs, **parallel.run_options(args, grid.size))
     if args.profile:
         _tell_profile(args, watcher, executable, [watcher.trace_events()])
@@ -154,7 +164,7 @@ def _in_this_process(
     return [tuple(join_blocks(list(blocks), sharding) for blocks, sharding in pairs)]
 
 
-def _shard(executable: "Executable", arrays: Sequence[Any], rank: int) -> list[Any]:
+def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list[Array]:
     if executable.in_shardings is None:
         return list(arrays)
     from partitioner import shard_array
@@ -175,7 +185,7 @@ def _tell_profile(
     print(watcher.table(), file=sys.stderr)
 
 
-def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Any]]) -> None:
+def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Array]]) -> None:
     """Write or print: results of one process (or global ones) as they are, of several under their ranks."""
     import numpy as np
 
@@ -194,7 +204,7 @@ def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Any]]) -> None:
             print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
 
 
-def _arrays(results: Sequence[Any], owner: str = "") -> Iterator[tuple[str, Any]]:
+def _arrays(results: Sequence[Array], owner: str = "") -> Iterator[tuple[str, Any]]:
     """The arrays among results, by number, those of a tuple as `0.0`, `0.1`, ...; a token is nothing to show."""
     for index, result in enumerate(results):
         if isinstance(result, tuple):

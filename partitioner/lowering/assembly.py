@@ -55,8 +55,8 @@ def _as_asked(program: Program, value: Value, layout: Sharding | None) -> Shardi
     """`layout` over the devices in the order of the mesh that the program names for `value`; partial if it asks so."""
     if layout is None:
         return None
-    asked = program.annotations.get(value)
-    return layout.whole() if asked is None else replace(layout, mesh=asked.sharding.mesh)
+    annotation = program.annotations.get(value)
+    return layout.whole() if annotation is None else replace(layout, mesh=annotation.sharding.mesh)
 
 
 def _is_tensor(value: Value) -> bool:

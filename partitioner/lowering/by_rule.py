@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from partitioner.lowering.assign import Assignment, repair, sharding_of
 from partitioner.lowering.core import Lowering, lowers
@@ -11,7 +10,7 @@ from partitioner.lowering.partial import kept_partial
 from partitioner.rules.core import PASS, Rule, is_known, local_rule
 from partitioner.rules.elementwise import is_elementwise
 from spmd.dialects.sdy_attributes import RULE_NAME
-from spmd.ir import Op, Value
+from spmd.ir import AttributeValue, Op, Value
 from spmd.types import TensorType
 
 
@@ -68,7 +67,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 def emit_plain(
-    lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, Any] | None = None
+    lowering: Lowering, op: Op, rule: Rule, assignment: Assignment, attributes: dict[str, AttributeValue] | None = None
 ) -> None:
     """Brings operands into an assignment's layouts, appends `op`, and files its results."""
     operands = [
@@ -76,10 +75,9 @@ def emit_plain(
         for value, mapping in zip(op.operands, rule.operands, strict=True)
     ]
     layouts = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
-    for value, local, layout in zip(
-        op.results, lowering.clone(op, operands, layouts, attributes), layouts, strict=True
-    ):
-        lowering.set(value, local, layout if _is_tensor(value) else None)
+    locals_ = lowering.clone(op, operands, layouts, attributes)
+    filed = [layout if _is_tensor(value) else None for value, layout in zip(op.results, layouts, strict=True)]
+    lowering.set_all(op.results, locals_, filed)
 
 
 def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, ...], frozenset[int], str]) -> None:
@@ -88,7 +86,7 @@ def _through(lowering: Lowering, op: Op, rule: Rule, pending: tuple[tuple[int, .
     free = frozenset(axes)
     shared = _shared(rule) if op.name == "stablehlo.reshape" else set(range(len(rule.sizes)))
     assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] == PASS and factor in shared)
-    assignment = repair(lowering.mesh, rule, [tuple(axis for axis in have if axis not in free) for have in assignment])
+    assignment = repair(lowering.mesh, rule, [tuple(axis for axis in cut if axis not in free) for cut in assignment])
     operands = []
     for index, (value, mapping) in enumerate(zip(op.operands, rule.operands, strict=True)):
         layout = sharding_of(lowering.mesh, mapping, assignment)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from partitioner.prices import prices
 from partitioner.rules.core import PERMUTE, REDUCE, REPLICATE, Rule, RuleBuilder, local_rule
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, straight
-from spmd.ir import Op, Value
+from spmd.ir import AttributeValue, Op, Value
 from spmd.types import QuantizedType
 
 
@@ -124,7 +123,7 @@ def convolution(lowering: Lowering, op: Op) -> None:
                 local = without_padding(lowering, local, op.operands[0], layouts[0], dimension)
             else:
                 kernel = without_padding(lowering, kernel, op.operands[1], layouts[1], dimension)
-    attributes: dict[str, Any] = {
+    attributes: dict[str, AttributeValue] = {
         name: rule.sizes[group] // lowering.mesh.count(assignment[group]) for name, group in groups.items()
     }
     padding = np.array([(space.low, space.high) for space in spaces], np.int64).reshape(len(spaces), 2)

@@ -20,8 +20,7 @@ def while_(lowering: Lowering, op: Op) -> None:
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
     if lowering.on_trial:
         # Its layouts are all that is asked of it.
-        for value, local, layout in zip(op.results, operands, layouts, strict=True):
-            lowering.set(value, local, layout)
+        lowering.set_all(op.results, operands, layouts)
         return
     condition, body = (region.block for region in op.regions)
     regions = []
@@ -37,9 +36,8 @@ def while_(lowering: Lowering, op: Op) -> None:
         regions.append(Region([local_block]))
     lowering.emitter.location = location
     types = [value.type for value in operands]
-    made_op = lowering.emitter.op(op.name, operands, types, dict(op.attributes), regions)
-    for value, local, layout in zip(op.results, made_op.results, layouts, strict=True):
-        lowering.set(value, local, layout)
+    clone = lowering.emitter.op(op.name, operands, types, dict(op.attributes), regions)
+    lowering.set_all(op.results, clone.results, layouts)
 
 
 def _with_sums(lowering: Lowering, op: Op, layouts: list[Sharding | None]) -> list[Sharding | None]:
@@ -116,9 +114,8 @@ def branches(lowering: Lowering, op: Op) -> None:
         value.type if layout is None else layout.local_type(value.tensor)
         for value, layout in zip(op.results, layouts, strict=True)
     ]
-    made_op = lowering.emitter.op(op.name, [chosen], types, dict(op.attributes), regions)
-    for value, local, layout in zip(op.results, made_op.results, layouts, strict=True):
-        lowering.set(value, local, layout)
+    clone = lowering.emitter.op(op.name, [chosen], types, dict(op.attributes), regions)
+    lowering.set_all(op.results, clone.results, layouts)
 
 
 def _layout(lowering: Lowering, value: Value) -> Sharding | None:
@@ -145,5 +142,4 @@ def optimization_barrier(lowering: Lowering, op: Op) -> None:
             layout = min(options, key=lambda option: lowering.price(value, option))
         layouts.append(layout)
     operands = [_get(lowering, value, layout) for value, layout in zip(op.operands, layouts, strict=True)]
-    for value, local, layout in zip(op.results, lowering.clone(op, operands, layouts), layouts, strict=True):
-        lowering.set(value, local, layout)
+    lowering.set_all(op.results, lowering.clone(op, operands, layouts), layouts)

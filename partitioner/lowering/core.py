@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from partitioner.emit import Emitter
 from partitioner.lowering.assign import Assignment, Known, candidates, reduced, sharding_of
@@ -24,7 +23,7 @@ from partitioner.reading import ShardingReader
 from partitioner.reshard import cost, reshard
 from partitioner.rules.core import PASS, REDUCE, Rule
 from partitioner.sharding import Sharding, replicated
-from spmd.ir import Block, Op, Region, Value, captured_values
+from spmd.ir import AttributeValue, Block, Op, Region, Value, captured_values
 from spmd.types import TensorType, Type
 
 
@@ -137,10 +136,15 @@ class Lowering:
         if sharding is not None and sharding.mesh is not self.mesh:
             local = self._reordered(local, sharding, self.mesh)
             sharding = replace(sharding, mesh=self.mesh)
-        asked = self.program.annotations.get(value)
-        if asked is not None and asked.device is not None and sharding is not None:
-            local, sharding = self._of_device(value, local, sharding, asked.device)
+        annotation = self.program.annotations.get(value)
+        if annotation is not None and annotation.device is not None and sharding is not None:
+            local, sharding = self._of_device(value, local, sharding, annotation.device)
         self._add(value, local, sharding or replicated(self.mesh, 0), len(self._scopes) - 1)
+
+    def set_all(self, values: Sequence[Value], locals_: Sequence[Value], layouts: Sequence[Sharding | None]) -> None:
+        """`set` of each value."""
+        for value, local, layout in zip(values, locals_, layouts, strict=True):
+            self.set(value, local, layout)
 
     def _of_device(self, value: Value, local: Value, sharding: Sharding, device: int) -> tuple[Value, Sharding]:
         """What one device holds of a value, as the sum over all of that and nothing."""
@@ -271,16 +275,16 @@ class Lowering:
         op: Op,
         operands: Sequence[Value],
         results: Sequence[Sharding | None],
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[str, AttributeValue] | None = None,
         types: Sequence[Type] | None = None,
     ) -> Sequence[Value]:
         """Appends `op` on local operands; its results have the local types of `results`."""
-        made_types: Sequence[Type] = types or [
+        result_types: Sequence[Type] = types or [
             value.type if layout is None or not isinstance(value.type, TensorType) else layout.local_type(value.tensor)
             for value, layout in zip(op.results, results, strict=True)
         ]
         copy = op.clone(
-            operands, made_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes}
+            operands, result_types, self.regions(op), None if attributes is None else {**op.attributes, **attributes}
         )
         if copy.discardable:
             copy.discardable = {key: value for key, value in copy.discardable.items() if not key.startswith(_SHARDINGS)}

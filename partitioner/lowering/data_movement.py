@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from partitioner.rules.core import PASS, PERMUTE, REDUCE, Rule, RuleBuilder, loc
 from partitioner.sharding import Sharding
 from partitioner.window import HaloWindow, Run, straight
 from spmd.attributes import DenseAttr, is_splat
-from spmd.ir import Op, Value
+from spmd.ir import AttributeValue, Op, Value
 
 
 @lowers("stablehlo.constant", "sdy.constant")
@@ -258,7 +257,7 @@ def pad(lowering: Lowering, op: Op) -> None:
         shape = list(layout.local_shape(out))
         for dimension in moved:
             shape[dimension] += interiors[dimension]
-        attributes: dict[str, Any] = {
+        attributes: dict[str, AttributeValue] = {
             "edge_padding_low": tuple(low),
             "edge_padding_high": tuple(high),
             "interior_padding": tuple(inner),

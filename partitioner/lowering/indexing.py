@@ -287,10 +287,7 @@ def scatter(lowering: Lowering, op: Op) -> None:
         replace(sharding_of(lowering.mesh, mapping, assignment), partial=partial, reduction=name or "stablehlo.add")
         for mapping in rule.results
     ]
-    for value, local, result_layout in zip(
-        op.results, lowering.clone(op, [*inputs, indices, *update_values], results), results, strict=True
-    ):
-        lowering.set(value, local, result_layout)
+    lowering.set_all(op.results, lowering.clone(op, [*inputs, indices, *update_values], results), results)
 
 
 def _without_unknown_places(op: Op, rule: Rule, assignment: Assignment) -> Assignment:

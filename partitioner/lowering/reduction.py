@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from spmd.ir import Op, Region, Value
 from spmd.types import ElementType
 
 
-def is_constant(value: Value, constant: Any) -> bool:
+def is_constant(value: Value, constant: object) -> bool:
     """Whether `value` is known to equal `constant`, a 0-d array, everywhere; zeros of two signs are equal."""
     elements = constant_elements(value)
     return elements is not None and bool((elements == constant).all())
@@ -119,8 +118,7 @@ def _reduce_candidates(lowering: Lowering, op: Op, rule: Rule, count: int) -> No
             gathered.append(emitter.all_gather(one, 0, axes))
         types = [value.tensor for value in partial_results]
         partial_results = lowering.clone(op, [*gathered, *inits], results, {"dimensions": (0,)}, types)
-    for value, local, result_layout in zip(op.results, partial_results, results, strict=True):
-        lowering.set(value, local, result_layout)
+    lowering.set_all(op.results, partial_results, results)
 
 
 @lowers("stablehlo.reduce_window")
@@ -253,9 +251,7 @@ def _windows(lowering: Lowering, op: Op, windows: Windows, rule: Rule, assignmen
             padding[dimension] = place, extent - place - dilated(window.width, windows.base_dilations[dimension])
         locals_.append(local)
     results = [sharding_of(lowering.mesh, mapping, assignment) for mapping in rule.results]
-    windows_of_part = lowering.clone(op, [*locals_, *inits], results, {"padding": padding})
-    for value, local, result_layout in zip(op.results, windows_of_part, results, strict=True):
-        lowering.set(value, local, result_layout)
+    lowering.set_all(op.results, lowering.clone(op, [*locals_, *inits], results, {"padding": padding}), results)
 
 
 @lowers("stablehlo.select_and_scatter")

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from collectives.communicator import Communicator
 from collectives.errors import CommunicationError
-from collectives.grid import Groups
+from collectives.grid import Groups, ProcessGrid
 from collectives.operations import (
     AllGather,
     AllReduce,
@@ -30,12 +30,27 @@ from collectives.operations import (
 from collectives.reduction import ADD, MONOIDS, Reduction
 from spmd.analysis.process_groups import process_groups, process_pairs
 from spmd.analysis.reducers import monoid_of
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 from spmd.ir import Module, Op, Value, captured_values
 from spmd.types import QuantizedType
 
 
-class Asked(Protocol):
+class CollectiveOptions(Protocol):
+    """What the description of a collective reads of a compilation's options (spmd.compiler.options.Options)."""
+
+    @property
+    def grid(self) -> ProcessGrid: ...
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether reductions give the same bits however they are carried out."""
+
+    @property
+    def combine_threshold(self) -> int:
+        """Up to how many bytes in all operands travel as one message."""
+
+
+class CollectiveContext(Protocol):
     """What the description of a collective asks of who compiles it: part of a kernel's Context."""
 
     @property
@@ -43,10 +58,10 @@ class Asked(Protocol):
         """The module being compiled."""
 
     @property
-    def options(self) -> Any:
-        """The grid, whether reductions are reproducible, how much is combined."""
+    def options(self) -> CollectiveOptions:
+        """What of its options a collective depends on."""
 
-    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
 
 
@@ -63,7 +78,7 @@ class Collective:
     operations: tuple[Operation, ...]
     groups: Groups | None
     outsider: Callable[[int], Array] | None = None
-    convert: tuple[np.dtype[Any] | None, ...] = ()
+    convert: tuple[DType | None, ...] = ()
     pack_limit: int = 0
 
     def communicator(self, world: Communicator, rank: int) -> Communicator | None:
@@ -99,7 +114,7 @@ class Collective:
         return str(self.op.location)
 
 
-def _all_reduce(op: Op, context: Asked) -> Collective:
+def _all_reduce(op: Op, context: CollectiveContext) -> Collective:
     reduction = ADD if op.name == "stablehlo.cross-replica-sum" else _reduction(op, context)
     reproducible = context.options.reproducible
     operations = tuple(AllReduce(_shape(value), value.tensor.dtype, reduction, reproducible) for value in op.results)
@@ -107,7 +122,7 @@ def _all_reduce(op: Op, context: Asked) -> Collective:
     return Collective(op, operations, _groups(op, context), convert=_promotions(op), pack_limit=limit)
 
 
-def _reduce_scatter(op: Op, context: Asked) -> Collective:
+def _reduce_scatter(op: Op, context: CollectiveContext) -> Collective:
     operand, dtype = op.operands[0], op.result.tensor.dtype
     operation = ReduceScatter(
         _shape(operand), dtype, _reduction(op, context), op["scatter_dimension"], context.options.reproducible
@@ -115,31 +130,31 @@ def _reduce_scatter(op: Op, context: Asked) -> Collective:
     return Collective(op, (operation,), _groups(op, context), convert=_promotions(op))
 
 
-def _all_gather(op: Op, context: Asked) -> Collective:
+def _all_gather(op: Op, context: CollectiveContext) -> Collective:
     operations = tuple(AllGather(_shape(v), v.tensor.dtype, op["all_gather_dim"]) for v in op.operands)
     return Collective(op, operations, _groups(op, context))
 
 
-def _all_to_all(op: Op, context: Asked) -> Collective:
+def _all_to_all(op: Op, context: CollectiveContext) -> Collective:
     split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
     operations = tuple(AllToAll(_shape(v), v.tensor.dtype, split, concat, count) for v in op.operands)
     return Collective(op, operations, _groups(op, context))
 
 
-def _collective_permute(op: Op, context: Asked) -> Collective:
+def _collective_permute(op: Op, context: CollectiveContext) -> Collective:
     pairs = process_pairs(op, context.options.grid)
     operand = op.operands[0]
     operation = CollectivePermute(_shape(operand), operand.tensor.dtype, pairs, _zero(operand))
     return Collective(op, (operation,), None)
 
 
-def _collective_broadcast(op: Op, context: Asked, root: int = 0) -> Collective:
+def _collective_broadcast(op: Op, context: CollectiveContext, root: int = 0) -> Collective:
     values = _data(op)
     operations = tuple(CollectiveBroadcast(_shape(v), v.tensor.dtype, root) for v in values)
     return Collective(op, operations, _groups(op, context), _zeros(op.results))
 
 
-def _collective_reduce(op: Op, context: Asked, root: int = 0) -> Collective:
+def _collective_reduce(op: Op, context: CollectiveContext, root: int = 0) -> Collective:
     reduction, reproducible = _reduction(op, context), context.options.reproducible
     operations = tuple(
         CollectiveReduce(_shape(v), v.tensor.dtype, reduction, root, reproducible, _zero(v)) for v in op.results
@@ -148,7 +163,7 @@ def _collective_reduce(op: Op, context: Asked, root: int = 0) -> Collective:
 
 
 #: What the op of each name asks for: (op, context) -> Collective.
-DESCRIPTIONS: dict[str, Callable[[Op, Asked], Collective]] = {
+DESCRIPTIONS: dict[str, Callable[[Op, CollectiveContext], Collective]] = {
     "stablehlo.all_reduce": _all_reduce,
     "stablehlo.cross-replica-sum": _all_reduce,
     "stablehlo.reduce_scatter": _reduce_scatter,
@@ -163,13 +178,13 @@ DESCRIPTIONS: dict[str, Callable[[Op, Asked], Collective]] = {
 COMMUNICATING = frozenset((*DESCRIPTIONS, "stablehlo.send", "stablehlo.recv"))
 
 #: The same of ops whose root may be told while running: (op, context, root) -> Collective.
-ROOTED: dict[str, Callable[[Op, Asked, int], Collective]] = {
+ROOTED: dict[str, Callable[[Op, CollectiveContext, int], Collective]] = {
     "stablehlo.collective_broadcast": _collective_broadcast,
     "stablehlo.collective_reduce": _collective_reduce,
 }
 
 
-def _groups(op: Op, context: Asked) -> Groups:
+def _groups(op: Op, context: CollectiveContext) -> Groups:
     return process_groups(op, context.options.grid, context.module)
 
 
@@ -182,7 +197,7 @@ def _data(op: Op) -> tuple[Value, ...]:
     return op.operands[: len(op.results)]
 
 
-def _promotions(op: Op) -> tuple[np.dtype[Any] | None, ...]:
+def _promotions(op: Op) -> tuple[DType | None, ...]:
     """The dtype to convert each operand to before it is reduced; None where it has the result's own."""
     pairs = zip(_data(op), op.results, strict=True)
     return tuple(None if v.tensor.dtype == r.tensor.dtype else r.tensor.dtype for v, r in pairs)
@@ -204,7 +219,7 @@ def _zeros(values: Sequence[Value]) -> Callable[[int], Array]:
     return zeros
 
 
-def _reduction(op: Op, context: Asked) -> Reduction:
+def _reduction(op: Op, context: CollectiveContext) -> Reduction:
     """The op's region as a reduction: one of the monoids, or itself on whole arrays."""
     monoid = monoid_of(op.regions[0])
     if monoid is not None and monoid.kind in MONOIDS:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spmd import attributes as a
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 
 #: Targets that give their operand back: hints on where values lie.
 HINTS = frozenset(
@@ -58,7 +56,7 @@ def takes_batch(target: str) -> bool:
 # --- attributes as plain Python --------------------------------------------------------------------------------------
 
 
-def call_attributes(op: Op) -> dict[str, Any]:
+def call_attributes(op: Op) -> dict[str, AttributeValue]:
     """All attributes of a custom call as plain Python values by name.
 
     `mhlo.backend_config`, in which frontends put the dictionary of a typed call, takes the place of `backend_config`.
@@ -71,7 +69,7 @@ def call_attributes(op: Op) -> dict[str, Any]:
     return plain
 
 
-def plain_value(value: Any) -> Any:
+def plain_value(value: object) -> AttributeValue:
     """An attribute as the Python value nearest to it."""
     match value:
         case a.UnitAttr():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_array
-from spmd.ir import Block, Op, Value
+from spmd.ir import AttributeValue, Block, Op, Value
 
 #: ("argument", index), ("constant", type, bytes), ("captured", value), or (op, what it is besides, *operands).
 Expression = tuple[Any, ...]
@@ -78,5 +78,5 @@ def _constant(op: Op | None) -> Expression | None:
     return ("constant", op.attributes["value"].type, np.ascontiguousarray(array).tobytes())
 
 
-def _frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+def _frozen(attributes: Mapping[str, AttributeValue]) -> tuple[Any, ...]:
     return tuple((name, repr(attributes[name])) for name in sorted(attributes))

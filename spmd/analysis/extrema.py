@@ -196,8 +196,8 @@ def _agrees(outcome: tuple[int, int], case: _Case, kind: str, tie: str, *, total
         winner = int((relation > 0) != (kind == "maximum"))
         return outcome == (winner, winner)
     # The values are equal, so whichever is taken (see Extremum about zeros); equal indices are one as well.
-    wanted = {"low": int(case.place > 0), "first": 0, "last": 1}[tie]
-    return outcome[1] == wanted or case.place == 0
+    index_kept = {"low": int(case.place > 0), "first": 0, "last": 1}[tie]
+    return outcome[1] == index_kept or case.place == 0
 
 
 def _propagates(table: dict[_Case, tuple[int, int]], strange: Iterable[_Case]) -> bool:

@@ -289,6 +289,19 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     return reader.read(operand, tuple(source))
 
 
+def component_place(component: int, batch: Sequence[Affine], vector: int, indices: Value) -> Index:
+    """Where number `component` of the start index of a slice lies in `indices`, whose index_vector_dim is `vector`."""
+    place = list(batch)
+    if vector < indices.tensor.rank:
+        place.insert(vector, Affine(component))
+    return tuple(place)
+
+
+def batch_coordinate(dimension: int, batch: Sequence[Affine], vector: int) -> Affine:
+    """Of the coordinates `batch` that of dimension `dimension` of the indices: there is none for index_vector_dim."""
+    return batch[dimension if dimension < vector else dimension - 1]
+
+
 @index_map("stablehlo.gather")
 def _(op: Op, index: Index, reader: ElementReader) -> Element:
     operand, indices = op.operands
@@ -302,15 +315,12 @@ def _(op: Op, index: Index, reader: ElementReader) -> Element:
     for dimension, (whole, size) in enumerate(zip(shape, sizes, strict=True)):
         form = Affine() if dimension in unindexed else next(offsets)
         if dimension in numbers.start_index_map:
-            component = Affine(numbers.start_index_map.index(dimension))
-            place = list(batch)
-            if vector < indices.tensor.rank:
-                place.insert(vector, component)
+            place = component_place(numbers.start_index_map.index(dimension), batch, vector, indices)
             if whole != size:
-                form += clamped(indices, tuple(place), whole - size, reader)
+                form += clamped(indices, place, whole - size, reader)
         if dimension in numbers.operand_batching_dims:
             position = numbers.start_indices_batching_dims[numbers.operand_batching_dims.index(dimension)]
-            form += batch[position if position < vector else position - 1]
+            form += batch_coordinate(position, batch, vector)
         source.append(form)
     return reader.read(operand, tuple(source))
 

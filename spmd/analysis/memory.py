@@ -26,7 +26,7 @@ def memory_here() -> int:
         except (OSError, ValueError):
             continue  # not there, or "max"
     try:
-        import resource
+        import resource  # late: Unix alone has it
     except ImportError:  # not a Unix
         return min(limits)
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

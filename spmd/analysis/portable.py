@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from spmd.analysis.constants import CONSTANT, constant_array
 from spmd.arrays import Array
 from spmd.attributes import DenseAttr, is_splat
 from spmd.dialects.core import OPS
-from spmd.ir import NO_ATTRIBUTES, Block, Op, Region, Value, captured_values, new_op
+from spmd.ir import NO_ATTRIBUTES, AttributeValue, Block, Op, Region, Value, captured_values, new_op
 from spmd.types import TensorType, Type
 
 #: The number of a place that no op of the program has.
@@ -53,7 +52,7 @@ class PortableTables:
     """What ops refer to by numbers: of each value the number of its type, of constants among them the elements."""
 
     types: list[Type] = field(default_factory=list)
-    attributes: list[Mapping[str, Any]] = field(default_factory=list)
+    attributes: list[Mapping[str, AttributeValue]] = field(default_factory=list)
     values: list[int] = field(default_factory=list)
     constants: dict[int, PortableArray] = field(default_factory=dict)
 
@@ -142,7 +141,7 @@ class Packer:
     def _block(self, block: Block) -> PortableBlock:
         return self.values(block.arguments), tuple([self.op(op) for op in block.ops])
 
-    def _mapping(self, mapping: Mapping[str, Any]) -> int:
+    def _mapping(self, mapping: Mapping[str, AttributeValue]) -> int:
         """The number of a mapping, which equal ops share and nobody changes."""
         number = self._attributes.get(id(mapping))
         if number is None:
@@ -158,7 +157,7 @@ class Unpacker:
         self._tables = tables
         self._places = places
         self._values: dict[int, Value] = {}
-        self._mappings: dict[int, Mapping[str, Any]] = {}
+        self._mappings: dict[int, Mapping[str, AttributeValue]] = {}
 
     def value(self, number: int) -> Value:
         """The value of this number: a constant, what an op here gives, or one that nobody defines."""
@@ -207,7 +206,7 @@ class Unpacker:
     def _type(self, value: int) -> Type:
         return self._tables.types[self._tables.values[value]]
 
-    def _mapping(self, number: int) -> Mapping[str, Any]:
+    def _mapping(self, number: int) -> Mapping[str, AttributeValue]:
         known = self._mappings.get(number)
         if known is None:
             packed = self._tables.attributes[number]

@@ -65,7 +65,7 @@ def channel_id(op: Op) -> int:
     return 0 if handle is None else int(handle.handle)
 
 
-def given_groups(op: Op, module: Module) -> Any:
+def given_groups(op: Op, module: Module) -> Array:
     """The groups that `op` is given, of int64, each a row (filled up with -1); those of mesh axes worked out."""
     groups = op["replica_groups"]
     return _mesh_groups(groups, module) if isinstance(groups, ReplicaGroupMeshAxesAttr) else groups
@@ -74,11 +74,11 @@ def given_groups(op: Op, module: Module) -> Any:
 def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
     """Rows of device ids that differ along the given axes alone, in the order of these axes (the last one minor)."""
     axes, devices = _mesh(groups, module)
-    wanted = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
-    parts = [part for name, size in axes for part in _parts(name, size, wanted)]
+    axis_refs = [axis for axis in groups.axes.elements if isinstance(axis, AxisRefAttr)]
+    parts = [part for name, size in axes for part in _parts(name, size, axis_refs)]
     shape = [size for _, _, size in parts]
     moved = []
-    for axis in wanted:
+    for axis in axis_refs:
         pre, size = (axis.sub_axis_info.pre_size, axis.sub_axis_info.size) if axis.sub_axis_info else (1, None)
         if axis.name not in dict(axes):
             raise GroupError(f"the mesh has no axis {axis.name!r}")
@@ -89,10 +89,10 @@ def _mesh_groups(groups: ReplicaGroupMeshAxesAttr, module: Module) -> Array:
     return devices.reshape(shape).transpose([*kept, *moved]).reshape(-1, count)
 
 
-def _parts(name: str, size: int, wanted: list[AxisRefAttr]) -> list[tuple[str, int, int]]:
+def _parts(name: str, size: int, axis_refs: list[AxisRefAttr]) -> list[tuple[str, int, int]]:
     """Axis `name` cut wherever a sub-axis begins or ends: (name, size of what is before, size) of each part."""
     cuts = {1, size}
-    for axis in wanted:
+    for axis in axis_refs:
         if axis.name == name and axis.sub_axis_info is not None:
             pre = axis.sub_axis_info.pre_size
             cuts |= {pre, pre * axis.sub_axis_info.size}

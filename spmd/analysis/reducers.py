@@ -10,20 +10,16 @@ Source: StableHLO specification, "reduce" and the ops that fold with a region as
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from spmd.analysis.expressions import Expression, Expressions
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, extreme
 from spmd.ir import Region, Value
 from spmd.types import F32, ElementType, storage_range
-
-_finfo: Callable[[Any], Any] = ml_dtypes.finfo
 
 #: Ops that fold in any order, without their dialect.
 KINDS = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
@@ -56,11 +52,6 @@ class Monoid:
         """
         narrow = self.element.is_float and self.element.bits <= 16
         return F32 if narrow and self.kind in ("add", "multiply") else self.element
-
-    @property
-    def order_shows(self) -> bool:
-        """Whether the grouping of the elements shows in the result, which rounding makes it do."""
-        return self.kind in ("add", "multiply") and (self.element.is_float or self.element.is_complex)
 
     @property
     def idempotent(self) -> bool:
@@ -163,7 +154,7 @@ def _of_integers(kind: str, element: ElementType) -> Any:
     return low if kind == "maximum" else high
 
 
-def _of_floats(kind: str, dtype: np.dtype[Any]) -> Array | None:
+def _of_floats(kind: str, dtype: DType) -> Array | None:
     if kind == "multiply":
         return np.array(1, dtype)
     if kind == "add":
@@ -171,11 +162,7 @@ def _of_floats(kind: str, dtype: np.dtype[Any]) -> Array | None:
         return zeros[0] if zeros else None  # f8E8M0FNU has no zero
     if kind not in ("maximum", "minimum"):
         return None
-    limits = _finfo(dtype)
-    infinite, finite = (-np.inf, limits.min) if kind == "maximum" else (np.inf, limits.max)
-    with np.errstate(all="ignore"):
-        extreme = np.array(infinite, np.float64).astype(dtype)
-    return extreme if extreme.astype(np.float64) == infinite else np.array(finite, dtype)
+    return extreme(dtype, largest=kind == "minimum")
 
 
 def _of_complex(kind: str, element: ElementType) -> Array | None:

@@ -6,6 +6,7 @@ start at each byte, and where it would end, is found for all bytes at once; read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
@@ -28,20 +29,21 @@ _MARGIN = 128
 
 
 def _integers(data: bytes) -> tuple[list[int], bytes]:
-    """(the integer that would start at each byte of `data`, how many bytes it would have)."""
-    padded = np.frombuffer(data + bytes(2 * _MARGIN), np.uint8)
+    """(the integer that would start at each byte of `data`, how many bytes it would have), and so for the margin."""
+    padded = data + bytes(2 * _MARGIN)
     count = len(data) + _MARGIN
-    words = np.lib.stride_tricks.as_strided(padded.view("<u1")[:8].view("<u8"), (count + 1,), (1,), writeable=False)
-    first = padded[:count]
-    lengths = _LENGTHS[first]
-    whole = words[:-1]
-    shift = (64 - 8 * lengths.clip(max=8)).astype(np.uint64)
-    values = (whole << shift) >> (shift + lengths.astype(np.uint64) % np.uint64(9))
-    values = np.where(lengths == 9, words[1:], values)
-    return values.tolist(), lengths.tobytes()
+    words = np.ndarray((count + 1,), np.dtype("<u8"), padded, 0, (1,))
+    first = np.frombuffer(padded, np.uint8, count)
+    values = (words[:-1] & _MASKS[first]) >> _SHIFTS[first]
+    longest = first == 0
+    values[longest] = words[1:][longest]
+    return values.tolist(), padded[:count].translate(_LENGTHS)
 
 
-_LENGTHS = np.array([9, *((byte & -byte).bit_length() for byte in range(1, 256))], np.uint8)
+#: By an integer's first byte: how many bytes it has, which bits of the eight bytes are its, and where they begin.
+_LENGTHS = bytes([9, *((byte & -byte).bit_length() for byte in range(1, 256))])
+_MASKS = np.array([(1 << 8 * min(length, 8)) - 1 for length in _LENGTHS], np.uint64)
+_SHIFTS = np.array([length % 9 for length in _LENGTHS], np.uint64)
 
 
 class _Forward(Value):
@@ -50,7 +52,7 @@ class _Forward(Value):
     __slots__ = ()
 
 
-class _Scope:
+class _ReadScope:
     """The values of one isolated region by number, and the ops that used one before it was there."""
 
     __slots__ = ("forward", "users", "values")
@@ -59,6 +61,22 @@ class _Scope:
         self.values: list[Value | None] = []
         self.forward: dict[int, _Forward] = {}
         self.users: list[Op] = []
+
+
+class _ReadRegion:
+    """A region that is being read: its blocks, and the op that has it (None at the top, where values have no numbers).
+
+    What is defined in it has the numbers of `scope` from `following` on, below `last`.
+    """
+
+    __slots__ = ("blocks", "following", "last", "parent", "scope")
+
+    def __init__(self, scope: _ReadScope, blocks: list[Block], parent: type[Op] | None, last: int = 0) -> None:
+        self.scope = scope
+        self.blocks = blocks
+        self.parent = parent
+        self.following = len(scope.values)
+        self.last = last
 
 
 class IrReader:
@@ -84,21 +102,22 @@ class IrReader:
         block = Block()
         count, arguments = self._flagged()
         if arguments:
-            self._fail("the block at the top has no arguments")
-        self._ops(block, count, _Scope(), 0, 0, [], None)
+            self.fail("the block at the top has no arguments")
+        self._ops(block, count, _ReadRegion(_ReadScope(), [], None))
         if self._at != self._end:
-            self._fail(f"{self._end - self._at} bytes are left behind the ops")
+            self.fail(f"{self._end - self._at} bytes are left behind the ops")
         return block.ops
 
     # --- primitives --------------------------------------------------------------------------------------------------
 
-    def _fail(self, message: str) -> NoReturn:
+    def fail(self, message: str) -> NoReturn:
+        """Says what is wrong at the place where the reader is."""
         self._reader.fail(message, self._start + min(self._at, self._end))
 
     def _varint(self) -> int:
         at = self._at
         if at >= self._end:
-            self._fail("an integer is needed where nothing is left")
+            self.fail("an integer is needed where nothing is left")
         self._at = at + self._size[at]
         return self._value[at]
 
@@ -113,7 +132,7 @@ class IrReader:
 
     def _check_count(self, number: int, what: str) -> None:
         if number > self._end - self._at:
-            self._fail(f"{number} {what} are told of where {max(0, self._end - self._at)} bytes are left")
+            self.fail(f"{number} {what} are told of where {max(0, self._end - self._at)} bytes are left")
 
     def _reader_here(self) -> ByteReader:
         """A reader from here on, which tells errors at this place."""
@@ -123,61 +142,60 @@ class IrReader:
 
     # --- regions and blocks ------------------------------------------------------------------------------------------
 
-    def _regions(self, count: int, isolated: bool, scope: _Scope, op: type[Op]) -> list[Region]:
+    def _regions(self, count: int, isolated: bool, scope: _ReadScope, op: type[Op]) -> list[Region]:
         self._depth += 1
         if self._depth > DEEPEST:
-            self._fail(f"regions nest more than {DEEPEST} deep")
+            self.fail(f"regions nest more than {DEEPEST} deep")
         apart = isolated and self._version >= s.LAZY_REGIONS
         end = self._end
         if apart:
             number, inside = s.read_section(self._reader_here())
             if number != s.IR:
-                self._fail("an isolated region is a section of IR")
+                self.fail("an isolated region is a section of IR")
             self._at, self._end = inside.position - self._start, inside.end - self._start
-        regions = [self._region(_Scope() if isolated else scope, op) for _ in range(count)]
+        regions = [self._region(_ReadScope() if isolated else scope, op) for _ in range(count)]
         if apart:
             if self._at != self._end:
-                self._fail("bytes are left behind the regions")
+                self.fail("bytes are left behind the regions")
             self._end = end
         self._depth -= 1
         return regions
 
-    def _region(self, scope: _Scope, op: type[Op]) -> Region:
+    def _region(self, scope: _ReadScope, op: type[Op]) -> Region:
         blocks = [Block() for _ in range(self._count("blocks"))]
         if not blocks:
             return Region()
-        start = following = len(scope.values)
-        end = start + self._count("values")
-        scope.values += [None] * (end - start)
+        start, count = len(scope.values), self._count("values")
+        region = _ReadRegion(scope, blocks, op, start + count)
+        scope.values += [None] * count
         for block in blocks:
             count, arguments = self._flagged()
             if arguments:
-                following = self._arguments(block, scope, following, end)
-            following = self._ops(block, count, scope, following, end, blocks, op)
+                self._arguments(block, region)
+            self._ops(block, count, region)
         if scope.forward:
             self._settle(scope, start, len(blocks) == 1)
         del scope.values[start:]
         return Region(blocks)
 
-    def _arguments(self, block: Block, scope: _Scope, following: int, end: int) -> int:
+    def _arguments(self, block: Block, region: _ReadRegion) -> None:
         count = self._count("arguments")
-        if following + count > end:
-            self._fail(f"{count} arguments where values up to {end - 1} are told of")
+        if region.following + count > region.last:
+            self.fail(f"{count} arguments where values up to {region.last - 1} are told of")
         arguments: list[NumberedValue] = []
         for index in range(count):
             number, located = self._flagged() if self._version >= s.NO_UNKNOWN_LOCATIONS else (self._varint(), True)
-            type = self._tables.types.get(number) or self._tables.type(number, self._reader_here())
+            type = self._tables.types.get(number) or self._tables.type(number, self)
             argument = NumberedValue(type, block, index)
             if located:
                 argument.locate(partial(self._page.location_text, self._varint()))
             arguments.append(argument)
         block.arguments = tuple(arguments)
-        scope.values[following : following + count] = block.arguments
+        self._define(region, block.arguments)
         if self._version >= s.USE_ORDERS:
             self._at += 1
             if self._data[self._at - 1]:
                 self._use_orders(count)
-        return following + count
 
     def _use_orders(self, count: int) -> None:
         """The order in which uses of values are kept: nothing here depends on it."""
@@ -189,7 +207,7 @@ class IrReader:
             for _ in range(length):
                 self._varint()
 
-    def _settle(self, scope: _Scope, start: int, in_order: bool) -> None:
+    def _settle(self, scope: _ReadScope, start: int, in_order: bool) -> None:
         """Puts the values from `start` on in place of what stood for them, now that they are there.
 
         A region's one block has its values `in_order`: none is used before it is defined.
@@ -198,7 +216,7 @@ class IrReader:
         for number in [number for number in scope.forward if number >= start]:
             value = scope.values[number]
             if value is None or in_order:
-                self._fail(f"value {number} is used before it is defined")
+                self.fail(f"value {number} is used before it is defined")
             resolved[scope.forward.pop(number)] = value
         for op in scope.users:
             op.replace_operands(resolved)
@@ -207,26 +225,19 @@ class IrReader:
 
     # --- ops ---------------------------------------------------------------------------------------------------------
 
-    def _ops(
-        self, block: Block, count: int, scope: _Scope, following: int, last: int, blocks: list[Block],
-        parent: type[Op] | None,
-    ) -> int:  # fmt: skip
-        """Reads `count` ops into `block`; their results are values from `following` on. Returns the next number."""
-        data, value, size, end, values = self._data, self._value, self._size, self._end, scope.values
-        types, kinds, page = self._tables.types, self._kinds.by_key, self._page
-        in_function = parent is Function
-        append, add_offset, add_location = block.ops.append, page.offsets.append, page.locations.append
-        base = self._start
+    def _ops(self, block: Block, count: int, region: _ReadRegion) -> None:
+        """Reads `count` ops into `block`. Programs have very many: what most of them have is read without a call."""
+        data, value, size, end, scope = self._data, self._value, self._size, self._end, region.scope
+        types, kinds, page, base, values = self._tables.types, self._kinds.by_key, self._page, self._start, scope.values
+        limit, in_function, numbered = len(values), region.parent is Function, region.parent is not None
         for _ in range(count):
             start = at = self._at
             if at >= end:
-                self._fail(f"{count} ops are told of, of which {len(block.ops)} are there")
+                self.fail(f"{count} ops are told of, of which {len(block.ops)} are there")
             name = value[at]
             at += size[at]
             mask = data[at]
-            at += 1
-            location = value[at]
-            at += size[at]
+            at += 1 + size[at + 1]  # over the number of the location
             attributes = properties = -1
             if mask & _ATTRIBUTES:
                 attributes = value[at]
@@ -234,101 +245,110 @@ class IrReader:
             if mask & _PROPERTIES:
                 properties = value[at]
                 at += size[at]
-            result_types: list[Type] = []
-            if mask & _RESULTS:
-                length = value[at]
+            type: Type | None = None
+            more_types: list[Type] = []
+            if mask & _RESULTS and value[at] == 1:
                 at += size[at]
-                if length > end - at:
-                    self._check_count(length, "results")
-                while length:
-                    length -= 1
-                    number = value[at]
-                    at += size[at]
-                    result_types.append(types.get(number) or self._tables.type(number, self._reader_here()))
+                type = types.get(value[at]) or self._tables.type(value[at], self)
+                at += size[at]
+            elif mask & _RESULTS:
+                more_types, at = self._result_types(at)
             operands: list[Any] = []
             missing = False
             if mask & _OPERANDS:
-                length = value[at]
+                left = value[at]
                 at += size[at]
-                if length > end - at:
-                    self._check_count(length, "operands")
-                while length:
-                    length -= 1
+                if left > end - at:
+                    self._check_count(left, "operands")
+                while left:
+                    left -= 1
                     number = value[at]
                     at += size[at]
-                    operand = values[number] if number < len(values) else self._fail(f"value {number} of {len(values)}")
+                    operand = values[number] if number < limit else self.fail(f"value {number} of {limit}")
                     if operand is None:
                         missing = True
                         operand = scope.forward.setdefault(number, _Forward(None))  # type: ignore[arg-type]
                     operands.append(operand)
             self._at = at
             if at > end:
-                self._fail("an op goes beyond the end")
+                self.fail("an op goes beyond the end")
             key = (name, attributes, properties, in_function)
-            kind = kinds.get(key) or self._kinds.make(key, self._reader_here())
-            if kind.plain and len(result_types) == 1 and not (mask & _BEHIND or missing):  # as most ops are
-                token = len(page.offsets)
-                op = Op.of_one_result(kind.definition, operands, result_types[0], kind.attributes, page, token)  # type: ignore[arg-type]
-                add_offset(base + start)
-                add_location(location)
-                append(op)
-                if parent is not None:
-                    if following >= last:
-                        self._fail_beyond(last)
-                    values[following] = op
-                    following += 1
+            kind = kinds.get(key) or self._kinds.make(key, self)
+            if type is None or missing or mask & _BEHIND or not kind.plain:
+                self._op(block, base + start, mask, kind, operands, more_types if type is None else [type], region)
                 continue
-            results = self._op(block, (base + start, location), mask, kind, operands, result_types, blocks, scope)
-            if missing and results is not operands:
-                scope.users.append(block.ops[-1])
-            if parent is not None and results:
-                if following + len(results) > last:
-                    self._fail_beyond(last)
-                values[following : following + len(results)] = results
-                following += len(results)
-        return following
+            op = Op.of_one_result(kind.definition, operands, type, kind.attributes, page, base + start)  # type: ignore[arg-type]
+            block.ops.append(op)
+            if numbered:
+                if region.following >= region.last:
+                    self._fail_beyond(region)
+                values[region.following] = op
+                region.following += 1
 
-    def _fail_beyond(self, last: int) -> NoReturn:
-        self._fail(f"more values are defined than the {last} that are told of")
+    def _result_types(self, at: int) -> tuple[list[Type], int]:
+        """The types of an op's results, whose number stands at `at`, and where they end."""
+        count = self._value[at]
+        at += self._size[at]
+        if count > self._end - at:
+            self._check_count(count, "results")
+        result_types = []
+        for _ in range(count):
+            number = self._value[at]
+            result_types.append(self._tables.types.get(number) or self._tables.type(number, self))
+            at += self._size[at]
+        return result_types, at
+
+    def _define(self, region: _ReadRegion, values: Sequence[Value]) -> None:
+        """Gives `values` the next numbers."""
+        if region.parent is None:
+            return
+        start, end = region.following, region.following + len(values)
+        if end > region.last:
+            self._fail_beyond(region)
+        region.scope.values[start:end] = values
+        region.following = end
+
+    def _fail_beyond(self, region: _ReadRegion) -> NoReturn:
+        self.fail(f"more values are defined than the {region.last} that are told of")
 
     def _op(
-        self, block: Block, place: tuple[int, int], mask: int, kind: OpKind, operands: list[Any], types: list[Type],
-        blocks: list[Block], scope: _Scope,
-    ) -> Any:  # fmt: skip
-        """Reads the rest of an op into `block`, and gives its results; those of a cast that changes nothing."""
-        successors, regions = self._behind(mask, len(types), blocks, kind, scope) if mask & _BEHIND else (None, [])
+        self, block: Block, offset: int, mask: int, kind: OpKind, operands: list[Any], types: list[Type],
+        region: _ReadRegion,
+    ) -> None:  # fmt: skip
+        """Reads the rest of an op into `block`; a cast that changes nothing is what it casts."""
+        successors, regions = self._behind(mask, len(types), kind, region) if mask & _BEHIND else (None, [])
         if kind.cls is not Op and not _has_body(kind.cls, regions):
-            self._fail(f"{kind.name} has one region, of one block where it is a module's")
+            self.fail(f"{kind.name} has one region, of one block where it is a module's")
         if kind.name == CAST and self._mixed and _is_identity(operands, types):
-            return operands
-        page, token = self._page, len(self._page.offsets)
+            self._define(region, operands)
+            return
         op = kind.cls(kind.name, operands, types, kind.attributes, regions, kind.definition, kind.discardable)
-        op.read_at(page, token)
-        page.offsets.append(place[0])
-        page.locations.append(place[1])
+        op.read_at(self._page, offset)
         block.ops.append(op)
+        if any(type(operand) is _Forward for operand in operands):
+            region.scope.users.append(op)
         if successors is not None:
             op.attributes = {**op.attributes, "successors": successors}
         if kind.faults:
-            self.diagnostics += kind.diagnostics(page, token)
-        return op.results
+            self.diagnostics += kind.diagnostics(self._page, offset)
+        self._define(region, op.results)
 
     def _behind(
-        self, mask: int, results: int, blocks: list[Block], kind: OpKind, scope: _Scope
+        self, mask: int, results: int, kind: OpKind, region: _ReadRegion
     ) -> tuple[tuple[int, ...] | None, list[Region]]:
         """What few ops have: successors, the order of uses, and regions."""
         successors = None
         if mask & _SUCCESSORS:
             successors = tuple([self._varint() for _ in range(self._count("successors"))])
-            if any(number >= len(blocks) for number in successors):
-                self._fail(f"blocks {successors} of {len(blocks)}")
+            if any(number >= len(region.blocks) for number in successors):
+                self.fail(f"blocks {successors} of {len(region.blocks)}")
         if mask & _USE_ORDERS and self._version >= s.USE_ORDERS:
             self._use_orders(results)
         regions: list[Region] = []
         if mask & _REGIONS:
             count, isolated = self._flagged()
             self._check_count(count, "regions")
-            regions = self._regions(count, isolated, scope, kind.cls)
+            regions = self._regions(count, isolated, region.scope, kind.cls)
         return successors, regions
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE, Version
@@ -19,7 +19,7 @@ from spmd.artifacts.vhlo.convert import fault, to_vhlo
 from spmd.artifacts.vhlo.ops import base_of
 from spmd.attributes import Attribute, DenseArrayAttr
 from spmd.dialects.core import OpDef, Trait, has_trait
-from spmd.ir import Block, NumberedValue, Op, Region, Value
+from spmd.ir import AttributeValue, Block, NumberedValue, Op, Region, Value
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32
 
@@ -35,7 +35,7 @@ class _Cast(NamedTuple):
 
 
 @dataclass
-class _Scope:
+class _WrittenScope:
     """The values of an isolated region by spelling, with their numbers, and how many there are."""
 
     numbers: dict[_Cast, int] = field(default_factory=dict)
@@ -65,23 +65,23 @@ class IrWriter:
         """The section of `module` alone."""
         writer = ByteWriter()
         writer.flagged(1, False)
-        self._op(writer, module, _Scope())
+        self._op(writer, module, _WrittenScope())
         return writer.data
 
     # --- regions -----------------------------------------------------------------------------------------------------
 
-    def _regions(self, writer: ByteWriter, op: Op, spelling: str, scope: _Scope) -> None:
+    def _regions(self, writer: ByteWriter, op: Op, spelling: str, scope: _WrittenScope) -> None:
         isolated = has_trait(op, Trait.ISOLATED)
         writer.flagged(len(op.regions), isolated)
         inside = ByteWriter() if isolated else writer
         for region in op.regions:
-            self._region(inside, region, spelling, _Scope() if isolated else scope)
+            self._region(inside, region, spelling, _WrittenScope() if isolated else scope)
         if isolated and self._version >= s.LAZY_REGIONS:
             s.write_section(writer, s.IR, inside.data)
         elif isolated:
             writer.bytes(inside.data)
 
-    def _region(self, writer: ByteWriter, region: Region, spelling: str, scope: _Scope) -> None:
+    def _region(self, writer: ByteWriter, region: Region, spelling: str, scope: _WrittenScope) -> None:
         writer.varint(len(region.blocks))
         if not region.blocks:
             return
@@ -101,7 +101,7 @@ class IrWriter:
         for cast in list(scope.numbers)[known:]:
             del scope.numbers[cast]
 
-    def _steps(self, block: Block, spelling: str, scope: _Scope) -> list[Op | _Cast]:
+    def _steps(self, block: Block, spelling: str, scope: _WrittenScope) -> list[Op | _Cast]:
         """The ops of `block` and the casts between them; their results, and the block's arguments, get numbers."""
         for argument in block.arguments:
             self._define(scope, argument, spelling)
@@ -109,16 +109,16 @@ class IrWriter:
         for op in block.ops:
             own = self._spelling_of(op)
             for value in op.operands if self._portable is not None else ():
-                wanted, other = _Cast(value, own), _Cast(value, PLAIN if own else PORTABLE)
-                if wanted not in scope.numbers and other in scope.numbers:
-                    steps.append(wanted)
+                cast, other = _Cast(value, own), _Cast(value, PLAIN if own else PORTABLE)
+                if cast not in scope.numbers and other in scope.numbers:
+                    steps.append(cast)
                     self._define(scope, value, own)
             steps.append(op)
             for result in op.results:
                 self._define(scope, result, own)
         return steps
 
-    def _define(self, scope: _Scope, value: Value, spelling: str) -> None:
+    def _define(self, scope: _WrittenScope, value: Value, spelling: str) -> None:
         scope.numbers[_Cast(value, spelling)] = scope.count
         scope.count += 1
 
@@ -142,7 +142,7 @@ class IrWriter:
 
     # --- ops ---------------------------------------------------------------------------------------------------------
 
-    def _cast(self, writer: ByteWriter, cast: _Cast, scope: _Scope) -> None:
+    def _cast(self, writer: ByteWriter, cast: _Cast, scope: _WrittenScope) -> None:
         other = PLAIN if cast.spelling else PORTABLE
         writer.varint(self._numbering.op_name(_CAST, True))
         writer.byte(_RESULTS | _OPERANDS)
@@ -152,7 +152,7 @@ class IrWriter:
         writer.varint(1)
         writer.varint(scope.numbers[_Cast(cast.value, other)])
 
-    def _op(self, writer: ByteWriter, op: Op, scope: _Scope) -> None:
+    def _op(self, writer: ByteWriter, op: Op, scope: _WrittenScope) -> None:
         numbering = self._numbering
         outer, numbering.op = numbering.op, op
         spelled = self._spelled(op)
@@ -248,7 +248,7 @@ class IrWriter:
 _BESIDE = ("no_inline",)
 
 
-def _encoded(definition: OpDef, attributes: Mapping[str, Any]) -> dict[str, Attribute]:
+def _encoded(definition: OpDef, attributes: Mapping[str, AttributeValue]) -> dict[str, Attribute]:
     table = definition.attribute_table
     return {
         name: table[name].kind.encode(value)

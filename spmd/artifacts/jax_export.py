@@ -17,9 +17,12 @@ from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.flatbuffer import Table
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
 from spmd.artifacts.stream import Buffer
+from spmd.dialects.func import function_fault
 from spmd.errors import ByteLocation, ParseError, UsageError
 from spmd.ir import Function, Module, Value
 
+#: Of what type the number of the platform is that a module for several is to run on.
+_PLATFORM = t.TensorType((), t.I32)
 _LEAF, _NONE, _TUPLE, _LIST, _DICT, _CUSTOM = range(6)
 _DTYPES = (
     "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64", "complex<f32>",
@@ -292,6 +295,9 @@ def callable_module(exported: Exported, platform: str = "cpu") -> Module:
         main = module.function("main")
     except KeyError:
         raise ParseError("the module has no function @main", ByteLocation(exported.file, 0)) from None
+    fault = "it has no body" if main.is_declaration else function_fault(main)
+    if fault is not None:
+        raise ParseError(f"@main: {fault}", ByteLocation(exported.file, 0))
     _check_trees(exported)
     arguments = list(main.arguments)
     first = 0
@@ -317,10 +323,10 @@ def callable_module(exported: Exported, platform: str = "cpu") -> Module:
 def _put_platform(main: Function, argument: Value, exported: Exported, platform: str) -> None:
     """The number of the platform in place of the argument that tells it, a scalar."""
     type = argument.type
-    if not isinstance(type, t.TensorType) or type.rank or not isinstance(type.element_type, t.ElementType):
-        raise ParseError(f"a platform's number is a scalar, got {type}", ByteLocation(exported.file, 0))
+    if type is not _PLATFORM:
+        raise ParseError(f"a platform's number is a {_PLATFORM}, got {type}", ByteLocation(exported.file, 0))
     index = exported.platforms.index(platform) if platform in exported.platforms else 0
-    put_constants(main, [(argument, np.array(index, type.element_type.dtype))])
+    put_constants(main, [(argument, np.array(index, np.int32))])
 
 
 def _check_trees(exported: Exported) -> None:

@@ -13,16 +13,17 @@ from typing import Any
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings.fields import ATTRIBUTE, OPTIONAL_ATTRIBUTE, EntryReader
+from spmd.artifacts.entries import Asking, Entry
+from spmd.artifacts.memo import Memo
 from spmd.artifacts.page import FilePage
-from spmd.artifacts.stream import ByteReader
-from spmd.artifacts.tables import Tables
+from spmd.artifacts.tables import OpName, Tables
 from spmd.artifacts.vhlo.convert import from_vhlo
 from spmd.artifacts.vhlo.ops import VHLO_OPS, VhloOp, name_of
 from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr, DictAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic
-from spmd.ir import OP_CLASSES, Op
+from spmd.ir import OP_CLASSES, AttributeValue, Op
 from spmd.syntax.directives import SEGMENTS
 from spmd.types import I32, FunctionType
 
@@ -37,7 +38,7 @@ class OpKind:
     name: str
     cls: type[Op]
     definition: OpDef | None
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, AttributeValue]
     discardable: Mapping[str, Attribute]
     faults: tuple[str, ...]
     #: Whether there is nothing to it but its declaration and sound attributes, and it is no cast.
@@ -56,50 +57,64 @@ class OpKinds:
         #: Those met so far by name, dictionary and properties (-1: none), in a function's own body or not.
         self.by_key: dict[tuple[int, int, int, bool], OpKind] = {}
 
-    def make(self, key: tuple[int, int, int, bool], reader: ByteReader) -> OpKind:
-        """The kind `key`, met for the first time, by an op at `reader`."""
-        kind_of_op = self.by_key[key] = self._make(*key, reader)
+    def make(self, key: tuple[int, int, int, bool], asking: Asking) -> OpKind:
+        """The kind `key`, met for the first time in this file."""
+        kind_of_op = self.by_key[key] = self._make(*key, asking)
         return kind_of_op
 
-    def _make(self, name: int, attributes: int, properties: int, in_function: bool, reader: ByteReader) -> OpKind:
+    def _make(self, name: int, attributes: int, properties: int, in_function: bool, asking: Asking) -> OpKind:
         tables = self._tables
         if name >= len(tables.op_names):
-            reader.fail(f"op name {name} of {len(tables.op_names)}")
-        full, registered = tables.op_names[name]
-        row = VHLO_OPS.get(full)
-        if row is None and full.startswith("vhlo."):
-            reader.fail(f"{full} is no operation of any version of VHLO that is known")
+            asking.fail(f"op name {name} of {len(tables.op_names)}")
+        op_name = tables.op_names[name]
         if attributes < 0 and properties < 0:
-            return _bare(full, in_function)
+            _check_known(op_name.name, asking)
+            return _bare(op_name.name, in_function)
+        data = tables.property_key(properties, asking)
+        key = None if data is None else (op_name, in_function, tables.version, attributes, properties < 0, data)
+        kind_of_op: OpKind | None = None if key is None else _KINDS.recall(key, tables)
+        if kind_of_op is None:
+            _check_known(op_name.name, asking)
+            entry = tables.property_entry(properties)
+            kind_of_op = self._read(op_name, in_function, attributes, properties, entry)
+            tables.remember(_KINDS, key, entry, kind_of_op)
+        return kind_of_op
+
+    def _read(self, op_name: OpName, in_function: bool, attributes: int, properties: int, entry: Entry) -> OpKind:
+        """The kind of ops with these attributes; `entry` reads their properties."""
+        full = op_name.name
+        row = VHLO_OPS.get(full)
         attributes_here: dict[str, Attribute] = {}
         if properties >= 0:
-            attributes_here |= self._properties(full, row, properties, registered, reader)
+            attributes_here |= self._properties(op_name, row, entry)
         if attributes >= 0:
-            whole = tables.attribute(attributes, reader)
+            whole = entry.attribute_at(attributes)
             if not isinstance(whole, DictAttr):
-                reader.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
+                entry.fail(f"the attributes of {full} are a dictionary, got {type(whole).__name__}")
             attributes_here |= whole.entries
         return _kind(full, row, in_function, attributes_here)
 
     # --- properties --------------------------------------------------------------------------------------------------
 
-    def _properties(
-        self, name: str, row: VhloOp | None, index: int, registered: bool | None, reader: ByteReader
-    ) -> dict[str, Attribute]:
-        tables = self._tables
-        entry = tables.property_entry(index, reader)
+    def _properties(self, op_name: OpName, row: VhloOp | None, entry: Entry) -> dict[str, Attribute]:
+        name, registered = op_name
         definition = core.OPS.get(name)
         if registered and row is not None:
             attributes = {attribute: ATTRIBUTE.read(entry) for attribute in row.attributes}
         elif registered and definition is not None:
-            attributes = _declared(definition, entry, tables.version)
+            attributes = _declared(definition, entry, self._tables.version)
         elif registered:
-            reader.fail(f"the properties of {name}, an op nobody here knows, cannot be read")
+            entry.fail(f"the properties of {name}, an op nobody here knows, cannot be read")
         else:
             whole = ATTRIBUTE.read(entry)
             attributes = dict(whole.entries) if isinstance(whole, DictAttr) else {}
         entry.expect_end(f"the properties of {name}")
         return attributes
+
+
+def _check_known(full: str, asking: Asking) -> None:
+    if full.startswith("vhlo.") and full not in VHLO_OPS:
+        asking.fail(f"{full} is no operation of any version of VHLO that is known")
 
 
 def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str, Attribute]) -> OpKind:
@@ -116,6 +131,10 @@ def _kind(full: str, row: VhloOp | None, in_function: bool, attributes: dict[str
     cls = OP_CLASSES.get(full, Op)
     plain = cls is Op and definition is not None and not (discardable or faults or full == CAST)
     return OpKind(full, cls, definition, known, discardable, tuple(faults), plain)
+
+
+#: Kinds with attributes that were met in any file.
+_KINDS = Memo()
 
 
 @lru_cache(maxsize=1 << 12)
@@ -188,11 +207,11 @@ def _sizes(entry: EntryReader, length: int) -> tuple[int, ...]:
 
 def _file(
     definition: OpDef | None, attributes: Mapping[str, Attribute], faults: list[str]
-) -> tuple[dict[str, Any], dict[str, Attribute]]:
+) -> tuple[dict[str, AttributeValue], dict[str, Attribute]]:
     """(declared attributes, decoded; any other)."""
     if definition is None:
         return {}, dict(attributes)
-    known: dict[str, Any] = {}
+    known: dict[str, AttributeValue] = {}
     discardable: dict[str, Attribute] = {}
     for name, value in attributes.items():
         declared = definition.attribute_table.get(name)

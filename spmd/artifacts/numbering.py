@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from spmd.artifacts import sections as s
 from spmd.artifacts.encodings import DIALECTS
 from spmd.artifacts.encodings.builtin import BUILTIN
-from spmd.artifacts.encodings.fields import Encoding, EntryWriter, Version
+from spmd.artifacts.encodings.fields import Encoding, EntryWriter, FieldValue, Version
 from spmd.artifacts.encodings.locations import FileLocation, FileRange, location_of
 from spmd.artifacts.encodings.vhlo import VHLO
 from spmd.artifacts.stream import ByteWriter
@@ -101,7 +101,7 @@ class Numbering:
         if number is None:
             number = self._attributes[key] = len(self._attribute_entries)
             self._attribute_entries.append(("", b"", False))
-            writer = _Writer(self, spelling)
+            writer = _TableWriter(self, spelling)
             encoding, values = BUILTIN.attributes.find(whole)  # type: ignore[misc]
             encoding.write(writer, values)
             self._attribute_entries[number] = ("builtin", writer.data, True)
@@ -128,7 +128,9 @@ class Numbering:
                 self._type_entries[number] = self._encoded(type, known, spelling, "types")
         return number
 
-    def _encoded(self, value: Any, known: tuple[Encoding, tuple[Any, ...]] | None, spelling: str, table: str) -> _Entry:
+    def _encoded(
+        self, value: FieldValue, known: tuple[Encoding, tuple[FieldValue, ...]] | None, spelling: str, table: str
+    ) -> _Entry:
         dialect = PORTABLE
         if known is None:
             for dialect, encodings in DIALECTS.items():
@@ -144,7 +146,7 @@ class Numbering:
             if self.portable is not None and not _dialects_in(text) <= READ_BESIDE:
                 self._fail(f"no version has {table} such as {text[:60]}")
             return _dialect_of(text), _bytes(text) + b"\0", False
-        writer = _Writer(self, spelling)
+        writer = _TableWriter(self, spelling)
         known[0].write(writer, known[1])
         return dialect, writer.data, True
 
@@ -231,7 +233,7 @@ class Numbering:
 
     def entry(self, spelling: str) -> EntryWriter:
         """A writer that knows the tables."""
-        return _Writer(self, spelling)
+        return _TableWriter(self, spelling)
 
 
 def _identity(attribute: Attribute) -> Hashable:
@@ -285,9 +287,9 @@ def _parts(name: str) -> tuple[str, str]:
     return (dialect, rest) if dot else ("builtin", name)
 
 
-def _grouped(entries: list[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+def _grouped(entries: list[tuple[str, FieldValue]]) -> list[tuple[str, list[FieldValue]]]:
     """Runs of entries with the same dialect."""
-    groups: list[tuple[str, list[Any]]] = []
+    groups: list[tuple[str, list[FieldValue]]] = []
     for dialect, entry in entries:
         if not groups or groups[-1][0] != dialect:
             groups.append((dialect, []))
@@ -295,7 +297,7 @@ def _grouped(entries: list[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
     return groups
 
 
-class _Writer(EntryWriter):
+class _TableWriter(EntryWriter):
     """Writes one entry of the tables, in a spelling."""
 
     __slots__ = ("_numbering", "_spelling")

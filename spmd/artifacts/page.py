@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING
 
+from spmd.artifacts.stream import ByteReader
 from spmd.attributes import LocationAttr
 from spmd.errors import ByteLocation, SpmdError
 
 if TYPE_CHECKING:
-    from spmd.artifacts.stream import ByteReader
     from spmd.artifacts.tables import Tables
 
 
 class FilePage:
-    """What the places of a file's ops share; an op knows its number in it."""
+    """What the places of a file's ops share; an op's token is the offset of its first byte."""
 
-    __slots__ = ("_reader", "_tables", "locations", "offsets")
+    __slots__ = ("_reader", "_tables")
 
     def __init__(self, tables: Tables, reader: ByteReader) -> None:
         self._tables = tables
         self._reader = reader
-        #: By the op's number: the offset of its first byte, and the number of its location attribute.
-        self.offsets = array("Q")
-        self.locations = array("Q")
 
     def location(self, token: int) -> ByteLocation:
-        return ByteLocation(self._reader.file, self.offsets[token], "IR")
+        return ByteLocation(self._reader.file, token, "IR")
 
     def debug_location(self, token: int) -> str | None:
-        return self.location_text(self.locations[token])
+        ir = self._reader
+        op = ByteReader(ir.data, ir.file, ir.section, token, ir.end)
+        op.varint()  # its name
+        op.byte()  # which parts it has
+        return self.location_text(op.varint())
 
     def location_text(self, number: int) -> str | None:
         """What stands in the `loc(...)` that attribute `number` is; None where it is none, or an unknown one."""

@@ -21,6 +21,7 @@ SECTIONS = (
     "strings", "dialects", "attributes and types", "offsets of attributes and types", "IR", "resources",
     "offsets of resources", "dialect version", "properties",
 )  # fmt: skip
+_PLACES = tuple(f"section of {name}" for name in SECTIONS)
 _NEEDED = (STRINGS, DIALECTS, ATTRIBUTES, ATTRIBUTE_OFFSETS, IR)
 _PADDING = 0xCB
 _LARGEST_ALIGNMENT = 1 << 30
@@ -42,11 +43,11 @@ def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
     """The number of the section that stands next, and a reader of what is in it."""
     position = reader.position
     tag = reader.byte()
-    number, aligned = tag & 0x7F, tag >> 7
+    number = tag & 0x7F
     if number >= len(SECTIONS):
         reader.fail(f"unknown section {number}", position)
     length = reader.varint()
-    if aligned:
+    if tag != number:
         alignment = reader.varint()
         if alignment & (alignment - 1) or not 0 < alignment <= _LARGEST_ALIGNMENT:
             reader.fail(f"alignments are powers of two, got {alignment}")
@@ -55,7 +56,7 @@ def read_section(reader: ByteReader) -> tuple[int, ByteReader]:
                 reader.fail("padding is of bytes 0xcb", reader.position - 1)
     if length > reader.left:
         reader.fail(f"the section of {SECTIONS[number]} has {length} bytes, of which {reader.left} are there", position)
-    return number, reader.within(length, f"section of {SECTIONS[number]}")
+    return number, reader.within(length, _PLACES[number])
 
 
 def read_container(data: Buffer, file: str) -> Container:
@@ -103,13 +104,10 @@ def read_strings(reader: ByteReader) -> list[bytes]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_section(writer: ByteWriter, number: int, data: bytes | bytearray, alignment: int = 1) -> None:
-    """Adds a section; with an alignment, its data start at a multiple of that in `writer`."""
-    writer.byte(number | (0x80 if alignment > 1 else 0))
+def write_section(writer: ByteWriter, number: int, data: bytes | bytearray) -> None:
+    """Adds a section, aligned to nothing."""
+    writer.byte(number)
     writer.varint(len(data))
-    if alignment > 1:
-        writer.varint(alignment)
-        writer.bytes(bytes([_PADDING]) * (-len(writer.data) % alignment))
     writer.bytes(data)
 
 

@@ -12,7 +12,12 @@ from spmd.errors import ByteLocation, ParseError
 
 Buffer = bytes | memoryview
 
+#: Longer pieces are read anew each time: what is kept of them would not be small.
+_LONGEST_KEY = 256
 _UINT64 = 2**64 - 1
+#: The first bytes of integers that have no more of them, and the integers.
+_SHORT = bytes(range(1, 256, 2))
+_HALVES = bytes(byte >> 1 for byte in range(256))
 
 
 class ByteReader:
@@ -40,6 +45,13 @@ class ByteReader:
         start = self.position
         self.skip(length)
         return ByteReader(self.data, self.file, section, start, start + length)
+
+    def key(self, start: int, end: int) -> bytes | None:
+        """The bytes from `start` to `end`; None where they are too many to be known again by."""
+        if end - start > _LONGEST_KEY:
+            return None
+        data = self.data[start:end]
+        return data if type(data) is bytes else bytes(data)
 
     def skip(self, length: int) -> None:
         if length > self.end - self.position:
@@ -73,16 +85,29 @@ class ByteReader:
 
     def varints(self, count: int) -> list[int]:
         """The next `count` numbers."""
-        data, end = self.data, self.end
+        chunk = bytes(self.data[self.position : min(self.position + count, self.end)])
+        if len(chunk) == count and not chunk.translate(None, _SHORT):
+            self.position += count
+            return list(chunk.translate(_HALVES))
+        return [self.varint() for _ in range(count)]
+
+    def rest(self) -> list[int]:
+        """The numbers up to the end."""
+        data, position, end = self.data, self.position, self.end
         numbers = []
-        for _ in range(count):
-            position = self.position
-            first = data[position] if position < end else 0
+        while position < end:
+            first = data[position]
             if first & 1:
-                self.position = position + 1
                 numbers.append(first >> 1)
+                position += 1
+            elif first & 2 and position + 1 < end:
+                numbers.append((first | data[position + 1] << 8) >> 2)
+                position += 2
             else:
+                self.position = position
                 numbers.append(self.varint())
+                position = self.position
+        self.position = end
         return numbers
 
     def flagged(self) -> tuple[int, bool]:

@@ -5,18 +5,16 @@ Attributes and types are decoded when they are first asked for. Source: MLIR's b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
 
 from spmd.artifacts import sections as s
-from spmd.artifacts.encodings import DIALECTS
-from spmd.artifacts.encodings.fields import EntryReader
+from spmd.artifacts.encodings.fields import FieldValue
+from spmd.artifacts.entries import TEXT, Asking, Entry, Form, encoded
+from spmd.artifacts.memo import ATTRIBUTE, STRING, TYPE, Memo
 from spmd.artifacts.sections import Container
 from spmd.artifacts.stream import Buffer, ByteReader
-from spmd.artifacts.text import parse_attribute, parse_type
 from spmd.attributes import Attribute, DenseResourceAttr
-from spmd.dialects.type_rules import type_fault
 from spmd.syntax.dense import dense_raw
 from spmd.types import TensorType, Type
 
@@ -24,10 +22,16 @@ from spmd.types import TensorType, Type
 DEEPEST = 96
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     name: str
-    version: tuple[int, ...] = ()
+    #: Where its version stands, if it has one.
+    section: ByteReader | None = None
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The numbers of its version; none where it has none."""
+        at = self.section
+        return tuple(ByteReader(at.data, at.file, at.section, at.position, at.end).rest()) if at is not None else ()
 
 
 class OpName(NamedTuple):
@@ -37,8 +41,8 @@ class OpName(NamedTuple):
     registered: bool | None
 
 
-#: Where an attribute or a type stands: its dialect, start and end, and whether in the dialect's encoding or as text.
-_Where = tuple[str, int, int, int]
+#: Where an attribute or a type stands: how, its start and its end.
+_Where = tuple[Form, int, int]
 
 
 class Tables:
@@ -55,7 +59,12 @@ class Tables:
         self.attributes: list[Attribute | None] = [None] * len(self._attributes)
         #: The types that were asked for so far, by number.
         self.types: dict[int, Type] = {}
+        #: Identities of the attributes that are of this file alone: they hold on to it, or are large.
+        self.passing: set[int] = set()
+        #: By the identity of an attribute that is of more than itself: of how many it is written out.
+        self.parts: dict[int, int] = {}
         self.properties: list[tuple[int, int]] = []
+        self._properties = container.sections.get(s.PROPERTIES) or self._data
         if s.PROPERTIES in container.sections:
             self._read_properties(container.section(s.PROPERTIES))
         self.resources: dict[str, Buffer] = {}
@@ -66,12 +75,12 @@ class Tables:
 
     # --- strings and names -------------------------------------------------------------------------------------------
 
-    def text(self, reader: ByteReader, index: int) -> str:
-        return self.string(reader, index).decode("utf-8", "surrogateescape")
+    def text(self, asking: Asking, index: int) -> str:
+        return self.string(asking, index).decode("utf-8", "surrogateescape")
 
-    def string(self, reader: ByteReader, index: int) -> bytes:
+    def string(self, asking: Asking, index: int) -> bytes:
         if index >= len(self.strings):
-            reader.fail(f"string {index} of {len(self.strings)}")
+            asking.fail(f"string {index} of {len(self.strings)}")
         return self.strings[index]
 
     def _read_dialects(self, reader: ByteReader) -> None:
@@ -81,32 +90,24 @@ class Tables:
                 continue
             index, versioned = reader.flagged()
             name = self.text(reader, index)
-            self.dialects.append(Dialect(name, self._dialect_version(reader) if versioned else ()))
+            self.dialects.append(Dialect(name, self._dialect_version(reader) if versioned else None))
         if self.version >= s.NO_UNKNOWN_LOCATIONS:
             reader.varint()  # the number of op names, for who allocates ahead
         while reader.left:
-            dialect = self._dialect(reader)
-            for _ in range(reader.count("op names")):
-                known = None
-                if self.version >= s.PROPERTIES_APART:
-                    index, known = reader.flagged()
-                else:
-                    index = reader.varint()
+            dialect = self._dialect(reader, reader.varint())
+            for number in reader.varints(reader.count("op names")):
+                index, known = (number >> 1, bool(number & 1)) if self.version >= s.PROPERTIES_APART else (number, None)
                 name = self.text(reader, index)
                 self.op_names.append(OpName(f"{dialect}.{name}" if name else dialect, known))
 
-    def _dialect_version(self, reader: ByteReader) -> tuple[int, ...]:
+    def _dialect_version(self, reader: ByteReader) -> ByteReader:
         position = reader.position
         number, inside = s.read_section(reader)
         if number != s.VERSIONS:
             reader.fail("a dialect's version is a section of its own", position)
-        numbers = []
-        while inside.left:
-            numbers.append(inside.varint())
-        return tuple(numbers)
+        return inside
 
-    def _dialect(self, reader: ByteReader) -> str:
-        index = reader.varint()
+    def _dialect(self, reader: ByteReader, index: int) -> str:
         if index >= len(self.dialects):
             reader.fail(f"dialect {index} of {len(self.dialects)}")
         return self.dialects[index].name
@@ -115,68 +116,88 @@ class Tables:
 
     def _read_offsets(self, reader: ByteReader) -> tuple[list[_Where], list[_Where]]:
         counts = reader.count("attributes"), reader.count("types")
+        numbers, at = reader.rest(), 0
         start = self._data.position
         tables: list[list[_Where]] = []
-        for count in counts:
+        for what, count in zip((ATTRIBUTE, TYPE), counts, strict=True):
             table: list[_Where] = []
+            text = TEXT[what]
             while len(table) < count:
-                dialect = self._dialect(reader)
-                for number in reader.varints(reader.count("entries")):
+                group = numbers[at : at + 2]
+                if len(group) < 2 or group[1] > len(numbers) - at - 2:
+                    reader.fail(f"{len(table)} entries are there where {count} are told of")
+                form = encoded(what, self._dialect(reader, group[0]))
+                at += 2
+                for number in numbers[at : at + group[1]]:
                     end = start + (number >> 1)
-                    table.append((dialect, start, end, number & 1))
+                    table.append((form if number & 1 else text, start, end))
                     start = end
+                at += group[1]
             if len(table) != count:
                 reader.fail(f"{len(table)} entries where {count} are told of")
             tables.append(table)
-        reader.expect_end("the offsets")
+        if at != len(numbers):
+            reader.fail(f"{len(numbers) - at} numbers are left behind the offsets")
         if start > self._data.end:
             reader.fail("entries lie beyond the section of attributes and types")
         return tables[0], tables[1]
 
-    def attribute(self, index: int, reader: ByteReader) -> Attribute:
-        """Attribute `index`, which `reader` refers to."""
+    def attribute(self, index: int, asking: Asking) -> Attribute:
+        """Attribute `index`, which `asking` refers to."""
         if index >= len(self.attributes):
-            reader.fail(f"attribute {index} of {len(self.attributes)}")
+            asking.fail(f"attribute {index} of {len(self.attributes)}")
         kept = self.attributes[index]
         if kept is None:
-            new_attribute = self._entry(self._attributes[index], reader, "attribute")
-            if not isinstance(new_attribute, Attribute):
-                reader.fail(f"attribute {index} is none")
-            kept = self.attributes[index] = new_attribute
+            kept, parts = self._entry(self._attributes[index], asking)
+            self.attributes[index] = kept
+            if parts > 1:
+                self.parts[id(kept)] = parts
         return kept
 
-    def type(self, index: int, reader: ByteReader) -> Type:
-        """Type `index`, which `reader` refers to."""
+    def type(self, index: int, asking: Asking) -> Type:
+        """Type `index`, which `asking` refers to."""
         if index >= len(self._types):
-            reader.fail(f"type {index} of {len(self._types)}")
+            asking.fail(f"type {index} of {len(self._types)}")
         kept = self.types.get(index)
         if kept is None:
-            new_type = self._entry(self._types[index], reader, "type")
-            fault = type_fault(new_type)
-            if fault is not None:
-                reader.fail(f"type {index}: ({fault[0]}) {fault[1]}" if fault[0] else f"type {index}: {fault[1]}")
-            kept = self.types[index] = new_type
+            kept, _ = self._entry(self._types[index], asking)
+            self.types[index] = kept
         return kept
 
-    def _entry(self, where: _Where, asking: ByteReader, what: str) -> Any:
-        dialect, start, end, encoded = where
-        reader = _Entry(self, start, end)
+    def referred(self, what: int, index: int) -> FieldValue:
+        """What an entry refers to, decoded; None where there is nothing of that number."""
+        if what == STRING:
+            return self.strings[index] if index < len(self.strings) else None
+        if what == TYPE:
+            return self.types.get(index) or (self.type(index, self._data) if index < len(self._types) else None)
+        if index >= len(self.attributes):
+            return None
+        return self.attributes[index] or self.attribute(index, self._data)
+
+    def _entry(self, where: _Where, asking: Asking) -> tuple[FieldValue, int]:
+        """What stands there, and of how many attributes it is."""
+        form, start, end = where
         if self._depth >= DEEPEST:
             asking.fail(f"attributes and types refer to each other more than {DEEPEST} deep")
         self._depth += 1
         try:
-            if not encoded:
-                entry = _from_text(reader, what)
-            else:
-                known = DIALECTS.get(dialect)
-                if known is None:
-                    reader.fail(f"the encoding of the {dialect} dialect's own {what}s is not known")
-                entry = (known.attributes if what == "attribute" else known.types).read(reader, dialect)
+            data = self._data.key(start, end)
+            decoded: tuple[FieldValue, int] | None = None if data is None else form.memo.recall(data, self)
+            if decoded is None:
+                entry = Entry(self, self._data, start, end)
+                decoded = form.decode(entry), entry.parts
+                if not self.remember(form.memo, data, entry, decoded):
+                    self.passing.add(id(decoded[0]))
         finally:
             self._depth -= 1
-        if reader.position != end:
-            reader.expect_end(f"an entry of the {dialect} dialect")
-        return entry
+        return decoded
+
+    def remember(self, memo: Memo, data: Hashable | None, entry: Entry, value: object) -> bool:
+        """Keeps what `entry` was decoded to for other files, unless it or what it refers to is large."""
+        lasting = data is not None and entry.lasting
+        if lasting:
+            memo.keep(data, entry.references, entry.things, value)
+        return lasting
 
     # --- properties and resources ------------------------------------------------------------------------------------
 
@@ -187,11 +208,17 @@ class Tables:
             reader.skip(length)
         reader.expect_end("the properties")
 
-    def property_entry(self, index: int, asking: ByteReader) -> EntryReader:
-        """A reader of properties `index`."""
+    def property_key(self, index: int, asking: Asking) -> bytes | None:
+        """What properties `index` are known again by; nothing is where that is negative."""
+        if index < 0:
+            return b""
         if index >= len(self.properties):
             asking.fail(f"properties {index} of {len(self.properties)}")
-        return _Entry(self, *self.properties[index], s.SECTIONS[s.PROPERTIES])
+        return self._properties.key(*self.properties[index])
+
+    def property_entry(self, index: int) -> Entry:
+        """A reader of properties `index`; of nothing where that is negative."""
+        return Entry(self, self._properties, *(self.properties[index] if index >= 0 else (0, 0)))
 
     def _read_resources(self, reader: ByteReader, offsets: ByteReader) -> None:
         for _ in range(offsets.count("groups")):
@@ -199,7 +226,7 @@ class Tables:
             for _ in self._group(reader, offsets):
                 pass
         while offsets.left:
-            self._dialect(offsets)
+            self._dialect(offsets, offsets.varint())
             for key, kind, inside in self._group(reader, offsets):
                 self._resource_keys.append(key)
                 if kind == _BLOB and inside.left:
@@ -213,12 +240,12 @@ class Tables:
             kind = offsets.byte()
             yield key, kind, reader.within(size, reader.section)
 
-    def resource(self, index: int, type: Type, reader: ByteReader) -> Attribute:
+    def resource(self, index: int, type: Type, asking: Asking) -> Attribute:
         """The constant that resource `index` is, of `type`."""
         if index >= len(self._resource_keys):
-            reader.fail(f"resource {index} of {len(self._resource_keys)}")
+            asking.fail(f"resource {index} of {len(self._resource_keys)}")
         if not isinstance(type, TensorType):
-            reader.fail(f"a constant is a tensor, got {type}")
+            asking.fail(f"a constant is a tensor, got {type}")
         key = self._resource_keys[index]
         data = self.resources.get(key)
         return DenseResourceAttr(key, type) if data is None else dense_raw(data, type)
@@ -234,38 +261,3 @@ def _blob(reader: ByteReader) -> Buffer:
         reader.fail(f"a resource of {size} bytes at multiples of {alignment}, of which {reader.left} are there")
     reader.skip(reader.left - size)
     return reader.bytes(size)
-
-
-def _from_text(reader: EntryReader, what: str) -> Any:
-    text = bytes(reader.c_string()).decode("utf-8", "surrogateescape")
-    try:
-        return parse_attribute(text) if what == "attribute" else parse_type(text)
-    except ValueError as error:
-        reader.fail(f"{what} '{text[:80]}': {error}")
-
-
-class _Entry(EntryReader):
-    """Reads one entry of the tables."""
-
-    __slots__ = ("tables",)
-
-    def __init__(self, tables: Tables, start: int, end: int, section: str = "") -> None:
-        shared = tables._data
-        self.data = shared.data
-        self.file = shared.file
-        self.section = section or shared.section
-        self.position = start
-        self.end = end
-        self.tables = tables
-
-    def attribute_at(self, index: int) -> Attribute:
-        return self.tables.attribute(index, self)
-
-    def type_at(self, index: int) -> Type:
-        return self.tables.type(index, self)
-
-    def string_at(self, index: int) -> bytes:
-        return self.tables.string(self, index)
-
-    def resource_at(self, index: int, type: Type) -> Attribute:
-        return self.tables.resource(index, type, self)

@@ -7,7 +7,7 @@ import sys
 from spmd.attributes import Attribute
 from spmd.errors import Source, SpmdError
 from spmd.syntax.op_parser import OperationParser
-from spmd.syntax.token_parser import Names
+from spmd.syntax.token_parser import TextNames
 from spmd.types import Type
 
 
@@ -34,7 +34,7 @@ def parse_type(text: str) -> Type:
 
 
 def _parser(text: str) -> OperationParser:
-    parser = OperationParser(Source("<text>", text), sys.maxsize, Names())
+    parser = OperationParser(Source("<text>", text), sys.maxsize, TextNames())
     parser.ready()
     return parser
 

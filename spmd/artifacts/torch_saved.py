@@ -20,6 +20,7 @@ from spmd.array_files import read_arrays
 from spmd.arrays import Array
 from spmd.artifacts.bytecode import read_bytecode
 from spmd.artifacts.signature import put_constants, set_arguments, unused_argument
+from spmd.dialects.func import function_fault
 from spmd.errors import ArrayFileError, ParseError
 from spmd.ir import Module, Value
 from spmd.syntax import parse
@@ -79,6 +80,9 @@ class _Folder:
         if not functions or functions[0].is_declaration:
             self.fail("the module has no function")
         (main,) = functions
+        fault = function_fault(main)
+        if fault is not None:
+            self.fail(f"@{main.symbol}: {fault}")
         locations = self._locations()
         if len(locations) != len(main.arguments):
             self.fail(f"{len(locations)} input_locations for {len(main.arguments)} arguments of the function")
@@ -115,7 +119,7 @@ class _Folder:
             self.fail("input_locations is a list")
         return [self._location(entry) for entry in entries]
 
-    def _location(self, entry: Any) -> _Location:
+    def _location(self, entry: object) -> _Location:
         if not isinstance(entry, dict):
             self.fail(f"a location is a dictionary, got {entry!r}")
         kind, position, name = entry.get("type_"), entry.get("position", -1), entry.get("name", "")
@@ -154,8 +158,17 @@ class _Folder:
             raise ParseError(str(error)) from None
         if array is None:
             raise ParseError(f"{file}: holds several arrays where one is needed")
-        if not isinstance(type, t.TensorType) or array.shape != type.shape or array.dtype != type.dtype:
+        if not _holds(type, array):
             raise ParseError(f"{file}: an array of {array.dtype} and shape {array.shape} where {type} is needed")
         plain = np.asarray(array)
         plain.flags.writeable = False
         return plain
+
+
+def _holds(type: t.Type, array: Array) -> bool:
+    """Whether `array` is a value of `type`."""
+    if not isinstance(type, t.TensorType) or array.shape != type.shape:
+        return False
+    element = type.element_type
+    element = element.storage if isinstance(element, t.QuantizedType) else element
+    return isinstance(element, t.ElementType) and element.numpy is not None and array.dtype == element.dtype

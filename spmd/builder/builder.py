@@ -7,7 +7,7 @@ keeping of errors, sub-builders and the return value.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from spmd.builder.xla_op import OPERATIONS, Builder, XlaOp
 from spmd.dialects.core import OPS, InferenceError, OpDef, Trait
 from spmd.dialects.faults import Fault, attribute_faults, constraint_faults, mistyped
 from spmd.errors import UNKNOWN, Diagnostic, Location, PythonLocation, UsageError
-from spmd.ir import Block, NumberedValue, Op, Region, Value
+from spmd.ir import AttributeValue, Block, NumberedValue, Op, Region, Value
 
 __all__ = ["XlaBuilder", "XlaOp"]
 
@@ -172,7 +172,7 @@ class XlaBuilder(Builder):
         """Keeps errors for Build."""
         self._kept.extend(diagnostics)
 
-    def perform(self, name: str, function: Callable[..., R], args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+    def perform(self, name: str, function: Callable[..., R], args: Sequence[object], kwargs: Mapping[str, object]) -> R:
         """Runs operation `name`; an error in it gets the operation's name and the caller's place."""
         if self._depth:
             return function(self, *args, **kwargs)
@@ -247,7 +247,7 @@ class XlaBuilder(Builder):
             self._parameter_shardings[number] = self._sharding
         return XlaOp(self, value)
 
-    def value(self, operand: Any, argument: str) -> Value:
+    def value(self, operand: object, argument: str) -> Value:
         """The value of an operand; ArgumentError when it is none of this builder's."""
         if not isinstance(operand, XlaOp):
             raise ArgumentError(argument, f"an XlaOp is needed, got {type(operand).__name__}")
@@ -261,7 +261,7 @@ class XlaBuilder(Builder):
         self,
         name: str,
         operands: Sequence[Value],
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[str, AttributeValue] | None = None,
         types: Sequence[t.Type] | None = None,
         regions: Sequence[Region] = (),
         *,
@@ -287,7 +287,7 @@ class XlaBuilder(Builder):
         self,
         name: str,
         operands: Sequence[Value],
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[str, AttributeValue] | None = None,
         type: t.Type | None = None,
         regions: Sequence[Region] = (),
         *,
@@ -344,7 +344,7 @@ class XlaBuilder(Builder):
         return f"<{type(self).__name__} {self._name}: {len(self.block.ops)} ops>"
 
 
-def _operands(values: Sequence[Any]) -> Iterator[XlaOp]:
+def _operands(values: Sequence[object]) -> Iterator[XlaOp]:
     for value in values:
         if isinstance(value, XlaOp):
             yield value

@@ -40,7 +40,7 @@ def integer(value: Any, argument: str, least: int | None = None) -> int:
     return number
 
 
-def dimension(value: Any, rank: int, argument: str) -> int:
+def dimension(value: object, rank: int, argument: str) -> int:
     """A dimension number in [0, rank)."""
     number = integer(value, argument)
     if not 0 <= number < rank:
@@ -48,7 +48,7 @@ def dimension(value: Any, rank: int, argument: str) -> int:
     return number
 
 
-def dimensions(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+def dimensions(values: object, rank: int, argument: str) -> tuple[int, ...]:
     """Distinct dimension numbers in [0, rank)."""
     numbers = tuple(dimension(value, rank, argument) for value in integers(values, argument))
     if len(set(numbers)) != len(numbers):
@@ -61,7 +61,7 @@ def per_dimension(values: Any, rank: int, argument: str, least: int = 1) -> tupl
     return integers(values, argument, rank, least) if values is not None and len(values) else (1,) * rank
 
 
-def array(builder: XlaBuilder, operand: Any, argument: str) -> Value:
+def array(builder: XlaBuilder, operand: object, argument: str) -> Value:
     """An operand that is an array."""
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TensorType):
@@ -79,7 +79,7 @@ def arrays(builder: XlaBuilder, operands: Any, argument: str, least: int = 1) ->
     ]
 
 
-def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None = None) -> Value:
+def scalar(builder: XlaBuilder, operand: object, argument: str, like: Value | None = None) -> Value:
     """An operand of rank 0, of the element type of `like`."""
     value = array(builder, operand, argument)
     if value.tensor.rank:
@@ -89,7 +89,7 @@ def scalar(builder: XlaBuilder, operand: Any, argument: str, like: Value | None 
     return value
 
 
-def token(builder: XlaBuilder, operand: Any, argument: str) -> Value:
+def token(builder: XlaBuilder, operand: object, argument: str) -> Value:
     value = builder.value(operand, argument)
     if not isinstance(value.type, t.TokenType):
         raise ArgumentError(argument, f"a token is needed, got {Shape.of(value.type).brief}")
@@ -119,7 +119,7 @@ def kind(value: Value, argument: str, text: str, *kinds: str) -> Value:
 
 def signature(
     builder: XlaBuilder,
-    computation: Any,
+    computation: object,
     argument: str,
     parameters: Sequence[t.Type],
     results: Sequence[t.Type] | None = None,
@@ -127,10 +127,10 @@ def signature(
     """A computation of these parameters and result (leaf by leaf), noted as used."""
     if not isinstance(computation, XlaComputation):
         raise ArgumentError(argument, f"an XlaComputation is needed, got {type(computation).__name__}")
-    wanted, got = list(parameters), computation.parameter_types
-    if wanted != got:
+    expected, actual = list(parameters), computation.parameter_types
+    if expected != actual:
         raise ArgumentError(
-            argument, f"parameters must be ({_shapes(wanted)}), {computation.name()} has ({_shapes(got)})"
+            argument, f"parameters must be ({_shapes(expected)}), {computation.name()} has ({_shapes(actual)})"
         )
     if results is not None:
         leaves = [leaf for result in results for leaf in leaf_types(result)]
@@ -141,7 +141,7 @@ def signature(
     return computation
 
 
-def reducer(builder: XlaBuilder, computation: Any, argument: str, values: Iterable[Value]) -> XlaComputation:
+def reducer(builder: XlaBuilder, computation: object, argument: str, values: Iterable[Value]) -> XlaComputation:
     """A computation (T_0, ..., T_0, ...) -> T_0, ... on scalars of the element types of `values`."""
     scalars = [t.TensorType((), value.tensor.element_type) for value in values]
     return signature(builder, computation, argument, [*scalars, *scalars], scalars)

@@ -10,12 +10,10 @@ import enum
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, extreme
 
 
 class PaddingValue(enum.Enum):
@@ -111,15 +109,15 @@ class Layout:
         kept = flat.reshape(shape)[tuple(slice(0, dimensions[d]) for d in self.major_to_minor)]
         return np.array(kept.transpose(np.argsort(self.major_to_minor)), order="C")
 
-    def _fill(self, dtype: np.dtype[Any]) -> Any:
+    def _fill(self, dtype: DType) -> Array:
         value = self.padding_value
         if value is None or value is PaddingValue.ZERO_PAD:
-            return dtype.type(0)
+            return np.zeros((), dtype)
         if value is PaddingValue.ONE_PAD:
-            return dtype.type(1)
+            return np.ones((), dtype)
         if isinstance(value, PaddingValue):
             return extreme(dtype, largest=value is PaddingValue.HIGHEST_PAD)
-        return dtype.type(value)
+        return np.array(value, dtype)
 
     def __str__(self) -> str:
         return "{" + ",".join(map(str, self.minor_to_major)) + "}"
@@ -131,25 +129,3 @@ class Layout:
         if match is None:
             raise ValueError(f"{text!r} is no layout such as {{1,0}}")
         return cls([int(d) for d in match[1].split(",") if d.strip()])
-
-
-def extreme(dtype: np.dtype[Any], *, largest: bool) -> Any:
-    """The largest or the least value of `dtype`; infinities where it has them."""
-    if dtype == np.bool_:
-        return np.bool_(largest)
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return dtype.type(info.max if largest else info.min)
-    if dtype.kind == "c":
-        raise ValueError(f"{dtype} has no order")
-    if dtype in _SMALL_INTEGERS:
-        small = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
-        return dtype.type(small.max if largest else small.min)
-    infinity = dtype.type(np.inf if largest else -np.inf)
-    if np.isinf(infinity):
-        return infinity
-    limits = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return limits.max if largest else limits.min
-
-
-_SMALL_INTEGERS = {np.dtype(narrow) for narrow in (ml_dtypes.int2, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.uint4)}

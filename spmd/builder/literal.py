@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from spmd.arrays import Array
-from spmd.builder.layout import Layout, extreme
+from spmd.arrays import Array, DType, Nested, extreme
+from spmd.builder.layout import Layout
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 
 
@@ -24,7 +24,7 @@ class Literal:
     where 32 bits do not hold them). `shape` fixes element type, dimensions and layout; `layout` the layout alone.
     """
 
-    def __init__(self, value: Any, shape: Shape | None = None, layout: Layout | Sequence[int] | None = None) -> None:
+    def __init__(self, value: object, shape: Shape | None = None, layout: Layout | Sequence[int] | None = None) -> None:
         self._elements: tuple[Literal, ...] = ()
         self._array: Array | None = None
         if isinstance(value, Literal):
@@ -46,7 +46,7 @@ class Literal:
         self._array = array
 
     @classmethod
-    def from_memory(cls, memory: Any, shape: Shape) -> Literal:
+    def from_memory(cls, memory: object, shape: Shape) -> Literal:
         """The literal whose linear memory, in the layout of `shape`, is `memory` (padding is dropped)."""
         flat = np.asarray(memory, dtype=shape.element_type())
         if shape.order is None:
@@ -56,7 +56,7 @@ class Literal:
     def shape(self) -> Shape:
         return self._shape
 
-    def value(self) -> Any:
+    def value(self) -> Nested:
         """The array, or a tuple of arrays."""
         return tuple(element.value() for element in self._elements) if self._array is None else self._array
 
@@ -77,7 +77,7 @@ class Literal:
             raise ValueError(f"a literal of shape {self._shape} is no array")
         return self._array
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self.array(), dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:
@@ -113,7 +113,7 @@ class Literal:
 _TEXT = re.compile(r"(?P<type>\w+\[[^\]]*\])\s*(?P<layout>\{[\d,\s]*\}(?=\s*\S))?\s*(?P<values>.*)", re.S)
 
 
-def as_array(value: Any, type: ElementLike | None = None) -> Array:
+def as_array(value: object, type: ElementLike | None = None) -> Array:
     """`value` as a fresh C-ordered array; see Literal for the element types of Python numbers."""
     if type is not None:
         return np.array(value, dtype=PrimitiveType.of(type).dtype, order="C")
@@ -128,7 +128,7 @@ def as_array(value: Any, type: ElementLike | None = None) -> Array:
     return array if narrow is None or _holds_numpy(value) else array.astype(narrow)
 
 
-def _holds_numpy(value: Any) -> bool:
+def _holds_numpy(value: object) -> bool:
     """Whether a nest of lists has NumPy scalars at its ends: they know their type."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
@@ -200,7 +200,7 @@ def _expected_braces(sizes: Sequence[int]) -> str:
     return text
 
 
-def _numbers(words: list[str], dtype: np.dtype[Any]) -> Array:
+def _numbers(words: list[str], dtype: DType) -> Array:
     if dtype == np.bool_:
         return np.array([_WORDS.get(word, word) for word in words], dtype=np.str_).astype(np.int64).astype(np.bool_)
     if not words:
@@ -214,26 +214,26 @@ class LiteralUtil:
     """The names under which XLA's C++ makes literals."""
 
     @staticmethod
-    def CreateR0(value: Any, type: ElementLike | None = None) -> Literal:
+    def CreateR0(value: object, type: ElementLike | None = None) -> Literal:
         return _of_rank(value, 0, type)
 
     @staticmethod
-    def CreateR1(values: Any, type: ElementLike | None = None) -> Literal:
+    def CreateR1(values: object, type: ElementLike | None = None) -> Literal:
         return _of_rank(values, 1, type)
 
     @staticmethod
-    def CreateR2(values: Any, type: ElementLike | None = None) -> Literal:
+    def CreateR2(values: object, type: ElementLike | None = None) -> Literal:
         return _of_rank(values, 2, type)
 
     @staticmethod
     def MinValue(type: ElementLike) -> Literal:
         """The least value: -inf where the type has it. The identity of a maximum."""
-        return Literal(np.array(extreme(PrimitiveType.of(type).dtype, largest=False)))
+        return Literal(extreme(PrimitiveType.of(type).dtype, largest=False))
 
     @staticmethod
     def MaxValue(type: ElementLike) -> Literal:
         """The largest value: inf where the type has it. The identity of a minimum."""
-        return Literal(np.array(extreme(PrimitiveType.of(type).dtype, largest=True)))
+        return Literal(extreme(PrimitiveType.of(type).dtype, largest=True))
 
     @staticmethod
     def Zero(type: ElementLike) -> Literal:
@@ -244,7 +244,7 @@ class LiteralUtil:
         return Literal(np.ones((), PrimitiveType.of(type).dtype))
 
 
-def _of_rank(value: Any, rank: int, type: ElementLike | None) -> Literal:
+def _of_rank(value: object, rank: int, type: ElementLike | None) -> Literal:
     array = as_array(value, type)
     if array.ndim != rank:
         raise ValueError(f"a value of rank {array.ndim} where rank {rank} is needed")

@@ -77,10 +77,10 @@ def _clean(name: str) -> str:
 
 
 def _free_symbol(name: str, taken: set[str]) -> str:
-    wanted = _clean(name) or "computation"
+    base = _clean(name) or "computation"
     number = 0
-    symbol = wanted
+    symbol = base
     while symbol in taken:
         number += 1
-        symbol = f"{wanted}_{number}"
+        symbol = f"{base}_{number}"
     return symbol

@@ -54,7 +54,7 @@ def operation_of(source: str) -> Callable[[Callable[Concatenate[B, P], R]], Call
     return add
 
 
-def _builder_of(values: Iterable[Any]) -> Builder | None:
+def _builder_of(values: Iterable[object]) -> Builder | None:
     for value in values:
         if isinstance(value, XlaOp):
             return value.builder

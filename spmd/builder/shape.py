@@ -11,11 +11,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
-
-import numpy as np
+from typing import overload
 
 from spmd import types as t
+from spmd.arrays import DType
 from spmd.builder.layout import Layout
 
 
@@ -63,11 +62,11 @@ class PrimitiveType(enum.Enum):
         return type
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> DType:
         return self.element_type.dtype
 
     @classmethod
-    def of(cls, type_name: PrimitiveType | t.ElementType | np.dtype[Any] | type | str) -> PrimitiveType:
+    def of(cls, type_name: PrimitiveType | t.ElementType | DType | type | str) -> PrimitiveType:
         """The primitive type named or held by an XLA name ("f32", "F32"), element type, or NumPy dtype."""
         if isinstance(type_name, PrimitiveType):
             return type_name
@@ -101,7 +100,7 @@ U2, U4, U8, U16, U32, U64 = (PrimitiveType[f"U{bits}"] for bits in (2, 4, 8, 16,
 F16, BF16, F32, F64 = (PrimitiveType[name] for name in ("F16", "BF16", "F32", "F64"))
 C64, C128 = PrimitiveType.C64, PrimitiveType.C128
 
-ElementLike = PrimitiveType | t.ElementType | np.dtype[Any] | type | str
+ElementLike = PrimitiveType | t.ElementType | DType | type | str
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -205,7 +204,13 @@ class Shape:
         bounds = tuple(size if dynamic else None for size, dynamic in pairs)
         return t.TensorType(tuple(None if dynamic else size for size, dynamic in pairs), element, bounds)
 
-    def dimensions(self, number: int | None = None) -> Any:
+    @overload
+    def dimensions(self, number: None = None) -> tuple[int, ...]: ...
+
+    @overload
+    def dimensions(self, number: int) -> int: ...
+
+    def dimensions(self, number: int | None = None) -> tuple[int, ...] | int:
         """The sizes of all dimensions as a tuple, or the size of dimension `number`."""
         return self.sizes if number is None else self.sizes[number]
 
@@ -222,7 +227,7 @@ class Shape:
         """The order of dimensions in memory, the fastest varying first."""
         return self.order.minor_to_major if self.order is not None else ()
 
-    def element_type(self) -> np.dtype[Any]:
+    def element_type(self) -> DType:
         """The NumPy dtype of the elements; `xla_element_type` is the PrimitiveType."""
         return self.primitive_type.dtype
 

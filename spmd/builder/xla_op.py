@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
 from spmd.builder.shape import Shape
 from spmd.ir import Value
@@ -26,7 +26,7 @@ class Builder(ABC):
         """The inferred shape of `operand`."""
 
     @abstractmethod
-    def perform(self, name: str, function: Callable[..., R], args: Sequence[Any], kwargs: dict[str, Any]) -> R:
+    def perform(self, name: str, function: Callable[..., R], args: Sequence[object], kwargs: Mapping[str, object]) -> R:
         """Runs operation `name`."""
 
 
@@ -64,14 +64,14 @@ class XlaOp:
     def __invert__(self) -> XlaOp:
         return _call("Not", self)
 
-    def __rshift__(self, other: Any) -> XlaOp:
+    def __rshift__(self, other: object) -> XlaOp:
         unsigned = self.value is not None and self.value.tensor.scalar_type.is_unsigned
         return _call("ShiftRightLogical" if unsigned else "ShiftRightArithmetic", self, other)
 
-    def __getitem__(self, key: Any) -> XlaOp:
+    def __getitem__(self, key: object) -> XlaOp:
         return _call("Index", self, key)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise TypeError("an XlaOp cannot be iterated; take the elements of a tuple by index")
 
     def __bool__(self) -> bool:
@@ -83,10 +83,10 @@ class XlaOp:
     def __repr__(self) -> str:
         return f"<XlaOp {self.shape.brief}>" if self.is_valid else "<XlaOp of a failed operation>"
 
-    def _binary(name: str) -> Callable[[XlaOp, Any], XlaOp]:  # type: ignore[misc]
+    def _binary(name: str) -> Callable[[XlaOp, object], XlaOp]:  # type: ignore[misc]
         return lambda self, other: _call(name, self, other)
 
-    def _reflected(name: str) -> Callable[[XlaOp, Any], XlaOp]:  # type: ignore[misc]
+    def _reflected(name: str) -> Callable[[XlaOp, object], XlaOp]:  # type: ignore[misc]
         return lambda self, other: _call(name, other, self)
 
     __add__, __radd__ = _binary("Add"), _reflected("Add")
@@ -106,5 +106,5 @@ class XlaOp:
     del _binary, _reflected
 
 
-def _call(name: str, *operands: Any) -> XlaOp:
+def _call(name: str, *operands: object) -> XlaOp:
     return OPERATIONS[name](*operands)

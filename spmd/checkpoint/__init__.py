@@ -7,7 +7,7 @@
 `save`, `newest`, `restore` and `verify` are called by all processes (MPI ranks; a communicator narrows them down), like
 collectives. A checkpoint is a manifest, ``step-<step>.json``, and a folder beside it with a file a process in the
 safetensors format. The files are flushed to the disk before the manifest is renamed to its name: that one rename makes
-the checkpoint. The manifest holds a checksum (CRC-32) of every byte, its own included, and nothing is believed before
+the checkpoint. The manifest holds a checksum of every byte, its own included, and nothing is believed before
 its checksum has been seen.
 """
 

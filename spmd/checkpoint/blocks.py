@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from partitioner import ShardedType
 from spmd.arrays import Array
@@ -69,7 +68,9 @@ class Place:
     local: tuple[int, ...]
 
 
-def places(structure: Any, shardings: Any, names: Sequence[str], shapes: Sequence[Shape], rank: int) -> list[Place]:
+def places(
+    structure: object, shardings: object, names: Sequence[str], shapes: Sequence[Shape], rank: int
+) -> list[Place]:
     """The place of each array of a structure on process `rank`; `shapes` are those of arrays without a placement."""
     placements = trees.match(
         structure, shardings, lambda part: part is None or isinstance(part, ShardedType | ArrayBlock)

@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from spmd.arrays import Tree
 from spmd.checkpoint.blocks import Box
 from spmd.checkpoint.safetensors import FilePart, Stored
 from spmd.errors import CheckpointError, DamagedCheckpointError
 
-FORMAT = "spmd checkpoint 1"
+FORMAT = "spmd checkpoint 2"
 _HEAD = '{"crc32": "'
 _DIGITS = 8
 
@@ -36,7 +36,7 @@ class Manifest:
 
     step: int
     folder: str
-    tree: Any
+    tree: Tree
     leaves: tuple[ArrayEntry, ...]
     parts: tuple[FilePart, ...]
 
@@ -58,7 +58,7 @@ def encode(manifest: Manifest) -> bytes:
     return f"{_HEAD}{zlib.crc32(rest):0{_DIGITS}x}".encode() + rest
 
 
-def encode_part(part: FilePart) -> Any:
+def encode_part(part: FilePart) -> Tree:
     blocks = [
         [block.leaf, block.box.start, block.box.shape, block.offset, block.size, block.checksums]
         for block in part.blocks
@@ -66,7 +66,7 @@ def encode_part(part: FilePart) -> Any:
     return [part.file, part.size, part.header, blocks]
 
 
-def decode_part(part: Any) -> FilePart:
+def decode_part(part: Tree) -> FilePart:
     file, size, header, blocks = part
     stored = [
         Stored(leaf, Box(tuple(start), tuple(shape)), offset, size, tuple(checksums))

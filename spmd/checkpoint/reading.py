@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Tree
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import store
 from spmd.checkpoint import tree as trees
@@ -53,11 +53,11 @@ def verify(folder: str | os.PathLike[str], step: int, *, communicator: MPI.Comm 
 def restore(
     folder: str | os.PathLike[str],
     step: int | None = None,
-    like: Any = None,
-    shardings: Any = None,
+    like: object = None,
+    shardings: object = None,
     *,
     communicator: MPI.Comm | None = None,
-) -> Any:
+) -> Tree:
     """The tree of a checkpoint, with NumPy arrays for its array leaves.
 
     All processes call it, as many as there are; how many wrote it does not matter. Each reads and verifies what it
@@ -123,43 +123,43 @@ class _Loaded:
     arrays: list[Array]
 
 
-def _read(folder: Path, step: int, shardings: Any, rank: int) -> _Loaded:
+def _read(folder: Path, step: int, shardings: object, rank: int) -> _Loaded:
     manifest = manifests.read(store.manifest_path(folder, step))
     shapes = [leaf.shape for leaf in manifest.leaves]
-    wanted = places(manifest.tree, shardings, manifest.names, shapes, rank)
-    for leaf, place in zip(manifest.leaves, wanted, strict=True):
+    own_places = places(manifest.tree, shardings, manifest.names, shapes, rank)
+    for leaf, place in zip(manifest.leaves, own_places, strict=True):
         if place.shape != leaf.shape:
             raise CheckpointError(f"{leaf.name}: its sharding is of shape {place.shape}, the array's is {leaf.shape}")
     dtypes = [dtype_of(leaf.dtype) for leaf in manifest.leaves]
-    arrays = [_room(place, dtype) for place, dtype in zip(wanted, dtypes, strict=True)]
+    arrays = [_room(place, dtype) for place, dtype in zip(own_places, dtypes, strict=True)]
     for part in manifest.parts:
-        needed = [block for block in part.blocks if wanted[block.leaf].box.meets(block.box)]
+        needed = [block for block in part.blocks if own_places[block.leaf].box.meets(block.box)]
         if not needed:
             continue
         with PartFile(folder / manifest.folder, part, manifest.names) as file:
             for block in needed:
-                box = wanted[block.leaf].box
+                box = own_places[block.leaf].box
                 unpadded: Any = (..., *(slice(0, size) for size in box.shape))
                 file.read(block, dtypes[block.leaf], arrays[block.leaf][unpadded], box)
-    return _Loaded(manifest, wanted, arrays)
+    return _Loaded(manifest, own_places, arrays)
 
 
-def _room(place: Place, dtype: np.dtype[Any]) -> Array:
+def _room(place: Place, dtype: DType) -> Array:
     return np.empty(place.local, dtype) if place.local == place.box.shape else np.zeros(place.local, dtype)
 
 
-def _tree(loaded: _Loaded, like: Any) -> Any:
+def _tree(loaded: _Loaded, like: Tree) -> Tree:
     if like is None:
         return trees.unflatten(loaded.manifest.tree, loaded.arrays)
 
-    def take(index: int, wanted_leaf: Any) -> Array:
+    def take(index: int, wanted_leaf: object) -> Array:
         _check_like(loaded.manifest.leaves[index], loaded.places[index], wanted_leaf)
         return loaded.arrays[index]
 
     return trees.unflatten_like(loaded.manifest.tree, like, take)
 
 
-def _check_like(leaf: ArrayEntry, place: Place, wanted_leaf: Any) -> None:
+def _check_like(leaf: ArrayEntry, place: Place, wanted_leaf: object) -> None:
     """CheckpointError unless what stands for an array in the tree `like` has its dtype and shape."""
     if not hasattr(wanted_leaf, "dtype") or not hasattr(wanted_leaf, "shape"):
         return

@@ -15,17 +15,20 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Tree
 from spmd.checkpoint.blocks import Box
+from spmd.checkpoint.checksum import checksum
 from spmd.errors import DamagedCheckpointError
 
 #: Bytes of an array that share a checksum: what is read and verified together.
 CHUNK = 1 << 22
+#: Bytes that the disk begins to write while those after them are still on their way to it.
+_STRETCH = 1 << 24
 _NAMES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32",
     "int64": "I64", "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
@@ -33,7 +36,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def dtype_name(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: DType) -> str:
     """The name by which `dtype_of` finds a dtype again, in little-endian order; TypeError for one of Python objects."""
     if dtype.hasobject or dtype.names is not None:
         raise TypeError("holds Python objects" if dtype.hasobject else "has fields")
@@ -42,7 +45,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> DType:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
@@ -80,7 +83,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
     `aside`: a thread beside this one makes the checksums while the disk writes. While Python ends, none can start.
     """
     header = _header(blocks)
-    data = [to_bytes(array).data for *_, array in blocks]
+    data = [to_bytes(array) for *_, array in blocks]
     checksums: list[tuple[int, ...]] = []
     summing = threading.Thread(target=lambda: checksums.extend(map(_checksums, data)))
     if aside:
@@ -88,15 +91,13 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
     stored, offset = [], len(header)
     with path.open("xb", buffering=0) as stream:
         try:
-            _write(stream, memoryview(header))
-            for part in data:
-                _write(stream, part)
+            _write(stream, [memoryview(header), *[part.data for part in data]])
+            if not aside:
+                summing.run()  # the disk is at work already
+            os.fsync(stream.fileno())
         finally:
             if aside:
                 summing.join()
-            else:
-                summing.run()
-        os.fsync(stream.fileno())
     for (leaf, _, box, _), part, sums in zip(blocks, data, checksums, strict=True):
         stored.append(Stored(leaf, box, offset, len(part), sums))
         offset += len(part)
@@ -105,7 +106,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
 
 def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
     """The length and the text of the header of a file that holds `blocks`."""
-    entries: dict[str, Any] = {}
+    entries: dict[str, Tree] = {}
     offset = 0
     for _, name, box, array in blocks:
         known = _NAMES.get(array.dtype.name)
@@ -117,13 +118,26 @@ def _header(blocks: Sequence[tuple[int, str, Box, Array]]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _write(stream: BinaryIO, data: memoryview) -> None:
-    while data:
-        data = data[stream.write(data[: 1 << 30]) :]
+def _write(stream: BinaryIO, parts: Sequence[memoryview]) -> None:
+    """Writes one after another, and has the disk begin with each stretch of them as soon as it is there.
+
+    The kernel by itself would begin when it is asked to flush all, or when much of the memory waits to be written.
+    """
+    begun = end = 0
+    for part in parts:
+        for start in range(0, len(part), _STRETCH):
+            piece = part[start : start + _STRETCH]
+            while piece:
+                count = stream.write(piece)
+                piece, end = piece[count:], end + count
+            if end - begun >= _STRETCH:
+                # What will not be needed is written at once (Linux: mm/fadvise.c), and nobody waits for it.
+                os.posix_fadvise(stream.fileno(), begun, end - begun, os.POSIX_FADV_DONTNEED)
+                begun = end
 
 
-def _checksums(data: memoryview) -> tuple[int, ...]:
-    return tuple([zlib.crc32(data[start : start + CHUNK]) for start in range(0, len(data), CHUNK)])
+def _checksums(data: Array) -> tuple[int, ...]:
+    return tuple([checksum(data[start : start + CHUNK]) for start in range(0, len(data), CHUNK)])
 
 
 class PartFile:
@@ -168,7 +182,7 @@ class PartFile:
             for chunk in range(len(block.checksums)):
                 self._chunk(block, chunk, room)
 
-    def read(self, block: Stored, dtype: np.dtype[Any], into: Array, box: Box) -> None:
+    def read(self, block: Stored, dtype: DType, into: Array, box: Box) -> None:
         """Copies what `block` and `box`, the part of the leaf that `into` is, have in common: it is not nothing.
 
         Only the chunks in which something of it lies are read.
@@ -192,7 +206,7 @@ class PartFile:
         start = block.offset + chunk * CHUNK
         length = min(CHUNK, block.offset + block.size - start)
         data = self._read(into[:length], start)
-        if zlib.crc32(data.data) != block.checksums[chunk]:
+        if checksum(data) != block.checksums[chunk]:
             name = self._names[block.leaf] or "the array"
             raise DamagedCheckpointError(
                 f"{self._path}: damaged: bytes {start} to {start + length} of {name} have not the manifest's checksum"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, Tree
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, check_cover, check_local, places, writers
 from spmd.checkpoint.manifest import ArrayEntry
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def save(
     folder: str | os.PathLike[str],
     step: int,
-    tree: Any,
-    shardings: Any = None,
+    tree: object,
+    shardings: object = None,
     *,
     keep: int | None = 2,
     wait: Literal[True] = True,
@@ -39,8 +39,8 @@ def save(
 def save(
     folder: str | os.PathLike[str],
     step: int,
-    tree: Any,
-    shardings: Any = None,
+    tree: object,
+    shardings: object = None,
     *,
     keep: int | None = 2,
     wait: Literal[False],
@@ -51,8 +51,8 @@ def save(
 def save(
     folder: str | os.PathLike[str],
     step: int,
-    tree: Any,
-    shardings: Any = None,
+    tree: object,
+    shardings: object = None,
     *,
     keep: int | None = 2,
     wait: bool = True,
@@ -83,16 +83,16 @@ def save(
 
 
 @dataclass(frozen=True)
-class _State:
+class _OwnState:
     """What one process brings: the structure, and for each array its leaf, its place and its elements here."""
 
-    structure: Any
+    structure: Tree
     leaves: tuple[ArrayEntry, ...]
     places: list[Place]
     arrays: list[Array]
 
 
-def _state(place: Path, step: int, keep: int | None, tree: Any, shardings: Any, rank: int) -> _State:
+def _state(place: Path, step: int, keep: int | None, tree: object, shardings: object, rank: int) -> _OwnState:
     if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
         raise CheckpointError(f"a step is an integer from 0 on, not {step!r}")
     if keep is not None and keep < 1:
@@ -106,10 +106,10 @@ def _state(place: Path, step: int, keep: int | None, tree: Any, shardings: Any, 
     for name, array, entry in zip(names, arrays, placed, strict=True):
         check_local(name, array, entry)
         described.append(ArrayEntry(name, dtype_name(array.dtype), entry.shape))
-    return _State(structure, tuple(described), placed, arrays)
+    return _OwnState(structure, tuple(described), placed, arrays)
 
 
-def _array(name: str, leaf: Any) -> Array:
+def _array(name: str, leaf: object) -> Array:
     shown = name or "the tree"
     if isinstance(leaf, np.ma.MaskedArray):
         raise CheckpointError(f"{shown} is a masked array: its mask would be lost")
@@ -123,7 +123,7 @@ def _array(name: str, leaf: Any) -> Array:
     return array
 
 
-def _share(held: list[tuple[Any, tuple[ArrayEntry, ...], list[Box]]], state: _State) -> list[dict[int, Box]]:
+def _share(held: list[tuple[Tree, tuple[ArrayEntry, ...], list[Box]]], state: _OwnState) -> list[dict[int, Box]]:
     """The blocks that each process writes; CheckpointError when their trees differ or leave something out."""
     for rank, (structure, leaves, _) in enumerate(held):
         if structure != state.structure or leaves != state.leaves:

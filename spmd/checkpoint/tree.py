@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from spmd.arrays import Tree
 from spmd.errors import CheckpointError
 
 #: What can stand between a node and its child: a key of a dictionary, an index, a field's name.
@@ -27,21 +28,21 @@ class Node:
 
     kind: str
     name: str
-    entries: Sequence[tuple[Key, Any]]
-    rebuild: Callable[[list[Any]], Any]
+    entries: Sequence[tuple[Key, Tree]]
+    rebuild: Callable[[list[Tree]], Tree]
 
 
 #: Asked in turn of what is no node by itself: a Node, or None.
-Recognizer = Callable[[Any], Node | None]
-_registered: dict[str, tuple[Recognizer, Callable[[dict[Key, Any]], Any] | None]] = {}
+Recognizer = Callable[[Tree], Node | None]
+_registered: dict[str, tuple[Recognizer, Callable[[dict[Key, Tree]], Tree] | None]] = {}
 
 
-def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Any]], Any] | None = None) -> None:
+def register(kind: str, recognize: Recognizer, make: Callable[[dict[Key, Tree]], Tree] | None = None) -> None:
     """Adds a kind of node. `make` makes one from its children alone, where no tree like it is given."""
     _registered[kind] = recognize, make
 
 
-def node_of(tree: Any) -> Node | None:
+def node_of(tree: Tree) -> Node | None:
     """`tree` as an inner node; None for a leaf."""
     if isinstance(tree, Mapping):
         keys = list(tree)
@@ -67,7 +68,7 @@ def node_of(tree: Any) -> Node | None:
     return None
 
 
-def _mapping(kind: type, keys: list[Key], parts: list[Any]) -> Any:
+def _mapping(kind: type, keys: list[Key], parts: list[Tree]) -> Tree:
     entries = dict(zip(keys, parts, strict=True))
     return entries if kind is dict else kind(entries)
 
@@ -76,7 +77,7 @@ def _is_static(field: dataclasses.Field[Any]) -> bool:
     return bool(field.metadata.get("static", False)) or not field.metadata.get("pytree_node", True)
 
 
-def _with_fields(tree: Any, values: dict[str, Any]) -> Any:
+def _with_fields(tree: Tree, values: dict[str, Tree]) -> Tree:
     """A dataclass like `tree` with other values, whatever its __init__ takes."""
     instance = object.__new__(type(tree))
     for field in dataclasses.fields(tree):
@@ -87,16 +88,16 @@ def _with_fields(tree: Any, values: dict[str, Any]) -> Any:
 # --- taking apart ----------------------------------------------------------------------------------------------------
 
 
-def flatten(tree: Any) -> tuple[Json, list[tuple[str, Any]]]:
+def flatten(tree: Tree) -> tuple[Json, list[tuple[str, Tree]]]:
     """The structure of `tree`, and its array leaves with their names (JSON Pointers, RFC 6901).
 
     In the structure an array is ``{"array": index}``. CheckpointError for a key that no structure can hold.
     """
-    leaves: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Tree]] = []
     return _flatten(tree, "", leaves), leaves
 
 
-def _flatten(tree: Any, path: str, leaves: list[tuple[str, Any]]) -> Json:
+def _flatten(tree: object, path: str, leaves: list[tuple[str, Tree]]) -> Json:
     if tree is None:
         return None
     if type(tree) in _SCALARS:
@@ -122,7 +123,7 @@ def _float(text: str) -> float:
 
 
 #: Python's own values: how each is written into a structure and read back. Python's JSON knows no NaN.
-_SCALARS: dict[type, tuple[Callable[[Any], Json], Callable[[Any], Any]]] = {
+_SCALARS: dict[type, tuple[Callable[[Tree], Json], Callable[[Tree], Tree]]] = {
     bool: (bool, bool),
     int: (str, int),
     float: (float.hex, _float),
@@ -152,7 +153,7 @@ def _read_key(key: Json) -> Key:
 # --- putting together ------------------------------------------------------------------------------------------------
 
 
-def unflatten(structure: Json, arrays: Sequence[Any]) -> Any:
+def unflatten(structure: Json, arrays: Sequence[Tree]) -> Tree:
     """The tree of a structure: a named tuple of a new class of the same name, a dataclass as a SimpleNamespace."""
     if structure is None:
         return None
@@ -178,7 +179,7 @@ def unflatten(structure: Json, arrays: Sequence[Any]) -> Any:
     return make(parts)
 
 
-def unflatten_like(structure: Json, like: Any, take: Callable[[int, Any], Any], path: str = "") -> Any:
+def unflatten_like(structure: Json, like: object, take: Callable[[int, Tree], Tree], path: str = "") -> Tree:
     """The tree of a structure, made of the classes of `like`; CheckpointError names where they differ.
 
     `take` is given the number of an array and what `like` has in its place, and returns the array.
@@ -192,13 +193,13 @@ def unflatten_like(structure: Json, like: Any, take: Callable[[int, Any], Any], 
     if node is None:
         return take(structure["array"], like) if "array" in structure else _scalar(structure)
     children = {_read_key(key): child for key, child in structure["entries"]}
-    wanted = [key for key, _ in node.entries]
-    if set(wanted) != set(children):
-        raise CheckpointError(f"{path or 'the tree'}: {_difference(list(children), wanted)}")
+    keys = [key for key, _ in node.entries]
+    if set(keys) != set(children):
+        raise CheckpointError(f"{path or 'the tree'}: {_difference(list(children), keys)}")
     return node.rebuild([unflatten_like(children[key], child, take, pointer(path, key)) for key, child in node.entries])
 
 
-def _scalar(structure: Json) -> Any:
+def _scalar(structure: Json) -> Tree:
     ((name, text),) = structure.items()
     return _READERS[name](text)
 
@@ -211,19 +212,19 @@ def _told(structure: Json) -> str:
     return "an array" if "array" in structure else f"a value of type {next(iter(structure))}"
 
 
-def _told_tree(tree: Any) -> str:
+def _told_tree(tree: object) -> str:
     return "None" if tree is None else f"a {type(tree).__name__}"
 
 
-def _difference(saved: list[Key], wanted: list[Key]) -> str:
-    missing = [str(key) for key in wanted if key not in saved]
-    unknown = [str(key) for key in saved if key not in wanted]
+def _difference(saved: list[Key], expected: list[Key]) -> str:
+    missing = [str(key) for key in expected if key not in saved]
+    unknown = [str(key) for key in saved if key not in expected]
     said = [f"the checkpoint has no {', '.join(missing)}"] if missing else []
     said += [f"the checkpoint's {', '.join(unknown)} has no place here"] if unknown else []
     return " and ".join(said)
 
 
-def match(structure: Json, other: Any, is_leaf: Callable[[Any], bool], path: str = "") -> Iterator[Any]:
+def match(structure: Json, other: object, is_leaf: Callable[[Tree], bool], path: str = "") -> Iterator[Tree]:
     """For each array of a structure, in order, what `other` has for it: a tree with the same keys.
 
     Where `is_leaf` says so of a part of `other`, that part is for all arrays below. CheckpointError where keys differ.

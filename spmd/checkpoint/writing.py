@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from spmd.arrays import Array
+from spmd.arrays import Array, Tree
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint import safetensors, store
 from spmd.checkpoint.blocks import Box
@@ -101,7 +100,7 @@ class Writing:
     folder: Path
     step: int
     keep: int | None
-    structure: Any
+    structure: Tree
     leaves: tuple[ArrayEntry, ...]
     blocks: Sequence[tuple[int, Box, Array]]
     data: Path
@@ -115,7 +114,7 @@ class Writing:
         folder: Path,
         step: int,
         keep: int | None,
-        structure: Any,
+        structure: object,
         leaves: tuple[ArrayEntry, ...],
         blocks: Sequence[tuple[int, Box, Array]],
     ) -> Writing:
@@ -227,7 +226,7 @@ class Writing:
         if self.abandoned.wait(_POLL_SECONDS):
             raise CheckpointError(f"{self.folder}: the checkpoint of step {self.step} lost a process that wrote it")
 
-    def _hand_in(self, receipt: Any) -> None:
+    def _hand_in(self, receipt: object) -> None:
         path = self._receipt(self.processes.rank)
         unfinished = path.with_suffix(".part")
         unfinished.write_text(json.dumps(receipt))

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from collectives.grid import ProcessGrid
+from spmd.arrays import Argument, Array, Nested
 from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.builder.computation import XlaComputation
 from spmd.builder.layout import Layout
 from spmd.builder.literal import Literal
 from spmd.builder.shape import Shape
 from spmd.errors import ExecutionError
+from spmd.ir import AttributeValue
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 
@@ -29,24 +31,24 @@ TRACE = "spmd.trace"
 class GlobalData:
     """A value on the server: an array, or a tuple of such."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Nested) -> None:
         self._value = value
 
-    def value(self) -> Any:
+    def value(self) -> Nested:
         """The array, or a tuple of arrays, without a copy."""
         return self._value
 
     def shape(self) -> Shape:
         return _shape_of(self._value)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self._value, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
         return f"<GlobalData {self.shape().brief}>"
 
 
-def _shape_of(value: Any) -> Shape:
+def _shape_of(value: Nested) -> Shape:
     if isinstance(value, tuple):
         return Shape.tuple_shape([_shape_of(part) for part in value])
     return Shape.array_shape(value.dtype, value.shape)
@@ -59,13 +61,13 @@ class LoadedComputation:
         self.computation = computation
         self.executable = executable
 
-    def __call__(self, arguments: Sequence[Any]) -> Any:
+    def __call__(self, arguments: Sequence[Argument]) -> Nested:
         """The result: an array, or a (nested) tuple of arrays."""
         results = list(self.executable(*arguments))
         return _nested(self.computation.program_shape().result_shape, results)
 
 
-def _nested(shape: Shape, leaves: list[Any]) -> Any:
+def _nested(shape: Shape, leaves: list[Array]) -> Nested:
     """Takes the value of `shape` off the front of `leaves`."""
     if shape.is_tuple():
         return tuple(_nested(part, leaves) for part in shape.parts)
@@ -80,17 +82,17 @@ class Client:
 
     def __init__(self, grid: ProcessGrid | None = None) -> None:
         self.grid = grid
-        self._infeed: deque[tuple[Any, ...]] = deque()
-        self._outfeed: deque[tuple[Any, ...]] = deque()
+        self._infeed: deque[tuple[Nested, ...]] = deque()
+        self._outfeed: deque[tuple[Array, ...]] = deque()
 
     # --- data --------------------------------------------------------------------------------------------------------
 
-    def TransferToServer(self, literal: Literal | Any) -> GlobalData:
+    def TransferToServer(self, literal: object) -> GlobalData:
         """A copy of the literal's values on the server."""
         transferred = literal if isinstance(literal, Literal) else Literal(literal)
         return GlobalData(_copied(transferred.value()))
 
-    def TransferInProcess(self, data: Any, shape: Shape | None = None) -> Any:
+    def TransferInProcess(self, data: object, shape: Shape | None = None) -> GlobalData | Nested:
         """An array to the server, or a GlobalData's array from it, without a copy where the layout allows.
 
         With `shape`, `data` is linear memory in the layout of the shape.
@@ -110,7 +112,7 @@ class Client:
             raise ExecutionError(f"Transfer: the data has shape {literal.shape().brief}, not {shape_with_layout.brief}")
         return Literal(literal.value(), shape_with_layout)
 
-    def TransferToInfeed(self, literal: Literal | Any) -> None:
+    def TransferToInfeed(self, literal: object) -> None:
         """An item for the next Infeed to read: an array or a tuple of arrays."""
         value = (literal if isinstance(literal, Literal) else Literal(literal)).value()
         self._infeed.append(value if isinstance(value, tuple) else (value,))
@@ -139,12 +141,12 @@ class Client:
             executable.process.outfeed = self._keep_item
         return executable
 
-    def _next_item(self) -> tuple[Any, ...]:
+    def _next_item(self) -> tuple[Nested, ...]:
         if not self._infeed:
             raise ExecutionError("Infeed: nothing was transferred to the infeed")
         return self._infeed.popleft()
 
-    def _keep_item(self, arrays: tuple[Any, ...]) -> None:
+    def _keep_item(self, arrays: tuple[Array, ...]) -> None:
         self._outfeed.append(arrays)
 
     def Execute(
@@ -178,14 +180,14 @@ class Client:
         data = self.Execute(computation)
         if output_layout is None or output_layout.is_default:
             return data
-        return GlobalData(output_layout.to_memory(data.value()))
+        return GlobalData(output_layout.to_memory(np.asarray(data.value())))
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Nested) -> Nested:
     return tuple(_copied(part) for part in value) if isinstance(value, tuple) else value.copy()
 
 
-def _trace(*arrays: Any, attributes: dict[str, Any]) -> None:
+def _trace(*arrays: object, attributes: Mapping[str, AttributeValue]) -> None:
     logging.getLogger(TRACE).info("%s: %s", attributes["backend_config"], arrays[0])
 
 

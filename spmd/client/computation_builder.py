@@ -6,7 +6,6 @@ Source: TensorFlow compiler framework document, "Operation Semantics", "C++ inte
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
@@ -123,7 +122,9 @@ class ComputationBuilder(XlaBuilder):
         """`computation` applied at every index of `operands`, with `static_operands` as they are."""
         return OPERATIONS["Map"](self, operands, computation, None, static_operands)
 
-    def ReduceWindow(self, operand: XlaOp, init_value: Any, computation: Any, *args: Any, **kwargs: Any) -> XlaOp:
+    def ReduceWindow(
+        self, operand: XlaOp, init_value: object, computation: object, *args: object, **kwargs: object
+    ) -> XlaOp:
         """ReduceWindow with initial value and computation in either order: the document has both."""
         if isinstance(init_value, XlaComputation):
             init_value, computation = computation, init_value

@@ -4,7 +4,8 @@ A training step reduces each parameter's gradient by itself; most are small, and
 one reduction over the same groups, with nothing between them that waits for one of them, become one variadic op,
 which packs its operands into one message. The order of all other ops with effects stays, so that processes that run
 one program still agree. Processes that run different programs must not be combined: their programs may differ in
-what lies between.
+what lies between. Several ops become one that stands behind the last, so that this walks by itself:
+spmd.compiler.rewrite puts something in the place of one op.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from spmd.compiler.stretches import MakeStep, callback_of, native_step
 from spmd.ir import Function, Module, Value
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.stretch import StretchCode
+    from spmd.backends.llvm.loading import StretchCode
 
 #: Bytes of constants up to which a program is kept.
 _MOST_CONSTANTS = 32 << 20
@@ -123,7 +123,7 @@ def _step(kept: _KeptStep, unpacker: Unpacker, make_step: MakeStep) -> PlanStep:
     op = unpacker.op(kept.op)
     if kept.code is None:
         return make_step(op)
-    from spmd.backends.llvm.stretch import CompiledStretch  # loaded late, as above
+    from spmd.backends.llvm.loading import CompiledStretch  # loaded late, as above
 
     called = [unpacker.op(each) for each in kept.called]
     callbacks = [callback_of(make_step(each), None) for each in called]
@@ -160,7 +160,7 @@ def _pickled(data: object) -> bytes | None:
 @cache
 def _made_by() -> str:
     """What compiling depends on beside the program: this package's sources, libraries, the processor."""
-    from spmd.backends.llvm.jit import made_by
+    from spmd.backends.llvm.jit import made_by  # late: LLVM may be absent
     from spmd.backends.llvm.processor import host
 
     sources = hashlib.sha256("\n".join(sorted(_sources(_PACKAGE))).encode()).hexdigest()

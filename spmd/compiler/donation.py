@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.attributes import BoolAttr
 from spmd.errors import UsageError
 from spmd.ir import Function
@@ -38,7 +38,7 @@ def _is_true(attribute: object) -> bool:
     return isinstance(attribute, BoolAttr) and attribute.value
 
 
-def owned_arrays(values: list[Any], donated: Sequence[int]) -> list[Any]:
+def owned_arrays(values: list[Array], donated: Sequence[int]) -> list[Array]:
     """`values` with a copy for each donated array that cannot be written over.
 
     That is one that is read-only, not in C order, not aligned, no plain array, or shares memory with another argument.
@@ -56,7 +56,7 @@ def owned_arrays(values: list[Any], donated: Sequence[int]) -> list[Any]:
     return values
 
 
-def _are_apart(values: Sequence[Any]) -> bool:
+def _are_apart(values: Sequence[Array]) -> bool:
     """Whether it is plain to see that no two arrays share memory: each has its own."""
     arrays = [value for value in values if value is not None]
     return len({id(array) for array in arrays}) == len(arrays) and all(
@@ -64,7 +64,7 @@ def _are_apart(values: Sequence[Any]) -> bool:
     )
 
 
-def _sharing(values: Sequence[Any]) -> set[int]:
+def _sharing(values: Sequence[Array]) -> set[int]:
     """The arguments whose memory, from its first to its last byte, overlaps another's."""
     bounds = sorted(
         (*np.lib.array_utils.byte_bounds(value), index)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Results
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.dialects.core import InferenceError, Trait, has_trait
 from spmd.ir import NumberedValue, Op, Value
@@ -41,21 +42,21 @@ def _region_is_program(op: Op) -> bool:
 
 def specializing_kernel(op: Op, context: Context) -> Kernel:
     """A kernel that makes, and keeps, one kernel for each combination of operand shapes."""
-    kernels: dict[tuple[Any, ...], Kernel] = {}
+    kernels: dict[tuple[tuple[int, ...] | None, ...], Kernel] = {}
     operand_count = len(op.operands)
 
-    def call(process: Any, *values: Any) -> Any:
+    def call(process: object, *values: Results) -> Any:
         key = tuple(getattr(value, "shape", None) for value in values[:operand_count])
         kernel = kernels.get(key)
         if kernel is None:
             kernel = kernels[key] = make_kernel(_refined(op, key), context)
-        return kernel.call(process, *values) if kernel.needs_process else kernel.call(*values)
+        return kernel.run(process, *values)
 
     # A specialized kernel may return views of any of its operands.
     return Kernel(call, needs_process=True, aliases=tuple(range(operand_count)))
 
 
-def _refined(op: Op, shapes: tuple[Any, ...]) -> Op:
+def _refined(op: Op, shapes: tuple[tuple[int, ...] | None, ...]) -> Op:
     """`op` on operands of the given shapes."""
     operands = [
         NumberedValue(_with_shape(value.type, shape), value.owner, value.index, value.name_hint)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from spmd.analysis.constants import constant_array
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Program
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.compiler.schedule.watching import Run, ScheduledUnit, Watch
@@ -59,28 +60,34 @@ def _is_scalar(value: Value) -> bool:
 
 
 def _line(step: PlanStep, call: str, read: Mapping[Value, str], names: dict[Value, str]) -> str:
-    """The call of `step`. `read` names its inputs; what it makes is given a name in `names`."""
+    """The call of `step`. `read` names its inputs; what it makes is given a name in `names`.
+
+    That is the name of an input that nobody needs any more, where there is one, which assigning then frees.
+    """
     arguments = (["process"] if step.kernel.needs_process else []) + [read[value] for value in step.inputs]
     if step.out is not None:
         arguments.append(f"out={names[step.out]}")
+    free = [names[value] for value in step.frees if value not in step.outputs]
     for value in step.outputs:
-        names[value] = f"v{len(names)}"
+        names[value] = free.pop() if free else f"v{len(names)}"
+    free += [names[value] for value in step.frees if value in step.outputs]
     text = f"{call}({', '.join(arguments)})"
     if len(step.outputs) == 1:
         text = f"{names[step.outputs[0]]}={text}"
     elif step.outputs:
         text = f"{','.join(names[value] for value in step.outputs)}={text}"
-    if step.frees:
-        text += f";del {','.join(names[value] for value in step.frees)}"
+    if free:
+        text += f";del {','.join(free)}"
     return text
 
 
-def _watched(step: PlanStep, watch: Watch) -> Callable[..., Any]:
+def _watched(step: PlanStep, watch: Watch) -> Callable[..., Results]:
     call, replay = step.kernel.call, step.replay
     unit = ScheduledUnit(step.ops or (step.op,), tuple(step.inputs), tuple(step.outputs), step.clock)
 
-    def watched(*arguments: Any, **keywords: Any) -> Any:
-        return watch(unit, Run(call, arguments, keywords, replay))
+    def watched(*arguments: Array, **keywords: object) -> Results:
+        results: Results = watch(unit, Run(call, arguments, keywords, replay))
+        return results
 
     return watched
 

@@ -39,7 +39,7 @@ def inline(module: Module, function: Function, *, whole: bool = False) -> Functi
 
 
 @dataclass
-class _Walk:
+class _Inlining:
     """Ops on their way to another block: what stands for their operands there, and what to do at the end."""
 
     ops: Iterator[Op]
@@ -55,7 +55,7 @@ class _Inliner:
     def __init__(self, calls: Calls, is_inlined: Callable[[str], bool]) -> None:
         self._calls = calls
         self._is_inlined = is_inlined
-        self._walks: list[_Walk] = []
+        self._walks: list[_Inlining] = []
 
     def function(self, function: Function) -> Function:
         self._calls.enter(function)
@@ -87,10 +87,10 @@ class _Inliner:
     def _copy(self, block: Block, values: dict[Value, Value], depth: int) -> Block:
         """A block for the ops of `block`, which follow next."""
         copy = copy_arguments(block, values)
-        self._walks.append(_Walk(iter(block.ops), values, copy.ops, depth))
+        self._walks.append(_Inlining(iter(block.ops), values, copy.ops, depth))
         return copy
 
-    def _plain(self, op: Op, walk: _Walk) -> None:
+    def _plain(self, op: Op, walk: _Inlining) -> None:
         operands = [walk.values.get(operand, operand) for operand in op.operands]
         if op.regions and walk.depth >= _DEEPEST:
             text = f"regions nest more than {_DEEPEST} deep once calls are the bodies called"
@@ -102,7 +102,7 @@ class _Inliner:
         walk.values.update(zip(op.results, clone.results, strict=True))
         walk.target.append(clone)
 
-    def _call(self, op: Op, walk: _Walk) -> None:
+    def _call(self, op: Op, walk: _Inlining) -> None:
         callee = self._calls.callee(op)
         operands = [walk.values.get(operand, operand) for operand in op.operands]
         inner = dict(zip(callee.arguments, operands, strict=True))
@@ -114,4 +114,4 @@ class _Inliner:
                 walk.values[result] = inner.get(returned, returned)
 
         self._calls.enter(callee)
-        self._walks.append(_Walk(iter(body.ops[:-1]), inner, walk.target, walk.depth, finish))
+        self._walks.append(_Inlining(iter(body.ops[:-1]), inner, walk.target, walk.depth, finish))

@@ -6,14 +6,14 @@ scalars as functions on whole arrays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from collectives.grid import ProcessGrid
-from spmd.analysis.constants import constant_array
+from spmd.analysis.constants import constant_array, constant_elements
+from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.numpy.core import Kernel, Program, make_kernel
 from spmd.compiler.compilation_cache import KeptProgram
@@ -28,6 +28,7 @@ from spmd.compiler.steps import Plan, PlanStep, plan_buffers
 from spmd.compiler.stretches import native_steps
 from spmd.compiler.vectorize import vectorized
 from spmd.dialects.calls import CALLS
+from spmd.dialects.core import Trait
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Function, Module, Op, Value, captured_values
 
@@ -40,6 +41,7 @@ class ModuleLowering:
         self.options = options
         self._functions = {function.symbol: function for function in module.functions}
         self._programs: dict[str, Program] = {}
+        self._kernels: dict[Hashable, Kernel] = {}
 
     # --- what kernel makers ask for ---
 
@@ -73,7 +75,7 @@ class ModuleLowering:
         """The same module compiled for the processes of another grid."""
         return ModuleLowering(self.module, replace(self.options, grid=grid))
 
-    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays."""
         return vectorized(self, op, index)
 
@@ -149,10 +151,16 @@ class ModuleLowering:
         )
 
     def kernel(self, op: Op) -> Kernel:
-        """The kernel of `op`, specialized while running when its types are dynamic."""
-        return specializing_kernel(op, self) if needs_specialization(op) else make_kernel(op, self)
+        """The kernel of `op`, specialized while running when its types are dynamic; one for all of its likes."""
+        key = _likeness(op)
+        kernel = self._kernels.get(key)
+        if kernel is None:
+            kernel = specializing_kernel(op, self) if needs_specialization(op) else make_kernel(op, self)
+            if key is not None:
+                self._kernels[key] = kernel
+        return kernel
 
-    def _evaluate(self, op: Op, arrays: list[Any]) -> tuple[Any, ...] | None:
+    def _evaluate(self, op: Op, arrays: Sequence[Array | None]) -> tuple[Array, ...] | None:
         """Runs a pure op while compiling; None when it cannot run here (it will then fail, or not, when it runs)."""
         try:
             kernel = self.kernel(op)
@@ -163,3 +171,13 @@ class ModuleLowering:
         except (CompileError, ArithmeticError, ValueError, TypeError):
             return None
         return result if isinstance(result, tuple) else (result,)
+
+
+def _likeness(op: Op) -> Hashable | None:
+    """What ops of one kernel have in common; None of an op whose kernel may depend on more.
+
+    Constant operands are such, and the place that a division of arith's names when it fails.
+    """
+    if op.definition is None or Trait.ELEMENTWISE not in op.definition.traits or op.definition.dialect == "arith":
+        return None
+    return None if any(constant_elements(operand) is not None for operand in op.operands) else op.likeness

@@ -119,7 +119,7 @@ _CHECKS: dict[Any, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def _is_number(value: Any, kind: type) -> bool:
+def _is_number(value: object, kind: type) -> bool:
     return isinstance(value, kind) and not isinstance(value, bool) and bool(value >= 0)  # type: ignore[operator]
 
 
@@ -133,7 +133,7 @@ def chosen_options(grid: ProcessGrid, options: Mapping[str, Any]) -> Options:
     for name, value in options.items():
         if name not in _declared():
             raise UsageError(f"there is no option {name!r}; those of spmd.compile are {', '.join(_declared())}")
-        is_one, wanted = _CHECKS[_declared()[name]]
+        is_one, expectation = _CHECKS[_declared()[name]]
         if not is_one(value):
-            raise UsageError(f"option {name} is {wanted}, got {value!r}")
+            raise UsageError(f"option {name} is {expectation}, got {value!r}")
     return Options(grid=grid, **options)

@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from collectives.mpi_background import LEAST
 from spmd.analysis.constants import constant_array
 from spmd.dialects.make import make_op
 from spmd.ir import Block, Op, Region, Value, captured_values
 from spmd.types import TensorType
 
-#: Bytes from which on an all_reduce is started and waited for: smaller ones cost latency, which that adds to.
-LEAST = 1 << 20
 _ALL_REDUCE = "stablehlo.all_reduce"
 #: Bytes that ops read and write beside a transfer that is worth starting.
 _WORK = LEAST // 4

@@ -15,6 +15,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.overlap import overlap
 from spmd.compiler.product_legalization import legalize_products
 from spmd.compiler.ragged_all_to_all_expansion import expand_ragged_all_to_all
+from spmd.compiler.scatter_expansion import expand_scatters
 from spmd.compiler.select_and_scatter_expansion import expand_select_and_scatter
 from spmd.compiler.simplify import Evaluate, remove_dead, simplify
 from spmd.compiler.sort_expansion import expand_sorts
@@ -25,10 +26,10 @@ from spmd.ir import Block, Function, Module
 
 @dataclass(frozen=True)
 class PassContext:
-    """What a pass may ask: the options of the compilation, and the value of a pure op on constants."""
+    """What a pass may ask: the options of the compilation, and the value of a pure op on constants (None: unknown)."""
 
     options: Options
-    evaluate: Evaluate
+    evaluate: Evaluate = lambda op, arrays: None
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,19 @@ def _overlap(block: Block, context: PassContext) -> None:
         overlap(block)
 
 
+#: What is done to a program of one process also before those of all processes are stacked.
+EXPANSIONS = (
+    Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
+)
 #: After inlining, which makes the function that they work on.
 PASSES = (
-    Pass("ragged-all-to-all-expansion", lambda block, context: expand_ragged_all_to_all(block, context.options.grid)),
+    *EXPANSIONS,
     Pass("loop-unrolling", lambda block, context: unroll(block)),
     Pass("simplification", lambda block, context: simplify(block, context.evaluate)),
     Pass("transpose-folding", lambda block, context: fold_transposes(block)),
     Pass("product-legalization", _for_native_code(legalize_products)),
     Pass("select-and-scatter-expansion", _for_native_code(expand_select_and_scatter)),
+    Pass("scatter-expansion", _for_native_code(expand_scatters)),
     Pass("sort-expansion", _for_native_code(expand_sorts)),
     Pass("collective-combining", lambda block, context: combine(block, context.options.combine_threshold)),
     Pass("collective-overlap", _overlap),
@@ -86,6 +92,14 @@ def after_each(module: Module, function: Function, context: PassContext) -> Iter
     for each in PASSES:
         each.run(flat.body, context)
         yield each.name, flat
+
+
+def expanded(module: Module, function: Function, options: Options) -> Function:
+    """`function` as it will be stacked: without calls, whatever its size (CompileError for what is too large)."""
+    flat = inline(module, function, whole=True)
+    for each in EXPANSIONS:
+        each.run(flat.body, PassContext(options))
+    return flat
 
 
 def with_function(module: Module, function: Function) -> Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
@@ -16,6 +16,9 @@ from spmd.ir import Function, Module
 from spmd.types import MOST_PARTS
 from spmd.usage import check_function, check_grid, check_module
 
+if TYPE_CHECKING:
+    from partitioner.sharding import ShardedType
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -24,8 +27,8 @@ class Prepared:
     module: Module
     function: Function
     options: Options
-    in_shardings: Sequence[Any] | None = None
-    out_shardings: Sequence[Any] | None = None
+    in_shardings: Sequence[ShardedType] | None = None
+    out_shardings: Sequence[ShardedType] | None = None
     notes: Sequence[str] = ()
 
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.rewrite import rewrite
 from spmd.compiler.schedule.sliding import CONVOLUTION, accumulator_of, is_grouped_sum
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotAlgorithmAttr, DotDimensionNumbersAttr
-from spmd.ir import Block, Op, Value
+from spmd.ir import AttributeValue, Block, Op, Value
 from spmd.types import F32, F64, I32, I64, ElementType, TensorType, storage_range
 
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
@@ -27,20 +26,16 @@ DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 def legalize_products(block: Block) -> None:
     """Rewrites the products and convolutions of `block` and of the regions inside it; in place."""
-    rewrite(block, lambda block: _rule)
+    rewrite(block, (CONVOLUTION, *DOTS), lambda block: _rule)
 
 
-def _rule(op: Op) -> Replacement | None:
-    builder = OpBuilder()
-    builder.location = op.location
+def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     result = _legal(op, builder)
-    return None if result is None else Replacement(builder.ops, [result])
+    return None if result is None else [result]
 
 
 def _legal(op: Op, builder: OpBuilder) -> Value | None:
     """What takes the place of `op`, written with `builder`; None where it stays."""
-    if op.name not in (CONVOLUTION, *DOTS):
-        return None
     values = (*op.operands, op.result)
     if not all(isinstance(value.type, TensorType) and value.tensor.is_static for value in values):
         return None
@@ -164,6 +159,7 @@ class _Windows:
         self.builder = builder
         self.numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
         self.groups = {name: op[name] for name in ("feature_group_count", "batch_group_count")}
+        self.precision = {"precision_config": op["precision_config"]} if op["precision_config"] else {}
         self.batch = op.result.tensor.static_shape[self.numbers.output_batch_dimension]
 
     def convolved(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:
@@ -188,11 +184,12 @@ class _Windows:
             spatial + 1,
             tuple(range(1, spatial + 1)),
         )
-        attributes: dict[str, Any] = {
+        attributes: dict[str, AttributeValue] = {
             "window_strides": strides,
             "rhs_dilation": tuple(window.reach for window in windows),
             "dimension_numbers": plain,
             **self.groups,
+            **self.precision,
         }
         return self.builder.op(CONVOLUTION, [lhs, rhs], [result], attributes).results[0]
 
@@ -248,7 +245,7 @@ class _Windows:
     def _product(self, lhs: Value, rhs: Value, result: TensorType) -> Value:
         last = result.rank - 1
         matrix = self.builder.one("reshape", [rhs], result.with_shape(rhs.tensor.static_shape[-2:]))
-        attributes = {"dot_dimension_numbers": DotDimensionNumbersAttr((), (), (last,), (0,))}
+        attributes = {"dot_dimension_numbers": DotDimensionNumbersAttr((), (), (last,), (0,)), **self.precision}
         return self.builder.op("stablehlo.dot_general", [lhs, matrix], [result], attributes).results[0]
 
     def _padded(self, lhs: Value, rhs: Value, windows: Sequence[_Window]) -> Value:

@@ -17,7 +17,7 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from spmd.arrays import Array
 from spmd.attributes import DenseAttr, DictAttr, IntegerAttr
-from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.rewrite import rewrite
 from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import ChannelHandleAttr, GatherDimensionNumbersAttr
 from spmd.errors import CompileError, Diagnostic
@@ -31,16 +31,13 @@ _NOWHERE = -1
 
 def expand_ragged_all_to_all(block: Block, grid: ProcessGrid) -> None:
     """Rewrites each ragged_all_to_all of `block` and of the regions inside it, on processes of `grid`; in place."""
-    rewrite(block, lambda block: lambda op: _rule(op, grid))
 
+    def rule(op: Op, builder: OpBuilder) -> list[Value] | None:
+        if op["call_target_name"] != TARGET:
+            return None
+        return [_exchanged(op, builder, _exchange_of(op, grid))]
 
-def _rule(op: Op, grid: ProcessGrid) -> Replacement | None:
-    if op.name != "stablehlo.custom_call" or op["call_target_name"] != TARGET:
-        return None
-    exchange = _exchange_of(op, grid)
-    builder = OpBuilder()
-    builder.location = op.location
-    return Replacement(builder.ops, [_exchanged(op, builder, exchange)])
+    rewrite(block, ("stablehlo.custom_call",), lambda block: rule)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ on dynamism: shape refinement, and canonicalization of dynamic ops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from spmd.compiler.simplify import Evaluate, fold
 from spmd.dialects.core import Trait, has_trait
 from spmd.dialects.make import make_op
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Function, Module, Op, Value
+from spmd.ir import AttributeValue, Function, Module, Op, Value
 from spmd.types import FunctionType, TensorType, Type
 
 
@@ -124,7 +123,7 @@ def _static(op: Op, operands: Sequence[Value]) -> Op | None:
     name, taken, told = static
     by_name = dict(zip((declared.name for declared in op.definition.operands), operands, strict=True))
     arrays = {operand: constant_array(by_name[operand].defining_op) for operand in told}
-    attributes: dict[str, Any] = {key: value for key, value in op.attributes.items() if key not in _HINTS}
+    attributes: dict[str, AttributeValue] = {key: value for key, value in op.attributes.items() if key not in _HINTS}
     for operand, attribute in told.items():
         array = arrays[operand]
         if array is None:

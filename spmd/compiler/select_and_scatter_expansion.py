@@ -11,7 +11,7 @@ import numpy as np
 
 from spmd.analysis.reducers import monoid_of
 from spmd.analysis.windows import windows_of
-from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.rewrite import rewrite
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.make import make_op, make_reducer
 from spmd.dialects.op_builder import OpBuilder
@@ -26,21 +26,17 @@ _NOWHERE = -1
 
 def expand_select_and_scatter(block: Block) -> None:
     """Rewrites each select_and_scatter of `block` and of the regions inside it; in place."""
-    rewrite(block, lambda block: _rule)
+    rewrite(block, (SELECT_AND_SCATTER,), lambda block: _rule)
 
 
-def _rule(op: Op) -> Replacement | None:
+def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     element = _accumulator(op)
-    if element is None:
-        return None
-    builder = OpBuilder()
-    builder.location = op.location
-    return Replacement(builder.ops, [_scattered(op, builder, element, _places(op, builder))])
+    return None if element is None else [_scattered(op, builder, element, _places(op, builder))]
 
 
 def _accumulator(op: Op) -> ElementType | None:
     """What is scattered: f32 for sums of narrow floats; None where `op` stays as it is."""
-    if op.name != SELECT_AND_SCATTER or not all(is_plain(value.type) for value in (*op.operands, op.result)):
+    if not all(is_plain(value.type) for value in (*op.operands, op.result)):
         return None
     size, element = prod(op.result.tensor.static_shape), op.result.tensor.element_type
     alike = {value.tensor.element_type for value in op.operands} == {element}

@@ -6,13 +6,13 @@ pure). Folding stops at `_FOLD_LIMIT` bytes, so that a program's iotas and broad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.constants import CONSTANT, constant_array
+from spmd.arrays import Array
 from spmd.attributes import DenseAttr, DictAttr
 from spmd.dialects.core import is_pure
 from spmd.dialects.make import make_op
@@ -22,7 +22,7 @@ from spmd.types import TensorType
 _FOLD_LIMIT = 1 << 16
 
 #: Runs one op on constant arrays: (op, arrays) -> results, or None when it cannot be run alone.
-Evaluate = Callable[[Op, list[Any]], "tuple[Any, ...] | None"]
+Evaluate = Callable[[Op, Sequence[Array | None]], "tuple[Array, ...] | None"]
 
 
 def simplify(block: Block, evaluate: Evaluate) -> None:
@@ -87,13 +87,11 @@ class _Simplifier:
 
 def fold(op: Op, evaluate: Evaluate) -> Op:
     """The constant that `op` always gives, or `op` itself."""
-    if op.name == CONSTANT or op.regions or len(op.results) != 1 or not is_pure(op) or not op.operands:
+    constants = _constants(op.operands)
+    if constants is None or op.regions or len(op.results) != 1 or not is_pure(op):
         return op
     type = op.results[0].type
     if not isinstance(type, TensorType) or not type.is_static or type.nbytes > _FOLD_LIMIT or type.is_quantized:
-        return op
-    constants = [constant_array(operand.defining_op) for operand in op.operands]
-    if any(constant is None for constant in constants):
         return op
     results = evaluate(op, constants)
     if results is None:
@@ -104,6 +102,17 @@ def fold(op: Op, evaluate: Evaluate) -> Op:
     array = array.view()
     array.flags.writeable = False
     return make_op(CONSTANT, (), [type], {"value": DenseAttr(array, type)}, location=op.location)
+
+
+def _constants(operands: Sequence[Value]) -> list[Array] | None:
+    """The arrays that all `operands` are known to be; None if one is not, or there is none."""
+    arrays = []
+    for operand in operands:
+        array = constant_array(operand.defining_op)
+        if array is None:
+            return None
+        arrays.append(array)
+    return arrays or None
 
 
 def _taken_branch(op: Op) -> Block | None:
@@ -136,7 +145,7 @@ def _structure(op: Op, inside: dict[Value, int], *, nested: bool = False) -> Has
     regions = tuple(_block_structure(block, inside) for region in op.regions for block in region.blocks)
     # The elements of a large constant are looked at once, where it stands, and not again for each op around it.
     is_large = nested and op.name == CONSTANT and _nbytes(op) > _FOLD_LIMIT
-    attributes = id(op) if is_large else hashable(op.attributes)
+    attributes = id(op) if is_large else hashable(op.attributes) if op.attributes else ()
     return (op.name, operands, tuple(op.result_types), attributes, regions)
 
 
@@ -156,7 +165,7 @@ def _block_structure(block: Block, inside: dict[Value, int]) -> Hashable:
     return (tuple(argument.type for argument in block.arguments), tuple(ops))
 
 
-def hashable(value: Any) -> Hashable:
+def hashable(value: object) -> Hashable:
     """A hashable stand-in for an attribute's value: equal exactly when the values are."""
     if isinstance(value, DenseAttr):
         return ("dense", value.type, hashable(value.array))

@@ -11,7 +11,7 @@ from math import prod
 
 from spmd.backends.numpy.comparators import SortKey, sort_keys
 from spmd.backends.numpy.sort_unstable import LEAST
-from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.rewrite import rewrite
 from spmd.compiler.schedule.forms import is_plain
 from spmd.dialects.make import make_op, make_reducer
 from spmd.dialects.op_builder import OpBuilder
@@ -26,26 +26,24 @@ _MOST = 256
 
 def expand_sorts(block: Block) -> None:
     """Rewrites the short sorts of `block` and of the regions inside it; in place."""
-    rewrite(block, lambda block: _rule)
+    rewrite(block, (SORT,), lambda block: _rule)
 
 
-def _rule(op: Op) -> Replacement | None:
+def _rule(op: Op, builder: OpBuilder) -> list[Value] | None:
     keys = _keys(op)
     if keys is None:
         return None
-    builder = OpBuilder()
-    builder.location = op.location
     shape, axis = op.operands[0].tensor.static_shape, op["dimension"] % op.operands[0].tensor.rank
     rows = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
     operands = [builder.reshape(operand, rows) for operand in op.operands]
     places = _places(builder, operands, keys)
     sorted_rows = [_scattered(builder, operand, places) for operand in operands]
-    return Replacement(builder.ops, [builder.reshape(value, shape) for value in sorted_rows])
+    return [builder.reshape(value, shape) for value in sorted_rows]
 
 
 def _keys(op: Op) -> tuple[SortKey, ...] | None:
-    """By what `op` sorts, its keys being operands; None where it is no sort, or stays one."""
-    if op.name != SORT or not all(is_plain(operand.type) and operand.tensor.rank for operand in op.operands):
+    """By what `op` sorts, its keys being operands; None where it stays a sort."""
+    if not all(is_plain(operand.type) and operand.tensor.rank for operand in op.operands):
         return None
     shape = op.operands[0].tensor.static_shape
     length = shape[op["dimension"]]

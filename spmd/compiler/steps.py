@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from spmd.arrays import Results
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.schedule.watching import Clock
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.stretch import StretchCode
+    from spmd.backends.llvm.loading import StretchCode
 
 
 def static_shape(value: Value) -> tuple[int, ...] | None:
@@ -52,7 +53,7 @@ class PlanStep:
     frees: list[Value] = field(default_factory=list)
     ops: tuple[Op, ...] = ()
     clock: Clock | None = None
-    replay: Callable[..., Iterator[tuple[Op, Any]]] | None = None
+    replay: Callable[..., Iterator[tuple[Op, Results]]] | None = None
     native: NativePart | None = None
 
 

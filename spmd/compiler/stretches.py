@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.arrays import Results
 from spmd.backends.numpy.core import Kernel
 from spmd.compiler.emit import emit
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
@@ -18,8 +19,8 @@ from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.function import Callback
-    from spmd.backends.llvm.stretch import CompiledStretch
+    from spmd.backends.llvm.forms import Callback
+    from spmd.backends.llvm.loading import CompiledStretch
 
 MakeStep = Callable[[Op], PlanStep]
 
@@ -83,7 +84,7 @@ def native_step(
     op: Op, compiled: CompiledStretch, inputs: list[Value], outputs: list[Value], called: Sequence[Op]
 ) -> PlanStep:
     """The native function as a step, which stands where `op` does and has Python run `called`."""
-    from spmd.backends.llvm.stretch import load_stretch  # late, as above
+    from spmd.backends.llvm.loading import load_stretch  # late, as above
 
     stretch = load_stretch(compiled)
     kernel = Kernel(
@@ -95,20 +96,20 @@ def native_step(
 
 def _in_order(block: Block, ops: Sequence[Op]) -> tuple[Op, ...]:
     """`ops`, each once, as `block` has them."""
-    wanted = set(ops)
-    return tuple(op for op in block.ops if op in wanted)
+    members = set(ops)
+    return tuple(op for op in block.ops if op in members)
 
 
-def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Any]]] | None:
+def _replay(unit: PlanStep, make_step: MakeStep) -> Callable[..., Iterator[tuple[Op, Results]]] | None:
     """What runs the ops of `unit` one after another on its arguments; None where that has effects."""
     if not all(is_pure(inner) for op in unit.ops for inner in op.walk()):
         return None
 
-    def replay(*arguments: Any) -> Iterator[tuple[Op, Any]]:
+    def replay(*arguments: Results) -> Iterator[tuple[Op, Results]]:
         # The process comes first where an op inside asks for it; elsewhere nobody looks at it.
         before = len(arguments) - len(unit.inputs)
         process, inputs = arguments[:before] or (None,), arguments[before:]
-        values: dict[Value, Any] = dict(zip(unit.inputs, inputs, strict=True))
+        values: dict[Value, Results] = dict(zip(unit.inputs, inputs, strict=True))
         for op in unit.ops:
             step = make_step(op)
             call_inputs = [values[v] if v in values else constant_array(v.defining_op) for v in step.inputs]
@@ -131,7 +132,7 @@ def _is_free(value: Value, steps: Iterable[PlanStep], read: Iterable[Value]) -> 
 
 def callback_of(step: PlanStep, watch: Watch | None) -> Callback:
     """`step` for native code to call: a program of its own, so that what it raises has a place."""
-    from spmd.backends.llvm.function import Callback  # late, as above
+    from spmd.backends.llvm.forms import Callback  # late, as above
 
     inputs = list(dict.fromkeys(step.inputs))
     program = emit(Plan(inputs, {}, [step], step.outputs, {}), watch)

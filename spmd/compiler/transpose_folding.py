@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
-from spmd.compiler.rewrite import Replacement, rewrite
+from spmd.compiler.rewrite import rewrite
+from spmd.dialects.op_builder import OpBuilder
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Block, Op, Value
 from spmd.types import QuantizedType
@@ -20,15 +21,13 @@ def fold_transposes(block: Block) -> None:
     A transpose that a product reads becomes the product's dimension numbers, and one that is all that reads a product
     becomes the product of its operands exchanged: the gradient of a weight, as frontends write it, is both.
     """
-    rewrite(block, lambda block: _with_operands_folded)
+    rewrite(block, (DOT,), lambda block: _with_operands_folded)
     readers = _readers(block)
-    rewrite(block, lambda block: _ResultFolding(readers))
+    rewrite(block, (DOT, TRANSPOSE), lambda block: _ResultFolding(readers))
 
 
-def _with_operands_folded(op: Op) -> Replacement | None:
+def _with_operands_folded(op: Op, builder: OpBuilder) -> Sequence[Value] | None:
     """`op`, a product that reads a transpose, as a product of what was transposed."""
-    if op.name != DOT:
-        return None
     numbers = op["dot_dimension_numbers"]
     lhs, rhs = op.operands
     left = _through(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
@@ -37,7 +36,8 @@ def _with_operands_folded(op: Op) -> Replacement | None:
         return None
     folded = DotDimensionNumbersAttr(left[1], right[1], left[2], right[2])
     product = op.clone([left[0], right[0]], attributes={**op.attributes, "dot_dimension_numbers": folded})
-    return Replacement([product], product.results)
+    builder.ops.append(product)
+    return product.results
 
 
 def _readers(block: Block) -> Counter[Value]:
@@ -55,11 +55,16 @@ class _ResultFolding:
         self._readers = readers
         self._products: set[Op] = set()
 
-    def __call__(self, op: Op) -> Replacement | None:
-        if op.name == DOT and self._readers[op.result] == 1 and _may_exchange(op):
-            self._products.add(op)
-        exchanged = _exchanged(op, self._products) if op.name == TRANSPOSE else None
-        return None if exchanged is None else Replacement([exchanged], exchanged.results)
+    def __call__(self, op: Op, builder: OpBuilder) -> Sequence[Value] | None:
+        if op.name == DOT:
+            if self._readers[op.result] == 1 and _may_exchange(op):
+                self._products.add(op)
+            return None
+        exchanged = _exchanged(op, self._products)
+        if exchanged is None:
+            return None
+        builder.ops.append(exchanged)
+        return exchanged.results
 
 
 def _may_exchange(product: Op) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from spmd.analysis.constants import constant_array
+from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Kernel, Program
 from spmd.compiler.block_compiler import BlockCompiler
 from spmd.compiler.emit import emit
@@ -31,7 +32,7 @@ _SCALAR_IDENTITY = frozenset(
 )  # fmt: skip
 
 
-def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def vectorized(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
     """Region `index` of `op` as a function: one array a block argument, then the captured values."""
     block = op.regions[index].block
     plan = Plan([*block.arguments, *captured_values(op)], {}, [], list(block.terminator.operands), {})
@@ -69,7 +70,7 @@ def _selection(lowering: BlockCompiler, op: Op) -> Kernel:
     last = len(branches) - 1
     single = len(op.results) == 1
 
-    def call(chosen: Any, *captured: Any) -> Any:
+    def call(chosen: Array, *captured: Array) -> Any:
         if np.asarray(chosen).dtype == np.bool_:
             number = np.where(chosen, 0, 1)
         else:
@@ -82,9 +83,9 @@ def _selection(lowering: BlockCompiler, op: Op) -> Kernel:
 
 
 def _whole(
-    program: Callable[..., tuple[Any, ...]], arity: int, dtypes: list[np.dtype[Any]]
-) -> Callable[..., tuple[Any, ...]]:
-    def call(*arrays: Any) -> tuple[Any, ...]:
+    program: Callable[..., tuple[Array, ...]], arity: int, dtypes: list[DType]
+) -> Callable[..., tuple[Array, ...]]:
+    def call(*arrays: Array) -> tuple[Array, ...]:
         # A branch of an `if` takes no arguments: its shape is that of what it captures.
         shape = np.broadcast_shapes(*(np.shape(array) for array in (arrays[:arity] if arity else arrays)))
         return tuple(
@@ -96,7 +97,7 @@ def _whole(
     return call
 
 
-def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
     """The region at many elements, each as a process of one stacked program, which is made for each number of them."""
     from spmd.compiler.stack import stack_region  # loaded late: few regions need it
 
@@ -104,7 +105,7 @@ def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple
     block = op.regions[index].block
     arity, dtypes = len(block.arguments), [value.tensor.dtype for value in block.terminator.operands]
 
-    def run(arrays: Sequence[Any], captured: Sequence[Any]) -> tuple[Any, ...]:
+    def run(arrays: Sequence[Array], captured: Sequence[Array]) -> tuple[Array, ...]:
         count = arrays[0].size
         program = programs.get(count)
         if program is None:
@@ -112,7 +113,7 @@ def _stacked(lowering: BlockCompiler, op: Op, index: int) -> Callable[..., tuple
             program = programs[count] = lowering.entry(function)[0]
         return program(None, *arrays, *captured)
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
+    def call(*arrays: Array) -> tuple[Array, ...]:
         operands = np.broadcast_arrays(*arrays[:arity])
         flat = [operand.reshape(-1) for operand in operands]
         results = tuple([np.empty(flat[0].size, dtype) for dtype in dtypes])

@@ -9,8 +9,7 @@ the checks of a program cost what its distinct ops cost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,11 +18,12 @@ from spmd.compiler.scoping import uses_out_of_scope
 from spmd.dialects.checks import is_terminator, listed
 from spmd.dialects.core import OpDef
 from spmd.dialects.faults import faults, inference_faults
+from spmd.dialects.func import function_fault
 from spmd.dialects.sdy_verify import verify_shardings
 from spmd.dialects.type_rules import value_fault
 from spmd.errors import UNKNOWN, CompileError, Diagnostic, VerificationError
-from spmd.ir import Block, Function, Module, Op, Region
-from spmd.types import FunctionType, Type
+from spmd.ir import AttributeValue, Block, Function, Module, Op, Region
+from spmd.types import FunctionType
 from spmd.usage import check_module
 
 _MOST_REMEMBERED = 100_000
@@ -77,7 +77,7 @@ def _advice(op: Op, *, meaningless: bool = False) -> Iterator[Diagnostic]:
 
 
 #: What has been found sound: (declaration, operand types, result types, attributes).
-_sound: set[tuple[Any, ...]] = set()
+_sound: set[tuple[Hashable, ...]] = set()
 
 
 class _Verifier:
@@ -88,7 +88,7 @@ class _Verifier:
         self._function: Function | None = None
         self._around: list[Op] = []
         #: Likenesses of ops that are sound. They name attributes by where they lie, so hold for this module alone.
-        self._alike: set[tuple[Any, ...]] = set()
+        self._alike: set[tuple[Hashable, ...]] = set()
 
     def error(self, op: Op, message: str, label: str = "") -> None:
         """Notes what is wrong with `op`, at the nearest place known: an op that a short form implies has none."""
@@ -187,7 +187,8 @@ class _Verifier:
         if fault is None and definition.symbol_constraints:
             fault = next(self._symbol_faults(op, definition), None)
         if fault is None and isinstance(op, Function):
-            fault = _function_fault(op)
+            broken = function_fault(op)
+            fault = None if broken is None else ("", broken)
         if fault is None and isinstance(op, Module) and len(op.regions[0].blocks) != 1:
             fault = "", f"a module has one block, got {len(op.regions[0].blocks)}"
         if fault is None and isinstance(op, Module):
@@ -212,14 +213,14 @@ class _Verifier:
         returned = tuple(op.operand_types)
         if returned == declared:
             return None
-        return "", f"a function returns what it declares, got {_types(returned)} and {_types(declared)}"
+        return "", f"a function returns what it declares, got ({listed(returned)}) and ({listed(declared)})"
 
 
 def _is_sharded(op: Op) -> bool:
     """Whether the op itself says anything of shardings."""
     if op.definition is not None and op.definition.dialect == "sdy":
         return True
-    dictionaries: list[Mapping[str, Any]] = [op.discardable]
+    dictionaries: list[Mapping[str, AttributeValue]] = [op.discardable]
     if isinstance(op, Function):
         for name in ("arg_attrs", "res_attrs"):
             dictionaries += (entry.entries for entry in op.attributes.get(name) or ())
@@ -228,12 +229,12 @@ def _is_sharded(op: Op) -> bool:
     return any(name.startswith("sdy.") for dictionary in dictionaries for name in dictionary)
 
 
-def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
+def _key(op: Op, definition: OpDef) -> tuple[Hashable, ...] | None:
     """What decides whether an op by itself is sound; None when more does."""
     regions = op.regions
     if not definition.is_context_free or (regions and not _are_plain(regions)):
         return None
-    key: tuple[Any, ...] = (
+    key: tuple[Hashable, ...] = (
         definition,
         tuple([value.type for value in op.operands]),
         op.type if op.is_value else tuple(op.result_types),
@@ -244,7 +245,7 @@ def _key(op: Op, definition: OpDef) -> tuple[Any, ...] | None:
         key = (*key, argument_types, tuple([value.type for value in block.ops[-1].operands]), block.ops[-1].name)
     if not op.attributes:
         return key
-    values: list[Any] = []
+    values: list[Hashable] = []
     for name, value in op.attributes.items():
         if isinstance(value, np.ndarray):
             value = (value.shape, value.tobytes())
@@ -263,33 +264,7 @@ def _are_plain(regions: Sequence[Region]) -> bool:
     return all(len(region.blocks) == 1 and region.blocks[0].ops for region in regions)
 
 
-def _remember(key: tuple[Any, ...]) -> None:
+def _remember(key: tuple[Hashable, ...]) -> None:
     if len(_sound) >= _MOST_REMEMBERED:
         _sound.clear()
     _sound.add(key)
-
-
-def _function_fault(function: Function) -> tuple[str, str] | None:
-    declared = function.attributes.get("function_type")
-    if not isinstance(declared, FunctionType):
-        return "", f"function_type is a function type, got {declared}"
-    for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
-        dictionaries = function.attributes.get(name)
-        if dictionaries and len(dictionaries) != len(types):
-            return "", f"{name} has an entry for each of {len(types)} values, got {len(dictionaries)}"
-        bare = [attribute for entry in dictionaries or () for attribute in entry.entries if "." not in attribute]
-        if bare:
-            return "", f"attributes of arguments and results name their dialect, got {listed(bare)}"
-    if function.is_declaration:
-        return ("", "a declaration is private, got a public one") if function.is_public else None
-    entry = function.regions[0].blocks[0]
-    arguments = tuple(argument.type for argument in entry.arguments)
-    if arguments != declared.inputs:
-        return "", f"the body's arguments are the function's, got {_types(arguments)} and {_types(declared.inputs)}"
-    if not all(block.ops for block in function.regions[0].blocks):
-        return "", "the body ends with func.return, got nothing"
-    return None
-
-
-def _types(types: tuple[Type, ...]) -> str:
-    return f"({', '.join(map(str, types))})"

@@ -6,8 +6,8 @@ from spmd import types as t
 from spmd.dialects import kinds
 from spmd.dialects.checks import element_of, equal, listed, same_shape, same_types
 from spmd.dialects.core import OPS, OpDef, Trait, attribute, define, operand, result
-from spmd.dialects.kinds import TypeSet
 from spmd.dialects.shapes import with_element
+from spmd.dialects.type_sets import TypeSet
 from spmd.ir import Op
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import type_sets
 from spmd.dialects.checks import listed, parameters, returned, signature
 from spmd.dialects.core import Trait, define, has_trait, operand, region, result
 from spmd.ir import Op
@@ -11,7 +11,7 @@ from spmd.types import FutureType, Type
 ASYNC_START = define(
     "stablehlo.async_start",
     operands=[operand("operands", variadic=True)],
-    results=[result("result", kinds.FUTURE)],
+    results=[result("result", type_sets.FUTURE)],
     regions=[region("body")],
     traits=[Trait.ISOLATED, Trait.READS_CONTEXT],
 )
@@ -48,7 +48,7 @@ ASYNC_START.infers("C4", "the result is a future of what body returns")(
 
 ASYNC_DONE = define(
     "stablehlo.async_done",
-    operands=[operand("operand", kinds.FUTURE)],
+    operands=[operand("operand", type_sets.FUTURE)],
     results=[result("results", variadic=True)],
 )
 

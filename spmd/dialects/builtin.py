@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.core import Trait, attribute, define, operand, region, result
 
 MODULE = define(
@@ -18,8 +18,8 @@ MODULE = define(
 
 UNREALIZED_CONVERSION_CAST = define(
     "builtin.unrealized_conversion_cast",
-    operands=[operand("inputs", kinds.ANY_TYPE, variadic=True)],
-    results=[result("outputs", kinds.ANY_TYPE, variadic=True)],
+    operands=[operand("inputs", type_sets.ANY_TYPE, variadic=True)],
+    results=[result("outputs", type_sets.ANY_TYPE, variadic=True)],
     assembly="($inputs^ `:` type($inputs))? `to` type($outputs) attr-dict",
     traits=[Trait.PURE],
 )

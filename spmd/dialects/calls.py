@@ -22,7 +22,7 @@ class Extent(NamedTuple):
     depth: int
 
 
-class _Walk:
+class _Visit:
     """A function on its way to an extent: the ops still to be seen, and what those before them come to."""
 
     def __init__(self, function: Function) -> None:
@@ -81,7 +81,7 @@ class Calls:
         A call of a function of so many ops that `is_inlined` refuses stays a call, and counts as one op.
         """
         known: dict[str, Extent] = {}
-        walks = [_Walk(function)]
+        walks = [_Visit(function)]
         self.enter(function)
         while walks:
             walk = walks[-1]
@@ -93,7 +93,7 @@ class Calls:
                 extent = known.get(callee.symbol)
                 if extent is None:
                     self.enter(callee)
-                    walks.append(_Walk(callee))
+                    walks.append(_Visit(callee))
                     break
                 walk.add(extent, is_inlined(extent.ops))
             else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import dims, equal, listed, same_types
 from spmd.dialects.core import Lookup, Trait, attribute, define, operand, result
 from spmd.ir import Function, Op
@@ -18,34 +18,34 @@ _ULPS = kinds.either(kinds.I64, kinds.I32, kinds.UI64)
 
 EXPECT_EQ = define(
     "check.expect_eq",
-    operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs", type_sets.TENSOR_OR_PER_AXIS), operand("rhs", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs attr-dict `:` type($lhs)",
 )
 
 EXPECT_EQ_CONST = define(
     "check.expect_eq_const",
-    operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("value", kinds.ELEMENTS)],
     assembly="$lhs `,` $value attr-dict",
 )
 
 EXPECT_ALMOST_EQ = define(
     "check.expect_almost_eq",
-    operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs", type_sets.TENSOR_OR_PER_AXIS), operand("rhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("tolerance", kinds.F64, default=0.001)],
     assembly="$lhs `,` $rhs (`,` `tolerance` `=` $tolerance^)? attr-dict `:` type($lhs)",
 )
 
 EXPECT_ALMOST_EQ_CONST = define(
     "check.expect_almost_eq_const",
-    operands=[operand("lhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("value", kinds.ELEMENTS), attribute("tolerance", kinds.F64, default=0.001)],
     assembly="$lhs `,` $value (`,` `tolerance` `=` $tolerance^)? attr-dict",
 )
 
 EXPECT_CLOSE = define(
     "check.expect_close",
-    operands=[operand("actual", kinds.TENSOR_OR_PER_AXIS), operand("expected", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("actual", type_sets.TENSOR_OR_PER_AXIS), operand("expected", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[
         attribute("max_ulp_difference", _ULPS, default=3),
         attribute("min_ulp_difference", _ULPS, default=0),
@@ -56,7 +56,7 @@ EXPECT_CLOSE = define(
 
 EXPECT_SERIALIZED_EQ = define(
     "check.expect_serialized_eq",
-    operands=[operand("expected", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("expected", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[
         attribute("probe_id", kinds.STRING),
         attribute("iteration", kinds.either(kinds.UI32, kinds.I32, kinds.I64)),
@@ -77,18 +77,18 @@ for _const in (EXPECT_EQ_CONST, EXPECT_ALMOST_EQ_CONST):
 
     @_const.constraint("", "the operand has the type of the constant")
     def _(op: Op) -> str | None:
-        given, value = op.operands[0].tensor, op["value"].type
-        return same_types(given, value) and same_types(_stored(given), value)
+        operand, value = op.operands[0].tensor, op["value"].type
+        return same_types(operand, value) and same_types(_stored(operand), value)
 
 
 RUN_PARALLEL = define(
     "interpreter.run_parallel",
-    operands=[operand("inputs", kinds.TENSOR_OR_TOKEN, variadic=True)],
+    operands=[operand("inputs", type_sets.TENSOR_OR_TOKEN, variadic=True)],
     attributes=[
         attribute("infeed", _SYMBOLS, optional=True),
         attribute("programs", kinds.array_of(_SYMBOLS)),
     ],
-    results=[result("results", kinds.TENSOR_OR_TOKEN, variadic=True)],
+    results=[result("results", type_sets.TENSOR_OR_TOKEN, variadic=True)],
 )
 
 PRINT = define(

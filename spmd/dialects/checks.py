@@ -7,11 +7,10 @@ compatible with every size (specification: "Dynamism", shape mismatches).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from spmd.arrays import Array
 from spmd.attributes import DenseAttr
-from spmd.ir import Op, Region, Value
+from spmd.ir import AttributeValue, Op, Region, Value
 from spmd.types import (
     BufferType,
     ElementType,
@@ -27,13 +26,13 @@ Dimension = int | None
 # --- showing values --------------------------------------------------------------------------------------------------
 
 
-def listed(values: Iterable[Any]) -> str:
+def listed(values: Iterable[object]) -> str:
     """`1`, `1 and 2`, `1, 2 and 3`."""
     items = [str(value) for value in values]
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:]))) or "none"
 
 
-def dims(values: Sequence[Any]) -> str:
+def dims(values: Sequence[AttributeValue]) -> str:
     """`[0, 1]`."""
     return f"[{', '.join('?' if value is None else str(value) for value in values)}]"
 
@@ -46,7 +45,7 @@ def shape_text(shape: Sequence[Dimension]) -> str:
 # --- dimension lists -------------------------------------------------------------------------------------------------
 
 
-def equal(*values: Any) -> str | None:
+def equal(*values: object) -> str | None:
     """All values are equal."""
     return None if all(value == values[0] for value in values) else listed(values)
 

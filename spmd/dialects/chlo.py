@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.attributes import FloatAttr, IntegerAttr
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_dims,
     dims,
@@ -21,8 +21,8 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import InferenceError, OpDef, Trait, attribute, define, operand, result
-from spmd.dialects.kinds import TypeSet, tensor_of_kinds
 from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
+from spmd.dialects.type_sets import TypeSet, tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import I1, ElementType, TensorType, Type, UnrankedTensorType
 
@@ -66,7 +66,7 @@ def broadcast_type(types: Sequence[Type], element: Type, mapping: Sequence[int] 
 
 def _broadcast(
     name: str,
-    types: TypeSet = kinds.ANY_TENSOR,
+    types: TypeSet = type_sets.ANY_TENSOR,
     results: TypeSet | None = None,
     *,
     commutative: bool = False,
@@ -169,11 +169,11 @@ for _name in ("is_inf", "is_neg_inf", "is_pos_inf"):
 _binary("next_after", "x", "y", _FLOAT)
 _binary("polygamma", "n", "x", _FLOAT)
 _binary("zeta", "x", "q", _FLOAT)
-_binary("mulhi", "lhs", "rhs", kinds.INTEGER, commutative=True)
+_binary("mulhi", "lhs", "rhs", type_sets.INTEGER, commutative=True)
 
 BROADCAST_COMPARE = define(
     "chlo.broadcast_compare",
-    operands=[operand("lhs", kinds.ANY_TENSOR), operand("rhs", kinds.ANY_TENSOR)],
+    operands=[operand("lhs", type_sets.ANY_TENSOR), operand("rhs", type_sets.ANY_TENSOR)],
     attributes=[
         _BROADCAST_DIMENSIONS,
         attribute(
@@ -195,11 +195,11 @@ _infer_broadcast(BROADCAST_COMPARE, lambda element: I1)
 BROADCAST_SELECT = define(
     "chlo.broadcast_select",
     operands=[
-        operand("pred", kinds.PREDICATE),
-        operand("on_true", kinds.ANY_TENSOR),
-        operand("on_false", kinds.ANY_TENSOR),
+        operand("pred", type_sets.PREDICATE),
+        operand("on_true", type_sets.ANY_TENSOR),
+        operand("on_false", type_sets.ANY_TENSOR),
     ],
-    results=[result("result", kinds.ANY_TENSOR)],
+    results=[result("result", type_sets.ANY_TENSOR)],
     assembly="$pred `,` $on_true `,` $on_false attr-dict `:` "
     "`(` type($pred) `,` type($on_true) `,` type($on_false) `)` `->` type(results)",
     traits=[Trait.PURE, Trait.BROADCASTING],
@@ -215,7 +215,7 @@ BROADCAST_SELECT.infers("", "the result has the shape that all operands are broa
 CONSTANT = define(
     "chlo.constant",
     attributes=[attribute("value", kinds.ELEMENTS)],
-    results=[result("output", kinds.STATIC_TENSOR)],
+    results=[result("output", type_sets.STATIC_TENSOR)],
     assembly="attr-dict $value",
     traits=[Trait.PURE],
 )
@@ -224,9 +224,9 @@ CONSTANT.infers("", "the result has the type of value")(lambda op: [op["value"].
 
 CONSTANT_LIKE = define(
     "chlo.constant_like",
-    operands=[operand("operand", kinds.ANY_TENSOR)],
+    operands=[operand("operand", type_sets.ANY_TENSOR)],
     attributes=[attribute("value", kinds.ANY)],
-    results=[result("result", kinds.ANY_TENSOR)],
+    results=[result("result", type_sets.ANY_TENSOR)],
     traits=[Trait.PURE],
 )
 

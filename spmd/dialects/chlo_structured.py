@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     all_compatible,
@@ -32,15 +32,15 @@ _PRECISION_CONFIG = kinds.array_of(kinds.enum("chlo", "precision", "DEFAULT", "H
 RAGGED_DOT = define(
     "chlo.ragged_dot",
     operands=[
-        operand("lhs", kinds.ANY_TENSOR),
-        operand("rhs", kinds.ANY_TENSOR),
-        operand("group_sizes", kinds.INTEGER),
+        operand("lhs", type_sets.ANY_TENSOR),
+        operand("rhs", type_sets.ANY_TENSOR),
+        operand("group_sizes", type_sets.INTEGER),
     ],
     attributes=[
         attribute("ragged_dot_dimension_numbers", kinds.struct(RaggedDotDimensionNumbersAttr)),
         attribute("precision_config", _PRECISION_CONFIG, optional=True),
     ],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     traits=[Trait.PURE],
 )
 
@@ -116,9 +116,9 @@ def _(op: Op) -> list[Type]:
 
 TOP_K = define(
     "chlo.top_k",
-    operands=[operand("operand", kinds.ANY_TENSOR)],
+    operands=[operand("operand", type_sets.ANY_TENSOR)],
     attributes=[attribute("k", kinds.I64), attribute("is_stable", kinds.BOOL, default=True)],
-    results=[result("values", kinds.ANY_TENSOR), result("indices", kinds.ANY_TENSOR)],
+    results=[result("values", type_sets.ANY_TENSOR), result("indices", type_sets.ANY_TENSOR)],
     assembly="`(` $operand `,` `k` `=` $k (`,` `is_stable` `=` $is_stable^)? `)` attr-dict `:` "
     "type($operand) `->` `(` type($values) `,` type($indices) `)`",
     traits=[Trait.PURE],
@@ -145,7 +145,10 @@ def _(op: Op) -> list[Type]:
 
 SCAN = define(
     "chlo.scan",
-    operands=[operand("inputs", kinds.ANY_TENSOR, variadic=True), operand("inits", kinds.ANY_TENSOR, variadic=True)],
+    operands=[
+        operand("inputs", type_sets.ANY_TENSOR, variadic=True),
+        operand("inits", type_sets.ANY_TENSOR, variadic=True),
+    ],
     attributes=[
         attribute("dimension", kinds.I64),
         attribute("scan_dim_size", kinds.I64, optional=True),
@@ -154,7 +157,10 @@ SCAN = define(
         attribute("operandSegmentSizes", kinds.I32_ARRAY),
         attribute("resultSegmentSizes", kinds.I32_ARRAY),
     ],
-    results=[result("outputs", kinds.ANY_TENSOR, variadic=True), result("carries", kinds.ANY_TENSOR, variadic=True)],
+    results=[
+        result("outputs", type_sets.ANY_TENSOR, variadic=True),
+        result("carries", type_sets.ANY_TENSOR, variadic=True),
+    ],
     regions=[region("body")],
     assembly="custom<Scan>",
     traits=[Trait.ISOLATED, Trait.RECURSIVE],

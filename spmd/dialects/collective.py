@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spmd.dialects import kinds
-from spmd.dialects.checks import (
-    at_least,
-    compatible_dims,
-    dims,
-    equal,
-    equal_elements,
-    in_range,
-    listed,
-    returned,
-    shape_text,
-    tensors,
-)
+from spmd.dialects import checks, kinds, type_sets
 from spmd.dialects.core import Trait, attribute, define, operand, region, result
 from spmd.dialects.process_groups import (
     CHANNEL,
@@ -39,7 +27,7 @@ from spmd.types import UI32, TensorType, Type
 
 REPLICA_ID = define(
     "stablehlo.replica_id",
-    results=[result("result", kinds.tensor_of_types(UI32))],
+    results=[result("result", type_sets.tensor_of_types(UI32))],
     assembly="attr-dict `:` type(results)",
     traits=[Trait.PURE],
 )
@@ -48,7 +36,7 @@ REPLICA_ID.infer(lambda op: [TensorType((), UI32)])
 
 PARTITION_ID = define(
     "stablehlo.partition_id",
-    results=[result("result", kinds.tensor_of_types(UI32))],
+    results=[result("result", type_sets.tensor_of_types(UI32))],
     assembly="attr-dict `:` type(results)",
     traits=[Trait.PURE],
 )
@@ -69,8 +57,8 @@ check_channel(ALL_GATHER, "C5", advisory=True)
 
 @ALL_GATHER.constraint("C1", "0 <= all_gather_dim < rank(operands...)")
 def _(op: Op) -> str | None:
-    for type in tensors(op.operands):
-        fault = in_range([op["all_gather_dim"]], type.rank)
+    for type in checks.tensors(op.operands):
+        fault = checks.in_range([op["all_gather_dim"]], type.rank)
         if fault is not None:
             return fault
     return None
@@ -82,8 +70,10 @@ def _(op: Op) -> str | None:
 def _(op: Op) -> str | None:
     if len(op.operands) != len(op.results):
         return f"{len(op.operands)} operands and {len(op.results)} results"
-    for result_type, operand_type in zip(tensors(op.operands), tensors(op.results), strict=True):
-        fault = equal_elements(result_type, operand_type) or _scaled(result_type, operand_type, op["all_gather_dim"])
+    for result_type, operand_type in zip(checks.tensors(op.operands), checks.tensors(op.results), strict=True):
+        fault = checks.equal_elements(result_type, operand_type) or _scaled(
+            result_type, operand_type, op["all_gather_dim"]
+        )
         if fault is not None:
             return fault
     return None
@@ -92,13 +82,13 @@ def _(op: Op) -> str | None:
 def _scaled(small: TensorType, large: TensorType, dimension: int) -> str | None:
     """Shapes that agree but for a dimension that is a multiple in `large`: how many times is the process grid's."""
     sound = small.rank == large.rank and all(
-        index == dimension or compatible_dims(*sizes)
+        index == dimension or checks.compatible_dims(*sizes)
         for index, sizes in enumerate(zip(small.shape, large.shape, strict=True))
     )
     if sound:
         part, whole = small.shape[dimension], large.shape[dimension]
         sound = part is None or (part > 0 and (whole is None or whole % part == 0))
-    return None if sound else f"{listed(map(shape_text, (small.shape, large.shape)))} along {dimension}"
+    return None if sound else f"{checks.listed(map(checks.shape_text, (small.shape, large.shape)))} along {dimension}"
 
 
 ALL_REDUCE = define(
@@ -131,7 +121,7 @@ ALL_TO_ALL = define(
     traits=[Trait.COLLECTIVE],
 )
 
-ALL_TO_ALL.constraint("C4", "0 < split_count")(lambda op: at_least(op["split_count"], 1))
+ALL_TO_ALL.constraint("C4", "0 < split_count")(lambda op: checks.at_least(op["split_count"], 1))
 check_groups(ALL_TO_ALL, "C5", "C7")
 
 
@@ -141,13 +131,13 @@ def _(op: Op) -> str | None:
     if not isinstance(groups, np.ndarray):
         return None
     size = groups.shape[1] if groups.shape[0] else 0
-    return equal(size, op["split_count"])
+    return checks.equal(size, op["split_count"])
 
 
 for _label, _name in (("C1", "split_dimension"), ("C3", "concat_dimension")):
 
     def _inside(op: Op, name: str = _name) -> str | None:
-        faults = [in_range([op[name]], type.rank) for type in tensors(op.operands)]
+        faults = [checks.in_range([op[name]], type.rank) for type in checks.tensors(op.operands)]
         return next(filter(None, faults), None)
 
     ALL_TO_ALL.constraint(_label, f"0 <= {_name} < rank(operands...)")(_inside)
@@ -155,16 +145,16 @@ for _label, _name in (("C1", "split_dimension"), ("C3", "concat_dimension")):
 
 @ALL_TO_ALL.constraint("C2", "dim(operands..., split_dimension) % split_count = 0")
 def _(op: Op) -> str | None:
-    sizes = [type.shape[op["split_dimension"]] for type in tensors(op.operands)]
+    sizes = [type.shape[op["split_dimension"]] for type in checks.tensors(op.operands)]
     sound = all(size is None or size % op["split_count"] == 0 for size in sizes)
-    return None if sound else f"{dims(sizes)} and {op['split_count']}"
+    return None if sound else f"{checks.dims(sizes)} and {op['split_count']}"
 
 
 @ALL_TO_ALL.constraint("C9", "as many results as operands, of the same element types", on_results=True)
 def _(op: Op) -> str | None:
     if len(op.operands) != len(op.results):
         return f"{len(op.operands)} operands and {len(op.results)} results"
-    faults = map(equal_elements, op.operand_types, op.result_types)
+    faults = map(checks.equal_elements, op.operand_types, op.result_types)
     return next(filter(None, faults), None)
 
 
@@ -172,7 +162,7 @@ def _(op: Op) -> str | None:
 def _(op: Op) -> list[Type]:
     count, split, concat = op["split_count"], op["split_dimension"], op["concat_dimension"]
     types: list[Type] = []
-    for type in tensors(op.operands):
+    for type in checks.tensors(op.operands):
         shape, bounds = list(type.shape), list(bounds_of(type))
         for sizes in (shape, bounds):
             part, whole = sizes[split], sizes[concat]
@@ -196,7 +186,7 @@ check_groups(REDUCE_SCATTER, "C3", "C5")
 check_computation(REDUCE_SCATTER, "C7")
 check_channel(REDUCE_SCATTER, "C6")
 REDUCE_SCATTER.constraint("C2", "0 <= scatter_dimension < rank(operand)")(
-    lambda op: in_range([op["scatter_dimension"]], op.operands[0].tensor.rank)
+    lambda op: checks.in_range([op["scatter_dimension"]], op.operands[0].tensor.rank)
 )
 
 
@@ -224,7 +214,7 @@ def _is_whole_group(op: Op) -> bool:
 
 
 REDUCE_SCATTER.constraint("C9", "element_type(result) is what computation gives", on_results=True)(
-    lambda op: equal_elements(op.result.type, returned(op.regions[0])[0])
+    lambda op: checks.equal_elements(op.result.type, checks.returned(op.regions[0])[0])
 )
 
 COLLECTIVE_BROADCAST = define(
@@ -241,7 +231,7 @@ check_root(COLLECTIVE_BROADCAST, "C3", "C4")
 
 @COLLECTIVE_BROADCAST.constraint("C5", "size(results) = size(operands) - (has_dynamic_root ? 1 : 0)", on_results=True)
 def _(op: Op) -> str | None:
-    return equal(len(op.results), len(data_operands(op)))
+    return checks.equal(len(op.results), len(data_operands(op)))
 
 
 COLLECTIVE_BROADCAST.infers("C3, C4", "type(results[j]) = type(operands[j])")(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from spmd.attributes import ArrayAttr, IntegerAttr
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import at_least, listed
 from spmd.dialects.core import OpDef, attribute, define, operand, result
 from spmd.dialects.process_groups import check_pairs
@@ -15,7 +15,7 @@ from spmd.types import TOKEN, TensorType
 _CHANNEL = attribute("channel_handle", kinds.struct(ChannelHandleAttr))
 _HOST = attribute("is_host_transfer", kinds.BOOL, default=False)
 _PAIRS = attribute("source_target_pairs", kinds.I64_DENSE, optional=True)
-_RECEIVED = kinds.STATIC_TENSOR | kinds.TOKEN
+_RECEIVED = type_sets.STATIC_TENSOR | type_sets.TOKEN
 
 
 def _check_received(declared: OpDef, labels: tuple[str, str, str]) -> None:
@@ -40,7 +40,7 @@ def _check_channel_type(declared: OpDef, host: int, name: str) -> None:
 
 INFEED = define(
     "stablehlo.infeed",
-    operands=[operand("token", kinds.TOKEN)],
+    operands=[operand("token", type_sets.TOKEN)],
     attributes=[
         attribute("infeed_config", kinds.STRING, default=""),
         attribute("layout", kinds.array_of(kinds.ANY), optional=True),
@@ -66,18 +66,18 @@ def _(op: Op) -> str | None:
 
 OUTFEED = define(
     "stablehlo.outfeed",
-    operands=[operand("inputs", kinds.TENSOR_OR_PER_AXIS, variadic=True), operand("token", kinds.TOKEN)],
+    operands=[operand("inputs", type_sets.TENSOR_OR_PER_AXIS, variadic=True), operand("token", type_sets.TOKEN)],
     attributes=[attribute("outfeed_config", kinds.STRING, default="")],
-    results=[result("result", kinds.TOKEN)],
+    results=[result("result", type_sets.TOKEN)],
 )
 
 OUTFEED.infer(lambda op: [TOKEN])
 
 SEND = define(
     "stablehlo.send",
-    operands=[operand("inputs", kinds.TENSOR_OR_PER_AXIS, variadic=True), operand("token", kinds.TOKEN)],
+    operands=[operand("inputs", type_sets.TENSOR_OR_PER_AXIS, variadic=True), operand("token", type_sets.TOKEN)],
     attributes=[_CHANNEL, _HOST, _PAIRS],
-    results=[result("result", kinds.TOKEN)],
+    results=[result("result", type_sets.TOKEN)],
 )
 
 _check_channel_type(SEND, 2, "DEVICE_TO_HOST")
@@ -86,7 +86,7 @@ SEND.infer(lambda op: [TOKEN])
 
 RECV = define(
     "stablehlo.recv",
-    operands=[operand("token", kinds.TOKEN)],
+    operands=[operand("token", type_sets.TOKEN)],
     attributes=[_CHANNEL, _HOST, _PAIRS],
     results=[result("results", _RECEIVED, variadic=True)],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_dims,
     dims,
@@ -46,9 +46,9 @@ def contraction_element(op: Op) -> Type:
 
 DOT = define(
     "stablehlo.dot",
-    operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs"), operand("rhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("precision_config", PRECISION_CONFIG, optional=True)],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs `` custom<PrecisionConfig>($precision_config) " + TYPED,
     traits=[Trait.PURE],
 )
@@ -72,13 +72,13 @@ def _(op: Op) -> list[Type]:
 
 DOT_GENERAL = define(
     "stablehlo.dot_general",
-    operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs"), operand("rhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[
         attribute("dot_dimension_numbers", kinds.struct(DotDimensionNumbersAttr)),
         attribute("precision_config", PRECISION_CONFIG, optional=True),
         attribute("algorithm", kinds.struct(DotAlgorithmAttr), optional=True),
     ],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$lhs `,` $rhs `,` custom<DotDimensionNumbers>($dot_dimension_numbers) `` "
     "custom<PrecisionConfigAndAlgorithm>($precision_config, $algorithm) " + TYPED,
     traits=[Trait.PURE],
@@ -140,7 +140,7 @@ DOT_GENERAL.constraint("C11", _PRECISIONS)(few_precisions)
 def _(op: Op) -> str | None:
     # JAX leaves it to TPUs to widen integers that meet floats; the reference takes real numbers that meet complex ones
     elements = [element_of(type) for type in op.operand_types]
-    is_complex = {kinds.element_kind(element) == "complex" for element in elements}
+    is_complex = {type_sets.element_kind(element) == "complex" for element in elements}
     return None if any(map(is_quantized, elements)) or len(is_complex) == 1 else listed(elements)
 
 

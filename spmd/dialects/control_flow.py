@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spmd.attributes import DictAttr
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import all_compatible, at_least, listed, parameters, returned, signature
 from spmd.dialects.core import Lookup, OpDef, Trait, attribute, define, operand, region, result
 from spmd.dialects.forms import TYPED
@@ -40,8 +40,8 @@ def _check_branches(declared: OpDef, labels: tuple[str, str, str]) -> None:
 
 IF = define(
     "stablehlo.if",
-    operands=[operand("pred", kinds.PREDICATE)],
-    results=[result("results", kinds.VALUE, variadic=True)],
+    operands=[operand("pred", type_sets.PREDICATE)],
+    results=[result("results", type_sets.VALUE, variadic=True)],
     regions=[region("true_branch"), region("false_branch")],
     traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
 )
@@ -50,8 +50,8 @@ _check_branches(IF, ("C1", "C2", "C3"))
 
 CASE = define(
     "stablehlo.case",
-    operands=[operand("index", kinds.tensor_of_types(I32))],
-    results=[result("results", kinds.VALUE, variadic=True)],
+    operands=[operand("index", type_sets.tensor_of_types(I32))],
+    results=[result("results", type_sets.VALUE, variadic=True)],
     regions=[region("branches", variadic=True)],
     traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
 )
@@ -61,8 +61,8 @@ _check_branches(CASE, ("C2", "C3", "C4"))
 
 WHILE = define(
     "stablehlo.while",
-    operands=[operand("operand", kinds.VALUE_OR_BUFFER, variadic=True)],
-    results=[result("results", kinds.VALUE_OR_BUFFER, variadic=True)],
+    operands=[operand("operand", type_sets.VALUE_OR_BUFFER, variadic=True)],
+    results=[result("results", type_sets.VALUE_OR_BUFFER, variadic=True)],
     regions=[region("cond"), region("body")],
     assembly="custom<While>",
     traits=[Trait.RECURSIVE, Trait.RUNS_REGIONS],
@@ -89,15 +89,15 @@ WHILE.infers("C3", "type(results...) = type(operand...)")(lambda op: op.operand_
 
 RETURN = define(
     "stablehlo.return",
-    operands=[operand("results", kinds.VALUE_OR_BUFFER, variadic=True)],
+    operands=[operand("results", type_sets.VALUE_OR_BUFFER, variadic=True)],
     assembly="$results attr-dict (`:` type($results)^)?",
     traits=[Trait.PURE, Trait.TERMINATOR],
 )
 
 OPTIMIZATION_BARRIER = define(
     "stablehlo.optimization_barrier",
-    operands=[operand("operand", kinds.TENSOR_OR_TOKEN, variadic=True)],
-    results=[result("result", kinds.TENSOR_OR_TOKEN, variadic=True)],
+    operands=[operand("operand", type_sets.TENSOR_OR_TOKEN, variadic=True)],
+    results=[result("result", type_sets.TENSOR_OR_TOKEN, variadic=True)],
     assembly="attr-dict ($operand^ `:` custom<PairwiseOpType>(type($operand), type($result))):(`(` `)`)?",
     traits=[Trait.PURE],
 )
@@ -109,8 +109,8 @@ OPTIMIZATION_BARRIER.infers("C1", "type(operand...) = type(result...)")(lambda o
 
 AFTER_ALL = define(
     "stablehlo.after_all",
-    operands=[operand("inputs", kinds.TOKEN, variadic=True)],
-    results=[result("result", kinds.TOKEN)],
+    operands=[operand("inputs", type_sets.TOKEN, variadic=True)],
+    results=[result("result", type_sets.TOKEN)],
     assembly="$inputs attr-dict `:` "
     "custom<VariadicSameOperandsAndResultType>(ref($inputs), type($inputs), type($result))",
     traits=[Trait.PURE],
@@ -120,7 +120,7 @@ AFTER_ALL.infer(lambda op: [TOKEN])
 
 CREATE_TOKEN = define(
     "stablehlo.create_token",
-    results=[result("output", kinds.TOKEN)],
+    results=[result("output", type_sets.TOKEN)],
     assembly="attr-dict `:` type(results)",
     traits=[Trait.PURE],
 )
@@ -129,8 +129,8 @@ CREATE_TOKEN.infer(lambda op: [TOKEN])
 
 TUPLE = define(
     "stablehlo.tuple",
-    operands=[operand("val", kinds.VALUE_BUFFER_OR_TUPLE, variadic=True)],
-    results=[result("result", kinds.TUPLE)],
+    operands=[operand("val", type_sets.VALUE_BUFFER_OR_TUPLE, variadic=True)],
+    results=[result("result", type_sets.TUPLE)],
     assembly="$val attr-dict `:` custom<TupleOpType>(type($val), type($result))",
     traits=[Trait.PURE],
 )
@@ -141,9 +141,9 @@ TUPLE.infers("C1", "the result has type tuple<E0, ..., EN-1> where Ei = type(val
 
 GET_TUPLE_ELEMENT = define(
     "stablehlo.get_tuple_element",
-    operands=[operand("operand", kinds.TUPLE)],
+    operands=[operand("operand", type_sets.TUPLE)],
     attributes=[attribute("index", kinds.I32)],
-    results=[result("result", kinds.VALUE_BUFFER_OR_TUPLE)],
+    results=[result("result", type_sets.VALUE_BUFFER_OR_TUPLE)],
     assembly="$operand `[` $index `]` " + TYPED,
     traits=[Trait.PURE],
 )
@@ -167,14 +167,14 @@ GET_TUPLE_ELEMENT.infers("C2", "type(result) = tuple_element_types(operand)[inde
 
 COMPOSITE = define(
     "stablehlo.composite",
-    operands=[operand("inputs", kinds.VALUE_OR_TUPLE, variadic=True)],
+    operands=[operand("inputs", type_sets.VALUE_OR_TUPLE, variadic=True)],
     attributes=[
         attribute("name", kinds.STRING),
         attribute("composite_attributes", kinds.DICTIONARY, default=DictAttr({})),
         attribute("decomposition", kinds.SYMBOL),
         attribute("version", kinds.I32, default=0),
     ],
-    results=[result("results", kinds.VALUE_OR_TUPLE, variadic=True)],
+    results=[result("results", type_sets.VALUE_OR_TUPLE, variadic=True)],
     regions=[region("composite_regions", variadic=True, free=True)],
     assembly="$name operands (` ` `(` $composite_regions^ `)`)? " + TYPED,
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     at_least,
@@ -48,9 +48,9 @@ CONVOLUTION_ATTRIBUTES = (
 
 CONVOLUTION = define(
     "stablehlo.convolution",
-    operands=[operand("lhs"), operand("rhs", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("lhs"), operand("rhs", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("padding", kinds.I64_DENSE, optional=True), *CONVOLUTION_ATTRIBUTES],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="`(` operands `)` `dim_numbers` `=` custom<ConvolutionDimensions>($dimension_numbers) `,` "
     "`window` `=` `{` custom<WindowAttributes>($window_strides, $padding, $lhs_dilation, $rhs_dilation, "
     "$window_reversal) `}` " + TYPED,
@@ -129,6 +129,29 @@ def check_convolution(declared: OpDef) -> None:
 
     declared.constraint("C21", "0 < feature_group_count")(lambda op: at_least(op["feature_group_count"], 1))
     declared.constraint("C22", "0 < batch_group_count")(lambda op: at_least(op["batch_group_count"], 1))
+    _check_placement(declared)
+
+    @declared.constraint("C23", "feature_group_count = 1 or batch_group_count = 1")
+    def _(op: Op) -> str | None:
+        counts = op["feature_group_count"], op["batch_group_count"]
+        return None if 1 in counts else listed(counts)
+
+    _check_sizes(declared)
+    declared.constraint("C24", "size(precision_config) = 2")(few_precisions)
+    _array(declared, "C2", "C3", "window_strides")
+    _array(declared, "C5", "C6", "lhs_dilation")
+    _array(declared, "C7", "C8", "rhs_dilation")
+    _array(declared, "C9", "", "window_reversal")
+
+    @declared.constraint("", "windows are not empty")
+    def _(op: Op) -> str | None:
+        rhs = op.operands[1].tensor
+        sizes = [rhs.shape[dimension] for dimension in _numbers(op).kernel_spatial_dimensions]
+        return None if all(size is None or size > 0 for size in sizes) else dims(sizes)
+
+
+def _check_placement(declared: OpDef) -> None:
+    """Each of the operands and the result names all of its dimensions, each once."""
     for size, values, part in (("C12", "C13", "input"), ("C17", "C18", "kernel"), ("C19", "C20", "output")):
 
         def counted(op: Op, part: str = part) -> str | None:
@@ -141,11 +164,9 @@ def check_convolution(declared: OpDef) -> None:
         declared.constraint(size, f"size({part}_spatial_dimensions) = N - 2")(counted)
         declared.constraint(values, f"{part} dimensions are unique and in [0, N)")(placed)
 
-    @declared.constraint("C23", "feature_group_count = 1 or batch_group_count = 1")
-    def _(op: Op) -> str | None:
-        counts = op["feature_group_count"], op["batch_group_count"]
-        return None if 1 in counts else listed(counts)
 
+def _check_sizes(declared: OpDef) -> None:
+    """Batch and features can be dealt out to the groups."""
     declared.constraint("C10", "dim(lhs, input_batch_dimension) % batch_group_count = 0")(
         lambda op: _divides(_lhs_size(op, "input_batch_dimension"), op["batch_group_count"])
     )
@@ -169,18 +190,6 @@ def check_convolution(declared: OpDef) -> None:
             return _divides(_rhs_size(op, "kernel_output_feature_dimension"), op[count])
 
         declared.constraint(label, f"dim(rhs, kernel_output_feature_dimension) % {count} = 0")(divided)
-
-    declared.constraint("C24", "size(precision_config) = 2")(few_precisions)
-    _array(declared, "C2", "C3", "window_strides")
-    _array(declared, "C5", "C6", "lhs_dilation")
-    _array(declared, "C7", "C8", "rhs_dilation")
-    _array(declared, "C9", "", "window_reversal")
-
-    @declared.constraint("", "windows are not empty")
-    def _(op: Op) -> str | None:
-        rhs = op.operands[1].tensor
-        sizes = [rhs.shape[dimension] for dimension in _numbers(op).kernel_spatial_dimensions]
-        return None if all(size is None or size > 0 for size in sizes) else dims(sizes)
 
 
 def check_convolution_results(declared: OpDef) -> None:

@@ -28,8 +28,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from spmd.dialects.kinds import TENSOR, AttributeKind, TypeSet
-from spmd.ir import Op
+from spmd.dialects.kinds import AttributeKind
+from spmd.dialects.type_sets import TENSOR, TypeSet
+from spmd.ir import AttributeValue, Op
 from spmd.types import Type
 
 _REQUIRED = object()
@@ -45,7 +46,6 @@ class OperandDef:
     name: str
     types: TypeSet = TENSOR
     variadic: bool = False
-    optional: bool = False
     label: str = ""
 
 
@@ -58,7 +58,7 @@ class AttributeDef:
 
     name: str
     kind: AttributeKind[Any]
-    default: Any = _REQUIRED
+    default: AttributeValue = _REQUIRED
     optional: bool = False
 
     @property
@@ -171,13 +171,10 @@ class OpDef:
         self.required_attributes = tuple(declared.name for declared in self.attributes if declared.required)
         self.dialect = self.name.partition(".")[0]
         self.is_terminator = Trait.TERMINATOR in self.traits
+        #: Whether the op has no effects of its own.
+        self.is_pure = Trait.PURE in self.traits
         self.is_context_free = Trait.READS_CONTEXT not in self.traits
         self._slices: dict[tuple[str, int, tuple[int, ...] | None], dict[str, slice]] = {}
-
-    @property
-    def is_pure(self) -> bool:
-        """Whether the op has no effects of its own."""
-        return Trait.PURE in self.traits
 
     def infer(self, rule: Infer) -> Infer:
         """Decorator: `rule` gives the result types of an op whose input constraints hold."""
@@ -231,7 +228,7 @@ class OpDef:
         names += [constraint.label for constraint in self.symbol_constraints]
         return [label for entry in (*names, self.rule_label) for label in entry.split(", ") if label]
 
-    def default(self, op: Op, name: str) -> Any:
+    def default(self, op: Op, name: str) -> AttributeValue:
         """The default of attribute `name`; None for an optional one; KeyError for a required or unknown one."""
         declared = self.attribute_table[name]
         if declared.default is _REQUIRED:
@@ -261,16 +258,13 @@ class OpDef:
         self, declared: tuple[OperandDef, ...], count: int, segments: tuple[int, ...] | None
     ) -> dict[str, slice]:
         """Deals `count` values out: by segment sizes where given, else evenly among the variadic ones."""
-        loose = [entry for entry in declared if entry.variadic or entry.optional]
+        loose = [entry for entry in declared if entry.variadic]
         if segments is not None and len(segments) == len(declared):
             sizes: Iterable[int] = segments
         else:
             spare = max(0, count - (len(declared) - len(loose)))
-            if len(loose) > 1 and not all(entry.variadic for entry in loose):
-                sizes = _fill_in_order(declared, spare)
-            else:
-                each, extra = divmod(spare, len(loose)) if loose else (0, 0)
-                sizes = [each + (extra if entry is loose[0] else 0) if entry in loose else 1 for entry in declared]
+            each, extra = divmod(spare, len(loose)) if loose else (0, 0)
+            sizes = [each + (extra if entry is loose[0] else 0) if entry in loose else 1 for entry in declared]
         slices, start = {}, 0
         for entry, size in zip(declared, sizes, strict=True):
             slices[entry.name] = slice(start, start + size)
@@ -278,28 +272,20 @@ class OpDef:
         return slices
 
 
-def _fill_in_order(declared: tuple[OperandDef, ...], spare: int) -> list[int]:
-    sizes = []
-    for entry in declared:
-        if entry.optional:
-            sizes.append(min(1, spare))
-            spare -= sizes[-1]
-        else:
-            sizes.append(spare if entry.variadic else 1)
-    return sizes
-
-
 #: Every declared op by name.
 OPS: dict[str, OpDef] = {}
 
 
-def operand(
-    name: str, types: TypeSet = TENSOR, *, variadic: bool = False, optional: bool = False, label: str = ""
-) -> OperandDef:
-    return OperandDef(name, types, variadic, optional, label)
+def operand(name: str, types: TypeSet = TENSOR, *, variadic: bool = False, label: str = "") -> OperandDef:
+    return OperandDef(name, types, variadic, label)
 
 
 result = operand
+
+
+def operands_of(types: TypeSet, *names: str) -> list[OperandDef]:
+    """One operand a name, or one result, all of the same types."""
+    return [OperandDef(name, types) for name in names]
 
 
 def attribute(name: str, kind: AttributeKind[Any], *, default: Any = _REQUIRED, optional: bool = False) -> AttributeDef:

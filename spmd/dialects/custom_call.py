@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from spmd.arrays import Array
 from spmd.attributes import DictAttr
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     compatible_shapes,
     dims,
@@ -27,7 +27,7 @@ _LAYOUT = kinds.INDEX_DENSE
 
 CUSTOM_CALL = define(
     "stablehlo.custom_call",
-    operands=[operand("inputs", kinds.CUSTOM_CALL_VALUE, variadic=True)],
+    operands=[operand("inputs", type_sets.CUSTOM_CALL_VALUE, variadic=True)],
     attributes=[
         attribute("call_target_name", kinds.STRING),
         attribute("has_side_effect", kinds.BOOL, default=False),
@@ -39,7 +39,7 @@ CUSTOM_CALL = define(
         attribute("output_operand_aliases", kinds.array_of(kinds.struct(OutputOperandAliasAttr)), default=()),
         attribute("result_tilings", kinds.array_of(kinds.array_of(_LAYOUT)), optional=True),
     ],
-    results=[result("results", kinds.CUSTOM_CALL_VALUE, variadic=True)],
+    results=[result("results", type_sets.CUSTOM_CALL_VALUE, variadic=True)],
     assembly="custom<CustomCallTarget>($call_target_name) `(` $inputs `)` " + TYPED,
 )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     at_least,
@@ -18,25 +17,24 @@ from spmd.dialects.checks import (
     listed,
     non_negative,
     per_axis,
-    per_tensor,
     positive,
-    same_elements,
     shape_text,
     tensors,
     unique,
 )
 from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
-from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.quantized_axes import reshaped_axis, reshaped_elements, same_but_axis, stretched_axis
 from spmd.dialects.result_types import keeps_element_type, keeps_type
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
+from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import QuantizedType, Type
 
 CONSTANT = define(
     "stablehlo.constant",
     attributes=[attribute("value", kinds.ELEMENTS)],
-    results=[result("output", kinds.STATIC_TENSOR)],
+    results=[result("output", type_sets.STATIC_TENSOR)],
     assembly="custom<Constant>",
     traits=[Trait.PURE],
 )
@@ -74,7 +72,7 @@ BROADCAST = define(
     "stablehlo.broadcast",
     operands=[operand("operand")],
     attributes=[attribute("broadcast_sizes", kinds.I64_ARRAY)],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` `sizes` `=` $broadcast_sizes " + TYPED,
     traits=[Trait.PURE],
 )
@@ -91,37 +89,12 @@ def _(op: Op) -> list[Type]:
 
 BROADCAST_IN_DIM = define(
     "stablehlo.broadcast_in_dim",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("broadcast_dimensions", kinds.I64_ARRAY)],
-    results=[result("result", kinds.STATIC_OR_BOUNDED)],
+    results=[result("result", type_sets.STATIC_OR_BOUNDED)],
     assembly="$operand `,` `dims` `=` $broadcast_dimensions " + TYPED,
     traits=[Trait.PURE],
 )
-
-
-def same_but_axis(operand: Type, result: Type) -> str | None:
-    """One element type, except that per-axis parameters may differ."""
-    if per_tensor(operand) and per_tensor(result):
-        return equal_elements(operand, result)
-    return same_elements(operand, result)
-
-
-def stretched_axis(op: Op) -> str | None:
-    """The quantized dimension of the result is where the operand's goes, with its parameters when it is stretched."""
-    operand, result, mapping = op.operands[0].tensor, op.result.tensor, op["broadcast_dimensions"]
-    operand_axis, result_axis = per_axis(operand), per_axis(result)
-    if operand_axis is None or result_axis is None:
-        return None
-    axis = operand_axis.quantization_dimension
-    assert axis is not None
-    if result_axis.quantization_dimension != mapping[axis]:
-        return f"{result_axis.quantization_dimension} and {mapping[axis]}"
-    if operand.shape[axis] == 1:
-        expected = {(operand_axis.scales[0], operand_axis.zero_points[0])}
-        actual = set(zip(result_axis.scales, result_axis.zero_points, strict=True))
-        if actual - expected:
-            return f"scales {dims(result_axis.scales)} and zero points {dims(result_axis.zero_points)}"
-    return None
 
 
 BROADCAST_IN_DIM.constraint("C2", "size(broadcast_dimensions) = rank(operand)")(
@@ -203,7 +176,7 @@ def _(op: Op) -> list[Type]:
 
 PAD = define(
     "stablehlo.pad",
-    operands=[operand("operand"), operand("padding_value", kinds.SCALAR)],
+    operands=[operand("operand"), operand("padding_value", type_sets.SCALAR)],
     attributes=[
         attribute("edge_padding_low", kinds.I64_ARRAY),
         attribute("edge_padding_high", kinds.I64_ARRAY),
@@ -262,21 +235,11 @@ def _(op: Op) -> list[Type]:
 
 RESHAPE = define(
     "stablehlo.reshape",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
-    results=[result("result", kinds.STATIC_OR_BOUNDED)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.STATIC_OR_BOUNDED)],
     assembly="operands " + TYPED,
     traits=[Trait.PURE],
 )
-
-
-def reshaped_elements(op: Op) -> str | None:
-    """One element type, except for the quantized dimension."""
-    operand, result = op.operands[0].type, op.result.type
-    result_axis, operand_axis = per_axis(operand), per_axis(result)
-    if result_axis is None or operand_axis is None:
-        return same_but_axis(operand, result)
-    moved = replace(result_axis, quantization_dimension=operand_axis.quantization_dimension)
-    return None if moved is operand_axis else listed((result_axis, operand_axis))
 
 
 def reshaped_size(op: Op) -> str | None:
@@ -285,20 +248,6 @@ def reshaped_size(op: Op) -> str | None:
     if operand.is_static and result.is_static and operand.size != result.size:
         return f"{shape_text(operand.shape)} and {shape_text(result.shape)}"
     return None
-
-
-def reshaped_axis(op: Op) -> str | None:
-    """The quantized dimension keeps its size and the number of elements before it."""
-    parts = []
-    for type in (op.operands[0].tensor, op.result.tensor):
-        quantized = per_axis(type)
-        if quantized is None or not type.is_static:
-            return None
-        axis = quantized.quantization_dimension
-        assert axis is not None
-        shape = type.static_shape
-        parts.append((prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])))
-    return None if parts[0] == parts[1] else listed(map(shape_text, parts))
 
 
 _SAME_BUT_AXIS = "element_type(result) is the operand's but for the quantization_dimension"
@@ -368,9 +317,9 @@ def _(op: Op) -> list[Type]:
 
 TRANSPOSE = define(
     "stablehlo.transpose",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("permutation", kinds.I64_ARRAY)],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` `dims` `=` $permutation " + TYPED,
     traits=[Trait.PURE],
 )
@@ -389,14 +338,11 @@ TRANSPOSE.constraint("C1", _SAME_BUT_AXIS, on_results=True)(reshaped_elements)
     "C4", "quantization_dimension(operand) = permutation[quantization_dimension(result)]", on_results=True
 )
 def _(op: Op) -> str | None:
-    result_axis, operand_axis = per_axis(op.operands[0].type), per_axis(op.result.type)
-    if (
-        result_axis is None
-        or operand_axis is None
-        or operand_axis.quantization_dimension not in range(len(op["permutation"]))
-    ):
+    operand_axis, result_axis, permutation = per_axis(op.operands[0].type), per_axis(op.result.type), op["permutation"]
+    if operand_axis is None or result_axis is None:
         return None
-    return equal(result_axis.quantization_dimension, op["permutation"][operand_axis.quantization_dimension])
+    axis = result_axis.quantization_dimension
+    return equal(operand_axis.quantization_dimension, permutation[axis]) if axis in range(len(permutation)) else None
 
 
 @TRANSPOSE.infers("C3", "shape(result) = dim(operand, permutation...)")

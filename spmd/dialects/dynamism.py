@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     compatible_dims,
@@ -23,22 +23,16 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.convolution import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
-from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
-from spmd.dialects.data_movement import (
-    padded_size,
-    reshaped_axis,
-    reshaped_elements,
-    reshaped_size,
-    same_but_axis,
-    stretched_axis,
-)
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, operands_of, result
+from spmd.dialects.data_movement import padded_size, reshaped_size
 from spmd.dialects.forms import TYPED
 from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
-from spmd.dialects.kinds import tensor_of_kinds, tensor_of_types
+from spmd.dialects.quantized_axes import reshaped_axis, reshaped_elements, same_but_axis, stretched_axis
 from spmd.dialects.result_types import keeps_element_type
 from spmd.dialects.shape import INDEX_ONLY, WITNESS
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbersAttr
+from spmd.dialects.type_sets import tensor_of_kinds, tensor_of_types
 from spmd.ir import Op, Value
 from spmd.types import I32, TensorType, Type
 
@@ -86,13 +80,16 @@ def _inferred_shape(op: Op, shape: Value, element: Type) -> list[Type]:
 
 DYNAMIC_BROADCAST_IN_DIM = define(
     "stablehlo.dynamic_broadcast_in_dim",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_dimensions", kinds.STATIC_DIMENSIONS)],
+    operands=[
+        operand("operand", type_sets.TENSOR_OR_PER_AXIS),
+        operand("output_dimensions", type_sets.STATIC_DIMENSIONS),
+    ],
     attributes=[
         attribute("broadcast_dimensions", kinds.I64_ARRAY),
         attribute("known_expanding_dimensions", kinds.I64_ARRAY, optional=True),
         attribute("known_nonexpanding_dimensions", kinds.I64_ARRAY, optional=True),
     ],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="$operand `,` $output_dimensions `,` `dims` `=` $broadcast_dimensions " + TYPED,
     traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
@@ -145,11 +142,11 @@ DYNAMIC_CONV = define(
     "stablehlo.dynamic_conv",
     operands=[
         operand("lhs"),
-        operand("rhs", kinds.TENSOR_OR_PER_AXIS),
+        operand("rhs", type_sets.TENSOR_OR_PER_AXIS),
         operand("padding", tensor_of_kinds("signed", "unsigned", rank=2, static=True)),
     ],
     attributes=CONVOLUTION_ATTRIBUTES,
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
 
@@ -171,7 +168,7 @@ DYNAMIC_GATHER = define(
     "stablehlo.dynamic_gather",
     operands=[
         operand("operand"),
-        operand("start_indices", kinds.INTEGER),
+        operand("start_indices", type_sets.INTEGER),
         operand("slice_sizes", tensor_of_kinds("signed", "unsigned", rank=1, static=True)),
     ],
     attributes=[
@@ -202,7 +199,7 @@ DYNAMIC_GATHER.infers("C13", "shape(result) = combine(batch_dim_sizes, offset_di
 
 DYNAMIC_IOTA = define(
     "stablehlo.dynamic_iota",
-    operands=[operand("output_shape", kinds.STATIC_DIMENSIONS)],
+    operands=[operand("output_shape", type_sets.STATIC_DIMENSIONS)],
     attributes=[attribute("iota_dimension", kinds.I64)],
     results=[result("result")],
     assembly="$output_shape `,` `dim` `=` $iota_dimension " + TYPED,
@@ -218,10 +215,8 @@ DYNAMIC_PAD = define(
     "stablehlo.dynamic_pad",
     operands=[
         operand("operand"),
-        operand("padding_value", kinds.SCALAR),
-        operand("edge_padding_low", kinds.STATIC_DIMENSIONS),
-        operand("edge_padding_high", kinds.STATIC_DIMENSIONS),
-        operand("interior_padding", kinds.STATIC_DIMENSIONS),
+        operand("padding_value", type_sets.SCALAR),
+        *operands_of(type_sets.STATIC_DIMENSIONS, "edge_padding_low", "edge_padding_high", "interior_padding"),
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
@@ -260,8 +255,8 @@ def _(op: Op) -> list[Type]:
 
 DYNAMIC_RESHAPE = define(
     "stablehlo.dynamic_reshape",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS), operand("output_shape", kinds.STATIC_DIMENSIONS)],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS), operand("output_shape", type_sets.STATIC_DIMENSIONS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
     traits=[Trait.PURE, Trait.READS_CONTEXT],
 )
@@ -287,12 +282,7 @@ DYNAMIC_RESHAPE.infer(lambda op: _inferred_shape(op, op.operands[1], op.operands
 
 REAL_DYNAMIC_SLICE = define(
     "stablehlo.real_dynamic_slice",
-    operands=[
-        operand("operand"),
-        operand("start_indices", kinds.DIMENSIONS),
-        operand("limit_indices", kinds.DIMENSIONS),
-        operand("strides", kinds.DIMENSIONS),
-    ],
+    operands=[operand("operand"), *operands_of(type_sets.DIMENSIONS, "start_indices", "limit_indices", "strides")],
     results=[result("result")],
     assembly="operands " + TYPED,
     traits=[Trait.PURE, Trait.READS_CONTEXT],
@@ -323,7 +313,7 @@ def _(op: Op) -> list[Type]:
 
 GET_DIMENSION_SIZE = define(
     "stablehlo.get_dimension_size",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
     attributes=[attribute("dimension", kinds.I64)],
     results=[result("result", tensor_of_types(I32))],
     assembly="$operand `,` `dim` `=` $dimension " + TYPED,
@@ -369,8 +359,8 @@ def _(op: Op) -> list[Type]:
 
 define(
     "stablehlo.compute_reshape_shape",
-    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
-    results=[result("result", kinds.DIMENSIONS)],
+    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", type_sets.DIMENSIONS)],
+    results=[result("result", type_sets.DIMENSIONS)],
     assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
     traits=[Trait.PURE],
 ).constraint("", "the result has the type of dynamic_shape", on_results=True)(
@@ -379,7 +369,7 @@ define(
 
 define(
     "stablehlo.cstr_reshapable",
-    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", kinds.DIMENSIONS)],
+    operands=[operand("num_elements", INDEX_ONLY), operand("dynamic_shape", type_sets.DIMENSIONS)],
     results=[result("result", WITNESS)],
     assembly=f"$num_elements `,` $dynamic_shape {TYPED}",
     traits=[Trait.PURE],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     at_least,
     bits_of,
@@ -17,9 +17,9 @@ from spmd.dialects.checks import (
 )
 from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.forms import TYPED, one_type
-from spmd.dialects.kinds import TypeSet, tensor_of_kinds, tensor_of_types
 from spmd.dialects.shapes import most_specific, with_element
 from spmd.dialects.structs import ResultAccuracyAttr
+from spmd.dialects.type_sets import TypeSet, tensor_of_kinds, tensor_of_types
 from spmd.ir import Op
 from spmd.types import F32, F64, I1, ElementType, QuantizedType, Type
 
@@ -55,7 +55,7 @@ def _same_unary(name: str, types: TypeSet, text: str = _SAME_BASELINE, *, accura
 
 
 def _binary(
-    name: str, types: TypeSet = kinds.TENSOR, text: str = _ALL_SAME_BASELINE, *, commutative: bool = False
+    name: str, types: TypeSet = type_sets.TENSOR, text: str = _ALL_SAME_BASELINE, *, commutative: bool = False
 ) -> OpDef:
     """A binary elementwise op on two operands and a result of one type."""
     op_def = define(
@@ -85,13 +85,13 @@ ABS.infers("C1, C2", "the result has the operand's shape and the real part of it
     lambda op: [_real(op.operands[0].type)]
 )
 
-CONVERT = _unary("convert", kinds.NON_QUANTIZED, kinds.NON_QUANTIZED)
+CONVERT = _unary("convert", type_sets.NON_QUANTIZED, type_sets.NON_QUANTIZED)
 CONVERT.constraint("C1", "shape(operand) = shape(result)", on_results=True)(
     lambda op: same_shape(op.operands[0].type, op.results[0].type)
 )
 
-IMAG = _unary("imag", kinds.FLOAT_OR_COMPLEX, kinds.FLOAT)
-REAL = _unary("real", kinds.FLOAT_OR_COMPLEX, kinds.FLOAT)
+IMAG = _unary("imag", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT)
+REAL = _unary("real", type_sets.FLOAT_OR_COMPLEX, type_sets.FLOAT)
 for _part in (IMAG, REAL):
     _part.infers("C1, C2", "the result has the operand's shape and the real part of its element type")(
         lambda op: [_real(op.operands[0].type)]
@@ -101,26 +101,26 @@ for _name in (
     "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
     "sqrt", "tan", "tanh",
 ):  # fmt: skip
-    _same_unary(_name, kinds.FLOAT_COMPLEX_OR_QUANTIZED, accuracy=True)
+    _same_unary(_name, type_sets.FLOAT_COMPLEX_OR_QUANTIZED, accuracy=True)
 for _name in ("ceil", "floor", "round_nearest_afz", "round_nearest_even"):
-    _same_unary(_name, kinds.FLOAT_OR_QUANTIZED)
+    _same_unary(_name, type_sets.FLOAT_OR_QUANTIZED)
 for _name in ("count_leading_zeros", "popcnt"):
-    _same_unary(_name, kinds.INTEGER, _SAME_TYPE)
-_same_unary("not", kinds.PREDICATE_OR_INTEGER, _SAME_TYPE)
+    _same_unary(_name, type_sets.INTEGER, _SAME_TYPE)
+_same_unary("not", type_sets.PREDICATE_OR_INTEGER, _SAME_TYPE)
 _same_unary("negate", _NUMBER)
 _same_unary("sign", _SIGNED_NUMBER)
 
 for _name in ("maximum", "minimum", "multiply"):
     _binary(_name, commutative=True)
 for _name in ("and", "or", "xor"):
-    _binary(_name, kinds.PREDICATE_OR_INTEGER, _ALL_SAME_TYPE, commutative=True)
+    _binary(_name, type_sets.PREDICATE_OR_INTEGER, _ALL_SAME_TYPE, commutative=True)
 for _name in ("divide", "power", "remainder", "subtract"):
     _binary(_name, _NUMBER)
 for _name in ("shift_left", "shift_right_arithmetic", "shift_right_logical"):
-    _binary(_name, kinds.INTEGER, _ALL_SAME_TYPE)
-_binary("atan2", kinds.FLOAT_COMPLEX_OR_QUANTIZED)
+    _binary(_name, type_sets.INTEGER, _ALL_SAME_TYPE)
+_binary("atan2", type_sets.FLOAT_COMPLEX_OR_QUANTIZED)
 
-ADD = _binary("add", kinds.TENSOR_OR_PER_AXIS, commutative=True)
+ADD = _binary("add", type_sets.TENSOR_OR_PER_AXIS, commutative=True)
 
 
 def _types(op: Op) -> list[Type]:
@@ -191,8 +191,8 @@ def _(op: Op) -> list[Type]:
 
 IS_FINITE = define(
     "stablehlo.is_finite",
-    operands=[operand("x", kinds.FLOAT_OR_QUANTIZED)],
-    results=[result("y", kinds.PREDICATE)],
+    operands=[operand("x", type_sets.FLOAT_OR_QUANTIZED)],
+    results=[result("y", type_sets.PREDICATE)],
     assembly="operands " + TYPED,
     traits=_ELEMENTWISE,
 )
@@ -231,7 +231,7 @@ COMPARE = define(
             optional=True,
         ),
     ],
-    results=[result("result", kinds.PREDICATE)],
+    results=[result("result", type_sets.PREDICATE)],
     assembly="$comparison_direction `,` $lhs `,` $rhs (`,` $compare_type^)? " + TYPED,
     traits=_ELEMENTWISE,
 )
@@ -252,7 +252,7 @@ _COMPARE_TYPES = {
 @COMPARE.constraint("C3", "compare_type is what the element type has", advisory=True)
 def _(op: Op) -> str | None:
     compare_type, element = op["compare_type"], element_of(op.operands[0].type)
-    allowed = _COMPARE_TYPES.get(kinds.element_kind(element))
+    allowed = _COMPARE_TYPES.get(type_sets.element_kind(element))
     if compare_type in (None, "NOTYPE") or allowed is None or compare_type in allowed:
         return None
     return f"{compare_type} for {element}"
@@ -266,7 +266,7 @@ def _(op: Op) -> list[Type]:
 
 SELECT = define(
     "stablehlo.select",
-    operands=[operand("pred", kinds.PREDICATE), operand("on_true"), operand("on_false")],
+    operands=[operand("pred", type_sets.PREDICATE), operand("on_true"), operand("on_false")],
     results=[result("result")],
     assembly="operands attr-dict `:` custom<SelectOpType>(type($pred), type($on_true), type($on_false), type($result))",
     traits=_ELEMENTWISE,
@@ -304,9 +304,9 @@ CLAMP.infers("C4", "baseline_type(operand) = baseline_type(result)")(lambda op: 
 
 REDUCE_PRECISION = define(
     "stablehlo.reduce_precision",
-    operands=[operand("operand", kinds.FLOAT_OR_QUANTIZED)],
+    operands=[operand("operand", type_sets.FLOAT_OR_QUANTIZED)],
     attributes=[attribute("exponent_bits", kinds.I32), attribute("mantissa_bits", kinds.I32)],
-    results=[result("output", kinds.FLOAT_OR_QUANTIZED)],
+    results=[result("output", type_sets.FLOAT_OR_QUANTIZED)],
     assembly="$operand `,` `format` `=` custom<ExponentMantissa>($exponent_bits, $mantissa_bits) "
     + one_type("operand", "output"),
     traits=(*_ELEMENTWISE, Trait.SAME_TYPE),
@@ -318,8 +318,8 @@ REDUCE_PRECISION.infers("C1", "baseline_type(operand) = baseline_type(output)")(
 
 BITCAST_CONVERT = define(
     "stablehlo.bitcast_convert",
-    operands=[operand("operand", kinds.TENSOR_OR_PER_AXIS)],
-    results=[result("result", kinds.TENSOR_OR_PER_AXIS)],
+    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
+    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     assembly="operands " + TYPED,
     traits=[Trait.PURE],
 )

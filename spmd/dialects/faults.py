@@ -51,22 +51,22 @@ def _count_faults(op: Op, definition: OpDef) -> Iterator[Fault]:
         ("operand", definition.operands, op.operands, op.attributes.get("operandSegmentSizes")),
         ("result", definition.results, op.results, op.attributes.get("resultSegmentSizes")),
     ):
-        loose = [entry for entry in declared if entry.variadic or entry.optional]
+        loose = [entry for entry in declared if entry.variadic]
         fixed = len(declared) - len(loose)
         spare = len(values) - fixed
         if segments is not None:
             if len(segments) != len(declared) or min(segments, default=0) < 0 or sum(segments) != len(values):
                 yield "", f"{kind}SegmentSizes deals out the {len(values)} {kind}s, got {listed(segments)}"
         elif spare < 0 or (spare and not loose):
-            wanted = f"at least {fixed}" if loose else str(fixed)
-            yield "", f"expected {wanted} {kind}{'' if fixed == 1 else 's'}, got {len(values)}"
+            expected = f"at least {fixed}" if loose else str(fixed)
+            yield "", f"expected {expected} {kind}{'' if fixed == 1 else 's'}, got {len(values)}"
         elif len(loose) > 1 and all(entry.variadic for entry in loose) and spare % len(loose):
             names = listed(entry.name for entry in loose)
             yield "", f"there are as many of each of {names}, got {spare} in all"
-    wanted_regions = len(definition.regions)
+    expected_regions = len(definition.regions)
     variadic = any(region.variadic for region in definition.regions)
-    if len(op.regions) != wanted_regions and not variadic:
-        yield "", f"expected {wanted_regions} region{'' if wanted_regions == 1 else 's'}, got {len(op.regions)}"
+    if len(op.regions) != expected_regions and not variadic:
+        yield "", f"expected {expected_regions} region{'' if expected_regions == 1 else 's'}, got {len(op.regions)}"
 
 
 def mistyped(op: Op, definition: OpDef, kind: str) -> Iterator[tuple[int, OperandDef, Type]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import listed
 from spmd.dialects.core import Lookup, Trait, attribute, define, operand, region, result
 from spmd.ir import Function, Op
+from spmd.types import FunctionType
 
 _DICTIONARIES = kinds.array_of(kinds.DICTIONARY)
 
@@ -26,21 +27,21 @@ FUNC = define(
 
 RETURN = define(
     "func.return",
-    operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
+    operands=[operand("operands", type_sets.ANY_TYPE, variadic=True)],
     assembly="attr-dict ($operands^ `:` type($operands))?",
     traits=[Trait.PURE, Trait.TERMINATOR, Trait.READS_CONTEXT],
 )
 
 CALL = define(
     "func.call",
-    operands=[operand("operands", kinds.ANY_TYPE, variadic=True)],
+    operands=[operand("operands", type_sets.ANY_TYPE, variadic=True)],
     attributes=[
         attribute("callee", kinds.SYMBOL),
         attribute("arg_attrs", _DICTIONARIES, optional=True),
         attribute("res_attrs", _DICTIONARIES, optional=True),
         attribute("no_inline", kinds.UNIT_FLAG, default=False),
     ],
-    results=[result("results", kinds.ANY_TYPE, variadic=True)],
+    results=[result("results", type_sets.ANY_TYPE, variadic=True)],
     assembly="$callee `(` $operands `)` attr-dict `:` functional-type($operands, results)",
 )
 
@@ -54,3 +55,26 @@ def _(op: Op, lookup: Lookup) -> str | None:
     if types == (function.type.inputs, function.type.results):
         return None
     return f"({listed(types[0])}) -> ({listed(types[1])}) for @{function.symbol}, which is {function.type}"
+
+
+def function_fault(function: Function) -> str | None:
+    """What is wrong with a function's type, attributes or body, beside one another; None where nothing is."""
+    declared = function.attributes.get("function_type")
+    if not isinstance(declared, FunctionType):
+        return f"function_type is a function type, got {declared}"
+    for name, types in (("arg_attrs", declared.inputs), ("res_attrs", declared.results)):
+        dictionaries = function.attributes.get(name)
+        if dictionaries and len(dictionaries) != len(types):
+            return f"{name} has an entry for each of {len(types)} values, got {len(dictionaries)}"
+        bare = [attribute for entry in dictionaries or () for attribute in entry.entries if "." not in attribute]
+        if bare:
+            return f"attributes of arguments and results name their dialect, got {listed(bare)}"
+    if function.is_declaration:
+        return "a declaration is private, got a public one" if function.is_public else None
+    entry = function.regions[0].blocks[0]
+    arguments = tuple(argument.type for argument in entry.arguments)
+    if arguments != declared.inputs:
+        return f"the body's arguments are the function's, got ({listed(arguments)}) and ({listed(declared.inputs)})"
+    if not all(block.ops for block in function.regions[0].blocks):
+        return "the body ends with func.return, got nothing"
+    return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     ascending,
@@ -28,7 +29,7 @@ from spmd.types import TensorType, Type
 
 DYNAMIC_SLICE = define(
     "stablehlo.dynamic_slice",
-    operands=[operand("operand"), operand("start_indices", kinds.INTEGER_SCALAR, variadic=True)],
+    operands=[operand("operand"), operand("start_indices", type_sets.INTEGER_SCALAR, variadic=True)],
     attributes=[attribute("slice_sizes", kinds.I64_ARRAY)],
     results=[result("result")],
     assembly="$operand `,` custom<VariadicOperandWithAttribute>($start_indices) `sizes` `=` $slice_sizes " + TYPED,
@@ -64,7 +65,7 @@ DYNAMIC_UPDATE_SLICE = define(
     operands=[
         operand("operand"),
         operand("update"),
-        operand("start_indices", kinds.INTEGER_SCALAR, variadic=True),
+        operand("start_indices", type_sets.INTEGER_SCALAR, variadic=True),
     ],
     results=[result("result")],
     assembly="operands " + TYPED,
@@ -94,6 +95,12 @@ def size_or_one(shape: Sequence[Dimension], dimension: int) -> Dimension:
     return shape[dimension] if dimension < len(shape) else 1
 
 
+def component_count(dimensions: Sequence[int], indices: Sequence[Dimension], vector: int) -> str | None:
+    """Start indices have a component, along index_vector_dim `vector`, for each of the `dimensions` that they index."""
+    sizes = len(dimensions), size_or_one(indices, vector)
+    return None if compatible_dims(*sizes) else listed(sizes)
+
+
 def matching_batches(
     operand: Sequence[Dimension], dimensions: Sequence[int], indices: Sequence[Dimension], others: Sequence[int]
 ) -> str | None:
@@ -106,66 +113,53 @@ def matching_batches(
 _GatherCheck = Callable[[GatherDimensionNumbersAttr, tuple[Dimension, ...], tuple[Dimension, ...]], str | None]
 
 
-def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
-    """The constraints that gather and dynamic_gather share; `labels` gives those of `declared` by those of gather."""
-
-    def add(label: str, text: str, check: _GatherCheck) -> None:
-        def checked(op: Op) -> str | None:
-            return check(op["dimension_numbers"], op.operands[0].tensor.shape, op.operands[1].tensor.shape)
-
-        declared.constraint(labels.get(label, ""), text)(checked)
-
-    add(
+#: The constraints that gather and dynamic_gather share, by the labels of gather's.
+_OF_GATHERS: tuple[tuple[str, str, _GatherCheck], ...] = (
+    (
         "C1",
         "rank(operand) = size(offset_dims) + size(collapsed_slice_dims) + size(operand_batching_dims)",
         lambda d, x, i: equal(len(x), len(d.offset_dims) + len(d.collapsed_slice_dims) + len(d.operand_batching_dims)),
-    )
-    add(
-        "C2", "0 <= index_vector_dim <= rank(start_indices)", lambda d, x, i: in_range([d.index_vector_dim], len(i) + 1)
-    )
-    add(
+    ),
+    ("C2", "0 <= index_vector_dim <= rank(start_indices)", lambda d, x, i: in_range([d.index_vector_dim], len(i) + 1)),
+    (
         "C3",
         "size(start_index_map) is the size of start_indices along index_vector_dim",
-        lambda d, x, i: (
-            None
-            if compatible_dims(len(d.start_index_map), size_or_one(i, d.index_vector_dim))
-            else listed((len(d.start_index_map), size_or_one(i, d.index_vector_dim)))
-        ),
-    )
-    add(
+        lambda d, x, i: component_count(d.start_index_map, i, d.index_vector_dim),
+    ),
+    (
         "C4",
         "is_unique(offset_dims) and is_sorted(offset_dims)",
         lambda d, x, i: unique(d.offset_dims) or ascending(d.offset_dims),
-    )
-    add(
+    ),
+    (
         "C5",
         "0 <= offset_dims < rank(result)",
         lambda d, x, i: in_range(d.offset_dims, len(d.offset_dims) + max(len(i), d.index_vector_dim + 1) - 1),
-    )
-    add(
+    ),
+    (
         "C6",
         "is_unique(collapsed_slice_dims + operand_batching_dims)",
         lambda d, x, i: unique((*d.collapsed_slice_dims, *d.operand_batching_dims)),
-    )
-    add("C7", "is_sorted(collapsed_slice_dims)", lambda d, x, i: ascending(d.collapsed_slice_dims))
-    add(
+    ),
+    ("C7", "is_sorted(collapsed_slice_dims)", lambda d, x, i: ascending(d.collapsed_slice_dims)),
+    (
         "C8",
         "0 <= collapsed_slice_dims < rank(operand)",
         lambda d, x, i: in_range(d.collapsed_slice_dims, len(x)),
-    )
-    add("C10", "is_sorted(operand_batching_dims)", lambda d, x, i: ascending(d.operand_batching_dims))
-    add(
+    ),
+    ("C10", "is_sorted(operand_batching_dims)", lambda d, x, i: ascending(d.operand_batching_dims)),
+    (
         "C11",
         "0 <= operand_batching_dims < rank(operand)",
         lambda d, x, i: in_range(d.operand_batching_dims, len(x)),
-    )
-    add("C13", "is_unique(start_indices_batching_dims)", lambda d, x, i: unique(d.start_indices_batching_dims))
-    add(
+    ),
+    ("C13", "is_unique(start_indices_batching_dims)", lambda d, x, i: unique(d.start_indices_batching_dims)),
+    (
         "C14",
         "0 <= start_indices_batching_dims < rank(start_indices)",
         lambda d, x, i: in_range(d.start_indices_batching_dims, len(i)),
-    )
-    add(
+    ),
+    (
         "C15",
         "index_vector_dim is not in start_indices_batching_dims",
         lambda d, x, i: (
@@ -173,23 +167,34 @@ def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
             if d.index_vector_dim in d.start_indices_batching_dims
             else None
         ),
-    )
-    add(
+    ),
+    (
         "C16",
         "size(operand_batching_dims) = size(start_indices_batching_dims)",
         lambda d, x, i: equal(len(d.operand_batching_dims), len(d.start_indices_batching_dims)),
-    )
-    add(
+    ),
+    (
         "C17",
         "dim(operand, operand_batching_dims...) = dim(start_indices, start_indices_batching_dims...)",
         lambda d, x, i: matching_batches(x, d.operand_batching_dims, i, d.start_indices_batching_dims),
-    )
-    add(
+    ),
+    (
         "C18",
         "is_unique(start_index_map + operand_batching_dims)",
         lambda d, x, i: unique((*d.start_index_map, *d.operand_batching_dims)),
-    )
-    add("C19", "0 <= start_index_map < rank(operand)", lambda d, x, i: in_range(d.start_index_map, len(x)))
+    ),
+    ("C19", "0 <= start_index_map < rank(operand)", lambda d, x, i: in_range(d.start_index_map, len(x))),
+)
+
+
+def check_gather(declared: OpDef, labels: dict[str, str]) -> None:
+    """Declares what gather and dynamic_gather share; `labels` gives the labels of `declared` by those of gather."""
+    for label, text, check in _OF_GATHERS:
+        declared.constraint(labels.get(label, ""), text)(partial(_checked_gather, check))
+
+
+def _checked_gather(check: _GatherCheck, op: Op) -> str | None:
+    return check(op["dimension_numbers"], op.operands[0].tensor.shape, op.operands[1].tensor.shape)
 
 
 #: Slice sizes of a gather, None where they are not known at compile time.
@@ -242,7 +247,7 @@ def gathered(op: Op, sizes: Sequence[Dimension]) -> TensorType:
 
 GATHER = define(
     "stablehlo.gather",
-    operands=[operand("operand"), operand("start_indices", kinds.INTEGER)],
+    operands=[operand("operand"), operand("start_indices", type_sets.INTEGER)],
     attributes=[
         attribute("dimension_numbers", kinds.struct(GatherDimensionNumbersAttr)),
         attribute("slice_sizes", kinds.I64_ARRAY),

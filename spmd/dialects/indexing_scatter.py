@@ -20,10 +20,10 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import Trait, attribute, define, operand, region, result
-from spmd.dialects.indexing import matching_batches, size_or_one
-from spmd.dialects.kinds import tensor_of_kinds
+from spmd.dialects.indexing import component_count, matching_batches
 from spmd.dialects.reducers import accumulated, check_reducer
 from spmd.dialects.structs import ScatterDimensionNumbersAttr
+from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import TensorType
 
@@ -141,11 +141,7 @@ _scatter(
 _scatter(
     "C19",
     "size(scatter_dims_to_operand_dims) is the size of scatter_indices along index_vector_dim",
-    lambda d, x, i, u: (
-        None
-        if compatible_dims(len(d.scatter_dims_to_operand_dims), size_or_one(i, d.index_vector_dim))
-        else listed((len(d.scatter_dims_to_operand_dims), size_or_one(i, d.index_vector_dim)))
-    ),
+    lambda d, x, i, u: component_count(d.scatter_dims_to_operand_dims, i, d.index_vector_dim),
 )
 _scatter(
     "C20",

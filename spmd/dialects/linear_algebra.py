@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import (
     Dimension,
     at_least,
@@ -18,10 +18,10 @@ from spmd.dialects.checks import (
     shape_text,
     tensors,
 )
-from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.core import OpDef, Trait, attribute, define, operand, operands_of, result
 from spmd.dialects.forms import TYPED, one_type
-from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import bounds_of, tensor
+from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import F32, F64, ElementType, Type
 
@@ -32,9 +32,9 @@ def _not_square(shape: Sequence[Dimension]) -> str | None:
 
 CHOLESKY = define(
     "stablehlo.cholesky",
-    operands=[operand("a", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
+    operands=[operand("a", type_sets.FLOAT_COMPLEX_OR_QUANTIZED)],
     attributes=[attribute("lower", kinds.BOOL, default=False)],
-    results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
+    results=[result("result", type_sets.FLOAT_COMPLEX_OR_QUANTIZED)],
     assembly="$a (`,` `lower` `=` $lower^)? " + one_type("a", "result"),
     traits=[Trait.PURE],
 )
@@ -45,7 +45,7 @@ CHOLESKY.infers("C1", "baseline_type(a) = baseline_type(result)")(lambda op: [op
 
 TRIANGULAR_SOLVE = define(
     "stablehlo.triangular_solve",
-    operands=[operand("a", kinds.FLOAT_COMPLEX_OR_QUANTIZED), operand("b", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
+    operands=[operand("a", type_sets.FLOAT_COMPLEX_OR_QUANTIZED), operand("b", type_sets.FLOAT_COMPLEX_OR_QUANTIZED)],
     attributes=[
         attribute("left_side", kinds.BOOL),
         attribute("lower", kinds.BOOL),
@@ -55,7 +55,7 @@ TRIANGULAR_SOLVE = define(
             kinds.enum("stablehlo", "transpose", "TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
         ),
     ],
-    results=[result("result", kinds.FLOAT_COMPLEX_OR_QUANTIZED)],
+    results=[result("result", type_sets.FLOAT_COMPLEX_OR_QUANTIZED)],
     traits=[Trait.PURE],
 )
 
@@ -85,12 +85,12 @@ TRIANGULAR_SOLVE.infers("C4", "baseline_type(b) = baseline_type(result)")(lambda
 
 FFT = define(
     "stablehlo.fft",
-    operands=[operand("operand", kinds.FLOAT_OR_COMPLEX)],
+    operands=[operand("operand", type_sets.FLOAT_OR_COMPLEX)],
     attributes=[
         attribute("fft_type", kinds.enum("stablehlo", "fft_type", "FFT", "IFFT", "RFFT", "IRFFT")),
         attribute("fft_length", kinds.I64_ARRAY),
     ],
-    results=[result("result", kinds.FLOAT_OR_COMPLEX)],
+    results=[result("result", type_sets.FLOAT_OR_COMPLEX)],
     assembly="$operand `,` `type` `=` $fft_type `,` `length` `=` $fft_length " + TYPED,
     traits=[Trait.PURE],
 )
@@ -160,17 +160,14 @@ _BATCH_NORM = [attribute("epsilon", kinds.F32), attribute("feature_index", kinds
 BATCH_NORM_GRAD = define(
     "stablehlo.batch_norm_grad",
     operands=[
-        operand("operand", kinds.FLOAT_OR_QUANTIZED),
-        operand("scale", _FEATURES),
-        operand("mean", _FEATURES),
-        operand("variance", _FEATURES),
-        operand("grad_output", kinds.FLOAT_OR_QUANTIZED),
+        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
+        *operands_of(_FEATURES, "scale", "mean", "variance"),
+        operand("grad_output", type_sets.FLOAT_OR_QUANTIZED),
     ],
     attributes=_BATCH_NORM,
     results=[
-        result("grad_operand", kinds.FLOAT_OR_QUANTIZED),
-        result("grad_scale", _FEATURES),
-        result("grad_offset", _FEATURES),
+        result("grad_operand", type_sets.FLOAT_OR_QUANTIZED),
+        *operands_of(_FEATURES, "grad_scale", "grad_offset"),
     ],
     traits=[Trait.PURE],
 )
@@ -178,25 +175,24 @@ BATCH_NORM_GRAD = define(
 BATCH_NORM_INFERENCE = define(
     "stablehlo.batch_norm_inference",
     operands=[
-        operand("operand", kinds.FLOAT_OR_QUANTIZED),
-        operand("scale", _FEATURES),
-        operand("offset", _FEATURES),
-        operand("mean", _FEATURES),
-        operand("variance", _FEATURES),
+        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
+        *operands_of(_FEATURES, "scale", "offset", "mean", "variance"),
     ],
     attributes=_BATCH_NORM,
-    results=[result("result", kinds.FLOAT_OR_QUANTIZED)],
+    results=[result("result", type_sets.FLOAT_OR_QUANTIZED)],
     traits=[Trait.PURE],
 )
 
 BATCH_NORM_TRAINING = define(
     "stablehlo.batch_norm_training",
-    operands=[operand("operand", kinds.FLOAT_OR_QUANTIZED), operand("scale", _FEATURES), operand("offset", _FEATURES)],
+    operands=[
+        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
+        *operands_of(_FEATURES, "scale", "offset"),
+    ],
     attributes=_BATCH_NORM,
     results=[
-        result("output", kinds.FLOAT_OR_QUANTIZED),
-        result("batch_mean", _FEATURES),
-        result("batch_var", _FEATURES),
+        result("output", type_sets.FLOAT_OR_QUANTIZED),
+        *operands_of(_FEATURES, "batch_mean", "batch_var"),
     ],
     traits=[Trait.PURE],
 )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from spmd.dialects.core import OPS
 from spmd.errors import UNKNOWN, Location
-from spmd.ir import Block, Function, Op, Region, Value, new_op
+from spmd.ir import AttributeValue, Block, Function, Op, Region, Value, new_op
 from spmd.types import FunctionType, TensorType, Type
 
 
@@ -15,7 +14,7 @@ def make_op(
     name: str,
     operands: Iterable[Value] = (),
     result_types: Iterable[Type] | None = (),
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, AttributeValue] | None = None,
     regions: Iterable[Region] = (),
     *,
     location: Location = UNKNOWN,

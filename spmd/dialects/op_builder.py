@@ -6,7 +6,6 @@ Whoever makes programs out of programs (partitioning, stacking) writes with thes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from spmd.arrays import Array
 from spmd.attributes import DenseAttr
 from spmd.dialects.make import make_op, make_reducer
 from spmd.errors import UNKNOWN, Location
-from spmd.ir import Op, Region, Value
+from spmd.ir import AttributeValue, Op, Region, Value
 from spmd.types import I1, I32, TensorType, Type, element_type_of
 
 
@@ -30,7 +29,7 @@ class OpBuilder:
         name: str,
         operands: Sequence[Value],
         types: Iterable[Type] | None = None,
-        attributes: dict[str, Any] | None = None,
+        attributes: dict[str, AttributeValue] | None = None,
         regions: Iterable[Region] = (),
     ) -> Op:
         """Appends an op and returns it; result types that are not given are those its declaration infers."""
@@ -38,7 +37,7 @@ class OpBuilder:
         self.ops.append(created)
         return created
 
-    def one(self, name: str, operands: Sequence[Value], type: Type | None = None, **attributes: Any) -> Value:
+    def one(self, name: str, operands: Sequence[Value], type: Type | None = None, **attributes: object) -> Value:
         """Appends an op of one result and returns that."""
         return self.op("stablehlo." + name, operands, None if type is None else [type], attributes).results[0]
 
@@ -49,9 +48,14 @@ class OpBuilder:
         type = type or TensorType(array.shape, element_type_of(array.dtype))
         return self.one("constant", (), type, value=DenseAttr(array, type))
 
-    def splat(self, value: Any, type: TensorType) -> Value:
-        """`value` everywhere in a tensor of `type`."""
-        return self.constant(np.broadcast_to(np.array(value, type.dtype), type.static_shape), type)
+    def splat(self, value: object, type: TensorType) -> Value:
+        """`value` everywhere in a tensor of `type`.
+
+        The whole number 0 is the element without bits, as communicators fill with it: f8E8M0FNU has no zero.
+        """
+        empty = isinstance(value, int) and not value
+        element = np.zeros((), type.dtype) if empty else np.array(value, type.dtype)
+        return self.constant(np.broadcast_to(element, type.static_shape), type)
 
     def index(self, value: int) -> Value:
         return self.constant(np.array(value, np.int32))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import type_sets
 from spmd.dialects.checks import element_of, listed, same_shape
 from spmd.dialects.core import Trait, define, operand, result
 from spmd.dialects.forms import one_type
-from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import with_element
+from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import QuantizedType, Type
 
@@ -42,7 +42,7 @@ def _(op: Op) -> str | None:
 UNIFORM_DEQUANTIZE = define(
     "stablehlo.uniform_dequantize",
     operands=[operand("operand", _QUANTIZED)],
-    results=[result("result", kinds.FLOAT)],
+    results=[result("result", type_sets.FLOAT)],
     assembly="$operand " + one_type("operand", "result"),
     traits=[Trait.PURE, Trait.ELEMENTWISE],
 )

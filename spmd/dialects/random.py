@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import element_of, equal_elements, listed, same_types
 from spmd.dialects.core import Trait, attribute, define, operand, result
 from spmd.dialects.dynamism import shaped_by
 from spmd.dialects.forms import TYPED
-from spmd.dialects.kinds import tensor_of_kinds
 from spmd.dialects.shapes import tensor
+from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import ElementType
 
@@ -17,7 +17,7 @@ RNG = define(
     operands=[
         operand("a", tensor_of_kinds("i1", "signed", "unsigned", "float", rank=0)),
         operand("b", tensor_of_kinds("i1", "signed", "unsigned", "float", rank=0)),
-        operand("shape", kinds.STATIC_DIMENSIONS),
+        operand("shape", type_sets.STATIC_DIMENSIONS),
     ],
     attributes=[attribute("rng_distribution", kinds.enum("stablehlo", "rng_distribution", "UNIFORM", "NORMAL"))],
     results=[result("result", tensor_of_kinds("i1", "signed", "unsigned", "float"))],

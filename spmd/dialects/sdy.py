@@ -6,18 +6,12 @@ inside other ops, is checked over the whole module in sdy_verify.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from spmd.dialects import sdy_attributes as sdy
-from spmd.dialects.core import OpDef, Trait, attribute, define, operand, region, result
-from spmd.dialects.kinds import (
-    ANY_TYPE,
-    ELEMENTS,
-    I64,
-    STATIC_TENSOR,
-    STRING,
-    TypeSet,
-    integer_enum,
-    struct,
-)
+from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, operand, region, result
+from spmd.dialects.kinds import ELEMENTS, I64, STRING, integer_enum, struct
+from spmd.dialects.type_sets import ANY_TYPE, STATIC_TENSOR, TypeSet
 from spmd.ir import Op
 from spmd.types import I32, TensorType, Type
 
@@ -70,22 +64,30 @@ RETURN = define(
     traits=(Trait.TERMINATOR, Trait.PURE),
 )
 
-MANUAL_COMPUTATION = define(
+
+def _computation(name: str, operands: str, attributes: Sequence[AttributeDef], head: str) -> OpDef:
+    """An op whose region computes its results of its operands; `head` is what its form begins with."""
+    return define(
+        name,
+        operands=[operand(operands, ANY_TYPE, variadic=True)],
+        attributes=attributes,
+        results=[result("results", ANY_TYPE, variadic=True)],
+        regions=[region("body")],
+        assembly=f"{head} custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)",
+        traits=(Trait.ISOLATED,),
+    )
+
+
+MANUAL_COMPUTATION = _computation(
     "sdy.manual_computation",
-    operands=[operand("tensors", ANY_TYPE, variadic=True)],
-    attributes=[
+    "tensors",
+    [
         attribute("in_shardings", SHARDING_PER_VALUE),
         attribute("out_shardings", SHARDING_PER_VALUE),
         attribute("manual_axes", struct(sdy.ManualAxes)),
     ],
-    results=[result("results", ANY_TYPE, variadic=True)],
-    regions=[region("body")],
-    assembly=(
-        "`(` $tensors `)` `in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)"
-        " `out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings) `manual_axes` `` `=` `` $manual_axes"
-        " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
-    ),
-    traits=(Trait.ISOLATED,),
+    "`(` $tensors `)` `in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)"
+    " `out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings) `manual_axes` `` `=` `` $manual_axes",
 )
 
 SHARDING_GROUP = define(
@@ -155,23 +157,17 @@ def _(op: Op) -> str | None:
     return "a barrier that lets both directions pass bars nothing" if op["allowed_direction"] == "BOTH" else None
 
 
-NAMED_COMPUTATION = define(
+NAMED_COMPUTATION = _computation(
     "sdy.named_computation",
-    operands=[operand("operands", ANY_TYPE, variadic=True)],
-    attributes=[
+    "operands",
+    [
         attribute("name", STRING),
         attribute("in_shardings", SHARDING_PER_VALUE, optional=True),
         attribute("out_shardings", SHARDING_PER_VALUE, optional=True),
     ],
-    results=[result("results", ANY_TYPE, variadic=True)],
-    regions=[region("body")],
-    assembly=(
-        "`` `<` $name `>` `` `(` $operands `)`"
-        " (`in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)^)?"
-        " (`out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings)^)?"
-        " custom<RegionWithArguments>($body) attr-dict `:` functional-type(operands, results)"
-    ),
-    traits=(Trait.ISOLATED,),
+    "`` `<` $name `>` `` `(` $operands `)`"
+    " (`in_shardings` `` `=` `` custom<StrippedShardings>($in_shardings)^)?"
+    " (`out_shardings` `` `=` `` custom<StrippedShardings>($out_shardings)^)?",
 )
 
 

@@ -105,8 +105,8 @@ def _check_dimension(dimension: int, expected: Parts | None, op: Op, mesh: sdy.M
         raise ShardingFault(f"the axes are not the last that shard dimension {dimension} of the operand")
     actual = parts_of(op["out_sharding"].dimensions[dimension].axes, mesh)
     if expected != actual:
-        wanted, got = format_parts(expected, mesh), format_parts(actual, mesh)
-        raise ShardingFault(f"dimension {dimension} of the result is sharded by {wanted}, got {got}")
+        expected_parts, actual_parts = format_parts(expected, mesh), format_parts(actual, mesh)
+        raise ShardingFault(f"dimension {dimension} of the result is sharded by {expected_parts}, got {actual_parts}")
 
 
 def _check_moved(op: Op, operand_sharding: sdy.TensorSharding, mesh: sdy.Mesh, move: _Move) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spmd.dialects import kinds
+from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import at_least, compatible_shapes
 from spmd.dialects.core import AttributeDef, OpDef, OperandDef, Trait, attribute, define, operand, region, result
-from spmd.dialects.kinds import ANY_TYPE, TypeSet
+from spmd.dialects.type_sets import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import I1, INDEX, OpaqueType, TensorType, Type, UnrankedTensorType
 
@@ -82,7 +82,7 @@ _pure("num_elements", [operand("arg", _SHAPE)], result("result", _SIZE))
 _pure("rank", [operand("arg", _SHAPE)], result("result", _SIZE))
 
 _pure("to_extent_tensor", [operand("arg", _SHAPE)], result("result", _EXTENTS))
-_pure("from_extent_tensor", [operand("input", kinds.DIMENSIONS)], result("result", _SHAPE), always=SHAPE_TYPE)
+_pure("from_extent_tensor", [operand("input", type_sets.DIMENSIONS)], result("result", _SHAPE), always=SHAPE_TYPE)
 _pure("from_extents", [operand("extents", _SIZE, variadic=True)], result("shape", _SHAPE), always=SHAPE_TYPE)
 _pure("size_to_index", [operand("arg", _SIZE)], result("result", INDEX_ONLY), always=INDEX)
 _pure(

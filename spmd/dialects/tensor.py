@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.dialects.checks import element_of, listed, same_shape
 from spmd.dialects.core import Trait, define, operand, result
-from spmd.dialects.kinds import ANY_TYPE, TypeSet
+from spmd.dialects.type_sets import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import INDEX, TensorType, UnrankedTensorType
 

@@ -13,14 +13,21 @@ import numpy as np
 
 from spmd.types import (
     BufferType,
+    FunctionType,
     FutureType,
+    OpaqueType,
     QuantizedType,
     TensorType,
+    TokenType,
     TupleType,
     Type,
     UnrankedTensorType,
     storage_range,
 )
+
+#: MLIR's own types that are elements of nothing.
+_NO_ELEMENTS = (FunctionType, TensorType, TupleType, UnrankedTensorType)
+_NONE = OpaqueType("none")
 
 
 @lru_cache(maxsize=4096)
@@ -28,6 +35,10 @@ def type_fault(type: Type) -> tuple[str, str] | None:
     """(constraint label, what is wrong) of a type that breaks the constraints of its kind; None for a sound one."""
     if isinstance(type, QuantizedType):
         return _quantized_fault(type)
+    if isinstance(type, (TensorType, UnrankedTensorType, BufferType)):
+        fault = element_fault(type.element_type, in_buffer=isinstance(type, BufferType))
+        if fault is not None:
+            return "", fault
     if isinstance(type, TensorType):
         return type_fault(type.element_type) or _bounds_fault(type)
     if isinstance(type, (TupleType, FutureType)):
@@ -36,6 +47,14 @@ def type_fault(type: Type) -> tuple[str, str] | None:
                 if not isinstance(inner, TensorType):
                     return "", f"a future holds ranked tensors, got {inner}"
         return next(filter(None, map(type_fault, type.types)), None)
+    return None
+
+
+def element_fault(element: Type, *, in_buffer: bool) -> str | None:
+    """What is wrong with the elements of a memref (`in_buffer`) or of a tensor; types of a dialect may be elements."""
+    holder, shut_out = ("memref", (TokenType, FutureType)) if in_buffer else ("tensor", (BufferType,))
+    if isinstance(element, (*_NO_ELEMENTS, *shut_out)) or element is _NONE:
+        return f"a {holder} does not have elements of type {element}"
     return None
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from spmd.arrays import Tree
 from spmd.elastic.members import Member, Reason
 
 
@@ -17,14 +17,14 @@ class Alone:
     is_new = False
     expected = 1
 
-    def start(self, hand_over: Callable[[Any], None]) -> None:
+    def start(self, hand_over: Callable[[Tree], None]) -> None:
         """There is nobody to hand anything over to."""
 
     def tells_of_loss(self, error: BaseException) -> bool:
         return False
 
     def recover(
-        self, hand_over: Callable[[Any], None], reason: Reason
+        self, hand_over: Callable[[Tree], None], reason: Reason
     ) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
         return (), ()
 

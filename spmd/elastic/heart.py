@@ -18,16 +18,17 @@ from contextlib import suppress
 import numpy as np
 from mpi4py import MPI
 
+from collectives.mpi_watch import LAST_TAG
 from spmd.elastic.members import Member
 from spmd.runtime import failure
 
 _BEATS = 8  # in the time after which a rank is declared dead
-_BEAT, _END, _FAILED = 0, 1, 2  # tags
+_BEAT, _END, _FAILED = _TAGS = range(LAST_TAG + 1, LAST_TAG + 4)
 _GRACE = 3  # times the patience, after which a rank that nobody can end, and that is not found lost, ends the job
 
 
 class Heart:
-    """The thread, on a communicator of its own, whose ranks are `members`."""
+    """The thread; `comm`, whose ranks are `members`, is for messages of threads, and is not revoked."""
 
     def __init__(self, comm: MPI.Intracomm, members: Sequence[Member], patience: float) -> None:
         self._comm, self._members, self._patience = comm, members, patience
@@ -86,15 +87,17 @@ class Heart:
         return living[place - 1], living[(place + 1) % len(living)]
 
     def _listen(self, now: float) -> None:
+        self._comm.Ack_failed()  # else nothing is heard of anybody once a rank is lost
         status = MPI.Status()
-        while self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
-            self._comm.Recv(self._buffer, status.Get_source(), status.Get_tag())
-            if status.Get_tag() == _FAILED:
-                failure.end_with_others(int(self._buffer[0]))
-            elif status.Get_tag() == _END:
-                self._members[int(self._buffer[0])].end()
-            elif status.Get_source() == self._watched:
-                self._heard = now
+        for tag in _TAGS:
+            while self._comm.Iprobe(MPI.ANY_SOURCE, tag, status):
+                self._comm.Recv(self._buffer, status.Get_source(), tag)
+                if tag == _FAILED:
+                    failure.end_with_others(int(self._buffer[0]))
+                elif tag == _END:
+                    self._members[int(self._buffer[0])].end()
+                elif status.Get_source() == self._watched:
+                    self._heard = now
 
     def _declare_dead(self, rank: int, silent: float) -> None:
         member = self._members[rank]

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock, Thread
-from typing import Any
+from typing import Generic, TypeVar
+
+P = TypeVar("P")
 
 
-class Programs:
+class ProgramsByRanks(Generic[P]):
     """What `build(ranks)` makes, kept by `ranks`."""
 
-    def __init__(self, build: Callable[[int], Any]) -> None:
+    def __init__(self, build: Callable[[int], P]) -> None:
         self._build = build
-        self._programs: dict[int, Future[Any]] = {}
+        self._programs: dict[int, Future[P]] = {}
         self._lock = Lock()
 
-    def __getitem__(self, ranks: int) -> Any:
+    def __getitem__(self, ranks: int) -> P:
         """That for `ranks` ranks; waits for it where it is being made. Raises what `build` raises."""
         if ranks not in self._programs:
             self._make_all([ranks])
@@ -35,11 +37,11 @@ class Programs:
             if future is not None:
                 self._make(ranks, future)
 
-    def _begin(self, ranks: int) -> Future[Any]:
+    def _begin(self, ranks: int) -> Future[P]:
         future = self._programs[ranks] = Future()
         return future
 
-    def _make(self, ranks: int, future: Future[Any]) -> None:
+    def _make(self, ranks: int, future: Future[P]) -> None:
         try:
             future.set_result(self._build(ranks))
         except BaseException as error:

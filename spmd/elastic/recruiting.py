@@ -23,7 +23,7 @@ from spmd.elastic.members import Member
 from spmd.elastic.newcomer import START_SECONDS, Briefing
 from spmd.elastic.settings import Settings
 from spmd.runtime.failure import REPORTS_VARIABLE
-from spmd.runtime.requests import Request, open_requests
+from spmd.runtime.requests import JoinRequest, open_requests
 
 _LOOK = 0.1  # seconds between two looks
 _ATTEMPTS = 3  # to replace a rank, in a row, before it is given up
@@ -39,7 +39,7 @@ class Recruit:
     """A rank that has been started: with `peer`, it and rank 0, it has begun; with `member` it is ready to join."""
 
     number: int
-    request: Request | None
+    request: JoinRequest | None
     started: float = field(default_factory=time.monotonic)
     peer: MPI.Intracomm | None = None
     member: Member | None = None
@@ -152,22 +152,22 @@ class Recruiter:
         if self._taken or any(recruit.peer is None for recruit in self._recruits):
             return  # one after the other
         ranks = len(self._members) + len(self._recruits)
-        asked = [request for request in self._requests() if request not in [r.request for r in self._recruits]]
+        waiting = [request for request in self._requests() if request not in [r.request for r in self._recruits]]
         if ranks < self._settings.target and self._failures < _ATTEMPTS:
-            self._start(asked[0] if asked else None, ranks + 1)
-        elif asked and ranks < self._settings.most:
-            self._start(asked[0], ranks + 1)
-        elif asked:
-            asked[0].answer(f"the job has {ranks} ranks, and may have {self._settings.most}", joined=False)
+            self._start(waiting[0] if waiting else None, ranks + 1)
+        elif waiting and ranks < self._settings.most:
+            self._start(waiting[0], ranks + 1)
+        elif waiting:
+            waiting[0].answer(f"the job has {ranks} ranks, and may have {self._settings.most}", joined=False)
 
-    def _start(self, request: Request | None, ranks: int) -> None:
+    def _start(self, request: JoinRequest | None, ranks: int) -> None:
         recruit = Recruit(self._next, request)
         self._next += 1
         self._recruits.append(recruit)
         arguments = MPI.COMM_SELF.Dup(), Briefing.of_this_process(ranks)
         threading.Thread(target=recruit.bring, args=arguments, name=f"rank {recruit.number}", daemon=True).start()
 
-    def _requests(self) -> list[Request]:
+    def _requests(self) -> list[JoinRequest]:
         return open_requests(self._folder) if self._folder.is_dir() else []
 
     def _lose(self, recruit: Recruit, how: str) -> None:

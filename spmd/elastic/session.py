@@ -21,6 +21,7 @@ from mpi4py import MPI
 
 from collectives.mpi import MpiCommunicator
 from collectives.mpi_losses import comes_of_mpi, is_loss, tells_of_loss, tolerates_faults
+from collectives.mpi_watch import Watcher
 from spmd.checkpoint import processes as checkpoint_processes
 from spmd.checkpoint import writing as checkpoint_writing
 from spmd.elastic import admission, newcomer
@@ -34,6 +35,7 @@ from spmd.runtime import failure, world
 HandOver = Callable[[MPI.Intracomm], None]
 
 _MOMENT = 2.0  # seconds
+_QUIET = 0.05  # seconds without further losses, after which the ranks meet
 _GRACE = 1.0  # seconds that who has come to a meeting waits for who has not heard of it
 _PLAN, _CALL, _HERE = 1, 2, 3  # tags, on the communicator of all ranks
 
@@ -191,6 +193,7 @@ class Session:
         every one of them could. Until then the heart of before goes on beating.
         """
         while True:
+            _await_quiet(comm)
             comm = cast(MPI.Intracomm, comm.Shrink())
             wider = self._widened(comm)
             if wider is not None and self._settle(wider, hand_over):
@@ -241,34 +244,36 @@ class Session:
 
     def _settle(self, comm: MPI.Intracomm, hand_over: HandOver) -> bool:
         """Whether all ranks of `comm` have made what is needed on it; where not, all of it is let go."""
-        beats: MPI.Intracomm | None = None
+        could, watcher = False, None
         try:
-            world.renew(comm)
+            watcher = world.renew(comm).watcher
             self._meeting, self._planned = None, comm.size
             self.members = comm.allgather(this_process(MPI.COMM_WORLD.rank))
-            beats = comm.Dup()
             self._check_number()
             hand_over(comm)
+            could = True
         except Exception as error:
-            if not self.tells_of_loss(error):
+            # What comes of a collective in which ranks were lost may be anything: so may the error be that it leads to.
+            if not self.tells_of_loss(error) and not _is_soon_lost(comm):
                 raise
             comm.Revoke()
-            beats = None
-        if not _agree(comm, beats is not None):
+        if not _agree(comm, could):
             self._retire()
             return False
-        self._beat(beats)
+        self._beat(watcher)
         failure.before_end = self._end_others if self._settings.grows else None
         if self._recruiter is not None and comm.rank == 0:
             self._recruiter.go_on(self.members)
         return True
 
-    def _beat(self, comm: MPI.Intracomm | None) -> None:
+    def _beat(self, watcher: Watcher | None) -> None:
+        """On the watcher's communicator, which nobody revokes. One of its own would be one more to be made while ranks
+        may be lost."""
         if self._heart is not None:
             self._heart.stop()
             self._heart = None
-        if comm is not None and comm.size > 1 and self._settings.patience:
-            self._heart = Heart(comm, self.members, self._settings.patience)
+        if watcher is not None and self._settings.patience:
+            self._heart = Heart(watcher.comm, self.members, self._settings.patience)
 
     def _end_others(self, status: int) -> None:
         """This rank fails, and the job with it: who waits for it finds out at once."""
@@ -287,6 +292,31 @@ class Session:
         MpiCommunicator.retire(comm)
         checkpoint_processes.retire()
         checkpoint_writing.abandon()
+
+
+def _await_quiet(comm: MPI.Intracomm) -> None:
+    """Waits until nobody else is lost: those that go at once are heard of one after the other.
+
+    Open MPI 5.0.11 crashes when it hears of a lost rank while it makes a communicator of which that is one:
+    ompi_comm_revoke_local calls the communicator's collectives before they have been chosen. So ranks that meet make
+    as few as can be: the shrunken one, one for collectives, one for messages of threads.
+    """
+    if not is_loss(comm):
+        return
+    lost, since = 0, time.monotonic()
+    while time.monotonic() - since < _QUIET:
+        MPI.COMM_SELF.Iprobe()  # has MPI look at what it has been told
+        if comm.Get_failed().size != lost:
+            lost, since = comm.Get_failed().size, time.monotonic()
+        time.sleep(_QUIET / 10)
+
+
+def _is_soon_lost(comm: MPI.Intracomm) -> bool:
+    """Whether ranks are lost. MPI may know of it a moment later than of its effect."""
+    deadline = time.monotonic() + _MOMENT
+    while not (lost := is_loss(comm)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return lost
 
 
 def _agree(comm: MPI.Intracomm, whether: bool) -> bool:

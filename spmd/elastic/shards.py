@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 from mpi4py.util import pkl5
 
-from spmd.arrays import Array
+from spmd.arrays import Array, Tree
 from spmd.checkpoint import tree as trees
 from spmd.checkpoint.blocks import Box, Place, places
 
 #: What `shardings(rank, ranks)` gives: what `spmd.checkpoint.save` takes.
-Shardings = Callable[[int, int], Any]
+Shardings = Callable[[int, int], Tree]
 
 #: The rank that holds a block, and the rank of then whose it is.
 Source = tuple[int, int]
@@ -41,7 +40,7 @@ class Held:
     rank: int
     own: bool
     blocks: Sequence[Array | None]
-    structure: Any = None
+    structure: Tree = None
 
     @property
     def label(self) -> tuple[int, int, bool]:
@@ -60,7 +59,7 @@ class _Sending:
 class Shards:
     """This rank's part of the state, cut by `shardings`; with `redundancy` the next rank holds a copy of it."""
 
-    def __init__(self, state: Any, shardings: Shardings, redundancy: bool) -> None:
+    def __init__(self, state: object, shardings: Shardings, redundancy: bool) -> None:
         self._shardings, self._redundancy = shardings, redundancy
         self._initial = state
         self._structure, leaves = trees.flatten(state)
@@ -74,7 +73,7 @@ class Shards:
         self._prepared: tuple[int, Held, Held | None] | None = None
 
     @property
-    def like(self) -> Any:
+    def like(self) -> Tree:
         """A tree of the state's classes, for `spmd.checkpoint.restore`; what stands for arrays says nothing."""
         return trees.unflatten_like(self._structure, self._initial, lambda index, leaf: object())
 
@@ -83,7 +82,7 @@ class Shards:
         """Whether no state has been held yet."""
         return not self._own
 
-    def prepare(self, comm: MPI.Intracomm, step: int, state: Any) -> None:
+    def prepare(self, comm: MPI.Intracomm, step: int, state: Tree) -> None:
         """Holds this rank's part of the state behind `step` steps, and copies, from `settle` on. Collective."""
         own = self._held(comm, step, state)
         sending = self._sent(comm, own)
@@ -100,7 +99,7 @@ class Shards:
         if copy is not None:
             self._copies.append(copy)
 
-    def keep(self, comm: MPI.Intracomm, step: int, state: Any) -> None:
+    def keep(self, comm: MPI.Intracomm, step: int, state: object) -> None:
         """Takes what this rank has committed, whose arrays are not written to again; the copy of the step before has
         arrived when it returns, and that of this one is on its way."""
         own = self._held(comm, step, state)
@@ -110,7 +109,7 @@ class Shards:
             self._copies.append(_arrived(sending))
         self._sending = self._sent(comm, own)
 
-    def hand_over(self, comm: MPI.Intracomm, new: bool) -> tuple[int, Any] | None:
+    def hand_over(self, comm: MPI.Intracomm, new: bool) -> tuple[int, Tree] | None:
         """The newest step whose blocks are all there, and this rank's part of the state behind it; None where there is
         no such step. Collective among the ranks of `comm`, of which `new` ones hold nothing."""
         held = [] if new else [*self._own, *self._copies]
@@ -128,14 +127,14 @@ class Shards:
                 return step, self._cut_anew(comm, structure, sources, mine)
         return None
 
-    def shardings(self, comm: MPI.Intracomm) -> Any:
+    def shardings(self, comm: MPI.Intracomm) -> Tree:
         """This rank's, as `spmd.checkpoint.restore` takes them."""
         return self._shardings(comm.rank, comm.size)
 
     def _places(self, rank: int, ranks: int) -> list[Place]:
         return places(self._structure, self._shardings(rank, ranks), self._names, self._shapes, rank)
 
-    def _held(self, comm: MPI.Intracomm, step: int, state: Any) -> Held:
+    def _held(self, comm: MPI.Intracomm, step: int, state: object) -> Held:
         structure, leaves = trees.flatten(state)
         arrays = [np.asarray(leaf) for _, leaf in leaves]
         for array in arrays:
@@ -180,8 +179,8 @@ class Shards:
         return sizes == [int(np.prod(shape)) for shape in shapes]
 
     def _cut_anew(
-        self, comm: MPI.Intracomm, structure: Any, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
-    ) -> Any:
+        self, comm: MPI.Intracomm, structure: object, sources: dict[tuple[int, Box], Source], held: dict[int, Held]
+    ) -> Tree:
         """This rank's part for the ranks of `comm`: each sends the others what they need of its blocks."""
         outgoing: list[list[tuple[int, Box, Array]]] = [[] for _ in range(comm.size)]
         for target in range(comm.size):

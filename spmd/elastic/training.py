@@ -7,13 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spmd import checkpoint
+from spmd.arrays import Tree, UserFunction
 from spmd.elastic.alone import Alone
 from spmd.elastic.handing import broadcast
 from spmd.elastic.members import Change, Reason
-from spmd.elastic.programs import Programs
+from spmd.elastic.programs import ProgramsByRanks
 from spmd.elastic.sampling import RankShare, Rows, Schedule
 from spmd.elastic.settings import Settings
 from spmd.errors import UsageError
@@ -22,8 +23,8 @@ from spmd.runtime import failure, world
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-    from spmd.elastic.session import Session
-    from spmd.elastic.shards import Shards
+    from spmd.elastic.session import Session  # late: it needs MPI, which one process does not
+    from spmd.elastic.shards import Shards  # late, as below
 
 _AHEAD = 3  # ranks that may be lost at once without anybody waiting for the program
 _NEW = sys.maxsize  # what a rank that joins has finished
@@ -54,10 +55,10 @@ class Step:
         self._cut: RankShare | None = None
         self._committed = False
         self._entered = False
-        self._next: Any = None
+        self._next: Tree = None
 
     @property
-    def program(self) -> Any:
+    def program(self) -> UserFunction:
         return self._training.program(self.ranks)
 
     @property
@@ -65,7 +66,7 @@ class Step:
         return self._part.rows
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> Tree:
         return self._part.weights
 
     @property
@@ -73,7 +74,7 @@ class Step:
         return self.schedule.rows(self.number)
 
     @property
-    def shardings(self) -> Any:
+    def shardings(self) -> Tree:
         """How this rank's part of the state is cut; None for a whole one."""
         return self._training.shardings(self.rank, self.ranks)
 
@@ -83,7 +84,7 @@ class Step:
             self._cut = self.schedule.cut(self.number, self.rank, self.ranks)
         return self._cut
 
-    def commit(self, state: Any) -> None:
+    def commit(self, state: object) -> None:
         """Gives the state behind this step: the same on every rank. It counts when the block ends."""
         self._next, self._committed = state, True
 
@@ -134,7 +135,7 @@ class Training:
 
     def __init__(
         self,
-        state: Any,
+        state: object,
         *,
         examples: int,
         batch: int,
@@ -142,10 +143,10 @@ class Training:
         seed: int = 0,
         shuffle: bool = True,
         start: int = 0,
-        build: Callable[[int], Any] | None = None,
+        build: Callable[[int], UserFunction] | None = None,
         on_change: Callable[[Change], None] | None = None,
         settings: Settings | None = None,
-        shardings: Callable[[int, int], Any] | None = None,
+        shardings: Callable[[int, int], Tree] | None = None,
         redundancy: int = 0,
         checkpoints: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -160,8 +161,10 @@ class Training:
         self.state = state if shardings is None else None
         self.finished = self._start = start
         self.changes: list[Change] = []
+        #: The steps and the state that the ranks come to, once they are agreed.
+        self._handed: tuple[int, object] | None = None
         self._comes_from_checkpoint = False
-        self._programs = None if build is None else Programs(build)
+        self._programs = None if build is None else ProgramsByRanks(build)
         self._on_change = on_change
         self._settings = settings or Settings.from_environment()
         self._session = _session(self._settings)
@@ -169,8 +172,7 @@ class Training:
             self.program(self._session.expected)  # nobody waits for that
         self._shards = self._cut(redundancy)
         self._session.start(self._hand_over)
-        if self._shards is not None:
-            self._shards.settle()
+        self._settle()
 
     @property
     def rank(self) -> int:
@@ -187,11 +189,11 @@ class Training:
         """MPI's communicator of the ranks that live: another one after each change."""
         return world.base()
 
-    def shardings(self, rank: int, ranks: int) -> Any:
+    def shardings(self, rank: int, ranks: int) -> Tree:
         """How the state is cut; None for a whole one."""
         return None if self._shardings is None else self._shardings(rank, ranks)
 
-    def program(self, ranks: int) -> Any:
+    def program(self, ranks: int) -> UserFunction:
         """What `build` makes for `ranks` ranks, made once."""
         if self._programs is None:
             raise UsageError("step.program is what build makes, and Training was given no build")
@@ -213,7 +215,7 @@ class Training:
                 return
             self._recover(Reason.AGREED)
 
-    def _finish(self, number: int, state: Any) -> None:
+    def _finish(self, number: int, state: object) -> None:
         self.state, self.finished = state, number + 1
         if self._shards is not None:
             try:
@@ -232,8 +234,7 @@ class Training:
     def _recover(self, reason: Reason) -> None:
         began = time.perf_counter()
         lost, joined = self._session.recover(self._hand_over, reason)
-        if self._shards is not None:
-            self._shards.settle()
+        self._settle()
         if self._programs is not None:
             self.program(self.ranks)
         seconds = time.perf_counter() - began
@@ -244,6 +245,13 @@ class Training:
         elif self.rank == 0:
             print_change(change)
         self._make_ahead()
+
+    def _settle(self) -> None:
+        """All ranks are agreed on what was handed over: before, a rank may have been lost while it sent its state."""
+        if self._handed is not None:
+            (self.finished, self.state), self._handed = self._handed, None
+        if self._shards is not None:
+            self._shards.settle()
 
     def _prepare(self, ranks: int) -> None:
         """There are going to be so many ranks: nobody is to wait for their program."""
@@ -262,27 +270,27 @@ class Training:
         last = min(finished)
         if last == _NEW:
             failure.fail("all ranks that had the state were lost before others could join")
+        self._handed = self.finished, self.state
         if self._shards is not None:
             self._hand_blocks_over(comm, self._shards)
         elif max(finished) > last:
-            state = broadcast(comm, self.state, finished.index(last))
-            self.state, self.finished = state, last
+            self._handed = last, broadcast(comm, self.state, finished.index(last))
 
     def _hand_blocks_over(self, comm: MPI.Intracomm, shards: Shards) -> None:
         """Cuts anew what the ranks have of the state, from which they may fall back a step; where blocks are missing,
         all go back to the newest checkpoint."""
         self._comes_from_checkpoint = False
         if shards.is_empty and not self._session.is_new:
-            part: tuple[int, Any] | None = self._start, self._part(comm.rank, comm.size)
+            part: tuple[int, Tree] | None = self._start, self._part(comm.rank, comm.size)
         else:
             part = shards.hand_over(comm, self._session.is_new)
         if part is None:
             self._comes_from_checkpoint = True
             part = self._restored(comm, shards)
         shards.prepare(comm, *part)
-        self.finished, self.state = part
+        self._handed = part
 
-    def _restored(self, comm: MPI.Intracomm, shards: Shards) -> tuple[int, Any]:
+    def _restored(self, comm: MPI.Intracomm, shards: Shards) -> tuple[int, Tree]:
         newest = None if self._checkpoints is None else checkpoint.newest(self._checkpoints, communicator=comm)
         if self._checkpoints is None or newest is None:
             failure.fail("blocks of the state are lost, of which no rank has a copy, and there is no checkpoint")
@@ -297,11 +305,11 @@ class Training:
         if not self._session.is_elastic:
             self.state = self._part(self.rank, self.ranks)
             return None
-        from spmd.elastic.shards import Shards
+        from spmd.elastic.shards import Shards  # late, as below
 
         return Shards(self._part(0, self._session.expected), self._shardings, bool(redundancy))
 
-    def _part(self, rank: int, ranks: int) -> Any:
+    def _part(self, rank: int, ranks: int) -> Tree:
         return self._initial(rank, ranks) if callable(self._initial) else self._initial
 
 
@@ -309,6 +317,6 @@ def _session(settings: Settings) -> Session | Alone:
     """Loads MPI where this process is a rank."""
     if not world.under_mpi():
         return Alone()
-    from spmd.elastic.session import Session
+    from spmd.elastic.session import Session  # late: it needs MPI, which one process does not
 
     return Session(settings)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import jax
 
+from spmd.arrays import UserFunction
 from spmd.errors import UsageError
 from spmd.ir import Module
 from spmd.jax.jitting import checked_axes
@@ -20,13 +20,13 @@ from spmd.jax.tracing import lower
 
 
 def export(
-    function: Callable[..., Any],
-    *args: Any,
+    function: UserFunction,
+    *args: object,
     axes: Mapping[str, int] | None = None,
     path: str | PathLike[str] | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Module:
     """Writes the program that `spmd.jax.jit(function, axes=axes)` runs for such arguments as StableHLO to `path`.
 

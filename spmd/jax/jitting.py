@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, Unpack, overload
+from typing import Unpack, overload
 
 from collectives.grid import ProcessGrid
+from spmd.arrays import Tree, UserFunction
 from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.process_view import Axes
-from spmd.jax.statics import as_numbers
+from spmd.jax.statics import Donated, as_names, as_numbers
 from spmd.jax.step import JittedFunction, function_and_statics
 from spmd.usage import check_grid
 
 
 @overload
 def jit(
-    function: Callable[..., Any],
+    function: UserFunction,
     *,
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
     donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
@@ -36,24 +38,26 @@ def jit(
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
     donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
     **options: Unpack[CompileOptions],
-) -> Callable[[Callable[..., Any]], JittedFunction]: ...
+) -> Callable[[UserFunction], JittedFunction]: ...
 
 
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: UserFunction | None = None,
     *,
     axes: Mapping[str, int] | None = None,
     grid: ProcessGrid | None = None,
     donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     as_jax: bool = False,
     **options: Unpack[CompileOptions],
-) -> Any:
+) -> Tree:
     """Makes a JAX function run on the ranks of a job; also a decorator.
 
     A plain function is the view of one process: its arguments and results are trees of this process's own arrays, and
@@ -67,31 +71,39 @@ def jit(
     :param axes: sizes by name, major first: rank = (index on the first axis) * (size of the second) + ... By default
         one axis, "processes", of all ranks. The global view has its mesh instead.
     :param grid: in place of `axes`: one axis, "processes", of all its processes.
-    :param donate_argnums: as jax.jit takes them: leave to write over the NumPy arrays of these arguments. Results may
-        then be the very arrays that were given. What cannot be written over, such as a jax.Array, is copied.
-    :param static_argnums, static_argnames: as jax.jit takes them.
+    :param donate_argnums, donate_argnames: as jax.jit takes them: leave to write over the NumPy arrays of these
+        arguments. Results may then be the very arrays that were given. What cannot be written over, such as a
+        jax.Array, is copied.
+    :param static_argnums, static_argnames: as jax.jit takes them; those of a function that is jax.jit's are so anyway.
     :param as_jax: results are jax.Arrays; by default NumPy arrays, which JAX takes as well.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
-    donated = as_numbers(donate_argnums, "donate_argnums")
+    donated = Donated(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
     if function is None:
         return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
     return _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
 
 
 def _jit(
-    function: Any,
+    function: Tree,
     axes: Mapping[str, int] | None,
     grid: ProcessGrid | None,
     static_argnums: int | Sequence[int],
     static_argnames: str | Sequence[str],
-    donated: tuple[int, ...],
+    donated: Donated,
     as_jax: bool,
-    options: Mapping[str, Any],
+    options: Mapping[str, Tree],
 ) -> JittedFunction:
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
     check_grid(grid, "spmd.jax.jit")
+    if not isinstance(as_jax, bool):
+        raise UsageError(f"as_jax is True or False, got {as_jax!r}")
+    of_jax = sorted({"in_shardings", "out_shardings"}.intersection(options))
+    if of_jax:
+        raise UsageError(
+            f"{of_jax[0]} is an option of jax.jit: spmd.jax.jit takes what jax.jit(f, {of_jax[0]}=...) gives"
+        )
     chosen_options(ProcessGrid(1, 1), options)
     axes_of_jit = None if axes is None else checked_axes(axes)
     if grid is not None:
@@ -101,7 +113,7 @@ def _jit(
     return JittedFunction(plain, axes_of_jit, statics, as_jax, options, donated)
 
 
-def checked_axes(axes: Any) -> Axes:
+def checked_axes(axes: object) -> Axes:
     """Axes as pairs; UsageError for what is no mapping of names to sizes."""
     if not isinstance(axes, Mapping) or not axes:
         raise UsageError(f'axes is a mapping of names to sizes, such as {{"data": 4}}, got {axes!r}')

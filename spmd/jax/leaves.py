@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, Tree
 from spmd.errors import UsageError
 
 
@@ -39,7 +39,7 @@ class AbstractLeaf:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def form_of(leaf: Any, names: Sequence[str], index: int) -> AbstractLeaf:
+def form_of(leaf: Tree, names: Sequence[str], index: int) -> AbstractLeaf:
     """The form in which jax.jit takes `leaf`; UsageError, with its name, `names[index]`, for what it does not."""
     if leaf.__class__ is np.ndarray and (known := _canonical.get(leaf.dtype)) is not None:
         return AbstractLeaf(leaf.shape, known)
@@ -71,7 +71,7 @@ _canonical = {
 }
 
 
-def to_array(leaf: Any, form: AbstractLeaf) -> Array:
+def to_array(leaf: Tree, form: AbstractLeaf) -> Array:
     """The elements of `leaf`, which has `form`; without a copy where they are in memory so."""
     if form.is_key:
         return np.asarray(jax.random.key_data(leaf))
@@ -82,7 +82,7 @@ def to_array(leaf: Any, form: AbstractLeaf) -> Array:
     return np.asarray(leaf, form.dtype)
 
 
-def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Any:
+def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Tree:
     """The leaf of `form` whose elements are `array`."""
     if form.is_key:
         return jax.random.wrap_key_data(jax.numpy.asarray(array), impl=form.dtype._impl)
@@ -91,7 +91,26 @@ def from_array(array: Array, form: AbstractLeaf, as_jax: bool) -> Any:
     return jax.numpy.asarray(array) if as_jax else array
 
 
-def names_of(tree: Any, parameters: Sequence[str]) -> list[str]:
+def data_shape(leaf: Tree) -> tuple[int, ...]:
+    """The shape of the array that holds `leaf`."""
+    if _is_key(leaf):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return tuple(leaf.shape) if hasattr(leaf, "shape") else np.shape(leaf)
+
+
+def with_data(leaf: Tree, change: Callable[[Array], Array]) -> Tree:
+    """`leaf` with what `change` makes of its array."""
+    if _is_key(leaf):
+        changed = change(np.asarray(jax.random.key_data(leaf)))
+        return jax.random.wrap_key_data(jax.numpy.asarray(changed), impl=jax.random.key_impl(leaf))
+    return change(np.asarray(leaf))
+
+
+def _is_key(leaf: Tree) -> bool:
+    return bool(jax.numpy.issubdtype(getattr(leaf, "dtype", np.bool_), jax.dtypes.prng_key))
+
+
+def names_of(tree: Tree, parameters: Sequence[str]) -> list[str]:
     """How a user would write each leaf of (args, kwargs): `params['w']`. `parameters`: names of the positional ones."""
     names = []
     for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
+from spmd.arrays import Tree, UserFunction
 from spmd.attributes import DictAttr, IntegerAttr, StringAttr
 from spmd.backends.numpy.custom_call import register_custom_call
 from spmd.errors import UsageError
@@ -61,7 +62,7 @@ def is_callback(op: Op) -> bool:
     return op.name == "stablehlo.custom_call" and str(op["call_target_name"]).startswith("spmd.jax.callback.")
 
 
-def _connect_callbacks(module: Module, callbacks: Sequence[Callable[..., Any]]) -> None:
+def _connect_callbacks(module: Module, callbacks: Sequence[UserFunction]) -> None:
     """JAX numbers the Python functions that a program calls; each gets a target of its own, which runs it on a rank."""
     targets: dict[int, str] = {}
     for op in module.walk():
@@ -77,8 +78,8 @@ def _connect_callbacks(module: Module, callbacks: Sequence[Callable[..., Any]]) 
         op.discardable = {name: value for name, value in op.discardable.items() if name != "sdy.sharding"}
 
 
-def _calling(callback: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arrays: Any, attributes: Any) -> Any:
+def _calling(callback: UserFunction) -> UserFunction:
+    def call(*arrays: Tree, attributes: Tree) -> Tree:
         # JAX may keep what it is given: it gets memory of its own.
         return callback(*[np.array(array) if isinstance(array, np.ndarray) else array for array in arrays])
 

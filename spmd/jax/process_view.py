@@ -16,6 +16,7 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import mlir
 from jax.sharding import AbstractMesh
 
+from spmd.arrays import Tree, UserFunction
 from spmd.errors import UsageError
 
 Axes = tuple[tuple[str, int], ...]
@@ -24,11 +25,11 @@ _process: Any = Primitive("process")
 _process.multiple_results = True
 
 
-def traced(function: Callable[..., Any], axes: Axes, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def traced(function: UserFunction, axes: Axes, args: tuple[Tree, ...], kwargs: Mapping[str, Tree]) -> Tree:
     """What JAX traced (`jax.stages.Traced`) of `function` as a process of a mesh of `axes`, major first."""
 
     @functools.wraps(function)
-    def process(*args: Any, **kwargs: Any) -> Any:
+    def process(*args: Tree, **kwargs: Tree) -> Tree:
         jaxpr, shapes = jax.make_jaxpr(function, axis_env=axes, return_shape=True)(*args, **kwargs)
         if any(isinstance(constant, jax.core.Tracer) for constant in jaxpr.consts):
             raise UsageError(
@@ -41,7 +42,7 @@ def traced(function: Callable[..., Any], axes: Axes, args: tuple[Any, ...], kwar
     return jax.jit(process, keep_unused=True).trace(*args, **kwargs)
 
 
-def _types(*_: Any, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:
+def _types(*_: object, jaxpr: ClosedJaxpr, axes: Axes) -> tuple[Any, Any]:
     """The types of the results; the axes end here, other effects go on."""
     names = {name for name, _ in axes}
     return jaxpr.out_avals, {effect for effect in jaxpr.effects if getattr(effect, "name", None) not in names}
@@ -52,20 +53,39 @@ def _lower(ctx: Any, *operands: Any, jaxpr: ClosedJaxpr, axes: Axes) -> Any:
     mesh: Any = AbstractMesh(tuple(size for _, size in axes), names)
     context = ctx.module_context.replace(axis_context=mlir.SPMDAxisContext(mesh, frozenset(names)))
     ordered = [effect for effect in ctx.tokens_in.effects() if effect in jaxpr.effects]
-    results, tokens = mlir.jaxpr_subcomp(
-        context,
-        jaxpr.jaxpr,
-        ctx.name_stack,
-        ctx.tokens_in.subset(ordered),
-        [mlir.ir_constant(constant) for constant in jaxpr.consts],
-        *operands,
-        dim_var_values=ctx.dim_var_values,
-        const_lowering=ctx.const_lowering,
-        outer_traceback=None,
+    results, tokens = _knowing(
+        axes,
+        lambda: mlir.jaxpr_subcomp(
+            context,
+            jaxpr.jaxpr,
+            ctx.name_stack,
+            ctx.tokens_in.subset(ordered),
+            [mlir.ir_constant(constant) for constant in jaxpr.consts],
+            *operands,
+            dim_var_values=ctx.dim_var_values,
+            const_lowering=ctx.const_lowering,
+            outer_traceback=None,
+        ),
     )
     if ordered:
         ctx.set_tokens_out(ctx.tokens_in.update_tokens(tokens))
     return results
+
+
+def _knowing(axes: Axes, lower: Callable[[], Tree]) -> Tree:
+    """What `lower` gives where the axes are known: to be lowered, some primitives trace their functions once more.
+
+    `lax.custom_linear_solve` is one of them.
+    """
+    given: list[Tree] = []
+
+    def within() -> tuple[()]:
+        with jax.ensure_compile_time_eval():  # what lowering computes are values, as ever
+            given.append(lower())
+        return ()
+
+    jax.make_jaxpr(within, axis_env=axes)()
+    return given[0]
 
 
 _process.def_effectful_abstract_eval(_types)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Unpack
+from dataclasses import replace
+from typing import Unpack
 
 import jax
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from partitioner import ShardedType, shard_stacked, unshard_stacked
+from spmd.arrays import Array, Tree, UserFunction
 from spmd.compiler.options import CompileOptions, chosen_options
 from spmd.errors import UsageError
 from spmd.jax.compiled import Compiled
 from spmd.jax.jitting import checked_axes
-from spmd.jax.leaves import AbstractLeaf, form_of, names_of, to_array
+from spmd.jax.layouts import Cuts, Side
+from spmd.jax.leaves import AbstractLeaf, data_shape, form_of, to_array, with_data
 from spmd.jax.process_view import Axes
+from spmd.jax.programs import Forms, Names, Programs
 from spmd.jax.statics import Statics
 from spmd.jax.step import function_and_statics
 from spmd.jax.tracing import lower, name_of
@@ -24,75 +30,150 @@ from spmd.runtime.simulation import simulate as simulate_module
 
 
 def simulate(
-    function: Callable[..., Any],
+    function: UserFunction,
     *,
-    axes: Mapping[str, int],
+    axes: Mapping[str, int] | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     **options: Unpack[CompileOptions],
 ) -> Simulated:
     """The function that `spmd.jax.jit` would run on ranks (or what it made of one), with all processes stacked here.
 
-    Each leaf of its arguments has a leading axis of all processes, in order of rank (the first of `axes` is major), or
-    of size 1: the same on every process; so is a Python scalar. Each leaf of its results has that axis.
+    In the view of one process, each leaf of its arguments has a leading axis of all processes, in order of rank (the
+    first of `axes` is major), or of size 1: the same on every process; so is a Python scalar. Each leaf of its results
+    has that axis.
 
-    :param axes: sizes by name, major first.
+    In the global view it is called as on ranks: with whole arrays at first, and afterwards with such or with blocks,
+    as its results are; `unshard(tree)` makes them whole, `shard(tree)` cuts. Blocks are those of all processes,
+    stacked.
+
+    :param axes: sizes by name, major first; the global view has its mesh instead, and takes none.
     :param static_argnums, static_argnames: as jax.jit takes them.
     :param options: those of spmd.compile.
     :raises UsageError: for axes, static arguments and leaves that are none.
     """
     plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.simulate")
     chosen_options(ProcessGrid(1, 1), options)
-    return Simulated(plain, checked_axes(axes), statics, options)
+    return Simulated(plain, None if axes is None else checked_axes(axes), statics, options)
 
 
 class Simulated:
-    """What `spmd.jax.simulate` makes of a function: call it with stacked trees."""
+    """What `spmd.jax.simulate` makes of a function: call it with stacked trees, in the global view with whole ones."""
 
-    def __init__(self, function: Callable[..., Any], axes: Axes, statics: Statics, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, function: UserFunction, axes: Axes | None, statics: Statics, options: Mapping[str, Tree]
+    ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self.axes = axes
         self._statics = statics
         self._options = options
-        self._simulations: dict[Any, tuple[Compiled, Simulation]] = {}
+        self._programs = Programs(self._compile)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Runs all processes on their arguments."""
         args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
-        names = names_of((args, kwargs), self._statics.names_of_rest())
-        pairs = [self._stacked(leaf, names, index) for index, leaf in enumerate(leaves)]
-        compiled, simulation = self._compiled(tree, tuple(form for form, _ in pairs), static)
-        arrays = [np.asarray(array) for _, array in pairs]
-        results = simulation(*[None] * compiled.tokens, *[arrays[index] for index in compiled.kept])
-        return compiled.out_tree.unflatten(compiled.finished(results[compiled.tokens :]))
+        names = Names(tree, self._statics)
+        forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
+        own = forms if self.axes is None else _of_a_process(leaves, forms, names, self.axes)
+        program = self._programs.of(tuple(own), tree, static, self.axes or (), names)
+        return program.run(program.arrays(leaves, forms, names))
+
+    def shard(self, tree: Tree) -> Tree:
+        """The stacked blocks of whole arrays: of arguments or results, all or some. See JittedFunction.shard."""
+        return self._programs.apply("shard", tree)
+
+    def unshard(self, tree: Tree) -> Tree:
+        """The whole arrays of stacked blocks: of results or arguments, all or some."""
+        return self._programs.apply("unshard", tree)
 
     def __repr__(self) -> str:
-        axes = ", ".join(f"{name}={size}" for name, size in self.axes)
-        return f"<spmd.jax.simulate of {name_of(self._function)} over {axes}>"
+        axes = "" if self.axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self.axes)
+        return f"<spmd.jax.simulate of {name_of(self._function)}{axes}>"
 
-    def _stacked(self, leaf: Any, names: Sequence[str], index: int) -> tuple[AbstractLeaf, Any]:
-        """The form of one process's leaf, and the stacked array."""
-        form = form_of(leaf, names, index)
+    def _compile(self, forms: Forms, tree: Tree, static: tuple[Tree, ...]) -> _Stacked:
+        insert = functools.partial(self._statics.insert, static)
+        lowered = lower(self._function, self.axes or (("processes", 1),), insert, tree, forms)
+        if lowered.is_global and self.axes is not None:
+            raise UsageError(
+                f"{name_of(self._function)} is of the global view, which has its mesh: "
+                "give spmd.jax.simulate no axes, and what it makes whole arrays"
+            )
+        if not lowered.is_global and self.axes is None:
+            raise UsageError('spmd.jax.simulate needs the axes of the view of one process, such as axes={"data": 4}')
+        return _Stacked(lowered, tree, static, forms, False, self._options)
+
+
+def _of_a_process(
+    leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str], axes: Axes
+) -> list[AbstractLeaf]:
+    """The forms of one process's leaves, of stacked ones of `forms`."""
+    size = math.prod(size for _, size in axes)
+    own = []
+    for index, (leaf, form) in enumerate(zip(leaves, forms, strict=True)):
         if np.isscalar(leaf):
-            return form, to_array(leaf, form)[None]
-        size = int(np.prod([length for _, length in self.axes]))
+            own.append(form)
+            continue
         if not form.shape or form.shape[0] not in (1, size):
             raise UsageError(f"{names[index]} is {form}: it needs a leading axis of all {size} processes, or of size 1")
-        return AbstractLeaf(form.shape[1:], form.dtype, form.weak), to_array(leaf, form)
+        own.append(replace(form, shape=form.shape[1:]))
+    return own
 
-    def _compiled(
-        self, tree: Any, forms: tuple[AbstractLeaf, ...], static: tuple[Any, ...]
-    ) -> tuple[Compiled, Simulation]:
-        key = (tree, forms, static)
-        compiled_pair = self._simulations.get(key)
-        if compiled_pair is None:
-            insert = functools.partial(self._statics.insert, static)
-            lowered = lower(self._function, self.axes, insert, tree, forms)
-            if lowered.is_global:
-                raise UsageError("spmd.jax.simulate takes the view of one process; JAX itself runs the global view")
-            compiled = Compiled(lowered, tree, static, forms, False, self._options)
-            simulation = simulate_module(compiled.module, compiled.grid, **self._options)
-            compiled_pair = self._simulations[key] = compiled, simulation
-        return compiled_pair
+
+class _Stacked(Compiled):
+    """The program of all processes, with a leading axis of them on its arrays."""
+
+    @functools.cached_property
+    def simulation(self) -> Simulation:
+        return simulate_module(self.module, self.grid, **self._options)
+
+    @functools.cached_property
+    def run(self) -> Callable[[Sequence[Tree]], Tree]:
+        before = (None,) * self.tokens
+
+        def run(arrays: Sequence[Tree]) -> Tree:
+            results = self.simulation(*before, *[arrays[index] for index in self.kept])
+            return self.out_tree.unflatten(self.finished(results[self.tokens :]))
+
+        return run
+
+    @property
+    def shardings_of_program(self) -> tuple[Sequence[Tree] | None, Sequence[Tree] | None]:
+        return self.simulation.in_shardings, self.simulation.out_shardings
+
+    @functools.cached_property
+    def cuts(self) -> Cuts:
+        return replace(super().cuts, stacked=self.processes)
+
+    def arrays(self, leaves: Sequence[Tree], forms: Sequence[AbstractLeaf], names: Sequence[str]) -> list[Array]:
+        """The stacked arrays of the leaves: of the global view, whole ones are cut."""
+        arrays = [to_array(leaf, form) for leaf, form in zip(leaves, forms, strict=True)]
+        if self.is_global:
+            return self.shard(arrays, self.cuts.arguments)
+        return [array[None] if np.isscalar(leaf) else array for leaf, array in zip(leaves, arrays, strict=True)]
+
+    def shard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+        def cut(layout: ShardedType | None, array: Array) -> Array:
+            return array[None] if layout is None else shard_stacked(array, layout, self.processes)
+
+        return self._changed(leaves, side, cut, of_wholes=True)
+
+    def unshard(self, leaves: Sequence[Tree], side: Side) -> list[Tree]:
+        def join(layout: ShardedType | None, array: Array) -> Array:
+            return array[0] if layout is None else unshard_stacked(array, layout)
+
+        return self._changed(leaves, side, join, of_wholes=False)
+
+    def _changed(
+        self, leaves: Sequence[Tree], side: Side, change: Callable[[ShardedType | None, Array], Array], of_wholes: bool
+    ) -> list[Tree]:
+        """`leaves` with what `change` makes of whole ones, or of blocks; in the view of one process all are blocks."""
+        if not self.is_global:
+            return list(leaves)
+        return [
+            with_data(leaf, functools.partial(change, layout))
+            if (data_shape(leaf) == form.data_shape) == of_wholes
+            else leaf
+            for leaf, form, layout in zip(leaves, side.forms, side.layouts, strict=True)
+        ]

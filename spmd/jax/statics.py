@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from spmd.arrays import Tree, UserFunction
 from spmd.errors import UsageError
 
 
@@ -18,16 +19,25 @@ def as_numbers(value: int | Sequence[int], name: str) -> tuple[int, ...]:
     return numbers
 
 
-def _as_names(value: str | Sequence[str]) -> set[str]:
-    names = {value} if isinstance(value, str) else set(value) if isinstance(value, Sequence) else {None}
-    if not all(isinstance(name, str) for name in names):
-        raise UsageError(f"static_argnames is a name or a sequence of names, got {value!r}")
-    return {name for name in names if name is not None}
+def as_names(value: str | Sequence[str], name: str) -> tuple[str, ...]:
+    """An argument such as static_argnames as a tuple; UsageError for what is no name."""
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Sequence) else (None,)
+    if not all(isinstance(entry, str) for entry in names):
+        raise UsageError(f"{name} is a name or a sequence of names, got {value!r}")
+    return names
 
 
-def _starts(tree: Any) -> list[int]:
+def _starts(tree: Tree) -> list[int]:
     """Where the leaves of each child begin."""
     return [0, *itertools.accumulate(child.num_leaves for child in tree.children())][:-1]
+
+
+@dataclass(frozen=True)
+class Donated:
+    """Which arguments may be written over, by position and by name."""
+
+    numbers: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class Statics:
@@ -36,9 +46,9 @@ class Statics:
     A parameter that is named counts wherever it is given: Python's signature of the function tells.
     """
 
-    def __init__(self, function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str]) -> None:
+    def __init__(self, function: UserFunction, numbers: int | Sequence[int], names: str | Sequence[str]) -> None:
         self._numbers = set(as_numbers(numbers, "static_argnums"))
-        self._names = _as_names(names)
+        self._names = set(as_names(names, "static_argnames"))
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
@@ -52,10 +62,9 @@ class Statics:
         beyond = [number for number in self._numbers if parameters and not has_rest and not 0 <= number < count]
         if beyond:
             raise UsageError(f"static_argnums has {beyond[0]}, and the function takes {count} arguments")
-        known = {entry.name for entry in parameters}
-        unknown = self._names - known
-        if unknown and parameters and not any(entry.kind is entry.VAR_KEYWORD for entry in parameters):
-            raise UsageError(f"static_argnames has {sorted(unknown)[0]!r}, which is no parameter of the function")
+        takes_any = not parameters or any(entry.kind is entry.VAR_KEYWORD for entry in parameters)
+        self._parameters = None if takes_any else {entry.name for entry in parameters}
+        self._check_names(self._names, "static_argnames")
         self._names |= {positional[number] for number in self._numbers if number < count}
         self._numbers |= {number for number, name in enumerate(positional) if name in self._names}
         self._positional = positional
@@ -64,8 +73,8 @@ class Statics:
         return bool(self._numbers or self._names)
 
     def split(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
+        self, args: tuple[Tree, ...], kwargs: dict[str, Tree]
+    ) -> tuple[tuple[Tree, ...], dict[str, Tree], tuple[Tree, ...]]:
         """The other arguments, and the static ones as a key: UsageError for one that cannot be hashed."""
         positions = tuple((at, value) for at, value in enumerate(args) if at in self._numbers)
         named = tuple(sorted((name, value) for name, value in kwargs.items() if name in self._names))
@@ -80,37 +89,53 @@ class Statics:
         rest = tuple(value for at, value in enumerate(args) if at not in self._numbers)
         return rest, {name: value for name, value in kwargs.items() if name not in self._names}, (positions, named)
 
-    def leaves_of(self, numbers: Sequence[int], tree: Any) -> list[int]:
-        """The leaves of the arguments `numbers`, by position; `tree` is of (args, kwargs) without the static ones.
+    def _check_names(self, names: Iterable[str], what: str) -> None:
+        unknown = () if self._parameters is None else sorted(set(names) - self._parameters)
+        if unknown:
+            raise UsageError(f"{what} has {unknown[0]!r}, which is no parameter of the function")
 
-        One that is given by its name counts, one that is left to its default has none.
+    def leaves_of(self, donated: Donated, tree: Tree) -> list[int]:
+        """The leaves of the arguments `donated`; `tree` is of (args, kwargs) without the static ones.
+
+        A parameter counts wherever it is given; one that is left to its default has no leaves.
         """
         args, kwargs = tree.children()
-        leaves: dict[int, range] = {}
+        by_place: dict[int, range] = {}
+        by_name: dict[str, range] = {}
         place = 0
         for child, start in zip(args.children(), _starts(args), strict=True):
             while place in self._numbers:
                 place += 1
-            leaves[place] = range(start, start + child.num_leaves)
+            by_place[place] = range(start, start + child.num_leaves)
+            if place < len(self._positional):
+                by_name[self._positional[place]] = by_place[place]
             place += 1
         names = kwargs.node_data()[1]
         for name, child, start in zip(names, kwargs.children(), _starts(kwargs), strict=True):
+            first = args.num_leaves + start
+            by_name[name] = range(first, first + child.num_leaves)
             if name in self._positional:
-                first = args.num_leaves + start
-                leaves[self._positional.index(name)] = range(first, first + child.num_leaves)
-        count = max(place, len(self._positional))
-        donated: list[int] = []
-        for number in numbers:
-            position = number + count if number < 0 else number
-            if not 0 <= position < count or position in self._numbers:
+                by_place[self._positional.index(name)] = by_name[name]
+        self._check_names(donated.names, "donate_argnames")
+        places = self._places(donated.numbers, max(place, len(self._positional)))
+        static = sorted(self._names.intersection(donated.names))
+        if static:
+            raise UsageError(f"donate_argnames has {static[0]!r}, which is static")
+        ranges = [by_place.get(place, ()) for place in places] + [by_name.get(name, ()) for name in donated.names]
+        return sorted({leaf for leaves in ranges for leaf in leaves})
+
+    def _places(self, numbers: Sequence[int], count: int) -> list[int]:
+        """The positions of arguments by `numbers`; UsageError for one that is no array."""
+        places = [number + count if number < 0 else number for number in numbers]
+        for number, place in zip(numbers, places, strict=True):
+            if not 0 <= place < count or place in self._numbers:
                 raise UsageError(f"donate_argnums has {number}, which is no array among the {count} arguments")
-            donated += leaves.get(position, ())
-        return donated
+        return places
 
     @staticmethod
     def insert(
-        key: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        key: tuple[Tree, ...], args: tuple[Tree, ...], kwargs: Mapping[str, Tree]
+    ) -> tuple[tuple[Tree, ...], Mapping[str, Tree]]:
         """The arguments of which `split` made the key and the others."""
         if not key:
             return args, kwargs

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from spmd.arrays import Tree, UserFunction
 from spmd.errors import ExecutionError, UsageError
 from spmd.ir import Module
 from spmd.jax.compiled import Compiled
-from spmd.jax.leaves import AbstractLeaf, form_of, names_of
+from spmd.jax.leaves import AbstractLeaf, form_of
 from spmd.jax.process_view import Axes
-from spmd.jax.statics import Statics
+from spmd.jax.programs import Names, Programs
+from spmd.jax.statics import Donated, Statics, as_names, as_numbers
+from spmd.jax.structure import OTHER_STRUCTURE
 from spmd.jax.tracing import lower, name_of
+from spmd.runtime import world
 from spmd.runtime.executable import Executable
-from spmd.runtime.world import ranks, under_mpi
 from spmd.usage import kind_of
 
 if TYPE_CHECKING:
@@ -35,12 +38,12 @@ class JittedFunction:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: UserFunction,
         axes: Axes | None,
         statics: Statics,
         as_jax: bool,
-        options: Mapping[str, Any],
-        donated: Sequence[int] = (),
+        options: Mapping[str, Tree],
+        donated: Donated,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
@@ -50,21 +53,22 @@ class JittedFunction:
         self._as_jax = as_jax
         self._options = dict(options)
         self._donated = donated
-        self._steps: dict[Any, Compiled] = {}
+        self._programs = Programs(self._compile)
         self._last: Compiled | None = None
+        self._last_generation = 0  # of the ranks, at the last call
         self._last_types: list[type] = []  # of the leaves of the last call
         self._last_others: list[int] = []  # those that were no NumPy arrays
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Tree, **kwargs: Tree) -> Tree:
         """Runs the function on this process's arguments. All processes call it, as they would a collective."""
-        static: tuple[Any, ...] = ()
+        static: tuple[Tree, ...] = ()
         if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
         last = self._last
-        if last is not None and static == last.static:
+        if last is not None and static == last.static and self._last_generation == world.generation:
             try:
-                leaves = last.tree.flatten_up_to((args, kwargs))
-            except ValueError:  # another tree
+                leaves = last.flatten((args, kwargs))
+            except OTHER_STRUCTURE:
                 return self._anew(args, kwargs, static)
             if list(map(type, leaves)) == self._last_types:
                 arrays = last.with_arrays(leaves, self._last_others) if self._last_others else leaves
@@ -77,30 +81,30 @@ class JittedFunction:
                         raise
         return self._anew(args, kwargs, static)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Tree:
         """A method, where the decorated function stands in a class."""
         return self if instance is None else types.MethodType(self, instance)
 
-    def _anew(self, args: tuple[Any, ...], kwargs: dict[str, Any], static: tuple[Any, ...]) -> Any:
+    def _anew(self, args: tuple[Tree, ...], kwargs: dict[str, Tree], static: tuple[Tree, ...]) -> Tree:
         """A call whose arguments have to be looked at: they are not just like those of the last one."""
         leaves, tree = _flatten((args, kwargs))
         compiled, forms, names = self._compiled(leaves, tree, static)
         self._check_ranks(compiled)
         arrays = compiled.arrays(leaves, forms, names)
-        self._last = compiled
+        self._last, self._last_generation = compiled, world.generation
         self._last_types = list(map(type, leaves))
         self._last_others = [index for index, kind in enumerate(self._last_types) if kind is not np.ndarray]
         return compiled.run(arrays)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Module:
+    def lower(self, *args: Tree, **kwargs: Tree) -> Module:
         """The program, for arguments of these forms (arrays, or jax.ShapeDtypeStruct)."""
         return self._for(args, kwargs).module
 
-    def executable(self, *args: Any, **kwargs: Any) -> Executable:
+    def executable(self, *args: Tree, **kwargs: Tree) -> Executable:
         """The compiled program, for arguments of these forms. It takes and gives the leaves of the trees."""
         return self._for(args, kwargs).executable
 
-    def cost(self, *args: Any, **kwargs: Any) -> Prediction:
+    def cost(self, *args: Tree, **kwargs: Tree) -> Prediction:
         """What a step is expected to take, for arguments of these forms: time, memory and traffic; nothing runs.
 
         On the machine whose file $SPMD_MACHINE names (see `spmd calibrate`), or a nominal one, and the network of
@@ -108,23 +112,23 @@ class JittedFunction:
         """
         return self._for(args, kwargs).cost()
 
-    def shard(self, tree: Any) -> Any:
+    def shard(self, tree: Tree) -> Tree:
         """This process's blocks of whole arrays: of arguments or results, all or some.
 
         The program must have been compiled for such arrays: by a call, or by `executable`.
         """
-        return self._of_shapes("shard", tree)
+        return self._programs.apply("shard", tree)
 
-    def unshard(self, tree: Any) -> Any:
+    def unshard(self, tree: Tree) -> Tree:
         """The whole arrays of blocks, on every process: a collective call. Takes results or arguments, all or some.
 
         Results come first where a tree could be either; `shard` thinks of arguments first.
         """
-        return self._of_shapes("unshard", tree)
+        return self._programs.apply("unshard", tree)
 
-    def shardings(self, tree: Any) -> Any:
+    def shardings(self, tree: Tree) -> Tree:
         """How the leaves of such a tree are cut, as `spmd.checkpoint` takes it: a tree of Layouts."""
-        return self._of_shapes("shardings", tree)
+        return self._programs.apply("shardings", tree)
 
     def __repr__(self) -> str:
         axes = "" if self._axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self._axes)
@@ -133,7 +137,7 @@ class JittedFunction:
     # --- compiling ---
 
     @property
-    def function(self) -> Callable[..., Any]:
+    def function(self) -> UserFunction:
         """What it was made of."""
         return self._function
 
@@ -147,39 +151,21 @@ class JittedFunction:
         """The named axes, major first; by default one, of all ranks."""
         return (("processes", number_of_ranks()),) if self._axes is None else self._axes
 
-    def _for(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
-        static: tuple[Any, ...] = ()
+    def _for(self, args: tuple[Tree, ...], kwargs: dict[str, Tree]) -> Compiled:
+        static: tuple[Tree, ...] = ()
         if self._has_statics:
             args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = _flatten((args, kwargs))
         return self._compiled(leaves, tree, static)[0]
 
     def _compiled(
-        self, leaves: Sequence[Any], tree: Any, static: tuple[Any, ...]
+        self, leaves: Sequence[Tree], tree: Tree, static: tuple[Tree, ...]
     ) -> tuple[Compiled, tuple[AbstractLeaf, ...], Sequence[str]]:
-        names = _Names(tree, self._statics)
+        names = Names(tree, self._statics)
         forms = tuple([form_of(leaf, names, index) for index, leaf in enumerate(leaves)])
-        key = (tree, forms, static)
-        step = self._steps.get(key)
-        if step is None:
-            step = self._steps[key] = self._of_blocks(forms, tree, static, names) or self._compile(forms, tree, static)
-        return step, forms, names
+        return self._programs.of(forms, tree, static, self.axes, names), forms, names
 
-    def _of_blocks(
-        self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...], names: Sequence[str]
-    ) -> Compiled | None:
-        """What was compiled for whole arrays of which some of these are blocks."""
-        for compiled in reversed(list(self._steps.values())):
-            if (
-                compiled.is_global
-                and compiled.tree == tree
-                and compiled.static == static
-                and compiled.fits(forms, names)
-            ):
-                return compiled
-        return None
-
-    def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Any, static: tuple[Any, ...]) -> Compiled:
+    def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Tree, static: tuple[Tree, ...]) -> Compiled:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes, insert, tree, forms)
         donated = self._statics.leaves_of(self._donated, tree)
@@ -189,56 +175,29 @@ class JittedFunction:
         there = number_of_ranks()
         if compiled.processes == there:
             return
-        wanted = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
+        source = "its mesh has" if compiled.is_global else ", ".join(f"{n}={s}" for n, s in self.axes) + " make"
+        misfit = f"{name_of(self._function)}: {source} {compiled.processes} processes, and there are {there} ranks"
+        if world.generation:  # ranks are lost and join
+            raise UsageError(
+                f"{misfit}; make it in the `build` of spmd.elastic.Training, once for each number of ranks"
+            )
         or_here = "" if compiled.is_global else ", or run all of them here with spmd.jax.simulate"
-        raise UsageError(
-            f"{name_of(self._function)}: {wanted} {compiled.processes} processes, and there are {there} ranks; "
-            f"start it with `spmd launch -n {compiled.processes}`{or_here}"
-        )
-
-    def _of_shapes(self, what: str, tree: Any) -> Any:
-        for compiled in reversed(list(dict.fromkeys(self._steps.values()))):
-            layouts = compiled.layouts_of(tree, of_arguments=what == "shard")
-            if layouts is not None:
-                structure: Any
-                leaves, structure = _flatten(tree)
-                return structure.unflatten(getattr(compiled, what)(leaves, layouts))
-        if not self._steps:
-            raise UsageError(f"{what} needs a compiled program: call the step before, or its `executable(*arguments)`")
-        raise UsageError(
-            f"{what} takes arguments or results of the step, all or some, whole or as blocks; "
-            f"this tree is none: {jax.tree.structure(tree)}"
-        )
-
-
-class _Names(Sequence[str]):
-    """Names of the leaves of (args, kwargs), made when somebody is told one."""
-
-    def __init__(self, tree: Any, statics: Statics) -> None:
-        self._tree = tree
-        self._statics = statics
-
-    @functools.cached_property
-    def _names(self) -> list[str]:
-        return names_of(self._tree.unflatten([0] * len(self)), self._statics.names_of_rest())
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._names[index]
-
-    def __len__(self) -> int:
-        return int(self._tree.num_leaves)
+        raise UsageError(f"{misfit}; start it with `spmd launch -n {compiled.processes}`{or_here}")
 
 
 def number_of_ranks() -> int:
-    return ranks().size if under_mpi() else 1
+    return world.ranks().size if world.under_mpi() else 1
 
 
 def function_and_statics(
-    function: Callable[..., Any], numbers: int | Sequence[int], names: str | Sequence[str], taker: str
-) -> tuple[Callable[..., Any], Statics]:
-    """What a caller of `taker` gave as a function, and its static arguments; those of a JittedFunction."""
+    function: UserFunction, numbers: int | Sequence[int], names: str | Sequence[str], taker: str
+) -> tuple[UserFunction, Statics]:
+    """What a caller of `taker` gave as a function, and which of its arguments are static, jax.jit's as well."""
     if isinstance(function, JittedFunction):
         return function.function, function.statics
     if not callable(function):
         raise UsageError(f"{taker} takes a function, got {kind_of(function)}")
+    if isinstance(function, jax.stages.Wrapped) and (of_jax := getattr(function, "_jit_info", None)) is not None:
+        numbers = (*as_numbers(numbers, "static_argnums"), *of_jax.static_argnums)
+        names = (*as_names(names, "static_argnames"), *of_jax.static_argnames)
     return function, Statics(function, numbers, names)

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from spmd.arrays import Tree, UserFunction
 from spmd.compiler.options import CompileOptions
 from spmd.errors import UsageError
 from spmd.ir import Module
@@ -22,7 +23,7 @@ from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
 from spmd.jax.process_view import Axes
 
 #: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
-Insert = Callable[[tuple[Any, ...], Mapping[str, Any]], tuple[tuple[Any, ...], Mapping[str, Any]]]
+Insert = Callable[[tuple[Tree, ...], Mapping[str, Tree]], tuple[tuple[Tree, ...], Mapping[str, Tree]]]
 
 _UNBOUND = re.compile(r"unbound axis name: (\S+?)\.?(?:\s|$)")
 
@@ -39,7 +40,7 @@ class Lowered:
     processes: int
     is_global: bool
     results: tuple[AbstractLeaf, ...]
-    out_tree: Any
+    out_tree: Tree
     kept: tuple[int, ...]
     tokens: int
 
@@ -49,9 +50,7 @@ class Lowered:
         return {"donate": places} if places else {}
 
 
-def lower(
-    function: Callable[..., Any], axes: Axes, insert: Insert, tree: Any, forms: Sequence[AbstractLeaf]
-) -> Lowered:
+def lower(function: UserFunction, axes: Axes, insert: Insert, tree: Tree, forms: Sequence[AbstractLeaf]) -> Lowered:
     """Lowers `function` for arguments whose tree (args, kwargs) is `tree` and whose leaves have `forms`.
 
     `insert` puts what is static among the arguments.
@@ -71,11 +70,11 @@ def lower(
     return Lowered(module, processes, is_global, shown, out_tree, tuple(sorted(kept)), tokens)
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def name_of(function: UserFunction) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def _trace(function: Callable[..., Any], axes: Axes, insert: Insert, args: Any, kwargs: Any) -> tuple[Any, bool]:
+def _trace(function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree) -> tuple[Tree, bool]:
     """What JAX traced, and whether it is the global view, which is lowered as JAX itself does."""
     if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit
         with contextlib.suppress(_UnboundAxisError), _axes_told(axes):
@@ -85,7 +84,7 @@ def _trace(function: Callable[..., Any], axes: Axes, insert: Insert, args: Any, 
                 return traced, True
 
     @functools.wraps(function)
-    def complete(*args: Any, **kwargs: Any) -> Any:
+    def complete(*args: Tree, **kwargs: Tree) -> Tree:
         all_args, all_kwargs = insert(args, kwargs)
         return function(*all_args, **all_kwargs)
 
@@ -140,7 +139,7 @@ def _is_global(traced: Any) -> bool:
     )
 
 
-def _has_shardings(params: Mapping[str, Any]) -> bool:
+def _has_shardings(params: Mapping[str, Tree]) -> bool:
     shardings = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     return any(isinstance(sharding, jax.sharding.Sharding) for sharding in shardings)
 

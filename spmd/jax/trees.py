@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 
+from spmd.arrays import Tree
 from spmd.checkpoint import tree
 from spmd.checkpoint.tree import Key, Node
 
 
-def _key(value: Any) -> Node | None:
+def _key(value: object) -> Node | None:
     """A typed PRNG key: its data, and the name of its implementation."""
     if not isinstance(value, jax.Array) or not jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
         return None
@@ -19,21 +18,21 @@ def _key(value: Any) -> Node | None:
     return Node("prng_key", "key", entries, lambda parts: jax.random.wrap_key_data(parts[1], impl=parts[0]))
 
 
-def _make_key(parts: dict[Key, Any]) -> Any:
+def _make_key(parts: dict[Key, Tree]) -> Tree:
     return jax.random.wrap_key_data(parts["data"], impl=parts["impl"])
 
 
-def _registered(value: Any) -> Node | None:
+def _registered(value: Tree) -> Node | None:
     """A node that is registered with JAX; its children by their keys there."""
     if jax.tree_util.all_leaves([value]):
         return None
-    structure: Any
+    structure: Tree
     paths, structure = jax.tree_util.tree_flatten_with_path(value, is_leaf=lambda other: other is not value)
     entries = [(_plain(path[0]), child) for path, child in paths]
     return Node("pytree", type(value).__name__, entries, structure.unflatten)
 
 
-def _plain(entry: Any) -> Key:
+def _plain(entry: object) -> Key:
     for name in ("key", "name", "idx"):
         if hasattr(entry, name):
             return getattr(entry, name)

@@ -9,7 +9,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Unpack
 
 import numpy as np
@@ -34,10 +33,10 @@ from spmd.collecting import no_collection
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import prepare
-from spmd.compiler.schedule.costs import work_of_unit
+from spmd.compiler.schedule.costs import Work, work_of_unit
 from spmd.compiler.schedule.fusion import fuse
 from spmd.predict import probes
-from spmd.predict.machine import RATES, Curve, Machine, Memory, Product, how
+from spmd.predict.machine import RATES, Curve, Machine, MeasuredProduct, Memory, how
 from spmd.predict.rounds import RoundsOfMessages
 from spmd.runtime.compile import compile
 from spmd.runtime.process import Process
@@ -69,7 +68,7 @@ class MeasuredRanks:
         return seconds if self.world is None else max(self.world.allgather_object(seconds))
 
     def time(self, call: Call) -> float:
-        """Seconds of one `call` on the slowest rank: of short rounds the quicker quarter's, undisturbed by others."""
+        """Seconds of one `call` on the slowest rank: of short rounds the quickest, disturbed least."""
         call()
         turns = self._turns(call)
         took = []
@@ -79,7 +78,7 @@ class MeasuredRanks:
             for _ in range(turns):
                 call()
             took.append((time.perf_counter() - began) / turns)
-        return self.slowest(sorted(took)[_ROUNDS // 4])
+        return self.slowest(min(took))
 
     def _turns(self, call: Call) -> int:
         """How often a round calls: the same on all ranks."""
@@ -99,6 +98,8 @@ def calibrate(name: str, world: Communicator | None = None, report: Report = lam
         report("calls and loops")
         overhead = _overheads(ranks)
         rates = {kind: _rate(ranks, texts, kind, overhead["call"]) for kind, texts in probes.KINDS.items()}
+        few, many = (_time(ranks, probes.series(turns)) for turns in (100, 1100))
+        rates["serial"] = probes.SERIES / max((many - few) / 1000, 1e-9)
         report("memory")
         memory = tuple(_memory(ranks, overhead["call"]))
         report("products")
@@ -134,27 +135,32 @@ def _overheads(ranks: MeasuredRanks) -> dict[str, float]:
 
 def _rate(ranks: MeasuredRanks, texts: Sequence[str], kind: str, call: float) -> float:
     """Work of one kind a second, over programs that do little else."""
-    amount = seconds = 0.0
-    for text in texts:
-        prepared = prepare(probes.module(text))
-        flat = ModuleLowering(prepared.module, prepared.options).flatten(prepared.function)
-        work = [each for unit in fuse(flat.body, flat.body.terminator.operands) for each in work_of_unit(unit)]
-        amount += sum(each.amount for each in work if each.kind == kind)
-        seconds += max(_time(ranks, text) - call, 1e-7)
-    return amount / seconds
+    amount = sum(work.amount for text in texts for work in _work_of(text) if work.kind == kind)
+    return amount / sum(max(_time(ranks, text) - call, 1e-7) for text in texts)
+
+
+def _work_of(text: str) -> list[Work]:
+    """The work of a program; of loops, that of all their turns."""
+    prepared = prepare(probes.module(text))
+    lowering = ModuleLowering(prepared.module, prepared.options)
+    block = lowering.flatten(prepared.function).body
+    return [work for unit in fuse(block, block.terminator.operands) for work in work_of_unit(unit)]
 
 
 def _memory(ranks: MeasuredRanks, call: float) -> Iterator[Memory]:
     """Results stay below the size from which on the C library asks the system for new memory at each call."""
-    for count in (1 << 12, 1 << 15, 1 << 18, 1 << 20, 1 << 22):
+    for count in (1 << 15, 1 << 17, 1 << 18, 1 << 20, 1 << 22):
         touched = 2 * 4 * count
-        yield Memory(touched, touched / max(_time(ranks, probes.chain(1, count)) - call, 1e-8))
+        reading = max(_time(ranks, probes.totals(2 * count)) - call, 1e-8)
+        both = _time(ranks, probes.chain(1, count)) - call
+        yield Memory(touched, touched / reading, touched / 2 / max(both - reading / 2, reading / 4))
 
 
-def _products(ranks: MeasuredRanks, call: float) -> Iterator[Product]:
-    for bits, form, sizes in probes.PRODUCTS:
-        seconds = max(_time(ranks, probes.product(bits, form, sizes)) - call, 1e-8)
-        yield Product(bits, form, sizes, 2 * prod(sizes) / seconds)
+def _products(ranks: MeasuredRanks, call: float) -> Iterator[MeasuredProduct]:
+    for text in probes.PRODUCTS:
+        (work,) = _work_of(text)
+        seconds = max(_time(ranks, text) - call, 1e-8)
+        yield MeasuredProduct(work.bits, work.form, tuple(map(float, work.sizes)), work.amount / seconds)
 
 
 def _kernel_rate(ranks: MeasuredRanks, kernel: float) -> float:

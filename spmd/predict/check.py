@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array, Results
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.prepare import Prepared
 from spmd.compiler.schedule.watching import ScheduledUnit
 from spmd.ir import Op
-from spmd.predict.events import UNKNOWN_TURNS, Part, story_of
+from spmd.predict.events import UNKNOWN_TURNS, PricedPart, price_schedule
 from spmd.predict.machine import Machine
 from spmd.predict.prediction import Prediction, predict
 from spmd.predict.report import duration, table
@@ -51,7 +51,7 @@ class Checked:
     units: Sequence[Compared]
     trace: Sequence[tuple[str, str, float, float]]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {
             "prediction": self.prediction.to_json(),
             "step": _entry(self.step),
@@ -69,7 +69,7 @@ class Checked:
         return "\n".join([*lines, f"{left} shorter units are not shown"] if left else lines)
 
 
-def _entry(each: Compared) -> dict[str, Any]:
+def _entry(each: Compared) -> dict[str, object]:
     return {**vars(each), "ratio": each.ratio}
 
 
@@ -84,7 +84,7 @@ def _shortened(text: str, most: int = 60) -> str:
 def check(
     prepared: Prepared,
     executable: Executable,
-    arrays: Sequence[Any],
+    arrays: Sequence[Array],
     machine: Machine,
     turns: int = UNKNOWN_TURNS,
     rounds: int = ROUNDS,
@@ -104,13 +104,13 @@ def check(
     def run() -> None:
         executable.run(process, arrays)
 
-    whole = _typical(slowest(_timed(run, rounds, lambda: world.barrier("a timed step"), slowest)))
-    story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
-    clock = _Clock(story.parts, lambda: world.barrier("a timed unit"))
-    program = np.errstate(all="ignore")(ModuleLowering(prepared.module, prepared.options).timed(story.function, clock))
+    whole = min(slowest(_timed(run, rounds, lambda: world.barrier("a timed step"), slowest)))
+    priced = price_schedule(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
+    clock = _Clock(priced.parts, lambda: world.barrier("a timed unit"))
+    program = np.errstate(all="ignore")(ModuleLowering(prepared.module, prepared.options).timed(priced.function, clock))
     values = executable.checked(arrays)
     _timed(lambda: program(process, *values), rounds, clock.begin, slowest)
-    measured = slowest(clock.typical())
+    measured = slowest(clock.quickest())
     prices = OneMachine(machine)
     total = sum(measured) or 1.0
     units = [
@@ -121,7 +121,7 @@ def check(
             seconds,
             seconds / total,
         )
-        for part, seconds in zip(story.parts, measured, strict=True)
+        for part, seconds in zip(priced.parts, measured, strict=True)
         if part.events
     ]
     prediction = predict(prepared, machine, None, turns)
@@ -147,15 +147,10 @@ def _timed(
     return took[1:]
 
 
-def _typical(seconds: Sequence[float]) -> float:
-    """What the quicker quarter of rounds take, undisturbed by other programs: as machines are measured."""
-    return sorted(seconds)[len(seconds) // 4]
-
-
 class _Clock:
-    """Times the steps of a program as its watcher, by the part of the story that each belongs to."""
+    """Times the steps of a program as its watcher, by the part of the schedule that each belongs to."""
 
-    def __init__(self, parts: Sequence[Part], barrier: Callable[[], None]) -> None:
+    def __init__(self, parts: Sequence[PricedPart], barrier: Callable[[], None]) -> None:
         self._parts = parts
         self._barrier = barrier
         self._number: dict[Op, int] = {
@@ -174,7 +169,7 @@ class _Clock:
         self.trace.clear()
         self._began = time.perf_counter()
 
-    def __call__(self, unit: ScheduledUnit, run: Callable[[], Any]) -> Any:
+    def __call__(self, unit: ScheduledUnit, run: Callable[[], Results]) -> Results:
         number = self._number.get(unit.ops[0])
         if number is not None and self._meets[number]:
             self._barrier()
@@ -189,6 +184,6 @@ class _Clock:
                 if first is not None:
                     self.trace.append((first.title, first.place, start - self._began, seconds))
 
-    def typical(self) -> list[float]:
-        """Seconds of each part."""
-        return [_typical(column) for column in zip(*self._rounds[1:], strict=True)]
+    def quickest(self) -> list[float]:
+        """Seconds of each part: of the rounds the quickest, as machines are measured."""
+        return [min(column) for column in zip(*self._rounds[1:], strict=True)]

@@ -8,8 +8,18 @@ from dataclasses import dataclass, field
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
 from spmd.backends.llvm.stretch import is_native
 from spmd.compiler.lower import ModuleLowering
-from spmd.compiler.schedule.costs import Cost, Work, bytes_of, bytes_read, cost_of_nests, cost_of_unit, work_of_unit
+from spmd.compiler.schedule.costs import (
+    Cost,
+    Work,
+    arrival,
+    bytes_of,
+    bytes_read,
+    cost_of_nests,
+    cost_of_unit,
+    work_of_unit,
+)
 from spmd.compiler.schedule.fusion import VIEWS, Unit, fuse
+from spmd.compiler.schedule.nest import Nest
 from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.show import lines_of, names_of, title
 from spmd.compiler.schedule.units import nests_of
@@ -19,17 +29,19 @@ from spmd.predict.machine import Machine
 
 #: Turns that are taken as read in a loop that does not say how many it makes.
 UNKNOWN_TURNS = 1
+#: Bytes that the programs go over by which other work than products was measured.
+_MEASURED_ON = 1 << 18
 _BRANCHES = ("stablehlo.if", "stablehlo.case")
 _POINT_TO_POINT = ("stablehlo.send", "stablehlo.recv")
 
 
 @dataclass(frozen=True, eq=False)
-class Event:
+class PricedEvent:
     """One thing that a process does: a unit that it computes, or a collective that it takes part in.
 
     `seconds` is what the process computes in one turn; `turns` how often loops around it make it so. `collective` is
     what processes do together; `starts` an asynchronous one goes on while the process does, until the event whose
-    `finishes` is it. `units` are what the event stands for in the schedule.
+    `finishes` is it. `ops` are what it stands for in the program.
     """
 
     title: str
@@ -38,7 +50,7 @@ class Event:
     turns: int = 1
     collective: Collective | None = None
     starts: bool = False
-    finishes: Event | None = None
+    finishes: PricedEvent | None = None
     ops: tuple[Op, ...] = ()
 
 
@@ -56,46 +68,49 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Part:
+class PricedPart:
     """Units of the program's own block that run as one, and the events that they are."""
 
     units: tuple[Unit, ...]
-    events: tuple[Event, ...]
+    events: tuple[PricedEvent, ...]
 
 
 @dataclass(frozen=True)
-class Story:
+class PricedSchedule:
     """All that one process does in a step, its memory, and what had to be assumed."""
 
     function: Function
-    parts: tuple[Part, ...]
+    parts: tuple[PricedPart, ...]
     footprint: Footprint
     notes: tuple[str, ...]
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[PricedEvent, ...]:
         return tuple([event for part in self.parts for event in part.events])
 
 
-def story_of(lowering: ModuleLowering, function: Function, machine: Machine, turns: int = UNKNOWN_TURNS) -> Story:
+def price_schedule(
+    lowering: ModuleLowering, function: Function, machine: Machine, turns: int = UNKNOWN_TURNS
+) -> PricedSchedule:
     """What a process of the program does on `machine`. `turns`: of loops that do not say how many they make."""
     flat = lowering.flatten(function)
-    teller = _Teller(lowering, machine, turns)
+    pricer = _SchedulePricer(lowering, machine, turns)
     arguments = sum(map(bytes_of, flat.body.arguments))
     results = sum(map(bytes_of, flat.body.terminator.operands))
-    footprint = Footprint(arguments, results, max(0, teller.peak(flat.body) - results))
-    teller.step = teller.traffic(flat.body)
-    parts = tuple(teller.parts(flat.body, 1, False))
-    return Story(flat, parts, footprint, tuple(dict.fromkeys(teller.notes)))
+    footprint = Footprint(arguments, results, max(0, pricer.peak(flat.body) - results))
+    pricer.step = pricer.traffic(flat.body)
+    parts = tuple(pricer.parts(flat.body, 1, False))
+    return PricedSchedule(flat, parts, footprint, tuple(dict.fromkeys(pricer.notes)))
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a unit does: bytes that it reads of each value, its cost, its work by kind."""
+    """What a unit does: bytes that it reads of each value, its cost, its work by kind, and its nests if it has some."""
 
     reads: dict[Value, int]
     cost: Cost
     work: list[Work]
+    nests: Sequence[Nest] = ()
 
     @classmethod
     def of(cls, unit: Unit) -> _Facts:
@@ -104,11 +119,11 @@ class _Facts:
             return cls(read, cost_of_unit(unit), work_of_unit(unit))
         nests = nests_of(unit)
         results = [value for op in unit.roots for value in op.results]
-        return cls(bytes_read(nests), cost_of_nests(nests, results), work_of_unit(unit, nests))
+        return cls(bytes_read(nests), cost_of_nests(nests, results), work_of_unit(unit, nests), nests)
 
 
 @dataclass
-class _Teller:
+class _SchedulePricer:
     lowering: ModuleLowering
     machine: Machine
     turns: int
@@ -116,7 +131,7 @@ class _Teller:
     step: float = 0.0
     clock: float = 0.0
     touched: dict[Value, float] = field(default_factory=dict)
-    started: dict[Value, Event] = field(default_factory=dict)
+    started: dict[Value, PricedEvent] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _facts: dict[Unit, _Facts] = field(default_factory=dict)
     _units: dict[Block, list[list[Unit]]] = field(default_factory=dict)
@@ -144,27 +159,27 @@ class _Teller:
     def native(self, unit: Unit) -> bool:
         return "llvm" in self.lowering.options.backends and is_native(unit)
 
-    def block(self, block: Block, turns: int, inside: bool) -> Iterator[Event]:
+    def block(self, block: Block, turns: int, inside: bool) -> Iterator[PricedEvent]:
         """The events of a block that runs `turns` times; `inside` native code, where nothing is called from Python."""
         for part in self.parts(block, turns, inside):
             yield from part.events
 
-    def parts(self, block: Block, turns: int, inside: bool) -> Iterator[Part]:
+    def parts(self, block: Block, turns: int, inside: bool) -> Iterator[PricedPart]:
         running = inside
         for group in self.units(block):
             before = set(self.touched)
-            events: list[Event] = []
+            events: list[PricedEvent] = []
             for unit in group:
                 native = self.native(unit)
                 entering = native and not running and not _is_view(unit)
                 if not _is_view(unit):
                     running = native
                 events += self._unit(unit, turns, native, entering, group, before)
-            yield Part(tuple(group), tuple(events))
+            yield PricedPart(tuple(group), tuple(events))
 
     def _unit(
         self, unit: Unit, turns: int, native: bool, entering: bool, group: Sequence[Unit], before: set[Value]
-    ) -> Iterator[Event]:
+    ) -> Iterator[PricedEvent]:
         op = unit.roots[0]
         overhead = self.machine.overhead["call"] if entering else 0.0
         if _is_view(unit):
@@ -180,7 +195,7 @@ class _Teller:
             yield described
         else:
             seconds = self._seconds(unit, native, group, before) + overhead
-            yield Event(_told(unit), lines_of(unit.ops), seconds, turns, ops=tuple(unit.ops))
+            yield PricedEvent(_told(unit), lines_of(unit.ops), seconds, turns, ops=tuple(unit.ops))
 
     # --- seconds ---
 
@@ -193,9 +208,9 @@ class _Teller:
         machine, facts = self.machine, self.facts(unit)
         reads, written = facts.reads, facts.cost.written
         results = [value for op in unit.roots for value in op.results]
-        distances = [(n, self._distance(value, group, before)) for value, n in reads.items() if n]
-        distances.append((written, sum(map(bytes_of, results)) if len(group) > 1 else self.step))
-        memory = sum(n / machine.bandwidth(distance) for n, distance in distances)
+        distances = [(n, self._distance(value, n, group, before)) for value, n in reads.items() if n]
+        around = sum(map(bytes_of, results)) if len(group) > 1 else self.step
+        memory = sum(machine.reading(n, distance) for n, distance in distances) + machine.writing(written, around)
         moved = sum(reads.values()) + written
         self.clock += moved
         self.touched |= dict.fromkeys([*reads, *results], self.clock)
@@ -205,14 +220,16 @@ class _Teller:
         overhead = 0.0 if native else machine.overhead["kernel"]
         if not computing:
             return overhead + (memory if native else max(memory, moved / machine.rates["kernel"]))
-        near = sum(n / machine.bandwidth(min(moved, distance)) for n, distance in distances)
+        reach = moved if facts.work[0].kind == "product" else min(moved, _MEASURED_ON)
+        near = sum(machine.reading(n, min(reach, distance)) for n, distance in distances)
+        near += machine.writing(written, min(reach, around))
         return overhead + max(computing + memory - near, memory)
 
-    def _distance(self, value: Value, group: Sequence[Unit], before: set[Value]) -> float:
-        """How many bytes have been touched since `value` was."""
+    def _distance(self, value: Value, size: int, group: Sequence[Unit], before: set[Value]) -> float:
+        """How many bytes have been touched since the first of the `size` that are read of `value` was."""
         if len(group) > 1 and value in self.touched and value not in before:
             return 0.0  # of the same row, just now
-        return self.clock - self.touched.get(value, self.clock - self.step)
+        return self.clock - self.touched.get(value, self.clock - self.step) + size
 
     def traffic(self, block: Block) -> float:
         """The bytes that one run of a block reads and writes."""
@@ -225,7 +242,7 @@ class _Teller:
 
     # --- control flow ---
 
-    def _loop(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[Event]:
+    def _loop(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
         count = turns_of(op)
         if count is None:
             count = self.turns
@@ -233,16 +250,34 @@ class _Teller:
             self.notes.append(f"{op.location}: how often the loop runs is not known: taken as {told}")
         condition, body = (region.block for region in op.regions)
         each = 0.0 if native else self.machine.overhead["kernel"]
-        yield Event("while", str(op.location), overhead + each * (count + 1), turns)
         around = self.step
         self.step = self.traffic(body)
-        for inner, times in ((condition, count + 1), (body, count)):
-            if times:
-                yield from self.block(inner, turns * times, native)
+        events = [
+            list(self.block(inner, turns * n, native)) if n else []
+            for inner, n in ((condition, count + 1), (body, count))
+        ]
         self.step = around
+        computing = sum(event.seconds * event.turns for event in events[1]) / max(1, turns)
+        waiting = max(0.0, count * self._longest_way(body) - computing) if native else 0.0
+        yield PricedEvent("while", str(op.location), overhead + each * (count + 1) + waiting, turns)
+        yield from (event for told in events for event in told)
         self.touched |= dict.fromkeys(op.results, self.clock)
 
-    def _branches(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[Event]:
+    def _longest_way(self, block: Block) -> float:
+        """Seconds from the first to the last of the operations of loop nests that wait for each other in a block.
+
+        Loops of few points are no quicker, however many operations a processor does side by side.
+        """
+        reached: dict[Value, float] = {}
+        for group in self.units(block):
+            for unit in group:
+                end = max((reached.get(value, 0.0) for value in self._read(unit)), default=0.0)
+                if unit.fused:
+                    end = arrival(self.facts(unit).nests, reached)
+                reached |= dict.fromkeys((value for op in unit.roots for value in op.results), end)
+        return max(reached.values(), default=0.0) / self.machine.rates["serial"]
+
+    def _branches(self, op: Op, turns: int, native: bool, overhead: float) -> Iterator[PricedEvent]:
         """The branch that takes the longest."""
         clock, touched = self.clock, dict(self.touched)
         told = []
@@ -250,18 +285,18 @@ class _Teller:
             self.clock, self.touched = clock, dict(touched)
             told.append(list(self.block(region.block, turns, native)))
         longest = max(told, key=lambda events: sum(event.seconds * event.turns for event in events))
-        yield Event(op.name.removeprefix("stablehlo."), str(op.location), overhead, turns)
+        yield PricedEvent(op.name.removeprefix("stablehlo."), str(op.location), overhead, turns)
         yield from longest
         self.touched |= dict.fromkeys(op.results, self.clock)
 
-    def _call(self, op: Op, turns: int) -> Iterator[Event]:
+    def _call(self, op: Op, turns: int) -> Iterator[PricedEvent]:
         callee = self.lowering.lookup(op["callee"], op)
-        yield Event("call", str(op.location), self.machine.overhead["kernel"], turns)
+        yield PricedEvent("call", str(op.location), self.machine.overhead["kernel"], turns)
         yield from self.block(self.lowering.flatten(callee).body, turns, False)
 
     # --- communication ---
 
-    def _communication(self, op: Op, turns: int) -> Event | None:
+    def _communication(self, op: Op, turns: int) -> PricedEvent | None:
         """What `op` has to do with other processes; None for an op that computes."""
         place = str(op.location)
         inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
@@ -273,19 +308,21 @@ class _Teller:
             self.clock += size + sum(map(bytes_of, op.results))
             self.touched |= dict.fromkeys([*op.operands, *op.results], self.clock)
             told = f"{name} of {amount(size)}"
-            event = Event(told, place, 0.0, turns, collective, starts, ops=(op,))
+            event = PricedEvent(told, place, 0.0, turns, collective, starts, ops=(op,))
             if starts:
                 self.started[op.results[0]] = event
             return event
         if op.name == "stablehlo.async_done" and op.operands[0] in self.started:
             first = self.started[op.operands[0]]
             self.touched |= dict.fromkeys(op.results, self.clock)
-            return Event("wait for " + first.title.removesuffix(" started"), place, 0.0, turns, finishes=first)
+            return PricedEvent("wait for " + first.title.removesuffix(" started"), place, 0.0, turns, finishes=first)
         if op.name in _POINT_TO_POINT:
             link = self.machine.link
             size = sum(map(bytes_of, op.operands if op.name == "stablehlo.send" else op.results))
             seconds = self.machine.overhead["kernel"] + link.latency + size / link.bandwidth
-            return Event(f"{op.name.removeprefix('stablehlo.')} of {amount(size)}", place, seconds, turns, ops=(op,))
+            return PricedEvent(
+                f"{op.name.removeprefix('stablehlo.')} of {amount(size)}", place, seconds, turns, ops=(op,)
+            )
         return None
 
     # --- memory ---

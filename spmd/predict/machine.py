@@ -32,12 +32,14 @@ OVERHEADS = {
 #: Work a second, each kind with what is counted.
 RATES = {
     "elementwise": "additions of 32 bits, or what takes as long, in native loops",
-    "function": "the same inside of exponentials and their kin",
+    "division": "divisions and square roots of 32 bits, in native loops",
+    "function": "additions of 32 bits, or what takes as long, inside of exponentials and their kin",
+    "serial": "additions each of which waits for the one before",
     "strided": "numbers read by native loops from places far from each other",
     "aliased": "the same, at distances by which caches keep few of them",
-    "indexed": "numbers read or written by native loops at places that are computed",
-    "product": "multiplications and additions of matrix products of a size not in [[product]]",
-    "convolution": "multiplications and additions of convolutions",
+    "indexed": "numbers read by native loops at places that are computed",
+    "updated": "numbers written by native loops at places that are computed",
+    "product": "multiplications and additions of matrix products where none is in [[product]]",
     "sort": "comparisons of sorts",
     "fft": "operations of fast Fourier transforms",
     "solve": "multiplications and additions of factorizations and triangular systems",
@@ -45,6 +47,10 @@ RATES = {
     "kernel": "bytes that an op reads and writes which NumPy runs",
     "folding": "bytes that are folded into others by a reduction between processes",
 }
+#: Kinds of work that takes as much longer as numbers are wider than 32 bits.
+_WIDENED = ("elementwise", "division", "function", "strided", "aliased")
+#: Forms of products (see Work).
+FORMS = ("nn", "nt", "window", "batch")
 #: How an operation travels: by MPI's own call, by it in a wider type, or as operands that the processes fold; and what
 #: it would take by each algorithm, message by message, whichever MPI chooses.
 HOW = ("mpi", "widened", "exchanged", *ALGORITHMS)
@@ -52,15 +58,16 @@ HOW = ("mpi", "widened", "exchanged", *ALGORITHMS)
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes a second of a loop that reads and writes, where what it goes over was last touched `bytes` ago."""
+    """Bytes a second that a loop reads, and writes, where what it goes over was last touched `bytes` ago."""
 
     bytes: float
-    bandwidth: float
+    read: float
+    write: float
 
 
 @dataclass(frozen=True)
-class Product:
-    """Products of floats of `bits`, `sizes` and `form` (see Work): `rate` operations a second."""
+class MeasuredProduct:
+    """Products of numbers of `bits`, `sizes` and `form` (see Work): `rate` operations a second."""
 
     bits: int
     form: str
@@ -94,7 +101,7 @@ class Machine:
     rates: Mapping[str, float]
     memory: tuple[Memory, ...]
     link: Level
-    products: tuple[Product, ...] = ()
+    products: tuple[MeasuredProduct, ...] = ()
     curves: tuple[Curve, ...] = ()
 
     # --- computing ---
@@ -103,7 +110,7 @@ class Machine:
         """Seconds of so much work of one kind."""
         if work.kind == "product":
             return work.amount / self._product_rate(work)
-        wide = work.bits / 32 if work.kind in ("elementwise", "function", "strided", "aliased") else 1.0
+        wide = work.bits / 32 if work.kind in _WIDENED else 1.0
         return work.amount * wide / self.rates[work.kind]
 
     def _product_rate(self, work: Work) -> float:
@@ -112,16 +119,22 @@ class Machine:
         known = [each for each in alike if each.form == work.form] or alike
         if not known:
             return self.rates["product"] * 32 / work.bits
-        wanted = np.log(np.maximum(work.sizes, 1.0))
-        apart = np.array([np.sum((np.log(each.sizes) - wanted) ** 2) for each in known])
+        logarithms = np.log(np.maximum(work.sizes, 1.0))
+        apart = np.array([np.sum((np.log(each.sizes) - logarithms) ** 2) for each in known])
         weights = 1.0 / (apart + 1e-6) ** 2
         return exp(float(np.sum(weights * np.log([each.rate for each in known])) / weights.sum()))
 
-    def bandwidth(self, distance: float) -> float:
-        """Bytes a second of what was last touched `distance` bytes ago."""
+    def reading(self, nbytes: float, distance: float) -> float:
+        """Seconds of reading what was last touched `distance` bytes ago."""
+        return nbytes / self._bandwidth([each.read for each in self.memory], distance)
+
+    def writing(self, nbytes: float, distance: float) -> float:
+        """Seconds of writing to what was last touched `distance` bytes ago."""
+        return nbytes / self._bandwidth([each.write for each in self.memory], distance)
+
+    def _bandwidth(self, rates: Sequence[float], distance: float) -> float:
         sizes = np.log([each.bytes for each in self.memory])
-        rates = np.log([each.bandwidth for each in self.memory])
-        return exp(float(np.interp(log(max(distance, 1.0)), sizes, rates)))
+        return exp(float(np.interp(log(max(distance, 1.0)), sizes, np.log(rates))))
 
     # --- communicating ---
 
@@ -178,11 +191,15 @@ class Machine:
             f"latency = {number_text(self.link.latency)}  # seconds",
             f"bandwidth = {number_text(self.link.bandwidth)}  # bytes a second",
             "",
-            "# Bytes a second of loops over what was last touched so many bytes ago: the caches, then main memory.",
+            "# Bytes a second that loops read and write of what was touched so many bytes ago: caches, then memory.",
         ]
         for each in self.memory:
-            lines += ["[[memory]]", f"bytes = {each.bytes:.0f}", f"bandwidth = {number_text(each.bandwidth)}"]
-        lines += ["", "# Matrix products: batch, rows, depth and columns; operations a second."]
+            lines += ["[[memory]]", f"bytes = {each.bytes:.0f}", f"read = {number_text(each.read)}"]
+            lines += [f"write = {number_text(each.write)}"]
+        lines += [
+            "",
+            "# Matrix products, and convolutions as such: batch, rows, depth and columns; operations a second.",
+        ]
         for product in self.products:
             sizes = ", ".join(f"{size:.0f}" for size in product.sizes)
             lines += ["[[product]]", f"bits = {product.bits}", f"form = {quoted(product.form)}", f"sizes = [{sizes}]"]
@@ -250,14 +267,14 @@ def _numbers(table: FileTable, names: Mapping[str, str]) -> dict[str, float]:
 
 
 def _memory(table: FileTable) -> Memory:
-    memory = Memory(table.number("bytes"), table.number("bandwidth"))
+    memory = Memory(table.number("bytes"), table.number("read"), table.number("write"))
     table.done()
     return memory
 
 
-def _product(table: FileTable) -> Product:
-    product = Product(
-        table.count("bits"), table.text("form", ("nn", "nt")), table.numbers("sizes"), table.number("rate")
+def _product(table: FileTable) -> MeasuredProduct:
+    product = MeasuredProduct(
+        table.count("bits"), table.text("form", FORMS), table.numbers("sizes"), table.number("rate")
     )
     if len(product.sizes) != 4:
         raise table.fault("sizes", "batch, rows, depth and columns")

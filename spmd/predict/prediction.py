@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from spmd.compiler.options import Options
 from spmd.compiler.prepare import Prepared
 from spmd.errors import UsageError
 from spmd.ir import Module, Op
-from spmd.predict.events import UNKNOWN_TURNS, Event, Footprint, Story, story_of
+from spmd.predict.events import UNKNOWN_TURNS, Footprint, PricedEvent, PricedSchedule, price_schedule
 from spmd.predict.machine import Machine
 from spmd.predict.timeline import OfNetwork, OneMachine, Timeline, TrafficPrices, timeline
 
@@ -51,7 +50,7 @@ class Prediction:
     notes: Sequence[str]
     timeline: Timeline
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The prediction as JSON has it: seconds and bytes."""
         return {
             "grid": [self.grid.num_replicas, self.grid.num_partitions],
@@ -101,13 +100,13 @@ def predict_on(
 ) -> list[Prediction]:
     """The same on each of several networks."""
     lowering = ModuleLowering(prepared.module, prepared.options)
-    story = story_of(lowering, prepared.function, machine, turns)
-    return [_predicted(prepared, story, machine, network) for network in networks]
+    priced = price_schedule(lowering, prepared.function, machine, turns)
+    return [_predicted(prepared, priced, machine, network) for network in networks]
 
 
-def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Network | None) -> Prediction:
+def _predicted(prepared: Prepared, priced: PricedSchedule, machine: Machine, network: Network | None) -> Prediction:
     grid = prepared.options.grid
-    line = timeline(story.events, grid.size, prices_of(machine, network, grid.size))
+    line = timeline(priced.events, grid.size, prices_of(machine, network, grid.size))
     return Prediction(
         grid,
         machine.name,
@@ -116,10 +115,10 @@ def _predicted(prepared: Prepared, story: Story, machine: Machine, network: Netw
         float(np.mean(line.communicating)),
         float(np.mean(line.hidden)),
         float(np.mean(line.waiting)),
-        story.footprint,
+        priced.footprint,
         dict(zip(line.levels, map(float, line.bytes), strict=True)),
         _shares(line),
-        [*story.notes, *prepared.notes],
+        [*priced.notes, *prepared.notes],
         line,
     )
 
@@ -138,7 +137,7 @@ def collective_seconds(
     prices = prices_of(machine, network, grid.size)
 
     def seconds(op: Op) -> float:
-        event = Event(op.name, str(op.location), collective=DESCRIPTIONS[op.name](op, lowering))
+        event = PricedEvent(op.name, str(op.location), collective=DESCRIPTIONS[op.name](op, lowering))
         return timeline([event], grid.size, prices).seconds
 
     return seconds
@@ -146,7 +145,7 @@ def collective_seconds(
 
 def _shares(predicted: Timeline) -> list[Share]:
     """The critical path by place, the longest first."""
-    seconds: dict[Event, float] = {}
+    seconds: dict[PricedEvent, float] = {}
     for event, took in predicted.critical_path():
         seconds[event] = seconds.get(event, 0.0) + took
     whole = predicted.seconds or 1.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.compiler.verify import verify
 from spmd.ir import Module
 from spmd.syntax.parser import parse
@@ -20,7 +20,7 @@ def module(text: str) -> Module:
     return parsed
 
 
-def arguments(types: Sequence[Type]) -> list[Any]:
+def arguments(types: Sequence[Type]) -> list[Array]:
     """Arrays for arguments of these types: floats between one half and one and a half, integers spread over 256."""
     generator = np.random.default_rng(0)
     arrays = []
@@ -63,17 +63,19 @@ def transpose(rows: int, columns: int) -> str:
     return _function([f"{rows}x{columns}xf32"], [line], f"{columns}x{rows}xf32")
 
 
-def product(bits: int, form: str, sizes: Sequence[int]) -> str:
+def product(element: str, form: str, sizes: Sequence[int]) -> str:
     """A product of matrices: `sizes` are (batch, rows, depth, columns), `form` "nn" or "nt"."""
     batch, rows, depth, columns = sizes
-    left, right = [batch, rows, depth], [batch, columns, depth] if form == "nt" else [batch, depth, columns]
-    lhs, rhs, result = ("x".join(map(str, shape)) + f"xf{bits}" for shape in (left, right, [batch, rows, columns]))
-    contracting = f"[2] x [{2 if form == 'nt' else 1}]"
-    line = (
-        f"%result = stablehlo.dot_general %0, %1, batching_dims = [0] x [0], contracting_dims = {contracting} "
-        f": (tensor<{lhs}>, tensor<{rhs}>) -> tensor<{result}>"
-    )
-    return _function([lhs, rhs], [line], result)
+    shapes = [[rows, depth], [columns, depth] if form == "nt" else [depth, columns], [rows, columns]]
+    last = 1 if form == "nt" else 0
+    dims = f"contracting_dims = [1] x [{last}]"
+    if batch > 1:
+        shapes = [[batch, *shape] for shape in shapes]
+        dims = f"batching_dims = [0] x [0], contracting_dims = [2] x [{last + 1}]"
+    elements = [element, element, "i32" if element == "i8" else element]
+    lhs, rhs, result = ("x".join(map(str, [*shape, of])) for shape, of in zip(shapes, elements, strict=True))
+    types = f"(tensor<{lhs}>, tensor<{rhs}>) -> tensor<{result}>"
+    return _function([lhs, rhs], [f"%result = stablehlo.dot_general %0, %1, {dims} : {types}"], result)
 
 
 def _gather(count: int) -> str:
@@ -97,13 +99,101 @@ def _scatter(count: int) -> str:
     return _function(["256xf32", f"{count}x1xi32", f"{count}xf32"], [line], "256xf32")
 
 
-def _convolution() -> str:
-    types = "(tensor<4x32x32x16xf32>, tensor<3x3x16x32xf32>) -> tensor<4x32x32x32xf32>"
+def _convolution(form: str, sizes: Sequence[int]) -> str:
+    """A convolution of images: `sizes` are (batch, result's side, features, window's side, result's features)."""
+    batch, side, features, window, columns = sizes
+    image = (batch, side + window - 1, side + window - 1, features)
+    dims = "b, 0, 1, f"
+    if form == "batch":
+        image, dims = (features, *image[1:3], batch), "f, 0, 1, b"
+    types = [image, (window, window, features, columns), (batch, side, side, columns)]
+    lhs, rhs, result = ("x".join(map(str, shape)) + "xf32" for shape in types)
     line = (
-        "%result = stablehlo.convolution(%0, %1) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
-        "window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} : " + types
+        f"%result = stablehlo.convolution(%0, %1) dim_numbers = [{dims}]x[0, 1, i, o]->[b, 0, 1, f], "
+        "window = {} {batch_group_count = 1 : i64, feature_group_count = 1 : i64} "
+        f": (tensor<{lhs}>, tensor<{rhs}>) -> tensor<{result}>"
     )
-    return _function(["4x32x32x16xf32", "3x3x16x32xf32"], [line], "4x32x32x32xf32")
+    return _function([lhs, rhs], [line], result)
+
+
+def totals(count: int) -> str:
+    """The sums of rows of `count` numbers in all."""
+    rows = count // 1024
+    lines = [
+        "%zero = stablehlo.constant dense<0.0> : tensor<f32>",
+        "%result = stablehlo.reduce(%0 init: %zero) applies stablehlo.add across dimensions = [1] "
+        f": (tensor<{rows}x1024xf32>, tensor<f32>) -> tensor<{rows}xf32>",
+    ]
+    return _function([f"{rows}x1024xf32"], lines, f"{rows}xf32")
+
+
+def _hash(count: int) -> str:
+    """Integers mixed by operations of bits."""
+    of, lines, before = f"tensor<{count}xi32>", [], ["%0", "%1"]
+    for number in range(16):
+        name = "%result" if number == 15 else f"%v{number}"
+        op = ("add", "xor", "subtract", "or")[number % 4]
+        lines.append(f"{name} = stablehlo.{op} {before[-1]}, {before[-2]} : {of}")
+        before.append(name)
+    return _function([f"{count}xi32"] * 2, lines, f"{count}xi32")
+
+
+def _polynomial(count: int) -> str:
+    """Sums and products of two arrays that do not wait for each other."""
+    of, lines = f"tensor<{count}xf32>", []
+    for number, (first, second) in enumerate((("%0", "%1"), ("%1", "%0"), ("%0", "%0"), ("%1", "%1"))):
+        lines += [
+            f"%p{number} = stablehlo.multiply {first}, {second} : {of}",
+            f"%q{number} = stablehlo.add %p{number}, {first} : {of}",
+            f"%r{number} = stablehlo.multiply %q{number}, {second} : {of}",
+        ]
+    lines += [
+        f"%s0 = stablehlo.add %r0, %r1 : {of}",
+        f"%s1 = stablehlo.add %r2, %r3 : {of}",
+        f"%result = stablehlo.add %s0, %s1 : {of}",
+    ]
+    return _function([f"{count}xf32"] * 2, lines, f"{count}xf32")
+
+
+def _divisions(count: int) -> str:
+    of = f"tensor<{count}xf32>"
+    lines = [
+        f"%a = stablehlo.divide %0, %1 : {of}",
+        f"%b = stablehlo.divide %1, %0 : {of}",
+        f"%c = stablehlo.sqrt %1 : {of}",
+        f"%d = stablehlo.add %a, %b : {of}",
+        f"%result = stablehlo.divide %d, %c : {of}",
+    ]
+    return _function([f"{count}xf32"] * 2, lines, f"{count}xf32")
+
+
+#: Operations of one turn of `series`.
+SERIES = 16
+
+
+def series(turns: int) -> str:
+    """A number that additions and multiplications change one after another, in a loop."""
+    lines = [
+        "%zero = stablehlo.constant dense<0> : tensor<i32>",
+        "%one = stablehlo.constant dense<1> : tensor<i32>",
+        f"%n = stablehlo.constant dense<{turns}> : tensor<i32>",
+        "%loop:2 = stablehlo.while(%i = %zero, %x = %0) : tensor<i32>, tensor<f32>",
+        "cond {",
+        "  %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>",
+        "  stablehlo.return %c : tensor<i1>",
+        "} do {",
+        "  %j = stablehlo.add %i, %one : tensor<i32>",
+    ]
+    before = "%x"
+    for number in range(SERIES):
+        lines.append(f"  %v{number} = stablehlo.{('add', 'multiply')[number % 2]} {before}, %1 : tensor<f32>")
+        before = f"%v{number}"
+    lines += [
+        f"  stablehlo.return %j, {before} : tensor<i32>, tensor<f32>",
+        "}",
+        "%result = stablehlo.multiply %loop#1, %1 : tensor<f32>",
+    ]
+    return _function(["f32", "f32"], lines, "f32")
 
 
 def _sort() -> str:
@@ -142,12 +232,13 @@ def _random() -> str:
 
 #: Programs by the kind of work that is nearly all of theirs.
 KINDS: dict[str, Sequence[str]] = {
-    "elementwise": [chain(64, 4096)],
-    "function": [chain(4, 4096, "exponential"), chain(4, 4096, "tanh")],
+    "elementwise": [_polynomial(8192), _hash(8192)],
+    "division": [_divisions(4096)],
+    "function": [chain(1, 4096, name) for name in ("exponential", "log", "tanh", "sine")],
     "strided": [transpose(512, 784), transpose(256, 104)],
     "aliased": [transpose(784, 512), transpose(512, 512)],
-    "indexed": [_gather(32768), _scatter(32768)],
-    "convolution": [_convolution()],
+    "indexed": [_gather(32768)],
+    "updated": [_scatter(32768)],
     "sort": [_sort()],
     "fft": [_fft()],
     "solve": [_solve()],
@@ -167,8 +258,21 @@ _THIN = [
     (64, 64, 64, 16),
     (256, 16, 16, 16),
 ]
-#: Products to measure: bits, form and sizes.
-PRODUCTS: list[tuple[int, str, tuple[int, int, int, int]]] = [
-    *((32, form, sizes) for form in ("nn", "nt") for sizes in (*_CUBES, *_THIN)),
-    *((64, "nn", sizes) for sizes in (*_CUBES[:-1], *_THIN)),
+#: Convolutions: form and sizes.
+_CONVOLUTIONS: list[tuple[str, tuple[int, int, int, int, int]]] = [
+    ("window", (4, 16, 32, 3, 64)),
+    ("window", (64, 16, 32, 3, 64)),
+    ("window", (64, 16, 64, 3, 32)),
+    ("window", (16, 32, 3, 3, 32)),
+    ("window", (16, 14, 128, 2, 64)),
+    ("batch", (32, 3, 16, 16, 64)),
+    ("batch", (32, 3, 64, 16, 64)),
+    ("batch", (3, 3, 64, 32, 32)),
+]
+#: Programs of one product or convolution each.
+PRODUCTS = [
+    *(product("f32", form, sizes) for form in ("nn", "nt") for sizes in (*_CUBES, *_THIN)),
+    *(product("f64", "nn", sizes) for sizes in (*_CUBES[:-1], *_THIN)),
+    *(product("i8", "nn", sizes) for sizes in _CUBES[1:-1]),
+    *(_convolution(form, sizes) for form, sizes in _CONVOLUTIONS),
 ]

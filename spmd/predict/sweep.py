@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Unpack
 
 import partitioner
 from collectives.grid import ProcessGrid, flattened_ids
@@ -17,10 +17,11 @@ from collectives.network import Network
 from collectives.operations import AllReduce, CollectiveBroadcast
 from spmd.analysis.collectives import Collective
 from spmd.compiler.lower import ModuleLowering
+from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import prepare
 from spmd.errors import CompileError, Diagnostic, UsageError
 from spmd.ir import Module
-from spmd.predict.events import UNKNOWN_TURNS, Event, story_of
+from spmd.predict.events import UNKNOWN_TURNS, PricedEvent, price_schedule
 from spmd.predict.machine import Machine
 from spmd.predict.prediction import predict, prices_of
 from spmd.predict.report import duration, picture, table
@@ -44,7 +45,7 @@ class Sweep:
     grows: bool
     points: Sequence[Point]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return {"problem_grows": self.grows, "points": [vars(point) for point in self.points]}
 
     def page(self) -> str:
@@ -68,7 +69,7 @@ def sweep(
     network: Network | None = None,
     axis: str | None = None,
     turns: int = UNKNOWN_TURNS,
-    **options: Any,
+    **options: Unpack[CompileOptions],
 ) -> Sweep:
     """The step of a program on each of `counts` processes, ascending.
 
@@ -86,10 +87,10 @@ def sweep(
     if axis is not None:
         raise UsageError(f"axis {axis!r} is one to cut arrays along, and the program is that of one process already")
     prepared = prepare(module, None, function, **options)
-    story = story_of(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
+    priced = price_schedule(ModuleLowering(prepared.module, prepared.options), prepared.function, machine, turns)
     size = prepared.options.grid.size
-    _check_data_parallel(story.events, size)
-    seconds = [_grown(story.events, count, machine, network) for count in counts]
+    _check_data_parallel(priced.events, size)
+    seconds = [_grown(priced.events, count, machine, network) for count in counts]
     return _sweep(True, counts, seconds)
 
 
@@ -106,7 +107,7 @@ def _sweep(grows: bool, counts: Sequence[int], seconds: Sequence[float]) -> Swee
 # --- the program of one process ---
 
 
-def _check_data_parallel(events: Sequence[Event], size: int) -> None:
+def _check_data_parallel(events: Sequence[PricedEvent], size: int) -> None:
     """CompileError for an event that is not the same on any number of processes."""
     for event in events:
         collective = event.collective
@@ -122,9 +123,9 @@ def _is_over_all(collective: Collective, size: int) -> bool:
     return alike and groups is not None and len(groups) == 1 and groups.largest == size
 
 
-def _grown(events: Sequence[Event], count: int, machine: Machine, network: Network | None) -> float:
+def _grown(events: Sequence[PricedEvent], count: int, machine: Machine, network: Network | None) -> float:
     everyone = flattened_ids(ProcessGrid(1, count), ())
-    resized: dict[Event, Event] = {}
+    resized: dict[PricedEvent, PricedEvent] = {}
     for event in events:
         if event.finishes is not None:
             resized[event] = replace(event, finishes=resized[event.finishes])

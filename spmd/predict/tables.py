@@ -36,10 +36,10 @@ class FileTable:
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"{where}: {error}") from None
 
-    def fault(self, name: str, wanted: str) -> UsageError:
+    def fault(self, name: str, expected: str) -> UsageError:
         value = self.entries.get(name)
         got = "there is none" if name not in self.entries else f"got {value!r}"
-        return UsageError(f"{self.where}: {name} must be {wanted}; {got}")
+        return UsageError(f"{self.where}: {name} must be {expected}; {got}")
 
     def _take(self, name: str) -> Any:
         self.taken.add(name)
@@ -51,11 +51,11 @@ class FileTable:
             raise self.fault(name, f"one of {', '.join(among)}" if among else "a text")
         return value
 
-    def number(self, name: str, *, least: float = 0.0) -> float:
-        """A finite number above `least`."""
+    def number(self, name: str) -> float:
+        """A finite number above 0."""
         value = self._take(name)
-        if not _is_number(value) or not least < value < float("inf"):
-            raise self.fault(name, f"a number above {least:g}")
+        if not _is_number(value) or not 0 < value < float("inf"):
+            raise self.fault(name, "a number above 0")
         return float(value)
 
     def optional_number(self, name: str) -> float | None:
@@ -101,7 +101,7 @@ class FileTable:
             )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

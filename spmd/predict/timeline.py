@@ -14,7 +14,7 @@ from collectives.network import Network, Traffic
 from collectives.operations import CollectivePermute, Operation
 from spmd.analysis.collectives import Collective
 from spmd.arrays import Array
-from spmd.predict.events import Event
+from spmd.predict.events import PricedEvent
 from spmd.predict.machine import Machine
 
 
@@ -88,7 +88,7 @@ class Moment:
     `begins` is when a process has all that it waits for; `after` whose arrival that was (its own rank, mostly).
     """
 
-    event: Event
+    event: PricedEvent
     arrives: Array
     begins: Array
     ends: Array
@@ -111,12 +111,12 @@ class Timeline:
     bytes: Array
     seconds: float = field(default=0.0)
 
-    def critical_path(self) -> list[tuple[Event, float]]:
+    def critical_path(self) -> list[tuple[PricedEvent, float]]:
         """What the step's length hangs on, in order: each event with the seconds that it adds."""
         if not self.moments:
             return []
         rank = int(np.argmax(self.moments[-1].ends))
-        path: list[tuple[Event, float]] = []
+        path: list[tuple[PricedEvent, float]] = []
         number = len(self.moments) - 1
         begun = {moment.event: index for index, moment in enumerate(self.moments)}
         while number >= 0:
@@ -130,7 +130,7 @@ class Timeline:
             number -= 1
         return path[::-1]
 
-    def _behind(self, number: int, rank: int, path: list[tuple[Event, float]]) -> tuple[int, int]:
+    def _behind(self, number: int, rank: int, path: list[tuple[PricedEvent, float]]) -> tuple[int, int]:
         """Goes back along communication that was waited for: to where it was asked for when the network was free."""
         while True:
             moment = self.moments[number]
@@ -142,7 +142,7 @@ class Timeline:
             number = max(index for index in range(number) if self.moments[index].event.starts)
 
 
-def timeline(events: Sequence[Event], size: int, prices: TrafficPrices) -> Timeline:
+def timeline(events: Sequence[PricedEvent], size: int, prices: TrafficPrices) -> Timeline:
     """The step of `size` processes that all do `events`."""
     return _Run(size, prices).run(events)
 
@@ -156,11 +156,11 @@ class _Run:
         self.bytes = np.zeros(len(prices.levels))
         #: When the network is done with what a process has asked of it: requests go one after another.
         self.busy = np.zeros(size)
-        self.pending: dict[Event, tuple[Array, Array]] = {}
+        self.pending: dict[PricedEvent, tuple[Array, Array]] = {}
         self.moments: list[Moment] = []
         self._seen: dict[tuple[object, ...], list[Array]] = {}
 
-    def run(self, events: Sequence[Event]) -> Timeline:
+    def run(self, events: Sequence[PricedEvent]) -> Timeline:
         for event in events:
             if event.finishes is not None:
                 self._finish(event)
@@ -179,14 +179,14 @@ class _Run:
             float(self.now.max()),
         )
 
-    def _compute(self, event: Event) -> None:
+    def _compute(self, event: PricedEvent) -> None:
         seconds = event.seconds * event.turns
         arrives = self.now
         self.now = arrives + seconds
         self.computing += seconds
         self.moments.append(Moment(event, arrives, arrives, self.now))
 
-    def _meet(self, event: Event, collective: Collective) -> None:
+    def _meet(self, event: PricedEvent, collective: Collective) -> None:
         """A collective: it begins when the last process of a group has come."""
         arrives = self.now.copy()
         ready = np.maximum(arrives, self.busy) if event.starts else arrives
@@ -202,7 +202,7 @@ class _Run:
         self.waiting += begins - arrives
         self.moments.append(Moment(event, arrives, begins, ends, after))
 
-    def _finish(self, event: Event) -> None:
+    def _finish(self, event: PricedEvent) -> None:
         """The end of an asynchronous collective: what is not done yet is waited for."""
         assert event.finishes is not None
         begins, ends = self.pending.pop(event.finishes)

@@ -59,7 +59,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
     dtype, shape, array = type.dtype, type.shape, np.ndarray
     dynamic = not type.is_static
 
-    def check(value: Any) -> Any:
+    def check(value: object) -> Any:
         if value.__class__ is array and value.dtype is dtype and value.shape == shape:
             return value  # as nearly always, and quickly so
         if isinstance(value, np.ma.MaskedArray):
@@ -79,7 +79,7 @@ def argument_check(type: Type, place: str = "an argument") -> Check:
     return check
 
 
-def _as_array(value: Any, type: Type, place: str) -> Array:
+def _as_array(value: object, type: Type, place: str) -> Array:
     try:
         return np.asarray(value)
     except (ValueError, TypeError, OverflowError) as error:
@@ -88,26 +88,26 @@ def _as_array(value: Any, type: Type, place: str) -> Array:
 
 def _fits(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> bool:
     return len(shape) == len(declared) and all(
-        want is None or have == want for have, want in zip(shape, declared, strict=True)
+        declared_size is None or size == declared_size for size, declared_size in zip(shape, declared, strict=True)
     )
 
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
 
-def _scalar(value: Any, element: Any) -> Array | None:
+def _scalar(value: object, element: object) -> Array | None:
     """`value` as a 0-d array of `element`; None where the type does not hold it."""
     number = _number(value)
     if number is None or not isinstance(element, ElementType) or element.numpy is None:
         return None
     if element.is_complex:
-        with np.errstate(all="ignore"):
-            converted = np.array(complex(number)).astype(element.dtype)
-        return (
-            converted
-            if all(map(_holds, (converted.real, converted.imag), (complex(number).real, complex(number).imag)))
-            else None
-        )
+        parts = (number.real, number.imag) if isinstance(number, complex) else (number, 0)
+        real, imaginary = (_float(part, element.real) for part in parts)
+        if real is None or imaginary is None:
+            return None
+        converted = np.empty((), element.dtype)
+        converted.real, converted.imag = real, imaginary
+        return converted
     if isinstance(number, complex):
         return None
     if element.is_float:
@@ -120,16 +120,17 @@ def _scalar(value: Any, element: Any) -> Array | None:
     return np.array(number).astype(element.dtype) if low <= number <= high else None
 
 
-def _number(value: Any) -> int | float | complex | None:
+def _number(value: object) -> int | float | complex | None:
     """A scalar as Python's own number; NumPy's dates and records are none."""
     if not isinstance(value, np.generic):
         return int(value) if isinstance(value, int) else value if isinstance(value, (float, complex)) else None
     if value.dtype.kind in "mMSUO":
         return None
-    if value.dtype.kind == "c":
-        return complex(value)
-    if value.dtype.kind == "f" or value.dtype == np.bool_:
-        return float(value) if value.dtype.kind == "f" else int(value)
+    if value.dtype.kind in "fc":
+        number = complex(value) if value.dtype.kind == "c" else float(value)
+        return number if np.isfinite(number) or not np.isfinite(value) else None  # longer ones exceed Python's
+    if value.dtype == np.bool_:
+        return int(value)
     whole = value.dtype.kind in "biu" or value.dtype.name.startswith(("int", "uint"))
     try:
         return int(value) if whole else float(value)

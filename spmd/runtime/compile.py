@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.grid import grid_of
@@ -23,6 +23,9 @@ from spmd.runtime.executable import Executable
 from spmd.runtime.symbolic import SymbolicExecutable, is_symbolic
 from spmd.types import Type
 from spmd.usage import check_module
+
+if TYPE_CHECKING:
+    from partitioner.sharding import ShardedType
 
 
 def compile(
@@ -91,12 +94,18 @@ def _pickled(executable: Executable) -> tuple[Any, ...]:
     return _unpickled, (executable.module, executable.function, executable.options, *shardings)
 
 
-def _unpickled(module: Module, name: str, options: Options, inputs: Any, outputs: Any) -> Executable:
+def _unpickled(
+    module: Module,
+    name: str,
+    options: Options,
+    inputs: Sequence[ShardedType] | None,
+    outputs: Sequence[ShardedType] | None,
+) -> Executable:
     return _build(Prepared(module, find_function(module, name), options, inputs, outputs))
 
 
 def _pickled_symbolic(executable: SymbolicExecutable) -> tuple[Any, ...]:
-    return _unpickled_symbolic, (executable.module, executable.grid, executable.function, executable.asked)
+    return _unpickled_symbolic, (executable.module, executable.grid, executable.function, executable.requested)
 
 
 def _unpickled_symbolic(module: Module, grid: ProcessGrid, name: str, options: CompileOptions) -> Executable:

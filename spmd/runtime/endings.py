@@ -1,8 +1,9 @@
-"""How ranks tell that they have come to their end: files in the folder of failure reports.
+"""How far ranks have come, as files in the folder of failure reports tell.
 
-A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.finalized-<rank>`` when MPI ends, for a program
-may leave at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left the
-first has ended in another way; who has left the second did not give MPI the time to part from its launcher.
+A rank that runs has a file ``.running-<rank>`` there. It is renamed ``.starting-<rank>`` when MPI is about to begin,
+which waits for all ranks, ``.begun-<rank>`` when it has, ``.finalized-<rank>`` when MPI ends, for a program may leave
+at once after it, and ``.ended-<rank>`` when the interpreter does, which ends MPI. Who has gone and left one of the
+first three has ended in another way; who has left the fourth did not give MPI the time to part from its launcher.
 """
 
 from __future__ import annotations
@@ -16,13 +17,19 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-_RUNNING, _FINALIZED, _ENDED = ".running-", ".finalized-", ".ended-"
+_RUNNING, _STARTING, _BEGUN = ".running-", ".starting-", ".begun-"
+_FINALIZED, _ENDED = ".finalized-", ".ended-"
 _MPI = "mpi4py.MPI"
 
 
 def ranks_without_ending(folder: Path) -> set[int]:
     """The ranks that have ended neither MPI nor their interpreter, though they may have gone."""
-    return _ranks(folder, _RUNNING)
+    return _ranks(folder, _RUNNING, _STARTING, _BEGUN)
+
+
+def ranks_that_start(folder: Path) -> set[int]:
+    """The ranks that wait for all others to begin with MPI; none once a rank has begun."""
+    return set() if _ranks(folder, _BEGUN, _FINALIZED) else _ranks(folder, _STARTING)
 
 
 def ranks_gone_after_mpi(folder: Path) -> set[int]:
@@ -32,11 +39,11 @@ def ranks_gone_after_mpi(folder: Path) -> set[int]:
 
 def all_were_lost(folder: Path) -> bool:
     """Whether ranks have run here, and none of them has come to its end."""
-    return any(folder.glob(_RUNNING + "*")) and not any(_ranks(folder, state) for state in (_FINALIZED, _ENDED))
+    return bool(ranks_without_ending(folder)) and not _ranks(folder, _FINALIZED, _ENDED)
 
 
-def _ranks(folder: Path, state: str) -> set[int]:
-    return {int(path.name.removeprefix(state)) for path in folder.glob(state + "*")}
+def _ranks(folder: Path, *states: str) -> set[int]:
+    return {int(path.name.removeprefix(state)) for state in states for path in folder.glob(state + "*")}
 
 
 def mark(folder: Path, rank: int) -> None:
@@ -62,6 +69,10 @@ class Marker:
         """The rank has come to its end."""
         self._move(_ENDED)
 
+    def start(self) -> None:
+        """The rank begins with MPI."""
+        self._move(_STARTING)
+
     def _move(self, state: str) -> None:
         with contextlib.suppress(OSError):
             self._file = self._file.rename(self._folder / f"{state}{self._rank}")
@@ -72,6 +83,7 @@ class Marker:
         ``MPI_Finalize`` deletes the attributes of ``MPI_COMM_SELF`` before all else (MPI 4.1, section 11.2.4).
         """
         if module.Is_initialized() and not module.Is_finalized():
+            self._move(_BEGUN)
             key = module.Comm.Create_keyval(delete_fn=lambda *attribute: self._move(_FINALIZED))
             module.COMM_SELF.Set_attr(key, None)
 
@@ -93,6 +105,7 @@ class _AfterImport:
             load = spec.loader.exec_module
 
             def load_and_watch(module: ModuleType) -> None:
+                self._marker.start()
                 load(module)
                 self._marker.watch(module)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from operator import call
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from spmd.runtime.streams import InfeedSource, OutfeedTarget, infeed_from, outfe
 from spmd.runtime.world import process_of
 from spmd.types import TokenType, TupleType, Type
 
+if TYPE_CHECKING:
+    from partitioner.sharding import ShardedType
+
 
 class Executable:
     """One function of a module, compiled for a process grid.
@@ -45,8 +48,8 @@ class Executable:
         program: Program,
         options: Options,
         copied: frozenset[int],
-        in_shardings: Sequence[Any] | None = None,
-        out_shardings: Sequence[Any] | None = None,
+        in_shardings: Sequence[ShardedType] | None = None,
+        out_shardings: Sequence[ShardedType] | None = None,
         *,
         all_native: bool = False,
     ) -> None:
@@ -86,7 +89,7 @@ class Executable:
 
     def __call__(
         self, *arrays: Argument, infeed: InfeedSource | None = None, outfeed: OutfeedTarget | None = None
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Runs the program on this process's arrays.
 
         `arrays` are one an argument, of the argument's shape and dtype (Python scalars for rank 0 are converted).
@@ -103,7 +106,7 @@ class Executable:
             return self.run(process, arrays)
         return self._run_alone(process, threads, arrays)
 
-    def _run_alone(self, process: Process, threads: OneThread, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def _run_alone(self, process: Process, threads: OneThread, arrays: Sequence[Argument]) -> tuple[Array, ...]:
         """Runs the program; CollectiveError when two Python threads would at the same time."""
         try:
             if not threads.enter(False):
@@ -124,7 +127,7 @@ class Executable:
         """Whether the program has ops that take part in communication between processes."""
         return any(op.name in COMMUNICATING for function in self.module.functions for op in function.walk())
 
-    def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
         """Runs the program as `process`; how in-process ranks share one executable."""
         values = self.checked(arrays)
         if self._donated:
@@ -139,11 +142,11 @@ class Executable:
             return results
         return tuple([finish(result) for finish, result in zip(self._finish, results, strict=True)])
 
-    def with_copies(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def with_copies(self, arrays: Sequence[Argument]) -> Sequence[Argument]:
         """`arrays` with a copy of each that the program may write over: what several processes are given."""
         return [np.array(array) if index in self._donated else array for index, array in enumerate(arrays)]
 
-    def checked(self, arrays: Sequence[Any]) -> list[Any]:
+    def checked(self, arrays: Sequence[Argument]) -> list[Array]:
         """`arrays` as the program takes them; ExecutionError names the argument that something is wrong with."""
         if len(arrays) != len(self._checks):
             raise ExecutionError(
@@ -151,14 +154,14 @@ class Executable:
             )
         return list(map(call, self._checks, arrays))  # in a third of the time that a loop over both takes
 
-    def shard(self, *arrays: Source) -> tuple[Any, ...]:
+    def shard(self, *arrays: Source) -> tuple[Array, ...]:
         """This process's part of each global argument, by the program's shardings.
 
         An argument may be a whole array, or a callable that makes a block: `callback(index) -> array` with one slice
         a dimension. Arguments of a program without shardings are returned as they are.
         """
         if self.in_shardings is None:
-            return arrays
+            return arrays  # type: ignore[return-value]  # the caller's own, not looked at
         from partitioner import shard_array  # loaded late: most programs have no shardings
 
         if len(arrays) != len(self.in_shardings):
@@ -168,7 +171,7 @@ class Executable:
             shard_array(array, sharding, rank) for array, sharding in zip(arrays, self.in_shardings, strict=True)
         )
 
-    def unshard(self, *results: Array) -> tuple[Any, ...]:
+    def unshard(self, *results: Array) -> tuple[Array, ...]:
         """The global results, whole, on every process: a collective call. Without shardings: as they are."""
         if self.out_shardings is None:
             return results

@@ -2,8 +2,8 @@
 
 Under MPI an uncaught exception on one rank would leave that rank waiting in ``MPI_Finalize`` and the others in their
 collectives, for ever. :func:`install` makes it end the job instead: the traceback is told once, then ``MPI_Abort``.
-So does one in another thread than the main one, which the interpreter itself would only print. ``sys.exit`` with a
-non-zero status counts as a failure too.
+So does one in another thread than the main one, which the interpreter itself would only print. ``sys.exit`` (or
+``exit``, ``quit``) with a non-zero status counts as a failure too.
 
 A launcher that wants the message to be the last thing on the screen names a folder in the environment variable
 ``SPMD_FAILURE_REPORTS``: a failing rank that can see the folder leaves its message there, as ``rank-<rank>.txt``,
@@ -11,6 +11,7 @@ instead of printing it; any other marks what it prints, so that the launcher kno
 """
 
 import atexit
+import builtins
 import contextlib
 import os
 import signal
@@ -76,7 +77,7 @@ def install() -> None:
                 _tell(_number(world), f"{_name(world)} was interrupted (SIGINT)\n")
                 _end_job(EXIT_INTERRUPTED)
         else:
-            import traceback
+            import traceback  # late: only failures need it
 
             fail("".join(traceback.format_exception(kind, error, trace)))
 
@@ -92,7 +93,7 @@ def install() -> None:
         if _world() is None or raised.exc_type is SystemExit:
             previous_thread_hook(raised)
         else:
-            import traceback
+            import traceback  # late: only failures need it
 
             told = traceback.format_exception(raised.exc_type, raised.exc_value, raised.exc_traceback)
             name = "a thread" if raised.thread is None else f"thread {raised.thread.name}"
@@ -101,6 +102,9 @@ def install() -> None:
     sys.excepthook = hook
     threading.excepthook = thread_hook
     sys.exit = exit_program
+    for name in ("exit", "quit"):  # the interpreter's own shorthands, where it has them
+        if hasattr(builtins, name):
+            setattr(builtins, name, exit_program)
     atexit.register(_end_job_that_exited_early)
 
 
@@ -142,7 +146,7 @@ def launched_rank() -> int | None:
 def end_with_parent(number: int = signal.SIGTERM) -> None:
     """Have the system send this process signal ``number`` when its parent dies, where the system can (Linux)."""
     if sys.platform.startswith("linux"):
-        import ctypes
+        import ctypes  # late: ranks alone need it
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
@@ -245,7 +249,7 @@ def _world() -> Any:
     return world if world.size > 1 else None
 
 
-def renew(comm: Any) -> None:
+def renew(comm: object) -> None:
     """All ranks are those of ``comm`` from now on: what ends one ends them."""
     global _base
     _base = comm

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from collectives.errors import CommunicationError as TransportError
 from collectives.grid import ProcessGrid
 from collectives.threads import ThreadCommunicator, run
 from spmd.analysis.grid import grid_of
-from spmd.arrays import Argument
+from spmd.arrays import Argument, Array
 from spmd.backends.numpy.communication import connect, endpoints
 from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import CompileOptions
-from spmd.errors import CollectiveError, CompileError, ExecutionError, UsageError
+from spmd.errors import CollectiveError, CompileError, UsageError
 from spmd.ir import Module
 from spmd.runtime.agreement import disagreement, trace
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
-from spmd.runtime.process import Process
+from spmd.runtime.process import Process, Streams
 from spmd.runtime.several import ProgramsSimulation
 from spmd.runtime.simulation import Simulation, of_process, simulation_of, stacked_columns
-from spmd.runtime.streams import InfeedSource, OutfeedTarget, open_streams
+from spmd.runtime.streams import InfeedSource, OutfeedTarget, check_entries, open_streams
 from spmd.runtime.symbolic import SymbolicExecutable
 from spmd.usage import check_function, check_grid, check_memory, check_module, kind_of
 
@@ -49,7 +50,7 @@ def run_parallel(
     mode: str = "auto",
     memory: int | None = None,
     **options: Unpack[CompileOptions],
-) -> list[tuple[Any, ...]]:
+) -> list[tuple[Array, ...]]:
     """Runs `function` of `module` as every process of `grid`.
 
     `module` may be rows (replicas) of columns (partitions) of modules: different programs. `inputs` has an entry a
@@ -59,7 +60,8 @@ def run_parallel(
 
     `mode` is how: "threads" makes each process a thread, which behaves as a rank does: one that waits longer than
     `timeout` seconds is reported, and with `abort` ends the run. "stacked" computes all processes at once, as
-    spmd.simulate does; different programs are stacked program by program, where they meet in the same collectives.
+    spmd.simulate does; different programs are stacked program by program, where they meet in the same collectives, send
+    to each other, and go the same way through the control flow in which they do.
     "auto" stacks a grid of more than 16 processes, unless it cannot be stacked, which the logger "spmd" tells. `memory`
     is the number of bytes that the stacked arrays of one program may take (see spmd.simulate).
     """
@@ -67,23 +69,16 @@ def run_parallel(
     check_function(function, "spmd.run_parallel")
     check_memory(memory, "spmd.run_parallel")
     grid = grid or _grid_of(module)
-    if mode not in ("auto", "stacked", "threads"):
-        raise UsageError(f'mode is "auto", "stacked" or "threads", got {mode!r}')
+    _check_choices(mode, timeout)
     if mode == "threads":
         _check_size(grid)
-    table = _table(module, grid)
-    if [len(row) for row in table] != [grid.num_partitions] * grid.num_replicas:
-        raise CompileError(f"programs come in rows of {[len(row) for row in table]}, the process grid is {grid}")
-    executables = _compiled([program for row in table for program in row], grid, function, options)
-    one_program = len({id(executable) for executable in executables}) == 1
-    if not one_program:
+    executables = _compiled(_programs(module, grid), grid, function, options)
+    if not _are_one(executables):
         _check_agreement(executables)
     arrays_of_ranks = inputs if len(_sequence("inputs", inputs)) else [()] * grid.size
     for name, entries in (("inputs", arrays_of_ranks), ("infeed", infeed), ("outfeed", outfeed)):
-        if entries is not None and len(_sequence(name, entries)) != grid.size:
-            raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
+        if entries is not None:
+            check_entries(name, _sequence(name, entries), grid)
     for rank, arrays in enumerate(arrays_of_ranks):
         _sequence(f"inputs[{rank}]", arrays)
     executables = [
@@ -91,42 +86,45 @@ def run_parallel(
         for one, arrays in zip(executables, arrays_of_ranks, strict=True)
     ]
     if mode == "stacked" or (mode == "auto" and grid.size > _FEW_PROCESSES):
-        simulation = _simulation(executables, mode, memory)
-        if isinstance(simulation, Simulation):
-            return _stacked(simulation, arrays_of_ranks, infeed, outfeed)
+        simulation = _simulation(executables, mode == "stacked" or grid.size > _MOST_PROCESSES, memory)
         if simulation is not None:
-            return simulation(arrays_of_ranks, infeed, outfeed)
+            return _stacked(simulation, arrays_of_ranks, infeed, outfeed)
     _check_size(grid)
-    ends = [endpoints(executable.module, executable.function) for executable in executables]
-    sends, receives = [end[0] for end in ends], [end[1] for end in ends]
-
-    def process(communicator: ThreadCommunicator) -> tuple[Any, ...]:
-        rank = communicator.rank
-        own = (None, None) if streams is None else streams[rank]
-        me = Process(grid, communicator, infeed=own[0], outfeed=own[1])
-        if sends[rank] or receives[rank]:
-            connect(me, sends, receives)
-        return executables[rank].run(me, executables[rank].with_copies(arrays_of_ranks[rank]))
-
+    process = _thread(executables, grid, arrays_of_ranks)
     try:
         with open_streams(grid, infeed, outfeed) as streams:
-            return run(grid.size, process, timeout=timeout, abort=abort)
+            return run(grid.size, partial(process, streams), timeout=timeout, abort=abort)
     except TransportError as error:
         raise error if isinstance(error, CollectiveError) else CollectiveError(str(error)) from error
 
 
+def _thread(
+    executables: Sequence[Executable], grid: ProcessGrid, inputs: Sequence[Sequence[Argument]]
+) -> Callable[[Streams | None, ThreadCommunicator], tuple[Array, ...]]:
+    """What the thread of each process does, given everybody's streams and its own communicator."""
+    ends = [endpoints(executable.module, executable.function) for executable in executables]
+    sends, receives = [end[0] for end in ends], [end[1] for end in ends]
+
+    def process(streams: Streams | None, communicator: ThreadCommunicator) -> tuple[Array, ...]:
+        rank = communicator.rank
+        infeed, outfeed = (None, None) if streams is None else streams[rank]
+        me = Process(grid, communicator, infeed=infeed, outfeed=outfeed)
+        if sends[rank] or receives[rank]:
+            connect(me, sends, receives)
+        return executables[rank].run(me, executables[rank].with_copies(inputs[rank]))
+
+    return process
+
+
 def _simulation(
-    executables: Sequence[Executable], mode: str, memory: int | None
+    executables: Sequence[Executable], must: bool, memory: int | None
 ) -> Simulation | ProgramsSimulation | None:
-    """The stacked program of all processes; None where it cannot be and need not, and threads run them."""
+    """The stacked program of all processes; None where it cannot be and (`must`) need not, and threads run them."""
     simulation: Simulation | ProgramsSimulation
     try:
-        if len({id(executable) for executable in executables}) == 1:
-            simulation = simulation_of(executables[0], memory)
-        else:
-            simulation = ProgramsSimulation(executables)
+        simulation = simulation_of(executables[0], memory) if _are_one(executables) else ProgramsSimulation(executables)
     except (CompileError, CollectiveError) as error:
-        if mode == "stacked":
+        if must:
             raise
         _log.info("the processes run as threads: %s", error)
         return None
@@ -135,30 +133,48 @@ def _simulation(
 
 
 def _stacked(
-    simulation: Simulation,
-    inputs: Sequence[Sequence[Any]],
+    simulation: Simulation | ProgramsSimulation,
+    inputs: Sequence[Sequence[Argument]],
     infeed: Sequence[InfeedSource | None] | None,
     outfeed: Sequence[OutfeedTarget | None] | None,
-) -> list[tuple[Any, ...]]:
+) -> list[tuple[Array, ...]]:
     """The results of each process, in arrays of its own."""
+    if isinstance(simulation, ProgramsSimulation):
+        return simulation(inputs, infeed, outfeed)
     columns = stacked_columns(simulation.function, simulation.in_types, inputs, range(simulation.grid.size))
     results = simulation(*columns, infeed=infeed, outfeed=outfeed)
     return [tuple([of_process(value, rank) for value in results]) for rank in range(simulation.grid.size)]
 
 
-def _sequence(name: str, value: Any) -> Any:
+def _sequence(name: str, value: object) -> Any:
     """`value`; UsageError unless it has a length and entries."""
     if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping):
         raise UsageError(f"{name} is a sequence, got {kind_of(value)}")
     return value
 
 
-def _table(module: Programs, grid: ProcessGrid) -> Sequence[Sequence[Module | Executable]]:
-    if isinstance(module, Sequence):
-        return module
-    if not isinstance(module, Executable):
-        check_module(module, "spmd.run_parallel")
-    return [[module] * grid.num_partitions for _ in range(grid.num_replicas)]
+def _check_choices(mode: object, timeout: object) -> None:
+    if mode not in ("auto", "stacked", "threads"):
+        raise UsageError(f'mode is "auto", "stacked" or "threads", got {mode!r}')
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise UsageError(f"timeout is a positive number of seconds, got {timeout!r}")
+
+
+def _are_one(executables: Sequence[Executable]) -> bool:
+    """Whether all processes run the same program."""
+    return len({id(executable) for executable in executables}) == 1
+
+
+def _programs(module: Programs, grid: ProcessGrid) -> list[Module | Executable]:
+    """The program of each process in rank order; CompileError where there are not as many as processes."""
+    if not isinstance(module, Sequence):
+        if not isinstance(module, Executable):
+            check_module(module, "spmd.run_parallel")
+        return [module] * grid.size
+    _check_rows(module)
+    if [len(row) for row in module] != [grid.num_partitions] * grid.num_replicas:
+        raise CompileError(f"programs come in rows of {[len(row) for row in module]}, the process grid is {grid}")
+    return [program for row in module for program in row]
 
 
 def _grid_of(module: Programs) -> ProcessGrid:
@@ -168,9 +184,16 @@ def _grid_of(module: Programs) -> ProcessGrid:
         return grid_of(module)
     if not isinstance(module, list | tuple):
         check_module(module, "spmd.run_parallel")
-    if not module or not isinstance(module[0], list | tuple) or not module[0]:
-        raise UsageError("different programs come as rows, one a replica, with a program a partition, such as [[a, b]]")
+    _check_rows(module)
     return ProcessGrid(len(module), len(module[0]))
+
+
+def _check_rows(module: Sequence[object]) -> None:
+    """UsageError unless the programs come in rows."""
+    if isinstance(module, str | bytes):
+        check_module(module, "spmd.run_parallel")
+    if not module or not all(isinstance(row, list | tuple) and row for row in module):
+        raise UsageError("different programs come as rows, one a replica, with a program a partition, such as [[a, b]]")
 
 
 def _check_size(grid: ProcessGrid) -> None:

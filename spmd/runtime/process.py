@@ -14,18 +14,19 @@ from collectives.errors import CommunicationError
 from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
 from collectives.threads import single_process
+from spmd.arrays import Array, Nested
 
 
 class Infeed(Protocol):
     """Where infeed reads from: each call gives the arrays of one infeed op."""
 
-    def __call__(self) -> tuple[Any, ...]: ...
+    def __call__(self) -> tuple[Nested, ...]: ...
 
 
 class Outfeed(Protocol):
     """Where outfeed writes to: takes the arrays of one outfeed op."""
 
-    def __call__(self, arrays: tuple[Any, ...]) -> None: ...
+    def __call__(self, arrays: tuple[Array, ...]) -> None: ...
 
 
 #: Infeed and outfeed of each process of a grid.

@@ -37,7 +37,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True)
-class Request:
+class JoinRequest:
     """That a rank joins, on a host where one is named."""
 
     file: Path
@@ -67,19 +67,19 @@ def running_jobs() -> list[RunningJob]:
     return list(_running_jobs())
 
 
-def ask(job: RunningJob, host: str = "") -> Request:
+def ask(job: RunningJob, host: str = "") -> JoinRequest:
     """Asks for a rank more."""
-    request = Request(job.folder / f"join-{uuid.uuid4().hex}.json", host)
+    request = JoinRequest(job.folder / f"join-{uuid.uuid4().hex}.json", host)
     _write(request.file, json.dumps({"host": host}))
     return request
 
 
-def open_requests(folder: Path) -> list[Request]:
+def open_requests(folder: Path) -> list[JoinRequest]:
     """Those that nobody has answered."""
     requests = []
     for file in sorted(folder.glob("join-*.json")):
         with contextlib.suppress(OSError):  # answered meanwhile
-            requests.append(Request(file, json.loads(file.read_text())["host"]))
+            requests.append(JoinRequest(file, json.loads(file.read_text())["host"]))
     return requests
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
+from spmd.arrays import Argument, Array
 from spmd.compiler.stack import stack_several
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
@@ -39,23 +40,33 @@ class ProgramsSimulation:
 
     def __call__(
         self,
-        inputs: Sequence[Sequence[Any]],
+        inputs: Sequence[Sequence[Argument]],
         infeed: Sequence[InfeedSource | None] | None = None,
         outfeed: Sequence[OutfeedTarget | None] | None = None,
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[tuple[Array, ...]]:
         """The results of each process; `inputs`, `infeed` and `outfeed` have an entry a process, in rank order."""
         arrays = []
         for program, ranks in zip(self._programs, self._stacked.ranks, strict=True):
             inputs_of_program = [inputs[rank] for rank in ranks]
             columns = stacked_columns(program.function, program.in_types, inputs_of_program, ranks)
-            arrays += [np.broadcast_to(column, (len(ranks), *column.shape[1:])) for column in columns]
+            arrays += [_repeated(column, len(ranks)) for column in columns]
         with open_streams(self.grid, infeed, outfeed) as streams:
             process = Process(ProcessGrid(1, 1), single_process(), streams=streams)
             values = iter(self._executable.run(process, arrays))
-        of_ranks: list[tuple[Any, ...]] = [()] * self.grid.size
+        of_ranks: list[tuple[Array, ...]] = [()] * self.grid.size
         for ranks, stacked in zip(self._stacked.ranks, self._stacked.results, strict=True):
             results = [next(values) for _ in stacked]
             for row, rank in enumerate(ranks):
                 pairs = zip(results, stacked, strict=True)
-                of_ranks[rank] = tuple([of_process(value, row) if up else np.array(value) for value, up in pairs])
+                of_ranks[rank] = tuple([_result(value, row, up) for value, up in pairs])
         return of_ranks
+
+
+def _repeated(column: Any, count: int) -> Any:
+    """An argument of `count` processes, a row for each; a token stays one."""
+    return np.broadcast_to(column, (count, *column.shape[1:])) if isinstance(column, np.ndarray) else column
+
+
+def _result(value: Any, row: int, stacked: bool) -> Any:
+    """A process's result, in an array of its own."""
+    return of_process(value, row) if stacked or value is None else np.array(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Unpack
 
@@ -11,13 +11,13 @@ import numpy as np
 from collectives.grid import ProcessGrid
 from collectives.threads import single_process
 from spmd.analysis.memory import free_memory
-from spmd.arrays import Argument, Array, Source
+from spmd.arrays import Argument, Array, Results, Source
 from spmd.compiler.options import CompileOptions
 from spmd.compiler.prepare import Prepared, prepare
 from spmd.compiler.stack import stack
 from spmd.errors import ExecutionError
 from spmd.ir import Module
-from spmd.runtime.arguments import argument_check
+from spmd.runtime.arguments import Check, argument_check
 from spmd.runtime.compile import compile
 from spmd.runtime.executable import Executable
 from spmd.runtime.process import Process
@@ -30,7 +30,8 @@ class Simulation:
     """One function of a module, compiled once for all processes of a grid as one stacked program.
 
     Call it with arrays that have a leading axis of all processes in rank order, or of size 1 there: the same on every
-    process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process.
+    process. It returns a tuple of arrays so stacked. `in_types` and `out_types` are those of one process,
+    `in_shardings` and `out_shardings` those of a program that has any.
     """
 
     def __init__(self, prepared: Prepared, options: CompileOptions, memory: int | None = None) -> None:
@@ -41,6 +42,8 @@ class Simulation:
         self.function = prepared.function.symbol
         self.in_types: tuple[Type, ...] = self._prepared.function.type.inputs
         self.out_types: tuple[Type, ...] = self._prepared.function.type.results
+        self.in_shardings = prepared.in_shardings
+        self.out_shardings = prepared.out_shardings
         self._by_flags: dict[tuple[bool, ...], _Compiled] = {}
         self._compiled((True,) * len(self.in_types))
 
@@ -60,7 +63,7 @@ class Simulation:
         collapse: bool = False,
         infeed: Sequence[InfeedSource | None] | None = None,
         outfeed: Sequence[OutfeedTarget | None] | None = None,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Runs all processes.
 
         `arrays` are one an argument, of the argument's dtype and its shape behind the leading axis. A result that is
@@ -79,7 +82,7 @@ class Simulation:
             results = self._run(compiled, process, [value for value, _ in stacked_arguments])
         return tuple([self._result(value, up, collapse) for value, up in zip(results, compiled.stacked, strict=True)])
 
-    def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def _run(self, compiled: _Compiled, process: Process, arrays: Sequence[Array]) -> tuple[Array, ...]:
         try:
             return compiled.executable.run(process, arrays)
         except ExecutionError as error:
@@ -88,7 +91,7 @@ class Simulation:
             )
             raise
 
-    def shard(self, *arrays: Source) -> tuple[Any, ...]:
+    def shard(self, *arrays: Source) -> tuple[Array, ...]:
         """The parts of global arguments that the processes hold, stacked, by the program's shardings.
 
         An argument may be a whole array, or a callable that makes a block: `callback(index) -> array`. Arguments of a
@@ -96,20 +99,20 @@ class Simulation:
         """
         if len(arrays) != len(self.in_types):
             raise ExecutionError(f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}")
-        if self._prepared.in_shardings is None:
+        if self.in_shardings is None:
             return tuple([np.asarray(array)[None] for array in arrays])
         from partitioner import shard_stacked  # loaded late: most programs have no shardings
 
-        pairs = zip(arrays, self._prepared.in_shardings, strict=True)
+        pairs = zip(arrays, self.in_shardings, strict=True)
         return tuple([shard_stacked(array, sharding, self.grid.size) for array, sharding in pairs])
 
-    def unshard(self, *results: Array) -> tuple[Any, ...]:
+    def unshard(self, *results: Array) -> tuple[Array, ...]:
         """The global results, whole, from stacked ones; without shardings, those of the first process."""
-        if self._prepared.out_shardings is None:
+        if self.out_shardings is None:
             return tuple([np.asarray(result)[0] for result in results])
         from partitioner import unshard_stacked  # loaded late, as above
 
-        return tuple(map(unshard_stacked, results, self._prepared.out_shardings))
+        return tuple(map(unshard_stacked, results, self.out_shardings))
 
     def _compiled(self, flags: tuple[bool, ...]) -> _Compiled:
         """The program for arguments that differ between processes (True) or not."""
@@ -176,8 +179,8 @@ def _compile(prepared: Prepared, flags: tuple[bool, ...], options: CompileOption
 
 
 def stacked_columns(
-    function: str, types: Sequence[Type], inputs: Sequence[Sequence[Any]], ranks: Sequence[int]
-) -> list[Any]:
+    function: str, types: Sequence[Type], inputs: Sequence[Sequence[Argument]], ranks: Sequence[int]
+) -> list[Array]:
     """The arguments of the processes `ranks`, whose inputs are given in this order, stacked: an array an argument.
 
     ExecutionError names the process and the argument that something is wrong with.
@@ -189,7 +192,7 @@ def stacked_columns(
     return [_column(check, [arrays[index] for arrays in inputs], ranks) for index, check in enumerate(checks)]
 
 
-def _column(check: Callable[[Any], Any], values: Sequence[Any], ranks: Sequence[int]) -> Any:
+def _column(check: Check, values: Sequence[Argument], ranks: Sequence[int]) -> Array:
     """One argument of all processes, stacked: once where it is one object."""
     if all(value is values[0] for value in values):
         array = check(values[0])
@@ -204,14 +207,14 @@ def _column(check: Callable[[Any], Any], values: Sequence[Any], ranks: Sequence[
     return np.stack(arrays)
 
 
-def of_process(value: Any, row: int) -> Any:
+def of_process(value: Results, row: int) -> Any:
     """A stacked result's row, in an array of its own."""
     if isinstance(value, tuple):
         return tuple([of_process(part, row) for part in value])
     return None if value is None else np.array(value[row])
 
 
-def _argument(value: Any, type: Type, grid: ProcessGrid, index: int) -> tuple[Any, bool]:
+def _argument(value: object, type: Type, grid: ProcessGrid, index: int) -> tuple[Any, bool]:
     """An argument as the program takes it, and whether it differs between processes."""
     if not isinstance(type, TensorType):
         return value, True

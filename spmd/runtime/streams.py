@@ -21,7 +21,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.array_files import read_arrays
-from spmd.arrays import Array
+from spmd.arrays import Array, bits_dtype
 from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
@@ -80,6 +80,12 @@ def outfeed_to(target: OutfeedTarget | None) -> Outfeed | None:
     return lambda arrays: give(arrays[0] if len(arrays) == 1 else arrays)
 
 
+def check_entries(name: str, entries: Sequence[object], grid: ProcessGrid) -> None:
+    """ExecutionError unless there is an entry for each process of `grid`."""
+    if len(entries) != grid.size:
+        raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
+
+
 @contextmanager
 def open_streams(
     grid: ProcessGrid,
@@ -91,8 +97,8 @@ def open_streams(
     ExecutionError where there are more entries than processes, or fewer.
     """
     for name, entries in (("infeed", infeed), ("outfeed", outfeed)):
-        if entries is not None and len(entries) != grid.size:
-            raise ExecutionError(f"{name} has {len(entries)} entries, a {grid} process grid has {grid.size} processes")
+        if entries is not None:
+            check_entries(name, entries, grid)
     if infeed is None and outfeed is None:
         yield None
         return
@@ -142,5 +148,5 @@ def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:
             if array.dtype.isbuiltin == 1:
                 arrays[name] = array
             else:
-                arrays[f"{name}:{array.dtype.name}"] = array.view(np.dtype(f"u{array.dtype.itemsize}"))
+                arrays[f"{name}:{array.dtype.name}"] = array.view(bits_dtype(array.dtype))
     np.savez(path, **arrays)

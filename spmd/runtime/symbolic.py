@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from spmd.arrays import Array, Source
+from spmd.arrays import Argument, Array, Source
 from spmd.compiler.dynamic import is_dynamic
 from spmd.compiler.options import CompileOptions, Options
 from spmd.errors import ExecutionError
@@ -35,11 +34,11 @@ class SymbolicExecutable(Executable):
     """
 
     def __init__(
-        self, module: Module, function: Function, options: Options, specialize: Specialize, asked: CompileOptions
+        self, module: Module, function: Function, options: Options, specialize: Specialize, requested: CompileOptions
     ) -> None:
-        """`asked`: the options that were asked for, by which a pickled executable is compiled again."""
+        """`requested`: the options that were asked for, by which a pickled executable is compiled again."""
         super().__init__(module, function, _never, options, frozenset())
-        self.asked = asked
+        self.requested = requested
         self._specialize = specialize
         self._of_types: dict[tuple[Type, ...], Executable] = {}
         self._of_blocks: dict[tuple[Shape, ...], Executable] = {}
@@ -50,10 +49,10 @@ class SymbolicExecutable(Executable):
         """It may: programs with shardings do."""
         return True
 
-    def run(self, process: Process, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, process: Process, arrays: Sequence[Argument]) -> tuple[Array, ...]:
         return self.for_blocks(arrays).run(process, arrays)
 
-    def shard(self, *arrays: Source) -> tuple[Any, ...]:
+    def shard(self, *arrays: Source) -> tuple[Array, ...]:
         self._check_count(arrays)
         if any(callable(array) for array in arrays):
             raise ExecutionError(
@@ -61,7 +60,7 @@ class SymbolicExecutable(Executable):
             )
         return self.for_shapes(_shapes(arrays)).shard(*arrays)
 
-    def unshard(self, *results: Array) -> tuple[Any, ...]:
+    def unshard(self, *results: Array) -> tuple[Array, ...]:
         sized = self._of_results.get(_shapes(results))
         if sized is None:
             raise ExecutionError(f"no call of @{self.function} gave results of shapes {_listed(_shapes(results))}")
@@ -77,7 +76,7 @@ class SymbolicExecutable(Executable):
             self._of_results.setdefault(_type_shapes(sized.out_types), sized)
         return self._of_types[types]
 
-    def for_blocks(self, arrays: Sequence[Any]) -> Executable:
+    def for_blocks(self, arrays: Sequence[Argument]) -> Executable:
         """The executable that takes these blocks of global arguments."""
         self._check_count(arrays)
         blocks = _shapes(arrays)
@@ -111,17 +110,17 @@ class SymbolicExecutable(Executable):
             raise ExecutionError(f"argument {index} of @{self.function}: {type} is needed, got shape {shape}")
         return type.with_shape(shape)
 
-    def _check_count(self, arrays: Sequence[Any]) -> None:
+    def _check_count(self, arrays: Sequence[object]) -> None:
         if len(arrays) != len(self.in_types):
             text = f"@{self.function} takes {len(self.in_types)} arguments, got {len(arrays)}"
             raise ExecutionError(text, self._location)
 
 
-def _never(process: Process, *values: Any) -> tuple[Any, ...]:
+def _never(process: Process, *values: object) -> tuple[Array, ...]:
     raise NotImplementedError("a program whose sizes are not known runs once they are")
 
 
-def _shapes(arrays: Sequence[Any]) -> tuple[Shape, ...]:
+def _shapes(arrays: Sequence[object]) -> tuple[Shape, ...]:
     return tuple(tuple(getattr(array, "shape", ())) for array in arrays)
 
 

@@ -39,7 +39,7 @@ def share(processors: set[int], others: Sequence[set[int]], cores: int) -> int:
 def take(world: Any) -> None:
     """Gives this rank's numerical libraries its share. Collective among the ranks of ``world``, an MPI communicator."""
     global taken
-    from mpi4py import MPI
+    from mpi4py import MPI  # late: importing it starts MPI
 
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     everyone = node.allgather(machine.processors())
@@ -50,14 +50,14 @@ def take(world: Any) -> None:
     taken = share(own, everyone, machine.usable_cores())
     for name in THREAD_VARIABLES:  # for libraries that are loaded later
         os.environ[name] = str(taken)
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # late: ranks alone need it
 
     threadpool_limits(taken)
 
 
 def in_force() -> list[tuple[str, int]]:
     """The numerical libraries that are loaded, by name and version, and how many threads each uses."""
-    from threadpoolctl import threadpool_info
+    from threadpoolctl import threadpool_info  # late, as above
 
     return [
         (f"{library['internal_api']} {library.get('version') or ''}".strip(), int(library["num_threads"]))

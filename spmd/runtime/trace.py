@@ -51,7 +51,7 @@ def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
 
 def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
     counts: dict[tuple[int, str, str], int] = defaultdict(int)
-    meetings: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
+    meetings: dict[tuple[object, ...], list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event["ts"]):
         name, place, rank = event["name"], event["args"]["place"], event["pid"]
         group = groups[place].find(rank) if place in groups else None

@@ -11,18 +11,19 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TextIO
+from typing import ClassVar, TextIO
 
 import numpy as np
 
 from spmd.analysis.process_rows import UNSEEN, ProcessRows
+from spmd.arrays import Array, Results
 from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 
-def check_nans(unit: ScheduledUnit, run: Run) -> Any:
+def check_nans(unit: ScheduledUnit, run: Run) -> Results:
     """Raises ExecutionError at the first op that gives a NaN or an infinity, with how many and where the first is.
 
     A unit of several ops that gives one runs again, op by op, to tell which of them it was. Where all processes of a
@@ -39,7 +40,7 @@ def check_nans(unit: ScheduledUnit, run: Run) -> Any:
     return results
 
 
-def _raise_fault(results: Any, makers: Sequence[Op], name: str, location: Location) -> None:
+def _raise_fault(results: object, makers: Sequence[Op], name: str, location: Location) -> None:
     for rows, fault in _faults(results, makers):
         if fault:
             error = ExecutionError(Diagnostic(location, fault.text, name if rows is None else rows.name))
@@ -54,7 +55,7 @@ class _Fault:
     process: str = ""
 
 
-def _faults(results: Any, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows | None, _Fault | None]]:
+def _faults(results: object, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows | None, _Fault | None]]:
     """For each result that `makers` give, which rows are whose, and what is not finite."""
     for index, (array, maker) in enumerate(zip(_values(results), makers, strict=False)):
         if array is not None and UNSEEN not in maker.discardable:
@@ -62,7 +63,7 @@ def _faults(results: Any, makers: Sequence[Op]) -> Iterator[tuple[ProcessRows | 
             yield rows, _fault(array, index, rows)
 
 
-def _fault(array: Any, index: int, rows: ProcessRows | None) -> _Fault | None:
+def _fault(array: Array, index: int, rows: ProcessRows | None) -> _Fault | None:
     """What is not finite in result `index`: of the first process that has such numbers, where they are processes'."""
     if array.dtype.kind not in "fcV" or array.size == 0:
         return None
@@ -81,7 +82,7 @@ def _fault(array: Any, index: int, rows: ProcessRows | None) -> _Fault | None:
     return _Fault(_told(numbers, own, index), f"{rank} {rows.grid.process_id(rank)}")
 
 
-def _told(array: Any, finite: Any, index: int) -> str:
+def _told(array: Array, finite: Array, index: int) -> str:
     count = finite.size - int(np.count_nonzero(finite))
     where = np.unravel_index(int(np.argmin(finite)), finite.shape)
     place = f" at {[int(axis) for axis in where]}" if finite.ndim else ""
@@ -89,10 +90,11 @@ def _told(array: Any, finite: Any, index: int) -> str:
     return f"result {index} has {count} of {finite.size} elements that are NaN or infinite, the first{place}: {value}"
 
 
-def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Any:
+def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Results:
     """Prints what each unit gives: place, process, ops, types, and the values shortened.
 
-    Where all processes of a grid are computed at once, a line for each of them.
+    Where all processes of a grid are computed at once, a line for each of them. A line is written whole, since
+    processes may be threads.
     """
     results = run()
     out = file or sys.stdout
@@ -104,16 +106,15 @@ def print_each(unit: ScheduledUnit, run: Run, file: TextIO | None = None) -> Any
             continue
         rows = ProcessRows.of(maker)
         if rows is None or rows.block > 1:
-            print(f"{unit.place}: {who}{_shown(unit.name, value, array)}", file=out)
+            out.write(f"{unit.place}: {who}{_shown(unit.name, value, array)}\n")
             continue
         for rank, own in zip(rows.ranks, np.moveaxis(array, rows.dimension, 0), strict=True):
-            print(
-                f"{unit.place}: process {rank} {rows.grid.process_id(rank)}: {_shown(rows.name, value, own)}", file=out
-            )
+            process = f"process {rank} {rows.grid.process_id(rank)}: "
+            out.write(f"{unit.place}: {process}{_shown(rows.name, value, own)}\n")
     return results
 
 
-def _shown(name: str, value: Value, array: Any) -> str:
+def _shown(name: str, value: Value, array: Array) -> str:
     shown = np.array2string(np.asarray(array), threshold=16, edgeitems=3, precision=6, separator=", ")
     return (
         f"{name} {f'%{value.name_hint}' if value.name_hint else '%'} : {value.tensor.with_shape(array.shape)} = {shown}"
@@ -144,7 +145,7 @@ class Profile:
     began: float = field(default_factory=time.perf_counter)
     _local: threading.local = field(default_factory=threading.local)
 
-    def __call__(self, unit: ScheduledUnit, run: Run) -> Any:
+    def __call__(self, unit: ScheduledUnit, run: Run) -> Results:
         inner: list[float] = getattr(self._local, "inner", None) or [0.0]
         self._local.inner = inner
         inner.append(0.0)
@@ -183,7 +184,7 @@ class Profile:
         lines.append(f"{total:10.6f} 100.0% {sum(event.calls for event in self.events):8d}  in all")
         return "\n".join(lines)
 
-    def trace_events(self, rank: int = 0) -> list[dict[str, Any]]:
+    def trace_events(self, rank: int = 0) -> list[dict[str, object]]:
         """The events in the trace event format, times in microseconds.
 
         The process of the trace is the rank; for in-process ranks, that of the thread.
@@ -208,7 +209,7 @@ def _rank_of_thread(name: str, otherwise: int) -> int:
     return int(number) if kind == "process" and number.isdigit() else otherwise
 
 
-def _values(results: Any) -> list[Any]:
+def _values(results: object) -> list[Array | None]:
     """An entry a result: an array, or None for what is none."""
     values = results if isinstance(results, tuple) else (results,)
     return [np.asarray(value) if isinstance(value, np.ndarray | np.generic) else None for value in values]

@@ -6,6 +6,7 @@ The ranks are those of ``MPI.COMM_WORLD``, until :func:`renew` says which they a
 from __future__ import annotations
 
 import sys
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from collectives.grid import ProcessGrid
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from collectives.mpi import MpiCommunicator
 
 _processes: dict[ProcessGrid, Process] = {}
+#: Held while a process is made: the ranks share out their processors then, which one thread of each takes part in.
+_starting = Lock()
+#: One Python thread at a time in programs that communicate, whatever their grids: all of them are made of all ranks.
+_programs = OneThread()
 #: Whether the ranks have shared out the machine's processors.
 _shared = False
 #: MPI's communicator of the ranks, once it is another than MPI.COMM_WORLD.
@@ -61,7 +66,7 @@ def keep_share() -> None:
 
 def base() -> MPI.Intracomm:
     """MPI's communicator of all ranks: for what only its holder sends."""
-    from mpi4py import MPI
+    from mpi4py import MPI  # late: importing it starts MPI
 
     return MPI.COMM_WORLD if _base is None else _base
 
@@ -89,13 +94,16 @@ def process_of(grid: ProcessGrid) -> Process:
     """This process of `grid`, made once for each grid; CompileError when the grid does not fit the ranks."""
     process = _processes.get(grid)
     if process is None:
-        process = _processes[grid] = _start(grid)
+        with _starting:
+            process = _processes.get(grid)
+            if process is None:
+                process = _processes[grid] = _start(grid)
     return process
 
 
 def _start(grid: ProcessGrid) -> Process:
     if grid.size == 1 and not under_mpi():
-        from collectives.threads import single_process
+        from collectives.threads import single_process  # late: ranks do without
 
         return Process(grid, single_process())
     try:
@@ -111,7 +119,7 @@ def _start(grid: ProcessGrid) -> Process:
             f"{_misfit(grid, communicator.size)}; "
             f"start it with `spmd launch -n {grid.size}` or run it in one process with spmd.run_parallel"
         )
-    return Process(grid, communicator, threads=OneThread() if grid.size > 1 else None)
+    return Process(grid, communicator, threads=_programs if grid.size > 1 else None)
 
 
 def _misfit(grid: ProcessGrid, ranks: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from spmd import types as t
 from spmd.attributes import (
@@ -17,12 +17,13 @@ from spmd.attributes import (
 )
 from spmd.dialects.kinds import ENUMS
 from spmd.dialects.structs import STRUCTS, StructAttribute
+from spmd.ir import AttributeValue
 from spmd.syntax.literal_parser import LiteralParser
 from spmd.syntax.token_parser import TokenParser
 
 #: Reads the body of `#dialect.mnemonic<...>`, from the `<` on, by (dialect, mnemonic).
 BodyParser = Callable[["AttributeParser"], Attribute]
-FieldReader = Callable[["AttributeParser"], Any]
+FieldReader = Callable[["AttributeParser"], AttributeValue]
 ATTRIBUTE_PARSERS: dict[tuple[str, str], BodyParser] = {}
 
 
@@ -165,11 +166,11 @@ class AttributeParser(LiteralParser):
 
     def parse_struct_fields(
         self, cls: type[Attribute], readers: Mapping[str, FieldReader] = MappingProxyType({})
-    ) -> dict[str, Any]:
+    ) -> dict[str, AttributeValue]:
         """The fields that `<field = value, ...>` gives; `readers` read those whose form their type does not tell."""
         self.expect("<")
         declared = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
-        values: dict[str, Any] = {}
+        values: dict[str, AttributeValue] = {}
         while not self.consume_if(">"):
             position = self.position
             token = self.tokens[position]
@@ -187,14 +188,14 @@ class AttributeParser(LiteralParser):
                 break
         return values
 
-    def _field(self, annotation: str) -> Any:
+    def _field(self, annotation: str) -> AttributeValue:
         reader = _FIELDS.get(annotation)
         return reader(self) if reader else self.parse_attribute()
 
 
 AttributeParser.inner = AttributeParser
 
-_FIELDS: dict[str, Callable[[AttributeParser], Any]] = {
+_FIELDS: dict[str, Callable[[AttributeParser], AttributeValue]] = {
     "int": TokenParser.parse_int64,
     "bool": AttributeParser._boolean,
     "str": AttributeParser.parse_string,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any
 
 import numpy as np
 
 from spmd import attributes as attrs
 from spmd import types as t
-from spmd.arrays import Array
+from spmd.arrays import Array, bits_dtype
 from spmd.dialects.structs import StructAttribute
-from spmd.syntax.literals import bit_dtype, float_bits, mask
+from spmd.ir import AttributeValue
+from spmd.syntax.literals import float_bits, mask
 
 #: Constants of more elements than this are printed as the bytes they have, in hexadecimal.
 HEX_FROM = 100
@@ -21,13 +21,13 @@ _BARE = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
 _TRUE_OR_FALSE = ("false", "true")
 
 #: Bodies of structured attributes, as they stand behind `#dialect.mnemonic`, by class.
-STRUCT_PRINTERS: dict[type, Callable[[Any], str]] = {}
+STRUCT_PRINTERS: dict[type, Callable[[AttributeValue], str]] = {}
 
 
-def struct_printer(cls: type) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+def struct_printer(cls: type) -> Callable[[Callable[[AttributeValue], str]], Callable[[AttributeValue], str]]:
     """Decorator: the function gives the body of attributes of class `cls`, brackets included."""
 
-    def add(printer: Callable[[Any], str]) -> Callable[[Any], str]:
+    def add(printer: Callable[[AttributeValue], str]) -> Callable[[AttributeValue], str]:
         STRUCT_PRINTERS[cls] = printer
         return printer
 
@@ -84,7 +84,7 @@ def _with_point(text: str) -> str:
 
 def _floats(array: Array, element: t.ElementType) -> list[str]:
     """Each element's text, most of them found for all at once."""
-    bits = array.view(bit_dtype(element)).tolist()
+    bits = array.view(bits_dtype(element.dtype)).tolist()
     with np.errstate(invalid="ignore"):  # NaNs that signal
         values = array.astype(np.float64).tolist()
     return [format_float(value, pattern, element) for value, pattern in zip(values, bits, strict=True)]
@@ -191,7 +191,7 @@ def _format_struct(attribute: attrs.Attribute) -> str:
     return f"#{attribute.DIALECT}<{attribute.MNEMONIC}{gap}{body}>"
 
 
-def struct_body(attribute: Any) -> str:
+def struct_body(attribute: AttributeValue) -> str:
     """What follows `#dialect.mnemonic`."""
     printer = STRUCT_PRINTERS.get(type(attribute))
     if printer is not None:
@@ -206,7 +206,7 @@ def struct_body(attribute: Any) -> str:
     return f"<{', '.join(parts)}>"
 
 
-def _format_field(value: Any) -> str:
+def _format_field(value: AttributeValue) -> str:
     if isinstance(value, bool):
         return _TRUE_OR_FALSE[value]
     if isinstance(value, int):
@@ -241,7 +241,7 @@ def _format_resource(attribute: attrs.DenseResourceAttr) -> str:
     return f"dense_resource<{format_key(attribute.key)}> : {attribute.type}"
 
 
-_PRINTERS: dict[type, Callable[[Any], str]] = {
+_PRINTERS: dict[type, Callable[[AttributeValue], str]] = {
     attrs.UnitAttr: lambda attribute: "unit",
     attrs.BoolAttr: lambda attribute: _TRUE_OR_FALSE[attribute.value],
     attrs.SymbolRefAttr: lambda attribute: "::".join(map(format_symbol, attribute.path)),

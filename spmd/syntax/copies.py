@@ -15,7 +15,7 @@ from spmd.syntax.parser import parse
 from spmd.syntax.printer import print_op
 
 #: Of each op, in the order of `walk`: its place, and the names of its results.
-Places = list[tuple[Location, list[str | None]]]
+_ArrayPlaces = list[tuple[Location, list[str | None]]]
 
 
 def _reduce(module: Module) -> tuple[Any, ...]:
@@ -23,7 +23,7 @@ def _reduce(module: Module) -> tuple[Any, ...]:
     return _restore, (print_op(module, generic=True, keep_names=True, debug_info=True), places)
 
 
-def _restore(text: str, places: Places) -> Module:
+def _restore(text: str, places: _ArrayPlaces) -> Module:
     module = parse(text)
     for op, (location, names) in zip(module.walk(), places, strict=True):
         op.move(location)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -83,7 +82,7 @@ def splat(scalar: Array, type: TensorType) -> DenseAttr:
         raise ValueError(f"a constant of type {type} is larger than any array can be") from None
 
 
-def checked_type(type: Any) -> tuple[ElementType, tuple[int, ...]]:
+def checked_type(type: object) -> tuple[ElementType, tuple[int, ...]]:
     """The element type that stands in memory, and the shape; ValueError for a type no constant has."""
     if not isinstance(type, TensorType):
         raise ValueError(f"elements literal must be a shaped type, got {type}")

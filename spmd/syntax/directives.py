@@ -49,6 +49,13 @@ class Directive:
         return False
 
 
+class WholeForm(Directive):
+    """The form of all that follows an op's name."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        self.definition = definition
+
+
 #: Custom directives by name: made from the op's declaration and the directive's arguments.
 CUSTOM: dict[str, Callable[[OpDef, list[Argument]], Directive]] = {}
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spmd import types as t
 from spmd.attributes import Attribute
 from spmd.dialects import kinds
 from spmd.dialects.core import AttributeDef, OpDef
 from spmd.dialects.structs import STRUCTS
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 from spmd.syntax.attribute_parser import ATTRIBUTE_PARSERS
 from spmd.syntax.directives import Argument, Directive
 
@@ -38,20 +38,13 @@ class OperandVariable(Directive):
 
 
 class OperandsVariable(Directive):
-    """A variadic or optional operand."""
+    """A variadic operand."""
 
-    def __init__(self, name: str, most: int | None) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.most = most
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
-        if self.most == 1:
-            count = int(parser.tokens[parser.position][:1] == "%")
-            if count:
-                parser.parse_operand(state)
-        else:
-            count = parser.parse_operand_list(state)
-        note_size(state, self.name, count)
+        note_size(state, self.name, parser.parse_operand_list(state))
 
     def print(self, printer: Printer, op: Op) -> str:
         return printer.names(op.operand_group(self.name))
@@ -72,7 +65,7 @@ def note_size(state: OperationState, name: str, count: int) -> None:
 
 class AllOperands(Directive):
     def __init__(self, definition: OpDef) -> None:
-        variadic = [entry.name for entry in definition.operands if entry.variadic or entry.optional]
+        variadic = [entry.name for entry in definition.operands if entry.variadic]
         self.variadic = variadic[0] if len(variadic) == 1 else None
         self.fixed = len(definition.operands) - 1
 
@@ -221,7 +214,7 @@ class AttributeVariable(Directive):
             )
         return self._text(printer, op, op.attributes[self.name])
 
-    def _text(self, printer: Printer, op: Op, value: Any) -> str:
+    def _text(self, printer: Printer, op: Op, value: object) -> str:
         if self.kind.cases:
             return str(value)
         return printer.stripped(self.kind.encode(value), typed=self.kind.type is None)
@@ -235,7 +228,7 @@ class AttributeVariable(Directive):
             return token in self.kind.cases
         return bool(token) and (token[0] in '"@#[{-' or token[0].isdigit() or token.split("<", 1)[0] in _VALUE_WORDS)
 
-    def _reader(self) -> Callable[[OperationParser], Any]:
+    def _reader(self) -> Callable[[OperationParser], AttributeValue]:
         kind = self.kind
         if kind.cases:
             return self._case
@@ -251,7 +244,7 @@ class AttributeVariable(Directive):
             return lambda parser: _stripped_struct(parser, dialect, mnemonic)
         return lambda parser: parser.parse_attribute(typed=kind is not kinds.STRING)
 
-    def _case(self, parser: OperationParser) -> Any:
+    def _case(self, parser: OperationParser) -> AttributeValue:
         token = parser.tokens[parser.position]
         if token in self.kind.cases:
             parser.position += 1
@@ -260,7 +253,7 @@ class AttributeVariable(Directive):
             return parser.parse_attribute(typed=not token.startswith('"'))
         parser.expected(f"{self.name} to be one of: {', '.join(self.kind.cases)}")
 
-    def _number(self, parser: OperationParser) -> Any:
+    def _number(self, parser: OperationParser) -> AttributeValue:
         number = parser.parse_attribute(self.kind.type, typed=False)
         position = parser.position
         # The type may be spelled out; another colon belongs to what follows.
@@ -269,12 +262,12 @@ class AttributeVariable(Directive):
         return number
 
 
-def _integers(parser: OperationParser) -> Any:
+def _integers(parser: OperationParser) -> AttributeValue:
     token = parser.tokens[parser.position]
     return parser.parse_integer_list() if token[:1] == "[" else parser.parse_attribute()
 
 
-def _booleans(parser: OperationParser) -> Any:
+def _booleans(parser: OperationParser) -> AttributeValue:
     if not parser.at("["):
         return parser.parse_attribute()
     parser.position += 1
@@ -341,8 +334,7 @@ def variable(definition: OpDef, name: str) -> Directive:
         _fill_spellings()
     for entry in definition.operands:
         if entry.name == name:
-            loose = entry.variadic or entry.optional
-            return OperandsVariable(name, None if entry.variadic else 1) if loose else OperandVariable(name)
+            return OperandsVariable(name) if entry.variadic else OperandVariable(name)
     if name in definition.attribute_table:
         return AttributeVariable(definition, definition.attribute_table[name])
     for region in definition.regions:
@@ -357,13 +349,13 @@ def types_of(definition: OpDef, name: str) -> Directive:
         return AllOperandTypes()
     for entry in definition.operands:
         if entry.name == name:
-            return OperandType(name, entry.variadic or entry.optional)
+            return OperandType(name, entry.variadic)
     if name == "results" and all(entry.name != "results" for entry in definition.results):
-        loose = any(entry.variadic or entry.optional for entry in definition.results)
+        loose = any(entry.variadic for entry in definition.results)
         return ResultType(0, None if loose or len(definition.results) != 1 else 1)
     for index, entry in enumerate(definition.results):
         if entry.name == name:
-            return ResultType(index, None if entry.variadic or entry.optional else 1)
+            return ResultType(index, None if entry.variadic else 1)
     raise ValueError(f"{definition.name}: its form names type(${name}), which is not declared")
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd.attributes import DictAttr, same_bits
-from spmd.ir import Block, Op, Region, Value
+from spmd.ir import AttributeValue, Block, Op, Region, Value
 from spmd.syntax.directives import SEGMENTS
 
 
@@ -81,7 +79,7 @@ def _attributes(left: Op, right: Op) -> str | None:
     return None
 
 
-def _value(op: Op, name: str) -> Any:
+def _value(op: Op, name: str) -> AttributeValue:
     """What the op says of attribute `name`, by its default if need be; None for a list of empty dictionaries."""
     if name in op.attributes:
         value = op.attributes[name]
@@ -92,7 +90,7 @@ def _value(op: Op, name: str) -> Any:
     return None if declared is None or declared.required else op[name]
 
 
-def same_value(left: Any, right: Any) -> bool:
+def same_value(left: object, right: object) -> bool:
     """Equality of decoded attributes, down to the bits of floats."""
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return same_bits(left, right)

@@ -32,7 +32,7 @@ from spmd.syntax.token_parser import LOCATION_NAME
 from spmd.syntax.type_parser import TypeParser
 
 _MOST_NUMBERS = 10_000
-_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|0x[\da-fA-F]+", re.ASCII)
+_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-?0x[\da-fA-F]+", re.ASCII)
 _SYMBOL_PART = re.compile(r'@("(?:[^"\\]|\\.)*"|[A-Za-z_][\w$.]*)', re.ASCII)
 
 

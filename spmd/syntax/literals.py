@@ -10,12 +10,11 @@ import binascii
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, bits_dtype
 from spmd.types import ElementType, storage_range
 
 _HEX_DIGITS = "0123456789abcdefABCDEF"
@@ -41,11 +40,6 @@ def unquote(token: str) -> bytes:
     return _ESCAPE.sub(replace, data)
 
 
-def bit_dtype(element: ElementType) -> np.dtype[Any]:
-    """The unsigned dtype as wide as an element's storage in NumPy."""
-    return np.dtype(f"u{element.dtype.itemsize}")
-
-
 def mask(element: ElementType) -> int:
     """All the bits of an element."""
     return int((1 << element.bits) - 1)
@@ -62,7 +56,7 @@ def float_array(values: Array, texts: Callable[[], list[str]], element: ElementT
     # A decimal that lies beside a tie of the narrow type may have become that tie in float64: ask the decimal itself.
     below = _round(np.nextafter(values, -np.inf), element.dtype)
     above = _round(np.nextafter(values, np.inf), element.dtype)
-    width = bit_dtype(element)
+    width = bits_dtype(element.dtype)
     doubtful = np.flatnonzero((below.view(width) != above.view(width)) & (values != 0) & np.isfinite(values))
     if doubtful.size:
         _settle(rounded, doubtful, below, above, texts())
@@ -78,7 +72,7 @@ def _settle(rounded: Array, doubtful: Array, below: Array, above: Array, texts: 
                 rounded[index] = below[index] if exact < middle else above[index]
 
 
-def _round(values: Array, dtype: np.dtype[Any]) -> Array:
+def _round(values: Array, dtype: DType) -> Array:
     """float64 to a narrower float, rounded once."""
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if dtype in (np.float32, np.float16):
@@ -118,7 +112,7 @@ def _to_odd(values: Array) -> Array:
 def float_bits(text: str, element: ElementType) -> int:
     """The bit pattern of a decimal in `element`."""
     value = np.array([float(text)])
-    return int(float_array(value, lambda: [text], element).view(bit_dtype(element))[0])
+    return int(float_array(value, lambda: [text], element).view(bits_dtype(element.dtype))[0])
 
 
 # --- arrays from text ------------------------------------------------------------------------------------------------
@@ -134,7 +128,7 @@ def parse_decimals(texts: list[str], element: ElementType) -> Array:
     for index in hexadecimal:
         plain[index] = "0.0"
     array = float_array(np.array(plain, dtype=np.float64), lambda: plain, element)
-    bits = array.view(bit_dtype(element))
+    bits = array.view(bits_dtype(element.dtype))
     for index in hexadecimal:
         bits[index] = hex_bits(texts[index], element)
     return array
@@ -143,6 +137,8 @@ def parse_decimals(texts: list[str], element: ElementType) -> Array:
 def hex_bits(text: str, element: ElementType) -> int:
     """The pattern of `0x...`; ValueError when it has more bits than `element`."""
     bits = int(text, 16)
+    if text[0] == "-":
+        raise ValueError(f"the bits of a float have no sign, got {text}")
     if bits > mask(element):
         raise ValueError(f"{text} has more than the {element.bits} bits of {element}")
     return bits
@@ -173,7 +169,7 @@ def parse_integer(text: str, element: ElementType) -> int:
         raise ValueError(f"integer constant of {len(text)} digits is out of range for {element}")
     if "x" in text:
         bits = int(text, 16)
-        if bits > mask(element):
+        if not low <= bits <= mask(element):
             raise ValueError(f"integer constant {text} is out of range for {element}")
         return bits - (1 << element.bits) if bits > high else bits
     value = int(text)

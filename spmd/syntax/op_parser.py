@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from sys import intern
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spmd import types as t
 from spmd.dialects import core
 from spmd.dialects.core import Trait
 from spmd.errors import Diagnostic, ParseError, VerificationError
-from spmd.ir import OP_CLASSES, Block, Op, Region, Value, new_op
+from spmd.ir import OP_CLASSES, AttributeValue, Block, Op, Region, Value, new_op
 from spmd.syntax.assembly import AssemblyFormat, assembly_format
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage
 from spmd.syntax.operand_parser import OperandParser, OperationState
@@ -147,10 +147,10 @@ class OperationParser(OperandParser):
         result_types = state.result_types
         if result_types is None:
             result_types = self._inferred(state, operands)
-        attributes: Mapping[str, Any] = state.attributes
+        attributes: Mapping[str, AttributeValue] = state.attributes
         if attributes:
             attributes = self.shared.attributes(definition, attributes)
-        discardable: Mapping[str, Any] = state.discardable
+        discardable: Mapping[str, AttributeValue] = state.discardable
         if discardable:
             discardable = self.shared.attributes(None, discardable)
         kind = OP_CLASSES.get(state.name, Op)

@@ -14,13 +14,13 @@ from spmd.attributes import Attribute, DenseArrayAttr, DenseAttr
 from spmd.dialects import core
 from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, Location, ParseError, Source
-from spmd.ir import Block, Region, Value
+from spmd.ir import AttributeValue, Block, Region, Value
 from spmd.syntax.attribute_parser import AttributeParser
 from spmd.syntax.directives import SEGMENTS
 from spmd.syntax.lexer import OutOfTokens, TokenLocation, TokenPage, Tokens
 from spmd.syntax.scope import Scope
 from spmd.syntax.sharing import Shared
-from spmd.syntax.token_parser import Names
+from spmd.syntax.token_parser import TextNames
 
 _LONGEST_MESSAGE = 400
 #: What stands on a line before its comment.
@@ -46,7 +46,7 @@ class OperationState:
         self.typed: dict[str, list[t.Type]] | None = None
         self.sizes: dict[str, int] | None = None
         self.result_types: Sequence[t.Type] | None = None
-        self.attributes: dict[str, Any] = {}
+        self.attributes: dict[str, AttributeValue] = {}
         self.discardable: dict[str, Attribute] = {}
         self.regions: tuple[Region, ...] = ()
         self.doubtful = False
@@ -60,7 +60,7 @@ class OperationState:
 class OperandParser(AttributeParser):
     """Reads from a whole text; knows the values that have been named."""
 
-    def __init__(self, source: Source, ready: int, names: Names) -> None:
+    def __init__(self, source: Source, ready: int, names: TextNames) -> None:
         self.stream = Tokens(source, ready)
         super().__init__(self.stream.list, names)
         self.source = source

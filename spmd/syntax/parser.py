@@ -18,13 +18,12 @@ from spmd.ir import Block, Module, Region
 from spmd.syntax.lexer import OutOfTokens, TokenLocation
 from spmd.syntax.literals import hex_bytes
 from spmd.syntax.op_parser import OperationParser
-from spmd.syntax.token_parser import DEEPEST, LOCATION_NAME, Names
+from spmd.syntax.token_parser import DEEPEST, LOCATION_NAME, TextNames
+from spmd.types import MOST_PARTS
 
 _LOCATION_ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)[ \t\r]*$", re.MULTILINE | re.ASCII)
 _RESOURCE = re.compile(r'([\w$.\-]+|"[^"\n]*"): "0x', re.ASCII)
 _LONGEST_LOCATION = 1000
-#: Of how many attributes one alias may consist, those of other aliases counted wherever they stand.
-_MOST_PARTS = 1 << 20
 #: How many tokens are kept ready ahead of the parser, tried in this order; at last all there are.
 _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 
@@ -32,7 +31,7 @@ _READY = (1 << 10, 1 << 13, 1 << 16, 1 << 20, sys.maxsize)
 class ModuleParser(OperationParser):
     """Reads a whole text. The empty one is a program, too: one of no functions."""
 
-    def __init__(self, source: Source, ready: int, names: Names) -> None:
+    def __init__(self, source: Source, ready: int, names: TextNames) -> None:
         super().__init__(source, ready, names)
         self._measures: dict[int, tuple[int, int]] = {}
 
@@ -76,7 +75,7 @@ class ModuleParser(OperationParser):
             self.fail("attribute names with a '.' are reserved for dialect-defined names", position)
         self.names.attribute_aliases[name] = value
         parts, depth = self._measure(value)
-        if parts > _MOST_PARTS or depth > DEEPEST:
+        if parts > MOST_PARTS or depth > DEEPEST:
             self.fail(f"attribute alias '{name}' stands for an attribute of too many parts, or too deep", position)
 
     def _measure(self, value: Attribute) -> tuple[int, int]:
@@ -175,7 +174,9 @@ def parse(text: str | bytes, name: str = "<text>") -> Module:
 
 def _parse(source: Source) -> tuple[Module, list[Diagnostic]]:
     for ready in _READY:
-        names = Names(load_locations=partial(read_locations, source), load_resources=partial(read_resources, source))
+        names = TextNames(
+            load_locations=partial(read_locations, source), load_resources=partial(read_resources, source)
+        )
         parser = ModuleParser(source, ready, names)
         try:
             module = parser.parse_module()

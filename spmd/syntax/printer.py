@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from spmd.attributes import Attribute, DenseArrayAttr
-from spmd.ir import Block, Function, Module, NumberedValue, Op, Region, Value, register_printer
+from spmd.ir import AttributeValue, Block, Function, Module, NumberedValue, Op, Region, Value, register_printer
 from spmd.syntax.assembly import assembly_format
 from spmd.syntax.attribute_printer import (
     format_attribute,
@@ -101,7 +101,9 @@ class Printer:
             text += f" {{{format_entries(op.discardable)}}}"
         return f"{text} : {self.signature(op)}"
 
-    def _encoded(self, op: Op, attributes: Mapping[str, Any], without: Iterable[str] = ()) -> dict[str, Attribute]:
+    def _encoded(
+        self, op: Op, attributes: Mapping[str, AttributeValue], without: Iterable[str] = ()
+    ) -> dict[str, Attribute]:
         """Decoded attributes in MLIR's form, in the order of their declaration."""
         if op.definition is None:
             return {}
@@ -255,12 +257,12 @@ class Printer:
         self._numbers += 1
         return self._unique(str(self._numbers - 1)) if self.keep_names else str(self._numbers - 1)
 
-    def _unique(self, wanted: str) -> str:
-        name = wanted
+    def _unique(self, base: str) -> str:
+        name = base
         while name in self._used:
-            repeat = self._repeats.get(wanted, 0)
-            self._repeats[wanted] = repeat + 1
-            name = f"{wanted}_{repeat}" if not wanted.isdecimal() else str(int(wanted) + repeat + 1)
+            repeat = self._repeats.get(base, 0)
+            self._repeats[base] = repeat + 1
+            name = f"{base}_{repeat}" if not base.isdecimal() else str(int(base) + repeat + 1)
         self._used.add(name)
         return name
 

@@ -14,7 +14,7 @@ from typing import Any
 from spmd.attributes import DenseAttr
 from spmd.dialects.core import OpDef
 from spmd.dialects.make import make_reducer
-from spmd.ir import Region
+from spmd.ir import AttributeValue, Region
 from spmd.types import TensorType
 
 #: How many different dictionaries are looked through: a program whose attributes are all different shares none anyway.
@@ -26,10 +26,12 @@ class Shared:
     """What has been read of a text and may be met again."""
 
     def __init__(self) -> None:
-        self._dictionaries: dict[Hashable, Mapping[str, Any]] = {}
+        self._dictionaries: dict[Hashable, Mapping[str, AttributeValue]] = {}
         self._reducers: dict[tuple[OpDef, TensorType], tuple[Region, ...]] = {}
 
-    def attributes(self, definition: OpDef | None, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    def attributes(
+        self, definition: OpDef | None, attributes: Mapping[str, AttributeValue]
+    ) -> Mapping[str, AttributeValue]:
         """`attributes` of an op so declared, or equal ones from before."""
         key: list[Hashable] = [definition]
         for name, value in attributes.items():
@@ -58,7 +60,7 @@ class Shared:
 
 
 @cache
-def _is_simple(kind: Any) -> bool:
+def _is_simple(kind: object) -> bool:
     """Whether structures of type `kind` are quickly compared, and the same when equal: zeros of two signs are not."""
     return is_dataclass(kind) and not any(
         word in str(entry.type) for entry in fields(kind) for word in ("Attribute", "Any", "float")

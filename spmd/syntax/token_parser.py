@@ -19,14 +19,14 @@ LARGEST = 2**63 - 1
 LOCATION_NAME = re.compile(r"#loc\d*\b", re.ASCII)
 
 _WORD = re.compile(r"[A-Za-z_][\w$.]*", re.ASCII)
-_INTEGER = re.compile(r"-?\d+|0x[\da-fA-F]+", re.ASCII)
+_INTEGER = re.compile(r"-?(?:\d+|0x[\da-fA-F]+)", re.ASCII)
 #: Tokens that nothing can be: they are wrong where they stand, whatever is expected there.
 _BROKEN = {'"': "a string without an end"} | {mark: f"'{mark}' without a name" for mark in "#!%@^"}
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 @dataclass
-class Names:
+class TextNames:
     """What a text has named so far, and what was read of it: aliases, resources, and tables by token."""
 
     types: dict[str, t.Type] = field(default_factory=lambda: dict(t.ELEMENT_TYPES))
@@ -53,7 +53,7 @@ class TokenParser:
 
     inner: ClassVar[type[TokenParser]]
 
-    def __init__(self, tokens: list[str], names: Names, text: str = "", outer: TokenParser | None = None) -> None:
+    def __init__(self, tokens: list[str], names: TextNames, text: str = "", outer: TokenParser | None = None) -> None:
         self.tokens = tokens
         self.position = 0
         self.names = names
@@ -150,7 +150,7 @@ class TokenParser:
     def integer_of(self, text: str, position: int) -> int:
         if len(text) > 64:
             self.fail(f"the integer of {len(text)} digits is too large", position)
-        return int(text, 16) if text[1:2] == "x" else int(text)
+        return int(text, 16) if "x" in text else int(text)
 
     def parse_int64(self, what: str = "an integer") -> int:
         position = self.position

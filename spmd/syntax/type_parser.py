@@ -9,7 +9,7 @@ from typing import Any
 
 from spmd import types as t
 from spmd.attributes import OpaqueAttr
-from spmd.dialects.type_rules import type_fault
+from spmd.dialects.type_rules import element_fault, type_fault
 from spmd.syntax.lexer import END, split_parts
 from spmd.syntax.token_parser import DEEPEST, LARGEST, TokenParser
 
@@ -212,7 +212,7 @@ class TypeParser(TokenParser):
         self.expect("<")
         if self.consume_if("*"):
             self._cross()
-            element = self._element_type("tensor", self.position)
+            element = self._element_type(self.position)
             if self.consume_if(","):
                 self.fail("an unranked tensor has no encoding")
             self.expect(">")
@@ -220,19 +220,18 @@ class TypeParser(TokenParser):
         position = self.position
         shape = self._dimensions()
         at_element = self.position
-        element = self._element_type("tensor", at_element)
+        element = self._element_type(at_element)
         bounds, encoding = self._encoding() if self.consume_if(",") else (None, None)
         self.expect(">")
         if isinstance(element, t.QuantizedType) and element.block_sizes:
             self._check_blocks(element, shape, position)
         return t.TensorType(shape, element, bounds, encoding)
 
-    def _element_type(self, holder: str, position: int) -> Any:
-        """An element type. Types of a dialect may be elements of a tensor: which ones its ops take, they say."""
+    def _element_type(self, position: int, *, in_buffer: bool = False) -> Any:
         element = self.parse_type()
-        shut_out = (t.TokenType, t.FutureType) if holder == "memref" else (t.BufferType,)
-        if isinstance(element, (*_HOLDERS, *shut_out)) or element is _NONE:
-            self.fail(f"a {holder} does not have elements of type {element}", position)
+        fault = element_fault(element, in_buffer=in_buffer)
+        if fault is not None:
+            self.fail(fault, position)
         return element
 
     def _check_blocks(self, element: t.QuantizedType, shape: tuple[int | None, ...], position: int) -> None:
@@ -290,7 +289,7 @@ class TypeParser(TokenParser):
             self.position = start + 1
             return t.OpaqueType("memref" + self.parse_balanced())
         shape = self._dimensions()
-        element = self._element_type("memref", self.position)
+        element = self._element_type(self.position, in_buffer=True)
         memory: list[str] = []
         while self.consume_if(","):
             memory.append(self._memory())
@@ -321,10 +320,7 @@ class TypeParser(TokenParser):
     def _vector(self) -> t.Type:
         return t.OpaqueType("vector" + self.parse_balanced())
 
-    def _token(self, position: int) -> t.Type:
-        return t.TOKEN
-
-    def _future(self, position: int) -> t.Type:
+    def _future(self) -> t.Type:
         self.expect("<")
         return t.FutureType(self.parse_type_list(">"))
 
@@ -334,8 +330,6 @@ def _is_integer_type(token: str) -> bool:
 
 
 _ATTRIBUTE_START = re.compile(r"""[#"@\[{\d-]|(?:array|dense|unit|true|false|affine_map|strided|sparse)\b""")
-_NONE = t.OpaqueType("none")
-_HOLDERS = (t.TensorType, t.UnrankedTensorType, t.TupleType, t.FunctionType)
 #: `string` is the specification's StringType.
 _SCALARS_OF_NO_TENSOR = ("none", "f80", "f128", "string")
 _OTHER_QUANTIZED = ("!quant.any", "!quant.calibrated")
@@ -344,15 +338,16 @@ _INTEGER_TYPE = re.compile(r"[su]?i\d+", re.ASCII)
 
 _TYPE_WORDS: dict[str, Callable[[TypeParser], t.Type]] = {
     "tensor": TypeParser._tensor,
-    "token": lambda parser: t.TOKEN,  # as the specification spells it
+    "token": lambda parser: t.TOKEN,  # this and the next as the specification spells them
+    "future": TypeParser._future,
     "memref": TypeParser._memref,
     "complex": TypeParser._complex,
     "tuple": TypeParser._tuple,
     "vector": TypeParser._vector,
 }
 _DIALECT_TYPES: dict[str, DialectTypeParser] = {
-    "!stablehlo.token": TypeParser._token,
-    "!stablehlo.future": TypeParser._future,
+    "!stablehlo.token": lambda parser, position: t.TOKEN,
+    "!stablehlo.future": lambda parser, position: parser._future(),
 }
 _BOUNDS_NAMES = {
     "#stablehlo.bounds": r"\s*<([\s\d?,]*)>\s*",

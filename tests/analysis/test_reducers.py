@@ -130,41 +130,58 @@ def pairs(lines: str, returned: str, value: str = "f32") -> Op:
     }}""")
 
 
-def found(lines: str, returned: str, value: str = "f32") -> Any:
+def seen_as(lines: str, returned: str, value: str = "f32") -> Any:
     return extremum_of(pairs(lines, returned, value).regions[0])
 
 
-def test_extrema_in_several_hands() -> None:
-    minimum = """%m = stablehlo.minimum %i, %j : tensor<i32>
+#: What JAX and others write for the place of an extremum, what is returned of it, and what that is.
+IN_SEVERAL_HANDS = [
+    (
+        """%m = stablehlo.minimum %i, %j : tensor<i32>
         %s = stablehlo.select %g, %i, %j : tensor<i1>, tensor<i32>
         %t = stablehlo.select %e, %m, %s : tensor<i1>, tensor<i32>
-        %k = stablehlo.select %g, %v, %u : tensor<i1>, tensor<f32>"""
-    extremum = found(minimum, "%k, %t")
-    assert (extremum.kind, extremum.tie, extremum.propagates_nan) == ("maximum", "low", False)
-    last = """%s = stablehlo.select %g, %i, %j : tensor<i1>, tensor<i32>
-        %k = stablehlo.maximum %v, %u : tensor<f32>"""
-    extremum = found(last, "%k, %s")
-    assert (extremum.kind, extremum.tie) == ("maximum", "last")
-    first = """%p = stablehlo.not %l : tensor<i1>
+        %k = stablehlo.select %g, %v, %u : tensor<i1>, tensor<f32>""",
+        "%t",
+        ("maximum", "low", False),
+    ),
+    (
+        """%s = stablehlo.select %g, %i, %j : tensor<i1>, tensor<i32>
+        %k = stablehlo.maximum %v, %u : tensor<f32>""",
+        "%s",
+        ("maximum", "last", False),
+    ),
+    (
+        """%p = stablehlo.not %l : tensor<i1>
         %q = stablehlo.or %g, %e : tensor<i1>
         %h = stablehlo.or %q, %n : tensor<i1>
         %s = stablehlo.select %h, %i, %j : tensor<i1>, tensor<i32>
-        %k = stablehlo.select %h, %v, %u : tensor<i1>, tensor<f32>"""
-    extremum = found(first, "%k, %s")
-    assert (extremum.kind, extremum.tie, extremum.propagates_nan) == ("maximum", "first", True)
-    least = """%s = stablehlo.select %l, %i, %j : tensor<i1>, tensor<i32>
-        %k = stablehlo.minimum %u, %v : tensor<f32>"""
-    assert found(least, "%k, %s").kind == "minimum"
+        %k = stablehlo.select %h, %v, %u : tensor<i1>, tensor<f32>""",
+        "%s",
+        ("maximum", "first", True),
+    ),
+    (
+        """%s = stablehlo.select %l, %i, %j : tensor<i1>, tensor<i32>
+        %k = stablehlo.minimum %u, %v : tensor<f32>""",
+        "%s",
+        ("minimum", "first", False),
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "place", "known"), IN_SEVERAL_HANDS)
+def test_extrema_in_several_hands(lines: str, place: str, known: tuple[str, str, bool]) -> None:
+    extremum = seen_as(lines, f"%k, {place}")
+    assert (extremum.kind, extremum.tie, extremum.propagates_nan) == known
 
 
 def test_what_is_no_extremum() -> None:
     other = """%s = stablehlo.select %g, %j, %i : tensor<i1>, tensor<i32>
         %k = stablehlo.maximum %v, %u : tensor<f32>"""
-    assert found(other, "%k, %s") is None
+    assert seen_as(other, "%k, %s") is None
     mixed = """%c = stablehlo.compare LT, %v, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
         %s = stablehlo.select %c, %i, %j : tensor<i1>, tensor<i32>
         %k = stablehlo.maximum %v, %u : tensor<i32>"""
-    assert found(mixed, "%k, %s", "i32") is None
+    assert seen_as(mixed, "%k, %s", "i32") is None
 
 
 def test_independent_monoids() -> None:
@@ -197,12 +214,14 @@ def test_the_order_of_values_is_that_of_the_comparison() -> None:
     for direction, kind, tie in (
         ("GT", "maximum", "last"), ("GE", "maximum", "first"), ("LT", "minimum", "last"), ("LE", "minimum", "first"),
     ):  # fmt: skip
-        assert found(lines.format(direction=direction, kind="FLOAT"), "%k, %s") == Extremum(kind, False, tie, False)
-        assert found(lines.format(direction=direction, kind="TOTALORDER"), "%k, %s") == Extremum(kind, True, tie, True)
+        assert seen_as(lines.format(direction=direction, kind="FLOAT"), "%k, %s") == Extremum(kind, False, tie, False)
+        assert seen_as(lines.format(direction=direction, kind="TOTALORDER"), "%k, %s") == Extremum(
+            kind, True, tie, True
+        )
     mixed = """%c = stablehlo.compare GT, %v, %u, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
         %s = stablehlo.select %c, %i, %j : tensor<i1>, tensor<i32>
         %k = stablehlo.select %g, %v, %u : tensor<i1>, tensor<f32>"""
-    assert found(mixed, "%k, %s") is None, "index and value in different orders of zeros and NaNs"
+    assert seen_as(mixed, "%k, %s") is None, "index and value in different orders of zeros and NaNs"
 
 
 def test_argmax_as_jax_writes_it() -> None:
@@ -212,4 +231,4 @@ def test_argmax_as_jax_writes_it() -> None:
         %h = stablehlo.or %p, %t : tensor<i1>
         %k = stablehlo.select %p, %v, %u : tensor<i1>, tensor<f32>
         %s = stablehlo.select %h, %i, %j : tensor<i1>, tensor<i32>"""
-    assert found(lines, "%k, %s") == Extremum("maximum", False, "low", True)
+    assert seen_as(lines, "%k, %s") == Extremum("maximum", False, "low", True)

@@ -4,6 +4,7 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
+from spmd.types import F32, FunctionType, OpaqueType, TensorType, TupleType, Type
 from tests.artifacts import reference
 
 #: As the reference prints them, so that text and bytecode are seen to be one.
@@ -151,3 +152,23 @@ def test_places_of_ops_and_arguments_are_kept_in_every_form() -> None:
 def test_the_reference_reads_the_places_that_are_written() -> None:
     text = reference.text_of(write_bytecode(spmd.parse(LOCATED)), debug_info=True)
     assert locations(spmd.parse(text)) == [known or "unknown" for known in WHERE]
+
+
+@pytest.mark.parametrize("element", [TensorType((2,), F32), TupleType(()), FunctionType((), ()), OpaqueType("none")])
+def test_tensors_of_what_is_no_element_are_refused(element: Type) -> None:
+    """As those of text are: MLIR has no such type."""
+    module = spmd.parse("func.func private @f(tensor<2xf32>)")
+    (function,) = module.functions
+    function.attributes = {**function.attributes, "function_type": FunctionType((TensorType((2,), element),), ())}
+    with pytest.raises(spmd.ParseError, match="a tensor does not have elements of type"):
+        spmd.parse(write_bytecode(module))
+
+
+def test_a_type_that_has_no_text_is_refused() -> None:
+    """It is told what is wrong with it, though it cannot be written out."""
+    type = "tensor<2x!quant.uniform<i8:f32:0, {0.5:1, 0.25:2}>>"
+    data = spmd.serialize(spmd.parse(f"func.func private @f({type})"))
+    both, one = b"\x05\x05\x09", b"\x03\x0a\x00"  # two zero points, 1 and 2, and 1 alone in as many bytes
+    assert data.count(both) == 1
+    with pytest.raises(spmd.ParseError, match=r"\(C9\) size\(scales\) = size\(zero_points\), got 2 and 1"):
+        spmd.parse(data.replace(both, one))

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,11 @@ import pytest
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
 from spmd.artifacts.formats import read_binary
+from spmd.artifacts.sections import read_container
+from spmd.artifacts.stream import ByteReader
+from spmd.artifacts.tables import Tables
+from spmd.attributes import ArrayAttr
+from spmd.syntax.attribute_printer import format_attribute
 from tests.artifacts.programs import PROGRAMS, QUANTIZED, UNKNOWN
 from tests.artifacts.test_torch_saved import BIAS, META, MODULE, WEIGHT
 
@@ -105,3 +111,21 @@ def test_a_file_that_ends_early_is_refused(name: str) -> None:
     for length in range(4, len(data), 7):
         with pytest.raises(spmd.SpmdError):
             spmd.parse(data[:length])
+
+
+def test_attributes_that_double_forty_times_are_refused() -> None:
+    """Each array of the file is made to refer twice to the next: a thousand bytes that no memory could write out."""
+    arrays = ", ".join(f"x.a{number:02} = [{number} : i32, 99 : i32]" for number in range(40))
+    data = bytearray(write_bytecode(spmd.parse(f"func.func @f() attributes {{{arrays}}} {{ return }}")))
+    tables = Tables(read_container(bytes(data), "f"))
+    places = []
+    for index, (_, start, end) in enumerate(tables._attributes):
+        attribute = tables.attribute(index, ByteReader(b"", "f", ""))
+        if isinstance(attribute, ArrayAttr):
+            assert end - start == 4  # its code, that it has two elements, and their numbers
+            places.append((format_attribute(attribute), start, index << 1 | 1))
+    places.sort()
+    for (_, start, _), (_, _, number) in pairwise(places):
+        data[start + 2] = data[start + 3] = number
+    with pytest.raises(spmd.ParseError, match=r"byte \d+ \(section of attributes and types\): an attribute is of more"):
+        spmd.parse(bytes(data))

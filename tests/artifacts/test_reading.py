@@ -1,5 +1,6 @@
 """Bytecode that the reference writes is read as the text it was written from."""
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,18 @@ def test_a_program_that_breaks_a_constraint_is_told_with_its_byte() -> None:
     module.functions[0].body.ops[0].operands = ()
     with pytest.raises(spmd.VerificationError, match=r"p\.mlirbc: byte \d+ \(IR\): func.return"):
         spmd.verify(module)
+
+
+@pytest.mark.parametrize("kind", ["npy", "npz", "gz"])
+def test_files_that_are_known_to_hold_no_program_are_named(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"a.{kind}"
+    if kind == "gz":
+        file.write_bytes(gzip.compress(b"module {}"))
+    else:
+        (np.save if kind == "npy" else np.savez)(file, np.ones(3))
+    told = {"npy": "an array file of NumPy", "npz": "a zip archive, as .* are", "gz": "compressed by gzip"}[kind]
+    with pytest.raises(spmd.ParseError, match=rf"a\.{kind}: {told}, not a program$"):
+        spmd.load(file)
 
 
 def test_large_constants_are_views_of_the_file(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.artifacts.bytecode import write_bytecode
+from spmd.types import FunctionType
 
 MODULE = """
 module @IrToHlo.8 {
@@ -21,6 +23,7 @@ module @IrToHlo.8 {
   }
 }
 """  # noqa: E501
+NO_ARRAY = "func.func @main(%a: tensor<3xi17>, %b: tensor<f32>, %c: tensor<2x4xf32>, %d: tensor<4x3xf32>) { return }"
 WEIGHT = np.arange(12, dtype=np.float32).reshape(4, 3)
 BIAS = np.float32([1, -2, 3])
 META: dict[str, Any] = {
@@ -86,6 +89,12 @@ def write(file: Path, data: bytes) -> None:
     file.write_bytes(data)
 
 
+def of_another_type(module: spmd.Module) -> bytes:
+    main = module.function("main")
+    main.attributes = {**main.attributes, "function_type": FunctionType((), main.type.results)}
+    return write_bytecode(module)
+
+
 WRONG = {
     "a header cut off": (
         lambda f: write(f / "data" / "fc.bias", (f / "data" / "fc.bias").read_bytes()[:40]),
@@ -103,6 +112,14 @@ WRONG = {
     "a weight of another shape": (
         lambda f: np.save((f / "data" / "fc.bias").open("wb"), WEIGHT),
         r"fc\.bias: an array of float32 and shape \(4, 3\) where tensor<3xf32> is needed",
+    ),
+    "a weight of a type that no array has": (
+        lambda f: write(f / "functions/forward.bytecode", write_bytecode(spmd.parse(NO_ARRAY))),
+        r"fc\.bias: an array of float32 and shape \(3,\) where tensor<3xi17> is needed",
+    ),
+    "a function of another type than its body": (
+        lambda f: write(f / "functions/forward.bytecode", of_another_type(spmd.parse(MODULE))),
+        r"forward\.meta: @main: the body's arguments are the function's, got \(tensor<3xf32>, .*\) and \(none\)",
     ),
     "a pickle": (lambda f: np.save((f / "data" / "fc.bias").open("wb"), np.array([{}])), r"fc\.bias: not an array"),
     "no description": (lambda f: (f / "functions/forward.meta").write_text("["), r"forward\.meta: is not read"),

@@ -17,8 +17,8 @@ def test_results_are_those_of_the_specification(name: str, reproducible: bool) -
     for rank, got in enumerate(results):
         expected = program.expected(rank)
         assert len(got) == len(expected)
-        for actual, wanted in zip(got, expected, strict=True):
-            np.testing.assert_array_equal(actual, wanted, strict=True)
+        for actual, desired in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(actual, desired, strict=True)
 
 
 @pytest.mark.parametrize(

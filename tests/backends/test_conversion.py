@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spmd
 from spmd.backends.numpy.conversion import conversion, precision_reduction
 from spmd.types import ELEMENT_TYPES, F32, F64, ElementType, element_type_of, storage_range
 from tests.backends.programs import apply, constant, decoded, one_op, run_here, run_reference, tensor_type, values_of
@@ -212,6 +213,26 @@ def test_reduce_precision_against_the_reference(seed: int, exponent: int, mantis
         text = one_op("stablehlo.reduce_precision", [x], (name, (50,)), attributes)
         got, want = decoded(run_here(text), name), decoded(run_reference(text), name)
         np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+@pytest.mark.parametrize("backends", [("numpy",), ("llvm", "numpy")], ids=str)
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
+def test_reduce_precision_keeps_a_nan_as_it_is(name: str, backends: tuple[str, ...]) -> None:
+    """With sign and payload, as the specification's example prints; none is left without a mantissa."""
+    element = ELEMENT_TYPES[name]
+    word = np.dtype(f"u{element.bits // 8}")
+    nan = np.array(np.nan, element.dtype).view(word).item() | 5
+    x = np.array([nan, nan | 1 << (element.bits - 1)] * 600, word)
+    source, target = tensor_type(name, x.shape), tensor_type(f"ui{element.bits}", x.shape)
+    for mantissa in (0, 1, 2):
+        module = spmd.parse(f"""func.func @main(%x: {source}) -> {target} {{
+          %0 = stablehlo.reduce_precision %x, format = e5m{mantissa} : {source}
+          %1 = stablehlo.bitcast_convert %0 : ({source}) -> {target}
+          return %1 : {target}
+        }}""")
+        (got,) = spmd.compile(module, backends=backends)(x.view(element.dtype))
+        want = x if mantissa else np.full(x.shape, np.inf, element.dtype).view(word)
+        np.testing.assert_array_equal(got, want)
 
 
 def test_reduce_precision_to_bfloat16_is_its_rounding() -> None:

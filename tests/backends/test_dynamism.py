@@ -27,11 +27,11 @@ def shape_type(rank: int, element: str = "f32") -> str:
 @SOME
 def test_broadcast_and_reshape(shape: list[int], data: st.DataObject) -> None:
     x = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
-    wanted = [data.draw(st.integers(0, 3)) if size == 1 else size for size in shape] + [2]
+    sizes = [data.draw(st.integers(0, 3)) if size == 1 else size for size in shape] + [2]
     text = f"""%r = stablehlo.dynamic_broadcast_in_dim %0, %1, dims = {list(range(len(shape)))}
-        : ({type_of(x)}, tensor<{len(wanted)}xi32>) -> {shape_type(len(wanted))}"""
-    got = dynamic(text, [x, np.array(wanted, np.int32)], shape_type(len(wanted)))
-    np.testing.assert_array_equal(got, np.broadcast_to(x[..., None], wanted))
+        : ({type_of(x)}, tensor<{len(sizes)}xi32>) -> {shape_type(len(sizes))}"""
+    got = dynamic(text, [x, np.array(sizes, np.int32)], shape_type(len(sizes)))
+    np.testing.assert_array_equal(got, np.broadcast_to(x[..., None], sizes))
     text = f"%r = stablehlo.dynamic_reshape %0, %1 : ({type_of(x)}, tensor<2xi64>) -> tensor<?x?xf32>"
     assert dynamic(text, [x, np.array([1, x.size])], "tensor<?x?xf32>").shape == (1, x.size)
     with pytest.raises(spmd.ExecutionError, match="has no shape"):
@@ -306,3 +306,20 @@ def test_a_carried_array_that_grows_in_each_iteration() -> None:
     )
     (grown,) = spmd.compile(module)(np.array([1, 2], np.float32), np.int32(2))
     assert grown.tolist() == [1, 2] * 4
+
+
+BOUNDED = """func.func @main(%a: tensor<1x?xf32>) -> tensor<1x?xf32, #stablehlo.bounds<?, 5>> {
+  %r = stablehlo.broadcast_in_dim %a, dims = [0, 1] : (tensor<1x?xf32>) -> tensor<1x?xf32, #stablehlo.bounds<?, 5>>
+  return %r : tensor<1x?xf32, #stablehlo.bounds<?, 5>>
+}"""
+
+
+@pytest.mark.parametrize(("size", "broadcast"), [(0, 0), (1, 5), (2, 2), (5, 5)])
+def test_a_bounded_dimension_is_as_large_as_the_operands_unless_that_is_one(size: int, broadcast: int) -> None:
+    (result,) = here(BOUNDED, np.arange(size, dtype=np.float32)[None])
+    np.testing.assert_array_equal(result, np.broadcast_to(np.arange(size), (1, broadcast)))
+
+
+def test_a_size_beyond_its_bound_is_refused() -> None:
+    with pytest.raises(spmd.SpmdError, match="a size of 6 is beyond the bound of 5"):
+        here(BOUNDED, np.ones((1, 6), np.float32))

@@ -427,6 +427,18 @@ def test_zeros_of_two_signs(element: str) -> None:
     assert negative(by_numpy(np.empty((0,), dtype), np.asarray(-0.0, dtype)[()], [0], "add", element)) == [True]
 
 
+@pytest.mark.parametrize("element", ["bf16", "f16", "f32", "f64", "complex<f64>"])
+@pytest.mark.parametrize("size", [8, 40, 300, 1024, 1025, 2048, 4097])
+def test_a_sum_of_negative_zeros_is_one_at_every_size(element: str, size: int) -> None:
+    """Of rows, and of columns."""
+    dtype = ELEMENT_TYPES[element].dtype
+    zero = np.asarray(complex(-0.0, -0.0) if dtype.kind == "c" else -0.0).astype(dtype)
+    for inner in (1, 3, 40):
+        rows, columns = np.full((inner, size), zero), np.full((size, inner), zero)
+        for total in (by_numpy(rows, zero[()], [1], "add", element), by_numpy(columns, zero[()], [0], "add", element)):
+            assert all(negative(total.real) + negative(total.imag if dtype.kind == "c" else total))
+
+
 # --- where the largest is --------------------------------------------------------------------------------------------
 
 

@@ -23,7 +23,7 @@ SLOW = ("chlo.polygamma", "chlo.zeta")
 NARROW = [element for element in FLOATS if element not in WIDE]
 
 
-def made(name: str, element: ElementType, shape: tuple[int, ...], arity: int) -> Kernel:
+def kernel_of(name: str, element: ElementType, shape: tuple[int, ...], arity: int) -> Kernel:
     result = element.real if element.is_complex and name == "stablehlo.abs" else element
     values = [Value(TensorType(shape, element)) for _ in range(arity)]
     return make_kernel(Op(name, values, [TensorType(shape, result)], definition=OPS[name]), None)  # type: ignore
@@ -80,19 +80,19 @@ def check(name: str, element: ElementType, arity: int) -> None:
     if name in SLOW:
         operands = [np.abs(operand) for operand in operands]  # the left side is SciPy's, one element after another
     with np.errstate(all="ignore"):
-        whole = bits(made(name, element, (TOTAL,), arity).call(*operands))
+        whole = bits(kernel_of(name, element, (TOTAL,), arity).call(*operands))
         sizes = SIZES[::12] if name in SLOW else SIZES
         for shape, few in (((TOTAL,), sizes), ((7,), sizes[-3:])):
-            kernel = made(name, element, shape, arity)
+            kernel = kernel_of(name, element, shape, arity)
             for how, where, got in in_pieces(kernel, operands, few):
                 np.testing.assert_array_equal(bits(got), whole[..., where], f"{name} of {element}: {how}")
-        scalar = made(name, element, (), arity)
+        scalar = kernel_of(name, element, (), arity)
         for place in range(0, TOTAL, 31):
             for one in ([x[place] for x in operands], [np.array(x[place]) for x in operands]):
                 got = bits(scalar.call(*one)).reshape(whole[..., place].shape)
                 assert (got == whole[..., place]).all(), f"{name} of {element} at rank 0"
         if arity == 2:
-            check_broadcast(made(name, element, (TOTAL,), arity), operands, f"{name} of {element}")
+            check_broadcast(kernel_of(name, element, (TOTAL,), arity), operands, f"{name} of {element}")
 
 
 def check_broadcast(kernel: Kernel, operands: list[np.ndarray], what: str) -> None:

@@ -30,6 +30,7 @@ def test_programs(tmp_path: Path) -> None:
     if result["xla"] is not None:
         assert result["ratio"] == pytest.approx(result["spmd"]["median"] / result["xla"]["median"])
         assert result["difference"] < 1e-5
+        assert (result["memory"] is None) == (result["xla_memory"] is None)
 
 
 def test_ops(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import logging
 import numpy as np
 import pytest
 
+from examples.builder.axpy import compute_axpy_constants, compute_axpy_parameters
 from spmd.builder import (
     F32,
     BuilderError,
@@ -54,31 +55,6 @@ def binary(name: str) -> XlaComputation:
 # --- getting started -------------------------------------------------------------------------------------------------
 
 
-def compute_axpy_parameters(alpha: Literal, x: Literal, y: Literal) -> Literal:
-    client = ClientLibrary.ClientLibraryOrDie()
-    builder = ComputationBuilder(client, "axpy")
-    param_alpha = builder.Parameter(0, alpha.shape(), "alpha")
-    param_x = builder.Parameter(1, x.shape(), "x")
-    param_y = builder.Parameter(2, y.shape(), "y")
-    builder.Add(builder.Mul(param_alpha, param_x), param_y)
-    computation = builder.Build()
-    alpha_data = client.TransferToServer(alpha)
-    x_data = client.TransferToServer(x)
-    y_data = client.TransferToServer(y)
-    return client.ExecuteAndTransfer(computation, [alpha_data, x_data, y_data])
-
-
-def compute_axpy_constants(alpha: float, x: list[float], y: list[float]) -> Literal:
-    client = ClientLibrary.ClientLibraryOrDie()
-    builder = ComputationBuilder(client, "axpy")
-    constant_alpha = builder.ConstantR0(alpha)
-    constant_x = builder.ConstantR1(x)
-    constant_y = builder.ConstantR1(y)
-    builder.Add(builder.Mul(constant_alpha, constant_x), constant_y)
-    computation = builder.Build()
-    return client.ExecuteAndTransfer(computation, [])
-
-
 def test_a_builder_may_be_given_the_client_first() -> None:
     """As the example of ReduceWindow has it: `XlaBuilder builder(client_, "max")`."""
     builder = XlaBuilder(CLIENT, "max")
@@ -88,6 +64,10 @@ def test_a_builder_may_be_given_the_client_first() -> None:
     for arguments in [(CLIENT,), ("max", CLIENT), ("max", "min"), (3,)]:
         with pytest.raises(UsageError, match="the name of its computation, or a client and that name"):
             XlaBuilder(*arguments)
+
+
+def test_the_client_has_the_documents_names() -> None:
+    assert ClientLibrary.ClientLibraryOrDie() is ClientLibrary.LocalClientOrDie() is CLIENT
 
 
 def test_axpy_with_parameters() -> None:

@@ -56,9 +56,9 @@ def test_what_jax_lowers_and_compiles(name: str, stage: str) -> None:
     lowered = jax.jit(function).lower(*arguments)
     text = lowered.as_text("hlo") if stage == "before" else lowered.compile().as_text()
     got = spmd.compile(spmd.parse(text))(*arguments)
-    wanted = jax.tree.leaves(jax.jit(function)(*arguments))
-    assert len(got) == len(wanted)
-    for mine, other in zip(got, wanted, strict=True):
+    expected = jax.tree.leaves(jax.jit(function)(*arguments))
+    assert len(got) == len(expected)
+    for mine, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=2e-4, atol=1e-4)
 
 
@@ -87,7 +87,7 @@ X = np.float32(np.arange(24).reshape(2, 3, 4))
 
 
 @pytest.mark.parametrize(
-    ("given", "shape", "layout", "wanted"),
+    ("operand_layout", "shape", "layout", "expected"),
     [
         ("{2,1,0}", "f32[6,4]", "{1,0}", X.reshape(6, 4)),
         ("{2,1,0}", "f32[4,6]", "{0,1}", X.reshape(6, 4).T),
@@ -98,10 +98,12 @@ X = np.float32(np.arange(24).reshape(2, 3, 4))
         ("{2,1,0}", "f64[2,3,2]", "{2,1,0}", X.view(np.float64)),
     ],
 )
-def test_a_bitcast_reads_memory_in_the_order_of_layouts(given: str, shape: str, layout: str, wanted: Any) -> None:
-    got = run(f"  x = f32[2,3,4]{given} parameter(0)\n  ROOT b = {shape}{layout} bitcast(x)", X)
-    assert got.dtype == wanted.dtype
-    np.testing.assert_array_equal(got, wanted)
+def test_a_bitcast_reads_memory_in_order_of_layouts(
+    operand_layout: str, shape: str, layout: str, expected: Any
+) -> None:
+    got = run(f"  x = f32[2,3,4]{operand_layout} parameter(0)\n  ROOT b = {shape}{layout} bitcast(x)", X)
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got, expected)
 
 
 PAIRS = {
@@ -226,10 +228,10 @@ def test_ragged_products_are_read_and_written() -> None:
     lowered = jax.jit(function).trace(a, b, sizes).lower(lowering_platforms=("tpu",))
     text = lowered.as_text("hlo")
     assert "ragged-dot(" in text
-    wanted = jax.jit(function)(a, b, sizes)
+    expected = jax.jit(function)(a, b, sizes)
     module = spmd.parse(text)
     for program in (module, spmd.parse(print_hlo(module))):
-        np.testing.assert_allclose(spmd.compile(program)(a, b, sizes)[0], wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(spmd.compile(program)(a, b, sizes)[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_random_numbers_that_xla_expanded_are_its_own() -> None:
@@ -238,8 +240,8 @@ def test_random_numbers_that_xla_expanded_are_its_own() -> None:
     assert "rng-get-and-update-state" in drawing.as_text()
     program = spmd.compile(spmd.parse(drawing.as_text()))
     for _ in range(3):
-        wanted = drawing(np.float32(-1), np.float32(2))
-        np.testing.assert_allclose(program(np.float32(-1), np.float32(2))[0], wanted, rtol=1e-6)
+        expected = drawing(np.float32(-1), np.float32(2))
+        np.testing.assert_allclose(program(np.float32(-1), np.float32(2))[0], expected, rtol=1e-6)
 
 
 def test_a_dynamic_reshape_takes_its_sizes() -> None:

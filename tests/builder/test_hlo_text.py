@@ -450,3 +450,19 @@ ENTRY main {
     assert (composite["name"], composite["version"]) == ("foo.bar", 1)
     assert set(composite["composite_attributes"].entries) == {"n", "tensor"}
     assert spmd.compile(module)()[0] == 6
+
+
+def test_an_error_of_a_sharding_names_the_place_of_the_module() -> None:
+    sharding = "{devices=[99999999999]<=[99999999999]}"
+    text = f"HloModule m, num_partitions=4\n\nENTRY e {{ ROOT p = f32[8] parameter(0), sharding={sharding} }}"
+    with pytest.raises(SpmdError, match=r"^many\.hlo:1:11: builtin\.module: 99,999,999,999 devices; there may be"):
+        spmd.compile(spmd.parse(text, "many.hlo"))
+
+
+@pytest.mark.parametrize(
+    "behind", ["sharding={replicated} ROOT n = f32[4] negate(p)", 'metadata={op_name="x"} junk={3}', "index=1 more"]
+)
+def test_words_behind_a_value_are_no_part_of_it(behind: str) -> None:
+    """An instruction that stands on the line of another is not lost in that one's attribute."""
+    with pytest.raises(spmd.ParseError, match=r"<string>:3:.*: expected ',' or a new line behind an attribute's value"):
+        spmd.parse(f"HloModule m\nENTRY e {{\n  ROOT p = f32[4] parameter(0), {behind}\n}}")

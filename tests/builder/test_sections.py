@@ -217,6 +217,7 @@ APART = {
     f"{PROCESSES}.test_partition_id",
     f"{FRAMEWORK_TESTS}.test_arguments_that_do_not_fit_are_refused",
     f"{FRAMEWORK_TESTS}.test_infeed_and_outfeed_of_the_client",
+    f"{FRAMEWORK_TESTS}.test_the_client_has_the_documents_names",
     f"{BROADCASTING_TESTS}.test_any_allowed_broadcast_is_numpys_on_the_placed_shape",
 }
 

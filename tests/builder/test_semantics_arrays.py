@@ -27,12 +27,12 @@ TABLE = f32([[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]])
 
 
 @pytest.mark.parametrize(
-    ("given", "type", "result"),
+    ("operand", "type", "result"),
     [("f32[10]", "f16", "f16[10,2]"), ("f32[]", "f16", "f16[2]"), ("f16[10,2]", "f32", "f32[10]"),
      ("s32[]", "s8", "s8[4]"), ("s32[3]", "f32", "f32[3]")],
 )  # fmt: skip
-def test_bitcast_convert_type(given: str, type: str, result: str) -> None:
-    shape = Shape(given)
+def test_bitcast_convert_type(operand: str, type: str, result: str) -> None:
+    shape = Shape(operand)
     values = (np.arange(shape.size() * shape.element_type().itemsize, dtype=np.uint8) % 60).view(shape.element_type())
     array = values.reshape(shape.dimensions())
     got = evaluate(lambda _, x: ops.BitcastConvertType(x, type), array)

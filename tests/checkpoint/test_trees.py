@@ -22,7 +22,7 @@ OTHERS = ["<U3", ">U3", "S2", "M8[s]", "m8[ns]", ">c16"]
 
 
 @dataclass
-class State:
+class Saved:
     weights: Any
     step: Any
     apply: Any = field(default=None, metadata={"pytree_node": False})
@@ -65,8 +65,8 @@ def test_every_dtype_of_numpy_without_objects_is_kept(tmp_path: Path, dtype: str
 def test_arrays_that_are_not_contiguous_come_back(tmp_path: Path) -> None:
     array = np.arange(24).reshape(2, 3, 4)
     tree = [array.T, array[:, ::-2], np.broadcast_to(array[0], (5, 3, 4))]
-    for restored, wanted in zip(roundtrip(tmp_path, tree), tree, strict=True):
-        np.testing.assert_array_equal(restored, wanted)
+    for restored, leaf in zip(roundtrip(tmp_path, tree), tree, strict=True):
+        np.testing.assert_array_equal(restored, leaf)
 
 
 NAMES = ["allow_pickle", "file", "a\0b", "__metadata__", "", "a/b", "~", "\ud800", "é", "x" * 300, "\n", '"', "..", "1"]
@@ -88,10 +88,18 @@ def test_python_s_own_values_come_back_as_themselves(tmp_path: Path) -> None:
 
 
 def test_structure_comes_back_in_the_classes_of_a_tree_like_it(tmp_path: Path) -> None:
-    tree = {"s": State(np.ones(2), 3, print, "x"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 1})}
-    like = {"s": State(np.zeros(2), 0, len, "y"), "m": (Moments(np.zeros(1), None),), "p": MappingProxyType({"a": 0})}
+    tree = {
+        "s": Saved(np.ones(2), 3, print, "x"),
+        "m": (Moments(np.zeros(1), None),),
+        "p": MappingProxyType({"a": 1}),
+    }
+    like = {
+        "s": Saved(np.zeros(2), 0, len, "y"),
+        "m": (Moments(np.zeros(1), None),),
+        "p": MappingProxyType({"a": 0}),
+    }
     restored = roundtrip(tmp_path, tree, like=like)
-    assert type(restored["s"]) is State and (restored["s"].step, restored["s"].apply, restored["s"].name) == (
+    assert type(restored["s"]) is Saved and (restored["s"].step, restored["s"].apply, restored["s"].name) == (
         3,
         len,
         "y",
@@ -102,7 +110,7 @@ def test_structure_comes_back_in_the_classes_of_a_tree_like_it(tmp_path: Path) -
 
 
 def test_without_such_a_tree_classes_come_back_by_name_and_field(tmp_path: Path) -> None:
-    restored = roundtrip(tmp_path, {"s": State(np.ones(2), 3), "m": Moments(1, None)})
+    restored = roundtrip(tmp_path, {"s": Saved(np.ones(2), 3), "m": Moments(1, None)})
     assert (restored["s"].weights.tolist(), restored["s"].step) == ([1, 1], 3)
     assert restored["m"] == (1, None) and type(restored["m"]).__name__ == "Moments"
 

@@ -85,6 +85,25 @@ def test_damage_is_named_by_the_array(tmp_path: Path) -> None:
         checkpoint.verify(tmp_path, 1)
 
 
+def test_the_disk_begins_while_the_rest_is_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, int]] = []
+
+    def begin(descriptor: int, offset: int, length: int, advice: int) -> None:
+        assert advice == os.POSIX_FADV_DONTNEED
+        told.append((offset, length, os.fstat(descriptor).st_size))
+
+    monkeypatch.setattr(os, "posix_fadvise", begin)
+    tree = {str(size): np.arange(size, dtype=np.uint8) % 251 for size in (0, 1, 7, 63, 64, 65, 200, 4096)}
+    monkeypatch.setattr("spmd.checkpoint.safetensors._STRETCH", 64)
+    checkpoint.save(tmp_path, 1, tree)
+    ends = [offset + length for offset, length, _ in told]
+    assert [offset for offset, _, _ in told] == [0, *ends[:-1]]
+    assert [size for _, _, size in told] == ends and len(told) > 60
+    assert files(tmp_path, 1)[1].stat().st_size - ends[-1] < 64
+    for name, leaf in checkpoint.restore(tmp_path, 1).items():
+        np.testing.assert_array_equal(leaf, tree[name])
+
+
 def test_the_newest_ones_are_kept(tmp_path: Path) -> None:
     for step in (5, 20, 100, 3):
         checkpoint.save(tmp_path, step, {"a": np.array(step)}, keep=2)

@@ -1,6 +1,5 @@
 """Two hosts for all tests of this folder."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -20,13 +19,6 @@ def lasting() -> Iterator[Hosts]:
 def mortal() -> Iterator[Hosts]:
     """Hosts of one test, which may end them."""
     yield from _hosts()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def asked_for() -> None:
-    """They take minutes, and an idle machine: times within which ranks tell of each other's ends hang on it."""
-    if os.environ.get("SPMD_CLUSTER_TESTS") != "1":
-        pytest.skip("tests of two hosts and of Slurm run where SPMD_CLUSTER_TESTS is 1")
 
 
 def _hosts() -> Iterator[Hosts]:

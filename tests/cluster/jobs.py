@@ -4,19 +4,27 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.machines import ROOT, Hosts
+import pytest
+
+from tests.cluster.machines import ROOT, Hosts, NetworkHost
+from tests.elastic.jobs import MOST_SECONDS
 from tests.launch.failures import processes_left
 
-ENDING_SECONDS = 120.0
+LEAVING_SECONDS = 10.0
+#: Tests that are much like others, or take much longer.
+at_length = pytest.mark.skipif(
+    os.environ.get("SPMD_CLUSTER_TESTS") != "1", reason="tests at length run where SPMD_CLUSTER_TESTS is 1"
+)
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedClusterJob:
     """How a job has ended: its status, what it wrote, and what should not be."""
 
     status: int
@@ -25,13 +33,14 @@ class Ended:
     faults: list[str] = field(default_factory=list)
 
 
-class Job:
+class ClusterJob:
     """`spmd launch` of a command, two ranks on each of two hosts unless the options say otherwise."""
 
     def __init__(
         self, hosts: Hosts, command: Sequence[str], options: Sequence[str] = ("--hosts", "a:2,b:2"), **variables: str
     ) -> None:
         self._hosts, self.marker = hosts, uuid.uuid4().hex
+        self._before = {host.name: _files(host) for host in hosts.living()}
         own = {
             "MARKER": self.marker,
             "PYTHONPATH": str(ROOT),
@@ -64,10 +73,10 @@ class Job:
         for process in self.processes(word):
             os.kill(process, number)
 
-    def finish(self) -> Ended:
+    def finish(self) -> EndedClusterJob:
         """Waits for the end, and for all that the job may leave behind to go."""
         try:
-            said, screen = self.process.communicate(timeout=ENDING_SECONDS)
+            said, screen = self.process.communicate(timeout=MOST_SECONDS)
             faults = []
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL, "")
@@ -75,8 +84,22 @@ class Job:
             faults = ["did not end"]
         if left := processes_left(self.marker):
             faults.append(f"processes stay behind: {left}")
-        for host in self._hosts.living():
-            # MPICH leaves its shared memory when a job is aborted, on one machine, too.
-            if files := {name for name in host.files() if not Path(name).name.startswith("mpich_shm_")}:
-                faults.append(f"files stay behind on host {host.name}: {files}")
-        return Ended(self.process.returncode, said, screen, faults)
+        faults += [
+            f"files stay behind on host {host.name}: {left}"
+            for host in self._hosts.living()
+            if (left := self._left(host))
+        ]
+        return EndedClusterJob(self.process.returncode, said, screen, faults)
+
+    def _left(self, host: NetworkHost) -> set[str]:
+        """The files on a host that this job has left. The launcher's daemon there may end after the launcher itself,
+        and what an earlier job has left is that one's."""
+        deadline = time.monotonic() + LEAVING_SECONDS
+        while (left := _files(host) - self._before[host.name]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return left
+
+
+def _files(host: NetworkHost) -> set[str]:
+    # MPICH leaves its shared memory when a job is aborted, on one machine, too.
+    return {name for name in host.files() if not Path(name).name.startswith("mpich_shm_")}

@@ -66,7 +66,7 @@ def _end_with_us() -> None:
     failure.end_with_parent(signal.SIGKILL)
 
 
-class Host:
+class NetworkHost:
     """One of the hosts, by its name."""
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -122,7 +122,7 @@ class Hosts:
         self.agent.chmod(0o755)
         switch = ["unshare", "--net", "sh", "-c", _SWITCH]
         self._switch = subprocess.Popen(switch, stdin=subprocess.PIPE, preexec_fn=_end_with_us)
-        self.a, self.b = (Host(name, self.folder) for name in ADDRESSES)
+        self.a, self.b = (NetworkHost(name, self.folder) for name in ADDRESSES)
         self._wait("started")
         for host in (self.a, self.b):
             inside = ["ip", "link", "add", f"link-{host.name}", "netns", str(host.first_process)]
@@ -141,10 +141,10 @@ class Hosts:
         self._switch.communicate()
         self._place.cleanup()
 
-    def living(self) -> list[Host]:
+    def living(self) -> list[NetworkHost]:
         return [host for host in (self.a, self.b) if host.lives]
 
-    def unplug(self, host: Host) -> None:
+    def unplug(self, host: NetworkHost) -> None:
         """Nothing reaches the host any longer, nor comes from there."""
         enter = ["nsenter", "--net", "--target", str(self._switch.pid)]
         subprocess.run([*enter, "ip", "link", "set", f"port-{host.name}", "down"], check=True)

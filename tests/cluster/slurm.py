@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.cluster.machines import Host, Hosts
+from tests.cluster.machines import Hosts, NetworkHost
 
 STARTING_SECONDS = 60.0
 _PATH = os.pathsep.join(("/usr/sbin", "/usr/bin", os.environ.get("PATH", "")))
@@ -76,7 +76,7 @@ class Slurm:
             self._daemon(host, "slurmd")
         self._wait()
 
-    def _daemon(self, host: Host, *command: str) -> None:
+    def _daemon(self, host: NetworkHost, *command: str) -> None:
         folders = ["mkdir", "-p", str(self._hosts.folder / "tmp" / "state"), str(self._hosts.folder / "tmp" / "spool")]
         subprocess.run(host.shell(*folders), check=True)
         subprocess.run(host.shell("env", *self._variables({}), *command), check=True)

@@ -3,25 +3,23 @@
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from launch import elastic, mpirun
-from tests.cluster.jobs import Ended, Job
+from tests.cluster.jobs import ClusterJob, EndedClusterJob, at_length
 from tests.cluster.machines import Hosts
+from tests.elastic.jobs import ACCURACY, WORKER
 
 _launcher = mpirun.find()
 pytestmark = pytest.mark.skipif(
     _launcher is None or elastic.refusal(_launcher) is not None, reason="this MPI cannot go on without lost ranks"
 )
-WORKER = str(Path(__file__).parents[1] / "elastic" / "worker.py")
 ELASTIC = ["--elastic", "--hosts", "a:2,b:2"]
-ACCURACY = 0.95  # of the same steps without losses, less a percent
 
 
-def answer_of(ended: Ended) -> dict[str, Any]:
+def answer_of(ended: EndedClusterJob) -> dict[str, Any]:
     """What the last rank 0 has found, of a job that has ended well."""
     assert (ended.status, ended.faults) == (0, []), ended.screen
     answer: dict[str, Any] = json.loads(ended.said.splitlines()[-1])
@@ -30,26 +28,29 @@ def answer_of(ended: Ended) -> dict[str, Any]:
 
 
 def test_ranks_of_both_hosts_are_lost_and_the_others_go_on(lasting: Hosts) -> None:
-    job = Job(lasting, ["python", WORKER, "--faults", "0:kill@during:7,3:kill@step:30"], ELASTIC)
+    job = ClusterJob(lasting, ["python", str(WORKER), "--faults", "0:kill@during:7,3:kill@step:30"], ELASTIC)
     lost = answer_of(job.finish())["lost"]
     assert [text.split(" (")[0] for text in lost] == ["rank 0", "rank 3"]
     assert lost[0].endswith(" on a)") and lost[1].endswith(" on b)")
 
 
-@pytest.mark.parametrize("cable", [True, False], ids=["its processes", "its cable, then its processes"])
-def test_a_whole_host_is_lost_and_the_other_goes_on(mortal: Hosts, cable: bool) -> None:
-    job = Job(mortal, ["python", WORKER, "--pace", "0.02"], ELASTIC)
+@pytest.mark.parametrize(
+    "plugged", [True, pytest.param(False, marks=at_length)], ids=["its processes", "its cable, then its processes"]
+)
+def test_a_whole_host_is_lost_and_the_other_goes_on(mortal: Hosts, plugged: bool) -> None:
+    job = ClusterJob(mortal, ["python", str(WORKER), "--pace", "0.02"], ELASTIC)
     job.wait_for("started")
-    if not cable:
+    if not plugged:
         mortal.unplug(mortal.b)
     mortal.b.kill()
     answer = answer_of(job.finish())
     assert answer["ranks"] == 2 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
 
 
+@at_length
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signals) -> None:
-    job = Job(lasting, ["python", WORKER, "--pace", "1"], ELASTIC)
+    job = ClusterJob(lasting, ["python", str(WORKER), "--pace", "1"], ELASTIC)
     job.wait_for("started")
     os.kill(min(job.processes("launch\0launch")), number)
     ended = job.finish()
@@ -57,14 +58,15 @@ def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signal
     assert ended.screen.rstrip().endswith(f"spmd launch: ended by {number.name}")
 
 
+@at_length
 def test_a_killed_launcher_takes_the_ranks_of_both_hosts_along(mortal: Hosts) -> None:
-    job = Job(mortal, ["python", WORKER, "--pace", "1"], ELASTIC)
+    job = ClusterJob(mortal, ["python", str(WORKER), "--pace", "1"], ELASTIC)
     job.wait_for("started")
     os.kill(min(job.processes("launch\0launch")), signal.SIGKILL)
     assert not any("processes" in fault for fault in job.finish().faults)  # its own files are left to nobody
 
 
 def test_a_host_that_cannot_be_reached_is_named(lasting: Hosts) -> None:
-    ended = Job(lasting, ["python", WORKER], ["--elastic", "--hosts", "a:2,nowhere:2"]).finish()
+    ended = ClusterJob(lasting, ["python", str(WORKER)], ["--elastic", "--hosts", "a:2,nowhere:2"]).finish()
     assert (ended.status, ended.faults) == (1, [])
     assert "spmd launch: host nowhere cannot be reached" in ended.screen

@@ -2,16 +2,15 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from launch import mpirun
 from tests.backends.collective_programs import PROGRAMS
-from tests.cluster.jobs import Job
+from tests.cluster.jobs import ClusterJob, at_length
 from tests.cluster.machines import Hosts
-from tests.launch.failures import COLLECTIVES, WORDS, Case
+from tests.launch.failures import COLLECTIVES, WORDS, FailureCase
 
 _launcher = mpirun.find()
 _hydra = _launcher is not None and _launcher.kind == "hydra"
@@ -20,7 +19,7 @@ import time, spmd
 from mpi4py import MPI
 MPI.COMM_WORLD.Barrier()
 if MPI.COMM_WORLD.rank == 0: print("started", flush=True)
-time.sleep(100)
+time.sleep(1000)
 """
 EVERY_COLLECTIVE = """
 import os
@@ -42,7 +41,7 @@ if world.rank == 0:
 def test_the_digits_are_trained(lasting: Hosts, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     script = ["python", "examples/digits/train.py", "--epochs", "1", "--checkpoints", str(tmp_path)]
-    ended = Job(lasting, script).finish()
+    ended = ClusterJob(lasting, script).finish()
     assert (ended.status, ended.faults) == (0, []), ended.screen
     assert float(ended.said.splitlines()[-1].removeprefix("test accuracy ").rstrip("%")) > 50
 
@@ -50,17 +49,23 @@ def test_the_digits_are_trained(lasting: Hosts, tmp_path: Path) -> None:
 def test_every_collective_gives_what_the_specification_says(lasting: Hosts, tmp_path: Path) -> None:
     hostfile = tmp_path / "hosts"
     hostfile.write_text("# both\na slots=2\nb slots=2\n")
-    ended = Job(lasting, ["python", "-c", EVERY_COLLECTIVE], ["--hostfile", str(hostfile)]).finish()
+    ended = ClusterJob(lasting, ["python", "-c", EVERY_COLLECTIVE], ["--hostfile", str(hostfile)]).finish()
     assert (ended.status, ended.faults) == (0, []), ended.screen
     assert ended.said == f"{len(PROGRAMS)} programs on a, a, b, b\n"
 
 
-@pytest.mark.parametrize(("fault", "collective"), list(zip(WORDS, COLLECTIVES, strict=True)))
+FAULTS = [
+    pytest.param(fault, collective, marks=[] if fault in ("kill", "raise", "hang") else [at_length])
+    for fault, collective in zip(WORDS, COLLECTIVES, strict=True)
+]
+
+
+@pytest.mark.parametrize(("fault", "collective"), FAULTS)
 def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: str, collective: str) -> None:
     if fault in ("kill", "leave") and _hydra:
         pytest.skip("Hydra may wait for ever for a host whose last rank has gone")
-    case = Case(fault, collective, ranks=4, victim=3)
-    ended = Job(lasting, case.command(), **case.variables()).finish()
+    case = FailureCase(fault, collective, ranks=4, victim=3)
+    ended = ClusterJob(lasting, case.command(), **case.variables()).finish()
     assert ended.status != 0 and ended.faults == [], ended.screen
     # Those that are connected to a rank that goes may miss it before the launcher hears of it, and end the job.
     missed = fault in ("kill", "leave") and "found another rank gone" in ended.screen
@@ -68,9 +73,9 @@ def test_a_failure_on_the_other_host_ends_the_job_well(lasting: Hosts, fault: st
     assert "Socket closed" not in ended.screen
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=at_length)])
 def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signals) -> None:
-    job = Job(lasting, ["python", "-c", IDLE])
+    job = ClusterJob(lasting, ["python", "-c", IDLE])
     job.wait_for("started")
     os.kill(min(job.processes("launch\0launch")), number)
     ended = job.finish()
@@ -79,19 +84,17 @@ def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signal
 
 
 def test_a_killed_launcher_takes_the_ranks_of_both_hosts_along(mortal: Hosts) -> None:
-    job = Job(mortal, ["python", "-c", IDLE])
+    job = ClusterJob(mortal, ["python", "-c", IDLE])
     job.wait_for("started")
     os.kill(min(job.processes("launch\0launch")), signal.SIGKILL)
     assert not any("processes" in fault for fault in job.finish().faults)  # its own files are left to nobody
 
 
 def test_a_host_that_is_lost_ends_the_job(mortal: Hosts) -> None:
-    job = Job(mortal, ["python", "-c", IDLE])
+    job = ClusterJob(mortal, ["python", "-c", IDLE])
     job.wait_for("started")
-    began = time.monotonic()
     mortal.b.kill()
     ended = job.finish()
     assert ended.status != 0 and ended.faults == []
-    assert time.monotonic() - began < 50  # the program itself would have run for a hundred
     if not _hydra:
         assert "spmd launch: host b does not answer any longer" in ended.screen.splitlines()[-1]

@@ -1,5 +1,6 @@
 """Slurm on two nodes: ranks started by srun and by `spmd launch`, README's batch script, and how jobs end."""
 
+import json
 import re
 import sys
 import time
@@ -8,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from launch import mpirun
+from launch import elastic, mpirun
 from spmd import checkpoint
 from tests.cluster import slurm
+from tests.cluster.jobs import at_length
 from tests.cluster.machines import ROOT, Hosts
 from tests.cluster.slurm import Slurm
+from tests.elastic.jobs import ACCURACY, WORKER
 
 PLACES = """
 import os, spmd
@@ -62,8 +65,8 @@ def test_launch_takes_the_hosts_and_the_ranks_of_its_allocation(cluster: Slurm) 
     [
         ("raise ValueError('no cheese')", {1}, ["rank 3 of 4 on b failed:", "ValueError: no cheese"]),
         ("sys.exit(3)", {3}, ["rank 3 of 4 on b exited with status 3"]),
-        # Ranks that are connected to it may miss it, and abort, before Slurm knows.
-        ("os.kill(os.getpid(), 9)", {137, 14}, ["srun: error: b: task", "Killed"]),
+        # Ranks that are connected to it may miss it, and abort, before Slurm knows; Slurm ends the others with SIGTERM.
+        ("os.kill(os.getpid(), 9)", {137, 143, 14}, ["srun: error: b: task", "Killed"]),
     ],
     ids=["raise", "exit", "kill"],
 )
@@ -85,6 +88,27 @@ def test_a_failing_rank_ends_a_launched_job_with_its_words_last(cluster: Slurm) 
     assert ended.stderr.rstrip().endswith("ValueError: no cheese"), ended.stderr
 
 
+@pytest.mark.parametrize("hosts", [(), ("--hosts", "a:2,b:2")], ids=["by its daemons", "by remote shells"])
+def test_an_elastic_job_of_an_allocation_goes_on_without_ranks(
+    cluster: Slurm, lasting: Hosts, hosts: tuple[str, ...]
+) -> None:
+    launcher = mpirun.find()
+    assert launcher is not None
+    if (reason := elastic.refusal(launcher)) is not None:
+        pytest.skip(reason)
+    command = ["spmd", "launch", "--elastic", *hosts, "python", str(WORKER)]
+    faults = ["--faults", "0:kill@during:7,3:kill@step:30"]
+    shell = {"PRTE_MCA_plm_ssh_agent": str(lasting.agent)}
+    ended = cluster.run("salloc", "--quiet", *TWO_BY_TWO, *command, *faults, **(shell if hosts else {}))
+    # The launcher of Open MPI may tell, by its event library, of a daemon's socket that closed while it was written to.
+    said = [line for line in ended.stderr.splitlines() if not line.startswith("[warn] Epoll")]
+    assert (ended.returncode, said) == (0, []), ended.stderr
+    answer = json.loads(ended.stdout.splitlines()[-1])
+    assert answer["counted"] and answer["accuracy"] > ACCURACY and answer["ranks"] == 2
+    assert [text.split(" (")[0] for text in answer["lost"]] == ["rank 0", "rank 3"]
+
+
+@at_length
 def test_the_batch_script_of_the_readme_resumes_when_it_is_requeued(cluster: Slurm, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     (script,) = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

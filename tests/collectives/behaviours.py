@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -19,22 +21,28 @@ from collectives import (
     GroupError,
     Reduction,
 )
+from collectives.arrays import Array
 from collectives.communicator import Communicator
+from collectives.mpi_background import LEAST
+from collectives.operations import Operation, Shape
+from collectives.stacked import Stacks
 
+T = TypeVar("T")
 F32 = np.dtype(np.float32)
 
 
 def starting_does_not_wait(c: Communicator) -> None:
-    """The last process starts only when it has heard from another one that has already started."""
-    start = c.bind_start(AllReduce((3,), F32, ADD))
-    operand = np.full(3, c.rank, np.float32)
-    last = c.size - 1
-    if c.rank == last and last:
-        assert c.receive((1,), np.int8, 0, 9)[0] == 7
-    request = start(operand)
-    if c.rank == 0 and last:
-        c.send(np.array([7], np.int8), last, 9)
-    np.testing.assert_array_equal(request.wait(), np.full(3, sum(range(c.size)), np.float32))
+    """The last process starts only when it has heard from another one that has already started: sizes up to those that
+    MPI's ranks reduce in a thread of their own, and through memory."""
+    last, group = c.size - 1, c.group(tuple(reversed(range(c.size))))
+    for tag, count in enumerate((3, LEAST // F32.itemsize, (1 << 20) + 1)):
+        start = group.bind_start(AllReduce((count,), F32, ADD))
+        if c.rank == last and last:
+            assert c.receive((1,), np.int8, 0, tag)[0] == 7
+        request = start(np.full(count, c.rank, np.float32))
+        if c.rank == 0 and last:
+            c.send(np.array([7], np.int8), last, tag)
+        np.testing.assert_array_equal(request.wait(), np.full(count, sum(range(c.size)), np.float32))
 
 
 def several_are_under_way_and_done_in_any_order(c: Communicator) -> None:
@@ -151,6 +159,32 @@ def a_custom_reduction_sees_the_operands_in_group_order(c: Communicator) -> None
     assert result.tolist() == [members[0]] * 4
 
 
+@dataclass(frozen=True)
+class HalfOfNext(Operation):
+    """Every process gets the second half of what the next one has."""
+
+    name = "half_of_next"
+
+    def result_shape(self, size: int) -> Shape:
+        return (self.shape[0] // 2,)
+
+    def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        return [array[self.shape[0] // 2 :] for array in (*arrays[1:], arrays[0])]
+
+    def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
+        raise NotImplementedError
+
+
+def a_collective_that_no_transport_knows_is_carried(c: Communicator) -> None:
+    """MPI has no call of it; elements of half a byte travel packed."""
+    for dtype in (np.dtype(np.complex64), np.dtype(ml_dtypes.int4), np.dtype(np.bool_)):
+        values, after = np.arange(6 * c.size).reshape(c.size, 6).astype(np.int8) % 5, (c.rank + 1) % c.size
+        operation, operand = HalfOfNext((6,), dtype), values[c.rank].astype(dtype)
+        expected = values[after][3:].astype(dtype)
+        np.testing.assert_array_equal(c.bind(operation)(operand), expected, strict=True)
+        np.testing.assert_array_equal(c.bind_start(operation)(operand).wait(), expected, strict=True)
+
+
 def what_does_not_fit_is_told_when_it_is_bound(c: Communicator) -> None:
     if c.size > 1:
         with pytest.raises(CommunicationError, match="cannot be split into"):
@@ -183,5 +217,6 @@ BEHAVIOURS: list[Callable[[Communicator], None]] = [
     groups_are_found_once_and_keep_their_own_order,
     zeros_have_signs,
     a_custom_reduction_sees_the_operands_in_group_order,
+    a_collective_that_no_transport_knows_is_carried,
     what_does_not_fit_is_told_when_it_is_bound,
 ]

@@ -29,7 +29,7 @@ STRATEGIES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class CollectiveCase:
     grid: c.ProcessGrid
     strategy: str
     ids: tuple[tuple[int, ...], ...]
@@ -158,7 +158,7 @@ def bits(array: Any) -> bytes:
 
 
 @st.composite
-def cases(draw: st.DrawFn, most: int = 16) -> Case:
+def cases(draw: st.DrawFn, most: int = 16) -> CollectiveCase:
     """Cases on grids of at most `most` processes and at most 4x4."""
     replicas = draw(st.integers(1, min(4, most)))
     partitions = draw(st.integers(1, min(4, most // replicas)))
@@ -183,7 +183,7 @@ def cases(draw: st.DrawFn, most: int = 16) -> Case:
     sources = draw(st.permutations(range(grid.size)))
     targets = draw(st.permutations(range(grid.size)))
     pairs = list(zip(sources, targets, strict=True))[: draw(st.integers(0, grid.size))]
-    return Case(
+    return CollectiveCase(
         grid, strategy, ids, op, dtype, tuple(shape), dim, draw(st.integers(0, max(0, rank - 1))),
         draw(st.sampled_from(names)), draw(st.booleans()), draw(st.integers(0, size - 1)), tuple(pairs),
         draw(st.integers(0, 99)), draw(st.sampled_from(["plain", "start", "out", "in place", "strided"])),

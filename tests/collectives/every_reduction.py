@@ -218,10 +218,10 @@ def _forms(
 def _right(operation: c.Operation, result: Array, expected: Array, rank: int, signs: bool) -> bool:
     if isinstance(operation, c.CollectiveReduce) and rank != operation.root:
         return True
-    wanted = np.resize(expected, operation.shape)
+    shaped = np.resize(expected, operation.shape)
     if isinstance(operation, c.ReduceScatter):
-        wanted = wanted[rank : rank + 1]
-    return not differs(result, wanted, signs)
+        shaped = shaped[rank : rank + 1]
+    return not differs(result, shaped, signs)
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from collectives.errors import CommunicationError
 from collectives.network import Level, Network
 from collectives.operations import Operation
 from collectives.reduction import ADD
+from tests.collectives.behaviours import HalfOfNext
 
 F32 = np.dtype(np.float32)
 
@@ -38,6 +39,15 @@ def test_rings_send_what_is_known_of_them(size: int, part: int) -> None:
     assert sent(op.AllGather((part,), F32, 0), size, RING) == 4 * part * (size - 1)
     assert sent(op.AllToAll((size * part,), F32, 0, 0, size), size, RING) == pytest.approx(n * (size - 1) / size)
     assert turns(reduced, size, RING) == 2 * (size - 1) and turns(scattered, size, RING) == size - 1
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_has_no_algorithm_of_its_own_goes_to_everybody(algorithm: str) -> None:
+    gathered = op.AllGather((6,), F32, 0)
+    if algorithm != TREE:  # by which gathered parts go to the root first
+        assert rounds(HalfOfNext((6,), F32), 5, algorithm) == rounds(gathered, 5, algorithm)
+    assert sent(HalfOfNext((6,), F32), 5, algorithm) == 4 * 24
+    assert sent(op.Barrier(), 5, algorithm) == 0 < turns(op.Barrier(), 5, algorithm)
 
 
 @given(st.integers(1, 8), st.integers(1, 50))

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from collectives.operations import Operation
 from collectives.reduction import MONOIDS, arithmetic
 from collectives.stacked import ARRAYS, fold_first
-from tests.collectives.cases import DTYPES, Case, bits, cases
+from tests.collectives.cases import DTYPES, CollectiveCase, bits, cases
 
 
 @settings(max_examples=200, deadline=None)
 @given(cases(), st.integers(1, 3), st.integers(1, 3))
-def test_every_operation(case: Case, outer: int, inner: int) -> None:
+def test_every_operation(case: CollectiveCase, outer: int, inner: int) -> None:
     size = case.grid.size if case.op == "collective_permute" else len(case.groups[0])
     operation: Operation = case.operation(size)
     operands = [[[case.operand(a + 3 * g + 7 * b) for b in range(inner)] for g in range(size)] for a in range(outer)]

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from collectives.communicator import Communicator
 from collectives.threads import run
 from tests.collectives.behaviours import BEHAVIOURS
-from tests.collectives.cases import Case, cases, same
+from tests.collectives.cases import CollectiveCase, cases, same
 
 
 @settings(max_examples=300, deadline=None)
 @given(cases())
-def test_collectives_mean_what_the_specification_says(case: Case) -> None:
+def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> None:
     expected = case.expected()
     for rank, result in enumerate(run(case.grid.size, case.run)):
         assert same(result, expected[rank]), f"process {rank}: {result!r} where {expected[rank]!r} is meant"

@@ -29,10 +29,10 @@ CASE = """func.func @main(%a: tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) {
 }}"""
 
 
-@pytest.mark.parametrize(("index", "wanted"), [(0, ([3, 4], [6, 8])), (1, ([9, 16],) * 2), (-1, ([9, 16],) * 2)])
-def test_of_a_case_the_chosen_branch_is_left(index: int, wanted: tuple[list[int], list[int]]) -> None:
+@pytest.mark.parametrize(("index", "kept"), [(0, ([3, 4], [6, 8])), (1, ([9, 16],) * 2), (-1, ([9, 16],) * 2)])
+def test_of_a_case_the_chosen_branch_is_left(index: int, kept: tuple[list[int], list[int]]) -> None:
     got = spmd.compile(spmd.parse(CASE.format(index=index)))(np.float32([3, 4]))
-    assert tuple(result.tolist() for result in got) == wanted
+    assert tuple(result.tolist() for result in got) == kept
 
 
 def test_a_branch_that_an_argument_may_choose_must_run_here() -> None:

@@ -88,7 +88,7 @@ def test_chunks_are_taken_only_where_they_are_needed() -> None:
 
 
 def test_values_between_communications_exist_for_a_chunk_alone() -> None:
-    text = loop(3, "%e = stablehlo.exponential %x : tensor<1000xf32>\n      %v = stablehlo.tanh %e : tensor<1000xf32>")
+    text = loop(3, "%e = stablehlo.exponential %v : tensor<1000xf32>\n      %u = stablehlo.tanh %e : tensor<1000xf32>")
     module = spmd.parse(text)
     grid = spmd.ProcessGrid(64, 1)
     stacked = spmd.simulate(module, grid, memory=600_000).module
@@ -144,5 +144,5 @@ def test_what_differs_from_the_second_turn_of_a_loop_on() -> None:
     }"""
     module = spmd.parse(text)
     xs = np.float32(np.random.default_rng(0).normal(size=(7, 3)))
-    wanted = [result for (result,) in spmd.run_parallel(module, GRID, [[x] for x in xs], mode="threads")]
-    assert same_bits(spmd.simulate(module, GRID)(xs)[0], np.stack(wanted))
+    expected = [result for (result,) in spmd.run_parallel(module, GRID, [[x] for x in xs], mode="threads")]
+    assert same_bits(spmd.simulate(module, GRID)(xs)[0], np.stack(expected))

@@ -41,13 +41,31 @@ def test_a_grid_of_one_program() -> None:
     assert [np.asarray(result).tolist() for result in results] == [[4, 7], [4, 7], 1]
 
 
-def test_a_grid_of_different_programs_is_left() -> None:
-    text = PROGRAM.replace("[[@sum], [@sum]]", "[[@sum], [@other]]").replace(
-        "func.func @main", PROGRAM.split("func.func @main")[0].replace("@sum", "@other") + "func.func @main"
-    )
+def of_two_programs(change: str = "") -> str:
+    """The second process runs a program of its own."""
+    other = PROGRAM.split("func.func @main")[0].replace("@sum", "@other").replace("return %0", f"{change}return %0")
+    text = PROGRAM.replace("[[@sum], [@sum]]", "[[@sum], [@other]]")
+    return text.replace("func.func @main", other + "func.func @main")
+
+
+@pytest.mark.parametrize(
+    ("change", "second"), [("", [4, 7]), ("%n = stablehlo.negate %0 : tensor<2xf32>\n  ", [-4, -7])]
+)
+def test_a_grid_of_different_programs(change: str, second: list[float]) -> None:
+    text = of_two_programs(change)
+    if change:
+        text = text.replace("tensor<2xf32>\n  return %0, %1", "tensor<2xf32>\n  return %n, %1")
+    stacked, refused = stack_runs(spmd.parse(text), Options())
+    spmd.verify(stacked)
+    assert not refused and RUN not in str(stacked.function("main"))
+    assert [np.asarray(result).tolist() for result in spmd.compile(stacked)()] == [[4, 7], second, 1]
+
+
+def test_a_grid_of_programs_that_may_not_meet_is_left() -> None:
+    text = of_two_programs().replace("[[0, 1]]", "[[1, 0]]", 1)
     stacked, refused = stack_runs(spmd.parse(text), Options())
     assert RUN in str(stacked.function("main"))
-    assert "different programs" in str(refused[0])
+    assert "in other process groups" in str(refused[0])
 
 
 @pytest.mark.parametrize("mode", ["threads", "stacked", "auto"])

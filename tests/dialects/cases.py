@@ -22,7 +22,7 @@ Breaks = Mapping[str, Change | list[Change] | Unbreakable]
 
 
 @dataclass(frozen=True)
-class Case:
+class OpCase:
     """A sound op: `body` is what stands in the generic form after its operands.
 
     Operands are the function's arguments, whose types are those of the op, unless `arguments` and `operands` say
@@ -63,7 +63,7 @@ class Case:
         types[index] = type
         signature = _signature(self.body)
         body = f"{self.body.removesuffix(signature)}({', '.join(types)}) -> {signature.rpartition(' -> ')[2]}"
-        return Case(self.op, body, functions=self.functions).text
+        return OpCase(self.op, body, functions=self.functions).text
 
     def broken(self, label: str) -> str:
         """The program that breaks constraint `label`."""
@@ -75,7 +75,7 @@ class Case:
             parts_with_old = [name for name, text in parts.items() if text and old in text]
             assert parts_with_old, f"{self.op} {label}: {old!r} is nowhere in the program"
             parts.update({name: parts[name].replace(old, new) for name in parts_with_old})
-        return Case(self.op, **parts).text
+        return OpCase(self.op, **parts).text
 
 
 def _signature(body: str) -> str:

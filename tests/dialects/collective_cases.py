@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case, Change, Unbreakable
+from tests.dialects.cases import Change, OpCase, Unbreakable
 
 _ADD = (
     "({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %s = stablehlo.add %x, %y : tensor<f32>\n "
@@ -28,35 +28,34 @@ def _pairs(prefix: str) -> dict[str, Change]:
     }
 
 
+def _groups(first: int) -> dict[str, Change | Unbreakable]:
+    """What breaks `_GLOBAL`, constraint by constraint from C`first` on."""
+    return {f"C{label}": fault for label, fault in enumerate((_TWICE, _GRID, _OUTSIDE, _NO_CHANNEL), first)}
+
+
 _PAIRS = "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>"
 
 CASES = [
-    Case(
+    OpCase(
         "all_gather",
         f"{{all_gather_dim = 1 : i64, {_GLOBAL}}} : (tensor<2x3xf32>) -> tensor<2x6xf32>",
         {
             "C1": ("all_gather_dim = 1", "all_gather_dim = 2"),
-            "C2": _TWICE,
-            "C3": _GRID,
-            "C4": _OUTSIDE,
-            "C5": _NO_CHANNEL,
+            **_groups(2),
             "C6": ("-> tensor<2x6xf32>", "-> tensor<3x6xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "all_reduce",
         f"{_ADD} {{{_GLOBAL}}} : (tensor<2xf32>) -> tensor<2xf32>",
         {
-            "C1": _TWICE,
-            "C2": _GRID,
-            "C3": _OUTSIDE,
-            "C4": _NO_CHANNEL,
+            **_groups(1),
             "C5": _THREE,
             "C6": ("-> tensor<2xf32>", "-> tensor<3xf32>"),
             "C7": ("-> tensor<2xf32>", "-> tensor<2xf64>"),
         },
     ),
-    Case(
+    OpCase(
         "all_to_all",
         f"{{split_dimension = 1 : i64, concat_dimension = 0 : i64, split_count = 2 : i64, {_GROUPS}}} : "
         "(tensor<2x4xf32>) -> tensor<4x2xf32>",
@@ -72,22 +71,19 @@ CASES = [
             "C9": ("-> tensor<4x2xf32>", "-> tensor<4x4xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "reduce_scatter",
         f"{_ADD} {{scatter_dimension = 0 : i64, {_GLOBAL}}} : (tensor<4x3xf32>) -> tensor<2x3xf32>",
         {
             "C1": [("(tensor<4x3xf32>)", "(tensor<5x3xf32>)"), ("-> tensor<2x3xf32>", "-> tensor<5x3xf32>")],
             "C2": ("scatter_dimension = 0", "scatter_dimension = 2"),
-            "C3": _TWICE,
-            "C4": _GRID,
-            "C5": _OUTSIDE,
-            "C6": _NO_CHANNEL,
+            **_groups(3),
             "C7": _THREE,
             "C8": ("-> tensor<2x3xf32>", "-> tensor<2x4xf32>"),
             "C9": ("-> tensor<2x3xf32>", "-> tensor<2x3xf64>"),
         },
     ),
-    Case(
+    OpCase(
         "collective_broadcast",
         f"{{{_GROUPS}}} : (tensor<2xf32>) -> tensor<2xf32>",
         {
@@ -96,7 +92,7 @@ CASES = [
             "C3": ("-> tensor<2xf32>", "-> tensor<3xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "collective_broadcast",
         f"{{{_GROUPS}, has_dynamic_root}} : (tensor<2xf32>, tensor<f32>, tensor<2xi32>) -> "
         "(tensor<2xf32>, tensor<f32>)",
@@ -106,17 +102,17 @@ CASES = [
             "C6": _VALUE,
         },
     ),
-    Case(
+    OpCase(
         "collective_permute",
         f"{{{_PAIRS}}} : (tensor<2xf32>) -> tensor<2xf32>",
         {**_pairs("C"), "C5": ("-> tensor<2xf32>", "-> tensor<3xf32>")},
     ),
-    Case(
+    OpCase(
         "collective_reduce",
         f"{_ADD} {{{_GROUPS}}} : (tensor<2xf32>) -> tensor<2xf32>",
         {"C1": _TWICE, "C2": _OUTSIDE, "C3": ("-> tensor<2xf32>", "-> tensor<3xf32>"), "C4": _THREE},
     ),
-    Case(
+    OpCase(
         "async_start",
         f'({{^bb0(%x: tensor<2xf32>):\n %g = "stablehlo.collective_permute"(%x) {{{_PAIRS}}} : (tensor<2xf32>) -> '
         "tensor<2xf32>\n stablehlo.return %g : tensor<2xf32>}) : (tensor<2xf32>) -> "
@@ -128,24 +124,24 @@ CASES = [
             "C4": ("future<tensor<2xf32>>", "future<tensor<3xf32>>"),
         },
     ),
-    Case(
+    OpCase(
         "async_done",
         ": (!stablehlo.future<tensor<2xf32>>) -> tensor<2xf32>",
         {"C1": ("-> tensor<2xf32>", "-> tensor<3xf32>")},
     ),
-    Case(
+    OpCase(
         "send",
         f"{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, {_PAIRS}}} : "
         "(tensor<2xf32>, !stablehlo.token) -> !stablehlo.token",
         {**_pairs("C"), "C5": ("type = 1", "type = 2")},
     ),
-    Case(
+    OpCase(
         "recv",
         f"{{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, {_PAIRS}}} : "
         "(!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)",
         {**_pairs("C"), "C5": ("type = 1", "type = 3")},
     ),
-    Case(
+    OpCase(
         "infeed",
         ": (!stablehlo.token) -> (tensor<2xf32>, !stablehlo.token)",
         {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _NUMBERS = (
     "#stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [1], lhs_contracting_dimensions = [2], "
@@ -99,7 +99,7 @@ _PADDING = "dense<[[0, 1], [0, 0]]> : tensor<2x2xi64>"
 _CONSTANT = f"%p = stablehlo.constant {_PADDING}"
 
 CASES = [
-    Case(
+    OpCase(
         "dot_general",
         _DOT,
         {
@@ -122,7 +122,7 @@ CASES = [
             "C24": ("num_primitive_operations = 3", "num_primitive_operations = 0"),
         },
     ),
-    Case(
+    OpCase(
         "dot_general",
         _QUANTIZED_DOT,
         {
@@ -134,19 +134,19 @@ CASES = [
             "C19": (f"-> tensor<3x2x{_Q}>", "-> tensor<3x2x!quant.uniform<i8:f32:1, {0.5, 0.5}>>"),
         },
     ),
-    Case(
+    OpCase(
         "dot_general",
         "{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>} "
         f": (tensor<3x4xf32>, tensor<4x2x{_Q}>) -> tensor<3x2xf32>",
         {"C20": (_RHS, ", tensor<4x2x!quant.uniform<i8:f64, 0.5>>)")},
     ),
-    Case(
+    OpCase(
         "convolution",
         f"{{padding = {_PADDING}, {_ARRAYS}{_COUNTS}}} : ({_LHS}, {_KERNEL}) -> {_OUT}",
         {**_common(_LHS, _KERNEL, _OUT), "C4": (_PADDING, "dense<[0, 1]> : tensor<2xi64>")},
     ),
-    *(Case("convolution", body, breaks) for body, breaks in _quantized("", static=True)),
-    Case(
+    *(OpCase("convolution", body, breaks) for body, breaks in _quantized("", static=True)),
+    OpCase(
         "dynamic_conv",
         f"{{{_ARRAYS}{_COUNTS}}} : ({_LHS}, {_KERNEL}, tensor<2x2xi64>) -> {_OUT}",
         {
@@ -160,5 +160,5 @@ CASES = [
         operands="%a, %b, %p",
         prelude=_CONSTANT,
     ),
-    *(Case("dynamic_conv", body, breaks) for body, breaks in _quantized("", static=False)),
+    *(OpCase("dynamic_conv", body, breaks) for body, breaks in _quantized("", static=False)),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _BRANCH = "{%c = stablehlo.constant dense<1.0> : tensor<f32>\n stablehlo.return %c : tensor<f32>}"
 _OTHER = "{%d = stablehlo.constant dense<2.0> : tensor<f32>\n stablehlo.return %d : tensor<f32>}"
@@ -10,12 +10,12 @@ _TAKES = (_OTHER, "{^bb0(%z: tensor<f32>):\n stablehlo.return %z : tensor<f32>}"
 _INTEGER = (_OTHER, "{%d = stablehlo.constant dense<2> : tensor<i32>\n stablehlo.return %d : tensor<i32>}")
 
 CASES = [
-    Case(
+    OpCase(
         "if",
         f"({_BRANCH}, {_OTHER}) : (tensor<i1>) -> tensor<f32>",
         {"C1": _TAKES, "C2": _INTEGER, "C3": ("-> tensor<f32>", "-> tensor<f64>")},
     ),
-    Case(
+    OpCase(
         "case",
         f"({_BRANCH}, {_OTHER}) : (tensor<i32>) -> tensor<f32>",
         {
@@ -25,7 +25,7 @@ CASES = [
             "C4": ("-> tensor<f32>", "-> tensor<f64>"),
         },
     ),
-    Case(
+    OpCase(
         "while",
         "({^bb0(%x: tensor<f32>):\n %t = stablehlo.constant dense<true> : tensor<i1>\n "
         "stablehlo.return %t : tensor<i1>}"
@@ -36,18 +36,18 @@ CASES = [
             "C3": ("-> tensor<f32>", "-> tensor<f64>"),
         },
     ),
-    Case("optimization_barrier", ": (tensor<f32>) -> tensor<f32>", {"C1": ("-> tensor<f32>", "-> tensor<f64>")}),
-    Case(
+    OpCase("optimization_barrier", ": (tensor<f32>) -> tensor<f32>", {"C1": ("-> tensor<f32>", "-> tensor<f64>")}),
+    OpCase(
         "tuple",
         ": (tensor<f32>, tensor<i32>) -> tuple<tensor<f32>, tensor<i32>>",
         {"C1": ("-> tuple<tensor<f32>, ", "-> tuple<tensor<f64>, ")},
     ),
-    Case(
+    OpCase(
         "get_tuple_element",
         "{index = 1 : i32} : (tuple<tensor<f32>, tensor<i32>>) -> tensor<i32>",
         {"C1": ("index = 1", "index = 2"), "C2": ("-> tensor<i32>", "-> tensor<f32>")},
     ),
-    Case(
+    OpCase(
         "composite",
         '{name = "my.op", decomposition = @decomposed} : (tensor<f32>) -> tensor<f32>',
         {

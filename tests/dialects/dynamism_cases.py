@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _AXIS_0 = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
 _AXIS_1 = "!quant.uniform<i8:f32:1, {0.5, 0.25}>"
 
 CASES = [
-    Case(
+    OpCase(
         "dynamic_broadcast_in_dim",
         "{broadcast_dimensions = array<i64: 2, 1>, known_expanding_dimensions = array<i64: 0>, "
         "known_nonexpanding_dimensions = array<i64: 1>} : (tensor<1x3xf32>, tensor<3xi64>) -> tensor<?x3x?xf32>",
@@ -24,18 +24,18 @@ CASES = [
             "C10": ("known_nonexpanding_dimensions = array<i64: 1>", "known_nonexpanding_dimensions = array<i64: -1>"),
         },
     ),
-    Case(
+    OpCase(
         "dynamic_broadcast_in_dim",
         f"{{broadcast_dimensions = array<i64: 1, 0>}} : (tensor<2x2x{_AXIS_0}>, tensor<2xi64>) -> "
         f"tensor<2x2x{_AXIS_1}>",
         {"C6": ("array<i64: 1, 0>", "array<i64: 0, 1>")},
     ),
-    Case(
+    OpCase(
         "dynamic_iota",
         "{iota_dimension = 1 : i64} : (tensor<2xi64>) -> tensor<?x?xf32>",
         {"C1": ("iota_dimension = 1", "iota_dimension = 2"), "C2": ("-> tensor<?x?xf32>", "-> tensor<?x?x?xf32>")},
     ),
-    Case(
+    OpCase(
         "dynamic_pad",
         ": (tensor<2x3xf32>, tensor<f32>, tensor<2xi64>, tensor<2xi64>, tensor<2xi64>) -> tensor<4x5xf32>",
         {
@@ -49,7 +49,7 @@ CASES = [
         prelude="%l = stablehlo.constant dense<[1, 0]> : tensor<2xi64>\n%h = stablehlo.constant dense<[0, 2]> : "
         "tensor<2xi64>\n%i = stablehlo.constant dense<[1, 0]> : tensor<2xi64>",
     ),
-    Case(
+    OpCase(
         "dynamic_reshape",
         ": (tensor<2x3xf32>, tensor<1xi64>) -> tensor<6xf32>",
         {
@@ -58,12 +58,12 @@ CASES = [
             "C4": ("tensor<1xi64>)", "tensor<2xi64>)"),
         },
     ),
-    Case(
+    OpCase(
         "dynamic_reshape",
         f": (tensor<2x4x{_AXIS_0}>, tensor<3xi64>) -> tensor<2x2x2x{_AXIS_0}>",
         {"C3": (f"-> tensor<2x2x2x{_AXIS_0}>", f"-> tensor<2x2x2x{_AXIS_1}>")},
     ),
-    Case(
+    OpCase(
         "get_dimension_size",
         "{dimension = 1 : i64} : (tensor<2x?xf32>) -> tensor<i32>",
         {"C1": ("dimension = 1", "dimension = 2")},

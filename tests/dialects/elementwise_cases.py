@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _PER_TENSOR = "!quant.uniform<i8:f32, 0.5:3>"
 _AXIS_0 = "!quant.uniform<i8:f32:0, {0.5, 0.25}>"
@@ -10,7 +10,9 @@ _AXIS_1 = "!quant.uniform<i8:f32:1, {0.5, 0.25}>"
 
 CASES = [
     *(
-        Case(name, f": (tensor<2x3x{element}>) -> tensor<2x3x{element}>", {"C1": ("-> tensor<2x3x", "-> tensor<2x4x")})
+        OpCase(
+            name, f": (tensor<2x3x{element}>) -> tensor<2x3x{element}>", {"C1": ("-> tensor<2x3x", "-> tensor<2x4x")}
+        )
         for name, element in {
             "cbrt": "f32", "ceil": "f32", "cosine": "f64", "count_leading_zeros": "i32", "exponential": "bf16",
             "exponential_minus_one": "f16", "floor": "f32", "log": "complex<f32>", "log_plus_one": "f32",
@@ -20,7 +22,7 @@ CASES = [
         }.items()
     ),
     *(
-        Case(
+        OpCase(
             name,
             f": (tensor<2x3x{element}>, tensor<2x3x{element}>) -> tensor<2x3x{element}>",
             {"C1": (f", tensor<2x3x{element}>)", f", tensor<3x2x{element}>)")},
@@ -31,21 +33,25 @@ CASES = [
             "shift_right_logical": "ui32", "subtract": "f32", "xor": "i64",
         }.items()
     ),
-    Case(
+    OpCase(
         "abs",
         ": (tensor<2xcomplex<f32>>) -> tensor<2xf32>",
         {"C1": ("-> tensor<2x", "-> tensor<3x"), "C2": ("-> tensor<2xf32>", "-> tensor<2xf64>")},
     ),
     *(
-        Case(
+        OpCase(
             name,
             ": (tensor<2xcomplex<f64>>) -> tensor<2xf64>",
             {"C1": ("-> tensor<2x", "-> tensor<3x"), "C2": ("-> tensor<2xf64>", "-> tensor<2xf32>")},
         )
         for name in ("imag", "real")
     ),
-    Case("add", ": (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>", {"C1": (", tensor<2xf32>)", ", tensor<2xf64>)")}),
-    Case(
+    OpCase(
+        "add",
+        ": (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>",
+        {"C1": (", tensor<2xf32>)", ", tensor<2xf64>)")},
+    ),
+    OpCase(
         "add",
         f": (tensor<2x{_PER_TENSOR}>, tensor<2x{_PER_TENSOR}>) -> tensor<2x{_PER_TENSOR}>",
         {
@@ -55,22 +61,22 @@ CASES = [
             "C5": (f"-> tensor<2x{_PER_TENSOR}>", f"-> tensor<2x{_AXIS_0}>"),
         },
     ),
-    Case(
+    OpCase(
         "add",
         f": (tensor<2x2x{_AXIS_1}>, tensor<2x2x{_PER_TENSOR}>) -> tensor<2x2x{_AXIS_1}>",
         {"C6": (f"(tensor<2x2x{_AXIS_1}>", f"(tensor<2x2x{_AXIS_0}>")},
     ),
-    Case(
+    OpCase(
         "add",
         f": (tensor<2x2x{_PER_TENSOR}>, tensor<2x2x{_AXIS_1}>) -> tensor<2x2x{_AXIS_1}>",
         {"C7": (f", tensor<2x2x{_AXIS_1}>)", f", tensor<2x2x{_AXIS_0}>)")},
     ),
-    Case(
+    OpCase(
         "bitcast_convert",
         ": (tensor<2xf32>) -> tensor<2x4xi8>",
         {"C1": ("x4xi8", "x3xi8"), "C2": ("-> tensor<2x4xi8>", "-> tensor<2xcomplex<f32>>")},
     ),
-    Case(
+    OpCase(
         "clamp",
         ": (tensor<f32>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>",
         {
@@ -80,7 +86,7 @@ CASES = [
             "C4": ("-> tensor<2xf32>", "-> tensor<2xf16>"),
         },
     ),
-    Case(
+    OpCase(
         "compare",
         "{comparison_direction = #stablehlo<comparison_direction LT>, compare_type = #stablehlo<comparison_type FLOAT>}"
         " : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>",
@@ -90,7 +96,7 @@ CASES = [
             "C3": ("comparison_type FLOAT", "comparison_type SIGNED"),
         },
     ),
-    Case(
+    OpCase(
         "complex",
         ": (tensor<2xf32>, tensor<2xf32>) -> tensor<2xcomplex<f32>>",
         {
@@ -99,9 +105,9 @@ CASES = [
             "C3": ("complex<f32>", "complex<f64>"),
         },
     ),
-    Case("convert", ": (tensor<2xf32>) -> tensor<2xi8>", {"C1": ("-> tensor<2x", "-> tensor<3x")}),
-    Case("is_finite", ": (tensor<2xf32>) -> tensor<2xi1>", {"C1": ("-> tensor<2x", "-> tensor<3x")}),
-    Case(
+    OpCase("convert", ": (tensor<2xf32>) -> tensor<2xi8>", {"C1": ("-> tensor<2x", "-> tensor<3x")}),
+    OpCase("is_finite", ": (tensor<2xf32>) -> tensor<2xi1>", {"C1": ("-> tensor<2x", "-> tensor<3x")}),
+    OpCase(
         "reduce_precision",
         "{exponent_bits = 5 : i32, mantissa_bits = 10 : i32} : (tensor<2xf32>) -> tensor<2xf32>",
         {
@@ -110,17 +116,17 @@ CASES = [
             "C3": ("mantissa_bits = 10", "mantissa_bits = -1"),
         },
     ),
-    Case(
+    OpCase(
         "select",
         ": (tensor<2xi1>, tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>",
         {"C1": ("(tensor<2xi1>", "(tensor<3xi1>"), "C2": (", tensor<2xf32>)", ", tensor<2xf64>)")},
     ),
-    Case(
+    OpCase(
         "uniform_quantize",
         f": (tensor<2xf32>) -> tensor<2x{_PER_TENSOR}>",
         {"C1": ("(tensor<2xf32>)", "(tensor<3xf32>)"), "C2": ("(tensor<2xf32>)", "(tensor<2xf64>)")},
     ),
-    Case(
+    OpCase(
         "uniform_dequantize",
         f": (tensor<2x{_PER_TENSOR}>) -> tensor<2xf32>",
         {"C1": ("-> tensor<2xf32>", "-> tensor<3xf32>"), "C2": ("-> tensor<2xf32>", "-> tensor<2xf64>")},

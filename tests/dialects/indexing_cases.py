@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _GATHER = (
     "{dimension_numbers = #stablehlo.gather<offset_dims = [2, 3], collapsed_slice_dims = [1], operand_batching_dims = "
@@ -27,7 +27,7 @@ _SCATTER_TWO = (
 )
 
 CASES = [
-    Case(
+    OpCase(
         "dynamic_slice",
         "{slice_sizes = array<i64: 1, 3>} : (tensor<2x4xf32>, tensor<i64>, tensor<i64>) -> tensor<1x3xf32>",
         {
@@ -38,7 +38,7 @@ CASES = [
             "C5": ("-> tensor<1x3xf32>", "-> tensor<1x2xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "dynamic_update_slice",
         ": (tensor<2x4xf32>, tensor<1x3xf32>, tensor<i64>, tensor<i64>) -> tensor<2x4xf32>",
         {
@@ -50,7 +50,7 @@ CASES = [
             "C6": ("tensor<1x3xf32>", "tensor<1x5xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "gather",
         _GATHER,
         {
@@ -85,7 +85,7 @@ CASES = [
             "C23": ("-> tensor<7x2x2x3xf32>", "-> tensor<7x2x2x3xf64>"),
         },
     ),
-    Case(
+    OpCase(
         "dynamic_gather",
         _DYNAMIC_GATHER,
         {
@@ -114,7 +114,7 @@ CASES = [
         operands="%a, %i, %s",
         prelude="%s = stablehlo.constant dense<[1, 2, 3]> : tensor<3xi64>",
     ),
-    Case(
+    OpCase(
         "scatter",
         _SCATTER,
         {
@@ -148,7 +148,7 @@ CASES = [
             "C25": ("-> tensor<2x4x5x6xf32>", "-> tensor<2x4x5x6xf64>"),
         },
     ),
-    Case(
+    OpCase(
         "scatter",
         _SCATTER_TWO,
         {

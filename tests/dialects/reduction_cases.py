@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 
 _ADD = (
     "({^bb0(%x: tensor<f32>, %y: tensor<f32>):\n %s = stablehlo.add %x, %y : tensor<f32>\n "
@@ -22,7 +22,7 @@ _F = "tensor<3xf32>"
 _THREE = ("(%x: tensor<f32>, %y: tensor<f32>)", "(%x: tensor<f32>, %y: tensor<f32>, %z: tensor<f32>)")
 
 CASES = [
-    Case(
+    OpCase(
         "map",
         f"{_ADD} {{dimensions = array<i64: 0, 1>}} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>",
         {
@@ -32,7 +32,7 @@ CASES = [
             "C4": _THREE,
         },
     ),
-    Case(
+    OpCase(
         "reduce",
         f"{_PAIR} {{dimensions = array<i64: 0>}} : (tensor<2x3xf32>, tensor<2x3xi32>, tensor<f32>, tensor<i32>) -> "
         "(tensor<3xf32>, tensor<3xi32>)",
@@ -47,7 +47,7 @@ CASES = [
             "C8": ("(tensor<3xf32>, tensor<3xi32>)", "(tensor<3xf64>, tensor<3xi32>)"),
         },
     ),
-    Case(
+    OpCase(
         "reduce_window",
         f"{_PAIR} {{window_dimensions = array<i64: 2, 1>, window_strides = array<i64: 2, 1>, base_dilations = "
         "array<i64: 2, 1>, window_dilations = array<i64: 3, 1>, padding = dense<[[2, 1], [0, 0]]> : tensor<2x2xi64>} : "
@@ -71,7 +71,7 @@ CASES = [
             "C16": ("-> (tensor<3x2xf32>, tensor<3x2xi32>)", "-> (tensor<3x2xf64>, tensor<3x2xi32>)"),
         },
     ),
-    Case(
+    OpCase(
         "select_and_scatter",
         f"{_SELECT} {{window_dimensions = array<i64: 3, 1>, window_strides = array<i64: 2, 1>, padding = "
         "dense<[[0, 1], [0, 0]]> : tensor<2x2xi64>} : (tensor<4x2xf32>, tensor<2x2xf32>, tensor<f32>) -> "
@@ -94,7 +94,7 @@ CASES = [
             "C12": ("-> tensor<4x2xf32>", "-> tensor<4x2xf64>"),
         },
     ),
-    Case(
+    OpCase(
         "batch_norm_grad",
         f"{_NORM} : (tensor<2x3xf32>, {_F}, {_F}, {_F}, tensor<2x3xf32>) -> (tensor<2x3xf32>, {_F}, {_F})",
         {
@@ -105,7 +105,7 @@ CASES = [
             "C5": (f"{_F}, {_F}, {_F}, ", "tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, "),
         },
     ),
-    Case(
+    OpCase(
         "batch_norm_inference",
         f"{_NORM} : (tensor<2x3xf32>, {_F}, {_F}, {_F}, {_F}) -> tensor<2x3xf32>",
         {
@@ -118,7 +118,7 @@ CASES = [
             "C7": ("-> tensor<2x3xf32>", "-> tensor<2x4xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "batch_norm_training",
         f"{_NORM} : (tensor<2x3xf32>, {_F}, {_F}) -> (tensor<2x3xf32>, {_F}, {_F})",
         {
@@ -131,7 +131,7 @@ CASES = [
             "C7": ("-> (tensor<2x3xf32>", "-> (tensor<2x4xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "cholesky",
         "{lower = true} : (tensor<2x3x3xf32>) -> tensor<2x3x3xf32>",
         {
@@ -140,7 +140,7 @@ CASES = [
             "C3": ("(tensor<2x3x3xf32>)", "(tensor<2x3x4xf32>)"),
         },
     ),
-    Case(
+    OpCase(
         "triangular_solve",
         "{left_side = true, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>} : "
         "(tensor<2x3x3xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>",
@@ -151,7 +151,7 @@ CASES = [
             "C4": ("-> tensor<2x3x4xf32>", "-> tensor<2x3x5xf32>"),
         },
     ),
-    Case(
+    OpCase(
         "fft",
         "{fft_type = #stablehlo<fft_type RFFT>, fft_length = array<i64: 4, 8>} : (tensor<4x8xf32>) -> "
         "tensor<4x5xcomplex<f32>>",

@@ -26,7 +26,7 @@ from tests.dialects import (
     indexing_cases,
     reduction_cases,
 )
-from tests.dialects.cases import Case, Unbreakable
+from tests.dialects.cases import OpCase, Unbreakable
 
 LABELS = {
     "abs": 2, "add": 7, "all_gather": 6, "all_reduce": 7, "all_to_all": 9, "and": 1, "async_done": 1,
@@ -48,7 +48,7 @@ LABELS = {
     "while": 3, "xor": 1,
 }  # fmt: skip
 
-CASES: list[Case] = [
+CASES: list[OpCase] = [
     *elementwise_cases.CASES,
     *data_movement_cases.CASES,
     *indexing_cases.CASES,
@@ -75,7 +75,7 @@ MEANINGLESS = {
 }  # fmt: skip
 
 
-def _name(entry: tuple[Case, str]) -> str:
+def _name(entry: tuple[OpCase, str]) -> str:
     return f"{entry[0].op}-{entry[1]}"
 
 
@@ -103,12 +103,12 @@ def test_no_check_has_a_label_that_the_specification_does_not_have() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.op)
-def test_a_sound_op_is_accepted(case: Case) -> None:
+def test_a_sound_op_is_accepted(case: OpCase) -> None:
     spmd.parse(case.text)
 
 
 @pytest.mark.parametrize("entry", BREAKS, ids=_name)
-def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[Case, str]) -> None:
+def test_a_broken_constraint_is_refused_with_its_label(entry: tuple[OpCase, str]) -> None:
     case, label = entry
     if (case.op, label) in MEANINGFUL | MEANINGLESS:
         module = spmd.parse(case.broken(label))
@@ -141,9 +141,9 @@ _TAKE_TOKENS = {"tuple", "optimization_barrier", "while", "composite"}
         for case in {case.op: case for case in CASES if case.operands is None and case.op not in _TAKE_TOKENS}.values()
         for index in range(len(case.operand_types))
     ],
-    ids=lambda value: value.op if isinstance(value, Case) else f"operand {value}",
+    ids=lambda value: value.op if isinstance(value, OpCase) else f"operand {value}",
 )
-def test_an_operand_of_another_kind_is_refused_with_its_label(case: Case, index: int) -> None:
+def test_an_operand_of_another_kind_is_refused_with_its_label(case: OpCase, index: int) -> None:
     definition = OPS[f"stablehlo.{case.op}"]
     takes_token = case.operand_types[index] == "!stablehlo.token"
     with pytest.raises(spmd.VerificationError) as refused:

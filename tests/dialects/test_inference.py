@@ -18,7 +18,7 @@ from spmd.dialects.shapes import least_specific, most_specific
 from spmd.dialects.structs import DotDimensionNumbersAttr
 from spmd.ir import Op, Value
 from spmd.types import COMPLEX64, F32, F64, I1, I32, TensorType, Type
-from tests.dialects.cases import Case
+from tests.dialects.cases import OpCase
 from tests.dialects.test_constraints import CASES
 
 
@@ -137,7 +137,7 @@ def test_a_broken_input_constraint_is_told_instead_of_a_type() -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if OPS[f"stablehlo.{case.op}"].inference], ids=lambda c: c.op)
-def test_results_follow_before_they_are_declared(case: Case) -> None:
+def test_results_follow_before_they_are_declared(case: OpCase) -> None:
     module = spmd.parse(case.text)
     op = next(op for op in module.walk() if op.name == f"stablehlo.{case.op}")
     undeclared = Op(

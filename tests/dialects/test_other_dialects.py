@@ -32,7 +32,7 @@ def _refused(arguments: str, op: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "found"),
+    ("left", "right", "result"),
     [
         ("2x3", "3", "2x3"),
         ("2x1", "1x3", "2x3"),
@@ -42,12 +42,12 @@ def _refused(arguments: str, op: str) -> str:
         ("*", "2", "?"),
     ],
 )
-def test_chlo_broadcasts_as_numpy_does(left: str, right: str, found: str) -> None:
+def test_chlo_broadcasts_as_numpy_does(left: str, right: str, result: str) -> None:
     def tensor(shape: str) -> str:
         return f"tensor<{shape + 'x' if shape else ''}f32>"
 
     arguments = f"%a: {tensor(left)}, %b: {tensor(right)}"
-    types = f"({tensor(left)}, {tensor(right)}) -> {tensor(found)}"
+    types = f"({tensor(left)}, {tensor(right)}) -> {tensor(result)}"
     spmd.parse(_program(arguments, f"%0 = chlo.broadcast_add %a, %b : {types}"))
 
 

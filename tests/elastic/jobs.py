@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.launch.failures import processes_left, unused_shared_files
+from tests.launch.failures import kill_processes_left, processes_left, shared_files_left, unused_shared_files
 
 ROOT = Path(__file__).parents[2]
-WORKER = ROOT / "tests" / "elastic" / "worker.py"
+WORKER, SHARDED_WORKER = (ROOT / "tests" / "elastic" / name for name in ("worker.py", "sharded_worker.py"))
+ACCURACY = 0.95  # of the worker's steps, of three epochs, without losses, less a percent
 MOST_SECONDS = 240.0  # on a machine that does much else
 #: In the command line of a rank that joins.
 JOINING = re.compile(rb"SPMD_ELASTIC_RANK'\] = '(\d+)'")
 
 
-class Job:
+class ElasticJob:
     """`spmd launch --elastic` of a script, with a place for temporary files of its own."""
 
     def __init__(
@@ -59,7 +60,7 @@ class Job:
                 by_rank |= {int(joining[1] if joining else word.partition(b"=")[2]): int(folder.name) for word in ranks}
         return by_rank
 
-    def finish(self) -> "Ended":
+    def finish(self) -> "EndedElasticJob":
         """Waits for the end, and for all that the job may leave behind to go."""
         try:
             said, screen = self.process.communicate(timeout=MOST_SECONDS)
@@ -69,25 +70,26 @@ class Job:
                 os.kill(process, signal.SIGABRT)  # Python tells where it was
             time.sleep(1)
             self.process.kill()
+            kill_processes_left(self.marker)  # what else holds the streams
             said, screen = self.process.communicate()
-            return Ended(-1, said, screen, [f"did not end: ranks {sorted(left)} went on"])
+            return EndedElasticJob(-1, said, screen, [f"did not end: ranks {sorted(left)} went on"])
         faults = [f"processes stay behind: {left}"] if (left := processes_left(self.marker)) else []
-        if shared := unused_shared_files() - self._shared:
+        if shared := shared_files_left(self._shared):
             faults.append(f"shared memory stays behind: {shared}")
         if files := [str(path) for path in Path(self._folder.name).rglob("*") if path.is_file()]:
             faults.append(f"files stay behind: {files}")
         self._folder.cleanup()
-        return Ended(self.process.returncode, said, screen, faults)
+        return EndedElasticJob(self.process.returncode, said, screen, faults)
 
 
-class Ended:
+class EndedElasticJob:
     """How a job has ended: its status, what it wrote, and what should not be."""
 
     def __init__(self, status: int, said: str, screen: str, faults: list[str]) -> None:
         self.status, self.said, self.screen, self.faults = status, said, screen, faults
 
     @property
-    def found(self) -> dict[str, Any]:
+    def outcome(self) -> dict[str, Any]:
         """What the last rank 0 has found; empty where it has found nothing."""
         lines = [line for line in self.said.splitlines() if line.startswith("{")]
         return dict(json.loads(lines[-1])) if lines else {}

@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from tests.elastic.jobs import Job
+from tests.elastic.jobs import ElasticJob
 
 EPOCHS = 4
 PACE = 0.02  # seconds a step, so that there is time to be killed in
@@ -33,7 +33,7 @@ def main() -> int:
     arguments = ["--epochs", str(EPOCHS), "--pace", str(pace)]
     launch = ["--replace"] if options.replace else []
     longest = 2.0 * pace / PACE
-    undisturbed = Job(4, arguments).finish().found["accuracy"]
+    undisturbed = ElasticJob(4, arguments).finish().outcome["accuracy"]
     print(f"without losses: accuracy {undisturbed:.2%}", flush=True)
     bad, pauses = 0, []
     for number in range(options.runs):
@@ -47,14 +47,14 @@ def main() -> int:
         rng.shuffle(victims)
         ended, killed = _run(ranks, victims, sorted(moments), arguments, launch, rng)
         faults = ended.faults + ([] if ended.status == 0 else [f"status {ended.status}: {ended.screen[-2000:]}"])
-        if ended.found:
-            took = [after - moment for moment in killed.values() for after in _first(ended.found["resumed"], moment)]
+        if ended.outcome:
+            took = [after - moment for moment in killed.values() for after in _first(ended.outcome["resumed"], moment)]
             pauses += took
-            faults += [] if ended.found["counted"] else ["examples were lost or counted twice"]
-            if abs(ended.found["accuracy"] - undisturbed) > 0.01:
-                faults.append(f"accuracy {ended.found['accuracy']:.2%}")
+            faults += [] if ended.outcome["counted"] else ["examples were lost or counted twice"]
+            if abs(ended.outcome["accuracy"] - undisturbed) > 0.01:
+                faults.append(f"accuracy {ended.outcome['accuracy']:.2%}")
         bad += bool(faults)
-        joined = ended.found.get("joined", 0)
+        joined = ended.outcome.get("joined", 0)
         told = " ".join(f"{pause:.3f}" for pause in took) + "  " + ("; ".join(faults) or "well")
         print(f"{number + 1:4d}  {ranks} ranks, killed {list(killed)}, {joined} joined: pauses {told}", flush=True)
     if pauses:
@@ -72,7 +72,7 @@ def _run(ranks, victims, moments, arguments, launch, rng):  # type: ignore[no-un
 
     Where lost ranks are replaced, whoever runs may be the victim instead.
     """
-    job, killed = Job(ranks, arguments, launch), {}
+    job, killed = ElasticJob(ranks, arguments, launch), {}
     assert job.process.stdout is not None
     job.process.stdout.readline()  # "started"
     began, processes = time.monotonic(), job.processes()

@@ -1,7 +1,8 @@
 """A rank of a job whose state is cut: each holds some of the counts of examples, as `m`, and all of them, as `w`.
 
-Its arguments are faults as those of worker.py (``kill`` before, in and after the collective of a step), and where
-checkpoints lie, if anywhere. Rank 0 prints what it has found, as JSON.
+Its arguments are faults, ``rank@moment``: the rank is killed at the ``start``, before MPI has begun, or in a step,
+``before:number`` its collective or ``after:number``; and where checkpoints lie, if anywhere. Rank 0 prints what it has
+found, as JSON.
 """
 
 import argparse
@@ -50,6 +51,7 @@ def main() -> None:
         if (str(OWN), moment) in faults:
             os.kill(os.getpid(), signal.SIGKILL)
 
+    fault("start")
     training = elastic.Training(
         initial, examples=EXAMPLES, batch=BATCH, epochs=EPOCHS, shardings=shardings, redundancy=options.redundancy,
         checkpoints=options.checkpoints,

@@ -1,18 +1,20 @@
 """Ranks that are lost at every moment of a job: those that live go on, and count every example once."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from collectives.mpi_losses import tolerates_faults
 from launch import elastic, mpirun
-from tests.elastic.jobs import Job
+from tests.elastic.jobs import ACCURACY, SHARDED_WORKER, ElasticJob
 
 _launcher = mpirun.find()
 pytestmark = pytest.mark.skipif(
     _launcher is None or elastic.refusal(_launcher) is not None, reason="this MPI cannot go on without lost ranks"
 )
-ACCURACY = 0.95  # of the same steps without losses, less a percent
+#: Of the worker's three epochs.
+LAST = 3 * 23 - 1
 
 
 @pytest.mark.parametrize(
@@ -20,43 +22,74 @@ ACCURACY = 0.95  # of the same steps without losses, less a percent
     [
         (4, "0:kill@during:7,2:kill@during:40,3:exit@during:41", 3),
         (3, "1:kill@step:5,0:kill@build:1", 2),
-        (4, "3:kill@commit:10,1:kill@hand:2", 2),
+        (4, "3:kill@commit:10,1:kill@hand:2,2:kill@handed:3", 3),
         (3, "2:kill@save:22,0:leave@step:30", 2),
+        (4, f"0:term@step:{LAST},1:kill@commit:{LAST}", 2),
     ],
-    ids=["in collectives", "while programs are built", "while others meet", "in a checkpoint, and by leaving"],
+    ids=[
+        "in collectives",
+        "while programs are built",
+        "while others meet",
+        "in a checkpoint, and by leaving",
+        "in the last step, which is taken again",
+    ],
 )
 def test_ranks_that_live_go_on(ranks: int, faults: str, lost: int, tmp_path: Path) -> None:
-    ended = Job(ranks, ["--faults", faults, "--checkpoints", str(tmp_path)]).finish()
+    ended = ElasticJob(ranks, ["--faults", faults, "--checkpoints", str(tmp_path)]).finish()
     assert ended.faults == [], ended.screen
     assert ended.status == 0, ended.screen
-    assert ended.found["counted"] and ended.found["accuracy"] > ACCURACY, ended.screen
-    assert ended.found["ranks"] == ranks - lost and len(ended.found["lost"]) == lost
+    assert ended.outcome["counted"] and ended.outcome["accuracy"] > ACCURACY, ended.screen
+    assert ended.outcome["told"], "each change is told on every rank"
+    assert ended.outcome["ranks"] == ranks - lost and len(ended.outcome["lost"]) == lost
 
 
-def test_a_rank_that_hangs_is_declared_dead() -> None:
-    ended = Job(3, ["--faults", "1:stop@step:5", "--epochs", "1"], ["--patience", "1"]).finish()
+@pytest.mark.parametrize(
+    ("faults", "lost"), [("1:stop@step:5", ["rank 1"]), ("1:kill@step:5,2:stop@hand:2", ["rank 1", "rank 2"])]
+)
+def test_a_rank_that_hangs_is_declared_dead(faults: str, lost: list[str]) -> None:
+    """Also when it does so while the others meet, since another is lost."""
+    ended = ElasticJob(4, ["--faults", faults, "--epochs", "1"], ["--patience", "1"]).finish()
     assert (ended.faults, ended.status) == ([], 0), ended.screen
-    assert ended.found["counted"] and "rank 1 (process" in ended.found["lost"][0]
+    assert ended.outcome["counted"] and [who.partition(" (")[0] for who in ended.outcome["lost"]] == lost
 
 
 def test_too_few_ranks_end_the_job() -> None:
-    ended = Job(3, ["--faults", "1:kill@step:5"], ["--min-ranks", "3"]).finish()
+    ended = ElasticJob(3, ["--faults", "1:kill@step:5"], ["--min-ranks", "3"]).finish()
     assert ended.faults == []
     assert ended.status == 1
     assert "2 ranks are left, and the job goes on with 3 or more" in ended.screen
 
 
 def test_a_job_whose_every_rank_is_lost_has_failed() -> None:
-    ended = Job(2, ["--faults", "0:kill@step:5,1:kill@step:5"]).finish()
+    ended = ElasticJob(2, ["--faults", "0:kill@step:5,1:kill@step:5"]).finish()
     assert ended.faults == []
     assert (ended.status, ended.screen.splitlines()[-1]) == (1, "spmd launch: all ranks were lost")
 
 
 def test_an_error_of_the_program_ends_the_job() -> None:
-    ended = Job(3, ["--faults", "1:raise@step:5"]).finish()
+    ended = ElasticJob(3, ["--faults", "1:raise@step:5"]).finish()
     assert ended.faults == []
     assert ended.status == 1
     assert ended.screen.rstrip().endswith("ValueError: out of cheese")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_end_a_job_whose_ranks_meet(number: signal.Signals) -> None:
+    job = ElasticJob(3, ["--faults", "1:kill@step:5,2:wait@hand:2"])
+    assert job.process.stdout is not None
+    assert [job.process.stdout.readline() for _ in range(2)] == ["started\n", "waiting\n"]
+    job.process.send_signal(number)
+    ended = job.finish()
+    assert (ended.faults, ended.status) == ([], 128 + number), ended.screen
+    assert ended.screen.rstrip().endswith(f"spmd launch: ended by {number.name}")
+
+
+def test_a_rank_that_ends_before_mpi_has_begun_ends_the_job() -> None:
+    """The others would wait for it, in MPI_Init, for ever."""
+    ended = ElasticJob(3, ["--faults", "1@start"], script=SHARDED_WORKER).finish()
+    assert (ended.faults, ended.status) == ([], 1), ended.screen
+    told = "spmd launch: rank 1 ended before MPI had begun on all ranks; all others were ended"
+    assert ended.screen.splitlines()[-1] == told
 
 
 def test_outside_of_an_elastic_job_nothing_is_tolerated() -> None:

@@ -8,13 +8,12 @@ from launch import elastic, mpirun
 from spmd.checkpoint.blocks import Box
 from spmd.elastic import Training
 from spmd.errors import UsageError
-from tests.elastic.jobs import Job
+from tests.elastic.jobs import SHARDED_WORKER, ElasticJob
 
 _launcher = mpirun.find()
 needs_tolerance = pytest.mark.skipif(
     _launcher is None or elastic.refusal(_launcher) is not None, reason="this MPI cannot go on without lost ranks"
 )
-WORKER = Path(__file__).with_name("sharded_worker.py")
 
 
 @needs_tolerance
@@ -24,12 +23,12 @@ WORKER = Path(__file__).with_name("sharded_worker.py")
     ids=["one", "two that are no neighbours", "one after the other"],
 )
 def test_blocks_of_lost_ranks_are_taken_from_their_neighbours(faults: str, left: int) -> None:
-    ended = Job(4, ["--faults", faults, "--redundancy", "1"], script=WORKER).finish()
+    ended = ElasticJob(4, ["--faults", faults, "--redundancy", "1"], script=SHARDED_WORKER).finish()
     assert (ended.faults, ended.status) == ([], 0), ended.screen
-    assert ended.found["right"] and ended.found["ranks"] == left, ended.screen
-    assert not any(ended.found["from_checkpoint"])
+    assert ended.outcome["right"] and ended.outcome["ranks"] == left, ended.screen
+    assert not any(ended.outcome["from_checkpoint"])
     first = int(faults.partition(":")[2].partition(",")[0])
-    assert ended.found["steps"][0] in (first - 1, first, first + 1)
+    assert ended.outcome["steps"][0] in (first - 1, first, first + 1)
 
 
 @needs_tolerance
@@ -37,16 +36,16 @@ def test_blocks_of_lost_ranks_are_taken_from_their_neighbours(faults: str, left:
 def test_blocks_that_nobody_has_are_those_of_the_newest_checkpoint(redundancy: int, tmp_path: Path) -> None:
     faults = "3@before:10,0@before:10" if redundancy else "2@before:10"
     arguments = ["--faults", faults, "--redundancy", str(redundancy), "--checkpoints", str(tmp_path)]
-    ended = Job(4, arguments, script=WORKER).finish()
+    ended = ElasticJob(4, arguments, script=SHARDED_WORKER).finish()
     assert (ended.faults, ended.status) == ([], 0), ended.screen
-    assert ended.found["right"] and ended.found["from_checkpoint"] == [True], ended.screen
+    assert ended.outcome["right"] and ended.outcome["from_checkpoint"] == [True], ended.screen
     assert "blocks of the state are lost, and the newest checkpoint is taken" in ended.screen
     assert "ranks go on with step 8 after" in ended.screen
 
 
 @needs_tolerance
 def test_without_copy_and_checkpoint_the_job_has_failed() -> None:
-    ended = Job(3, ["--faults", "1@before:10"], script=WORKER).finish()
+    ended = ElasticJob(3, ["--faults", "1@before:10"], script=SHARDED_WORKER).finish()
     assert (ended.faults, ended.status) == ([], 1), ended.screen
     assert "blocks of the state are lost, of which no rank has a copy, and there is no checkpoint" in ended.screen
 
@@ -54,9 +53,9 @@ def test_without_copy_and_checkpoint_the_job_has_failed() -> None:
 @needs_tolerance
 def test_ranks_that_join_take_blocks() -> None:
     arguments = ["--faults", "0@before:3", "--redundancy", "1", "--await-ranks", "3"]
-    ended = Job(3, arguments, ["--replace"], script=WORKER).finish()
+    ended = ElasticJob(3, arguments, ["--replace"], script=SHARDED_WORKER).finish()
     assert (ended.faults, ended.status) == ([], 0), ended.screen
-    assert ended.found["right"] and ended.found["ranks"] == 3, ended.screen
+    assert ended.outcome["right"] and ended.outcome["ranks"] == 3, ended.screen
 
 
 def test_what_blocks_share() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spmd.elastic import Training
-from spmd.elastic.programs import Programs
+from spmd.elastic.programs import ProgramsByRanks
 from spmd.errors import UsageError
 
 
@@ -68,7 +68,7 @@ def test_what_is_built_ahead_is_waited_for_and_its_error_is_raised_where_it_is_n
         assert go.wait(10)
         return 1 // (ranks - 3)
 
-    programs = Programs(build)
+    programs = ProgramsByRanks(build)
     programs.make_ahead([4, 3])
     go.set()
     assert programs[4] == 1

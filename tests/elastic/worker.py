@@ -2,11 +2,11 @@
 
     spmd launch --elastic -n 4 -- python tests/elastic/worker.py --faults 1:kill@step:5,0:stop@build:3
 
-A fault is ``rank:what@moment:number``: the rank as the job began; ``kill``, ``stop`` (SIGSTOP), ``leave`` (exit with
-status 0), ``exit`` (with 3) or ``raise``; before the collective of a step, inside of it (``during``: a moment after the
-others have begun), before its commit, while a checkpoint is being written, when programs for so many ranks are built,
-or when ranks meet for the so-manieth time (first when the job begins). The last rank 0 prints what it has found, as
-JSON.
+A fault is ``rank:what@moment:number``: the rank as the job began; ``kill``, ``stop`` (SIGSTOP), ``term`` (SIGTERM),
+``leave`` (exit with status 0), ``exit`` (with 3), ``raise``, or ``wait`` (a minute, having said so); before the
+collective of a step, inside of it (``during``: a moment after the others have begun), before its commit, while a
+checkpoint is being written, when programs for so many ranks are built, or when ranks meet for the so-manieth time
+(first when the job begins; ``handed``: when they have the state). The last rank 0 prints what it has found, as JSON.
 """
 
 import argparse
@@ -43,6 +43,7 @@ _found.loader.exec_module(example)
 
 EXAMPLES = 1797 - example.HELD_OUT
 OWN = failure.launched_rank()
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "term": signal.SIGTERM}
 
 
 class Faults:
@@ -56,10 +57,11 @@ class Faults:
 
     def __call__(self, moment: str, number: int) -> None:
         what = self._left.pop(f"{moment}:{number}", None)
-        if what == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif what == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+        if what in SIGNALS:
+            os.kill(os.getpid(), SIGNALS[what])
+        elif what == "wait":
+            print("waiting", flush=True)
+            time.sleep(60)
         elif what == "leave":
             os._exit(0)
         elif what == "exit":
@@ -89,14 +91,18 @@ def main() -> None:
         fault("build", ranks)
         return example.build(ranks)
 
-    class Training(elastic.Training):
+    class FaultyTraining(elastic.Training):
         def _hand_over(self, comm):  # type: ignore[no-untyped-def]
             handed[0] += 1
             fault("hand", handed[0])
             super()._hand_over(comm)
+            fault("handed", handed[0])
 
     state = [*example.initial_state(0), np.zeros(EXAMPLES, np.int64)]
-    training = Training(state, examples=EXAMPLES, batch=example.TRAIN_BATCH, epochs=options.epochs, build=build)
+    heard: list[elastic.Change] = []
+    training = FaultyTraining(
+        state, examples=EXAMPLES, batch=example.TRAIN_BATCH, epochs=options.epochs, build=build, on_change=heard.append
+    )
     resumed: list[float] = []  # when, after each change, the next step was finished
     for step in training:
         with step:
@@ -118,6 +124,7 @@ def main() -> None:
             print("started", flush=True)
         if training.finished > step.number:
             resumed += [time.time()] * (len(training.changes) - len(resumed))
+    told = all(training.comm.allgather(heard == training.changes))
     if training.rank == 0:
         *held, seen = training.state
         part = elastic.Schedule(example.HELD_OUT, example.HELD_OUT, 1, shuffle=False).cut(0, 0, 1)
@@ -132,6 +139,7 @@ def main() -> None:
             "lost": [str(member) for change in training.changes for member in change.lost],
             "joined": sum(len(change.joined) for change in training.changes),
             "resumed": resumed,
+            "told": told,
         }
         print(json.dumps(report), flush=True)
 

@@ -18,7 +18,7 @@ import spmd.jax as _  # noqa: E402, F401
 
 
 @jax.tree_util.register_pytree_with_keys_class
-class Box:
+class LabelledBox:
     def __init__(self, content: Any, label: str) -> None:
         self.content, self.label = content, label
 
@@ -42,10 +42,10 @@ def test_keys_and_registered_nodes_come_back(tmp_path: Path) -> None:
         for name, key in tree.items():
             assert jax.random.key_impl(restored[name]) == jax.random.key_impl(key)
             assert (restored[name] == key).all()
-    box = Box(jnp.arange(3), "b")
+    box = LabelledBox(jnp.arange(3), "b")
     checkpoint.save(tmp_path, 2, [box])
-    same(checkpoint.restore(tmp_path, like=[Box(jnp.zeros(3, int), "b")]), [box])
-    with pytest.raises(checkpoint.CheckpointError, match="a Box, which is only restored with like="):
+    same(checkpoint.restore(tmp_path, like=[LabelledBox(jnp.zeros(3, int), "b")]), [box])
+    with pytest.raises(checkpoint.CheckpointError, match="a LabelledBox, which is only restored with like="):
         checkpoint.restore(tmp_path)
 
 

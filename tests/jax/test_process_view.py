@@ -14,6 +14,7 @@ from tests.jax_programs import close
 jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
+import jax.scipy.sparse as jsp  # noqa: E402
 from jax import lax  # noqa: E402
 
 import spmd.jax  # noqa: E402
@@ -77,6 +78,8 @@ PROGRAMS: dict[str, tuple[dict[str, int], Function]] = {
     "vmap inside": (LINE, lambda x: jax.vmap(lambda row: lax.psum(row, "i"))(x)),
     "jit inside": (LINE, jax.jit(lambda x: lax.psum(x, "i"))),
     "checkpoint": (LINE, grad(jax.checkpoint(lambda x: jnp.sin(lax.psum(jnp.sin(x), "i"))))),
+    "conjugate gradients": (LINE, lambda x: jsp.linalg.cg(lambda v: lax.pmean(v, "i") + 2 * v, x[0], maxiter=3)[0]),
+    "gradient of a solve": (LINE, grad(lambda x: jsp.linalg.cg(lambda v: lax.psum(v, "i") + v, x[0], maxiter=3)[0])),
     "custom_vjp": (LINE, lambda x: grad(_linear(x))(x.T)),
     "random": (LINE, lambda x: x + jax.random.normal(jax.random.fold_in(jax.random.key(3), lax.axis_index("i")), (3,))),
     "batch normalization": (LINE, grad(lambda x: (x - lax.pmean(x.mean(0), "i")) ** 3 / lax.pmean(x.var(0), "i"))),

@@ -35,13 +35,17 @@ def run(module: ModuleType, count: int, file: Path, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def trained_by_jax(module: ModuleType, count: int, folders: pytest.TempPathFactory) -> Results:
+    file = folders.mktemp("jax") / "results"
+    run(module, count, file)
+    results: Results = pickle.loads(file.read_bytes())
+    return results
+
+
 @pytest.fixture(scope="module")
 def jaxs(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """What JAX gives, with a leading axis of all processes."""
-    file = tmp_path_factory.mktemp("jax") / "results"
-    run(jax_trainers, COUNT, file)
-    trained_by_jax: Results = pickle.loads(file.read_bytes())
-    return trained_by_jax
+    return trained_by_jax(jax_trainers, COUNT, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +85,30 @@ def test_on_ranks(jaxs: Results, tmp_path: Path) -> None:
             agree(leaves, [leaf[rank] for leaf in jaxs[name]])
 
 
-def test_the_global_view_on_ranks(tmp_path: Path) -> None:
-    run(jax_global_trainers, FEWER, tmp_path / "jax")
+@pytest.fixture(scope="module")
+def jaxs_of_the_global_view(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return trained_by_jax(jax_global_trainers, FEWER, tmp_path_factory)
+
+
+def test_the_global_view_on_ranks(jaxs_of_the_global_view: Results, tmp_path: Path) -> None:
     run(jax_global_trainers, FEWER, tmp_path / "results", "ranks")
-    expected: Results = pickle.loads((tmp_path / "jax").read_bytes())
-    assert list(expected) == jax_global_trainers.NAMES
+    assert list(jaxs_of_the_global_view) == jax_global_trainers.NAMES
     for rank in range(FEWER):
         mine: Results = pickle.loads((tmp_path / f"results-{rank}").read_bytes())
-        for name, leaves in expected.items():
+        for name, leaves in jaxs_of_the_global_view.items():
             agree(mine[name], leaves, narrow=name == "accumulated")
+
+
+@pytest.fixture(scope="module")
+def global_trainers() -> dict[str, jax_global_trainers.Trainer]:
+    return jax_global_trainers.trainers(FEWER, jax_global_trainers.abstract_mesh)
+
+
+@pytest.mark.parametrize("name", jax_global_trainers.NAMES)
+def test_the_global_view_simulated(
+    name: str, jaxs_of_the_global_view: Results, global_trainers: dict[str, jax_global_trainers.Trainer]
+) -> None:
+    state, step, batches_in = global_trainers[name]
+    whole = jax_global_trainers.made_whole(spmd.jax.simulate(step))
+    mine = jax_trainers.trained(whole, state, batches_in)
+    agree(mine, jaxs_of_the_global_view[name], narrow=name == "accumulated")

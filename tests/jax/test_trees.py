@@ -21,13 +21,13 @@ import spmd.jax  # noqa: E402
 
 @partial(jax.tree_util.register_dataclass, data_fields=["x", "rest"], meta_fields=["name"])
 @dataclass
-class State:
+class RegisteredState:
     x: Any
     rest: Any
     name: str = "state"
 
 
-class Pair(NamedTuple):
+class RegisteredPair(NamedTuple):
     first: Any
     second: Any
 
@@ -45,8 +45,8 @@ def same(function: Any, *args: Any, **kwargs: Any) -> None:
 ONES = np.ones(3, np.float32)
 TREES = [
     {"w": ONES, "b": (ONES, None), "a": [], "n": {}},
-    Pair(ONES, Pair(None, (ONES,))),
-    State(ONES, {"y": ONES}, "other"),
+    RegisteredPair(ONES, RegisteredPair(None, (ONES,))),
+    RegisteredState(ONES, {"y": ONES}, "other"),
     [jnp.ones(3), ONES, 2, 2.5, True],
     (),
 ]
@@ -84,11 +84,11 @@ def test_typed_keys_go_in_and_come_out() -> None:
     for impl in ("threefry2x32", "rbg", "unsafe_rbg"):
         key = jax.random.key(7, impl=impl)
         first, others, draws = spmd.jax.jit(split)(key)
-        wanted = jax.jit(split)(key)
+        expected = jax.jit(split)(key)
         assert jax.random.key_impl(first) == jax.random.key_impl(key) and others.shape == (2,)
-        assert (jax.random.key_data(others) == jax.random.key_data(wanted[1])).all()
+        assert (jax.random.key_data(others) == jax.random.key_data(expected[1])).all()
         if impl == "threefry2x32":
-            np.testing.assert_allclose(draws, wanted[2], rtol=1e-5)
+            np.testing.assert_allclose(draws, expected[2], rtol=1e-5)
         assert spmd.jax.jit(lambda key: key)(first) == first
 
 
@@ -129,7 +129,8 @@ def test_static_arguments_are_values_of_python() -> None:
         x = np.array([1, 2], np.float32)
         assert [step(x, 2), step(x, times=3), step(x, 2, mode="max"), step(2 * x, 2)] == [5, 9, 4, 20]
     jitted = jax.jit(power, static_argnums=1, static_argnames="mode")
-    assert spmd.jax.jit(jitted, static_argnums=1, static_argnames="mode")(x, 2, mode="min") == 1
+    for options in ({}, {"static_argnums": 1}, {"static_argnums": 1, "static_argnames": "mode"}):
+        assert spmd.jax.jit(jitted, **options)(x, 2, mode="min") == 1
 
 
 def test_results_take_the_memory_of_donated_arguments() -> None:
@@ -206,6 +207,18 @@ def test_arrays_are_taken_however_they_lie(array: Any) -> None:
         same(lambda x: (x + x, x.sum()), array)
 
 
+def test_arguments_are_donated_by_name_as_well() -> None:
+    def add(x: Any, *, tree: Any) -> Any:
+        return x + tree["a"], tree["a"] * 2
+
+    for names in ("tree", ["x", "tree"]):
+        x, a = np.ones(300, np.float32), np.ones(300, np.float32)
+        total, double = spmd.jax.jit(add, donate_argnames=names)(x, tree={"a": a})
+        assert total.tolist() == double.tolist() == [2] * 300
+        assert a.ctypes.data in (total.ctypes.data, double.ctypes.data)
+        assert ("x" in names) == (x.tolist() == [2] * 300)
+
+
 @pytest.mark.parametrize("number", [0, 3, -4])
 def test_what_is_no_array_is_not_donated(number: int) -> None:
     with pytest.raises(spmd.UsageError, match="donate_argnums has"):
@@ -236,6 +249,11 @@ BAD: list[tuple[Any, dict[str, Any], tuple[Any, ...], str]] = [
     (lambda x: x, {}, (np.ma.masked_array([1.0], [True]),), "x is a masked array"),
     (lambda x, y: x, {"static_argnums": 1}, (ONES, [1]), "static argument 'y' is of type list, which cannot be hashed"),
     (lambda x: x, {"donate_argnums": "x"}, (ONES,), "donate_argnums is an integer or a sequence of integers, got 'x'"),
+    (lambda x: x, {"donate_argnames": 1}, (ONES,), "donate_argnames is a name or a sequence of names, got 1"),
+    (lambda x: x, {"donate_argnames": "z"}, (ONES,), "donate_argnames has 'z', which is no parameter"),
+    (lambda x, n: x, {"donate_argnames": "n", "static_argnums": 1}, (ONES, 1), "donate_argnames has 'n', .* static"),
+    (lambda x: x, {"as_jax": "yes"}, (ONES,), "as_jax is True or False, got 'yes'"),
+    (lambda x: x, {"in_shardings": None}, (ONES,), "in_shardings is an option of jax.jit"),
     (lambda x: x, {"static_argnums": 3}, (ONES,), "static_argnums has 3, and the function takes 1 arguments"),
     (lambda x, n: x, {"static_argnums": -3}, (ONES, 1), "static_argnums has -3, and the function takes 2 arguments"),
     (lambda x: x, {"static_argnames": 3}, (ONES,), "static_argnames is a name or a sequence of names, got 3"),

@@ -6,8 +6,10 @@ the last on the screen, and neither processes nor files in shared memory stay be
 """
 
 import argparse
+import contextlib
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,8 +17,11 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.job import SHARED_VARIABLE
+
 ROOT = Path(__file__).parents[2]
 SHARED = Path("/dev/shm")
+_KNOWS = f"{SHARED_VARIABLE}=".encode()  # in the environment of a job's processes
 MOST_SECONDS = 15.0  # from the failure to the end of the job, on a machine that does other things too
 STARTING_SECONDS = 120.0
 
@@ -82,7 +87,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Case:
+class FailureCase:
     fault: str
     collective: str
     ranks: int
@@ -131,7 +136,8 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
             said, screen = job.communicate(timeout=STARTING_SECONDS)
         except subprocess.TimeoutExpired:
             job.kill()
-            return [f"did not end in {STARTING_SECONDS:.0f} s"]
+            kill_processes_left(marker)
+            return [f"did not end in {STARTING_SECONDS:.0f} s:\n{job.communicate()[1]}"]
         if "going wrong at" not in said:
             return [f"did not come to the failure:\n{screen}"]
         seconds, case_faults = time.time() - float(said.split()[-1]), []
@@ -143,23 +149,32 @@ func.func @main(%x: tensor<8xf32>) -> {result} {{
             case_faults.append(f"the screen does not end as it should after {seconds:.1f} s:\n{screen}")
         if left := processes_left(marker):
             case_faults.append(f"processes stay behind: {left}")
-        deadline = time.monotonic() + 10
-        while (files := unused_shared_files() - before) and time.monotonic() < deadline:
-            time.sleep(0.2)  # other jobs of this machine may be about to end
-        if files:
-            case_faults.append(f"shared memory stays behind: {sorted(map(str, files))}")
+        if files := shared_files_left(before):
+            case_faults.append(f"shared memory stays behind: {files}")
         return case_faults
 
 
 def unused_shared_files() -> set[Path]:
-    """Jobs' files in shared memory that no process has mapped; those of jobs that run meanwhile are mapped."""
-    mapped = set()
-    for maps in Path("/proc").glob("[0-9]*/maps"):
+    """Jobs' files in shared memory that no process has mapped, in folders that none knows of: those jobs have ended."""
+    mapped, folders = set(), set()
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            mapped.update(line.split(None, 5)[-1] for line in maps.read_text().splitlines() if str(SHARED) in line)
+            maps = (process / "maps").read_text().splitlines()
+            variables = (process / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-    return {path for path in SHARED.glob("spmd-launch-*/*") if path.is_file() and str(path) not in mapped}
+        mapped.update(line.split(None, 5)[-1] for line in maps if str(SHARED) in line)
+        folders.update(text.partition(b"=")[2].decode() for text in variables if text.startswith(_KNOWS))
+    files = {path for path in SHARED.glob("spmd-launch-*/*") if path.is_file() and str(path) not in mapped}
+    return {path for path in files if str(path.parent) not in folders}
+
+
+def shared_files_left(before: set[Path]) -> list[str]:
+    """Those that were not there `before`, after a moment's grace: other jobs of this machine may be about to end."""
+    deadline = time.monotonic() + 10
+    while (files := unused_shared_files() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return sorted(map(str, files))
 
 
 def processes_left(marker: str) -> list[str]:
@@ -179,6 +194,13 @@ def processes_left(marker: str) -> list[str]:
         time.sleep(0.1)
 
 
+def kill_processes_left(marker: str) -> None:
+    """Kills the job's processes that still run after a moment's grace."""
+    for process in processes_left(marker):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(process), signal.SIGKILL)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
@@ -188,7 +210,7 @@ def main() -> int:
     bad = 0
     for number in range(options.runs):
         ranks = rng.choice([2, 4, 8])
-        case = Case(rng.choice(sorted(WORDS)), rng.choice(sorted(COLLECTIVES)), ranks, rng.randrange(ranks))
+        case = FailureCase(rng.choice(sorted(WORDS)), rng.choice(sorted(COLLECTIVES)), ranks, rng.randrange(ranks))
         start = time.monotonic()
         faults = case.faults()
         bad += bool(faults)

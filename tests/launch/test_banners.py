@@ -1,11 +1,13 @@
 """What reaches the screen: everything the ranks print, without Open MPI's banners on how the job ended."""
 
 import itertools
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launch import job
 from launch.banners import RULE, BannerFilter
 
 KILLED = (
@@ -49,6 +51,21 @@ def test_ending_banners_are_read_and_dropped_however_they_arrive(banner: bytes, 
     passed, told = filtered([text[start:stop] for start, stop in itertools.pairwise(edges)])
     assert passed == b"before\nafter\n"
     assert cause in told
+
+
+@pytest.mark.parametrize("lines", [1, 2, 3])
+def test_a_launcher_may_rest_between_the_lines_of_a_banner(lines: int, capfd: pytest.CaptureFixture[str]) -> None:
+    written = KILLED.splitlines(keepends=True)
+    first, last = b"".join(written[:lines]), b"".join(written[lines:])
+    launcher = f"import os, time; os.write(2, {first!r}); time.sleep({3 * job.QUIET_SECONDS}); os.write(2, {last!r})"
+    job.run([sys.executable, "-c", launcher], {})
+    told = "spmd launch: rank 2 (process 3398 on vm) was killed by signal 9 (SIGKILL); all other ranks were ended\n"
+    assert capfd.readouterr().err == told
+
+
+def test_a_rule_that_nothing_follows_reaches_the_screen(capfd: pytest.CaptureFixture[str]) -> None:
+    job.run([sys.executable, "-c", f"import os; os.write(2, {RULE!r})"], {})
+    assert capfd.readouterr().err == RULE.decode()
 
 
 @given(st.lists(st.sampled_from([b"\n", b"\r", b"-", RULE, RULE[:40], b"loss 0.1", b"x" * 5000, WARNING]), max_size=12))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from launch import cli
+from spmd.array_files import read_arrays
 
 ROOT = Path(__file__).parents[2]
 ADD = """
@@ -178,6 +179,20 @@ def test_a_file_that_is_no_array_is_an_error(folder: Path, capsys: pytest.Captur
 def test_a_grid_runs_inside_this_process(folder: Path) -> None:
     assert cli.main(["run", "sum.mlir", "rank{rank}.npy", "--grid", "2x2", "--output", "out.npz"]) == 0
     assert [float(result(folder / "out.npz", f"rank{rank}.result0")) for rank in range(4)] == [1111.0] * 4
+
+
+def test_files_of_no_one_rank_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def watched(path: str) -> dict[str, np.ndarray]:
+        read.append(path)
+        return read_arrays(path)
+
+    monkeypatch.setattr("launch.arguments.read_arrays", watched)
+    np.save("one.npy", np.array(1, np.float32))
+    assert cli.main(["run", "sum.mlir", "one.npy", "--grid", "4x1", "--output", "out.npz"]) == 0
+    assert [float(result(folder / "out.npz", f"rank{rank}.result0")) for rank in range(4)] == [4.0] * 4
+    assert read == ["one.npy"]
 
 
 def test_ranks_of_mpi_give_the_same(folder: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.launch.failures import WORDS, Case
+from tests.launch.failures import WORDS, FailureCase
 
 
 @pytest.mark.parametrize("fault", WORDS)
 def test_a_failure_ends_the_job_well(fault: str) -> None:
-    assert Case(fault, "all_reduce", ranks=2, victim=1).faults() == []
+    assert FailureCase(fault, "all_reduce", ranks=2, victim=1).faults() == []

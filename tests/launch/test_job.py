@@ -101,7 +101,7 @@ def test_under_plain_mpirun_too(start: Start) -> None:
     assert err.count("Traceback") == err.count("ValueError: out of cheese") == 1
 
 
-@pytest.mark.parametrize("leaving", ["sys.exit(3)", "os._exit(3)"])
+@pytest.mark.parametrize("leaving", ["sys.exit(3)", "exit(3)", "quit(3)", "os._exit(3)"])
 def test_a_rank_that_leaves_with_a_status_ends_the_job_with_it(start: Start, leaving: str) -> None:
     status, _, err = finish(start(f"if world.rank == 2: {leaving}\nworld.Barrier()"))
     assert status == 3

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.mpi.ranks import HANG_SECONDS, REPORTS_VARIABLE, Outcome, Verdict, inside_ranks, run_on_ranks
+from tests.mpi.ranks import HANG_SECONDS, REPORTS_VARIABLE, RankOutcome, RankVerdict, inside_ranks, run_on_ranks
 
 HERE = Path(__file__).parent
-VERDICTS = pytest.StashKey[dict[str, Verdict]]()
+VERDICTS = pytest.StashKey[dict[str, RankVerdict]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,7 +35,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
-def _report(item: pytest.Item, verdict: Verdict) -> pytest.TestReport:
+def _report(item: pytest.Item, verdict: RankVerdict) -> pytest.TestReport:
     longrepr: Any = None
     if verdict.outcome == "skipped":
         longrepr = (str(item.path), item.location[1] or 0, verdict.text)
@@ -67,7 +67,7 @@ class RankReporter:
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
         if report.failed:
             text += "".join(f"\n--- {title} ---\n{content}" for title, content in report.sections)
-        outcome = Outcome(report.nodeid, report.when or "", report.outcome, text, report.duration)
+        outcome = RankOutcome(report.nodeid, report.when or "", report.outcome, text, report.duration)
         outcome.append_to(self._file)
 
     @pytest.hookimpl(wrapper=True)

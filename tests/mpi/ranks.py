@@ -35,7 +35,7 @@ def inside_ranks() -> bool:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RankOutcome:
     """What one rank says of one phase of one test: ``outcome`` is pytest's word, ``text`` the failure or the reason."""
 
     nodeid: str
@@ -50,7 +50,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RankVerdict:
     """What all ranks together say of a test."""
 
     outcome: str
@@ -58,22 +58,22 @@ class Verdict:
     seconds: float
 
 
-def run_on_ranks(nodeids: Sequence[str]) -> dict[str, Verdict]:
+def run_on_ranks(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
     """Run tests on ranks until each has a verdict."""
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, RankVerdict] = {}
     while remaining := [nodeid for nodeid in nodeids if nodeid not in verdicts]:
         verdicts |= _run_job(remaining)
     return verdicts
 
 
-def _run_job(nodeids: Sequence[str]) -> dict[str, Verdict]:
+def _run_job(nodeids: Sequence[str]) -> dict[str, RankVerdict]:
     """One job of ranks; gives a verdict to at least the first test."""
     ranks = number_of_ranks()
     with tempfile.TemporaryDirectory(prefix="spmd-tests-") as folder:
         printed = _launch(nodeids, ranks, Path(folder))[-20000:]
         heard = [_read(Path(folder) / f"rank-{rank}.jsonl") for rank in range(ranks)]
     if not any(heard):
-        return dict.fromkeys(nodeids, Verdict("failed", f"The ranks ran no test; they printed:\n{printed}", 0.0))
+        return dict.fromkeys(nodeids, RankVerdict("failed", f"The ranks ran no test; they printed:\n{printed}", 0.0))
     verdicts = {}
     for nodeid in nodeids:
         said = [outcomes.get(nodeid, []) for outcomes in heard]
@@ -82,7 +82,7 @@ def _run_job(nodeids: Sequence[str]) -> dict[str, Verdict]:
             verdicts[nodeid] = _judge(said)
         else:
             ending = f"The ranks ended in this test; they printed:\n{printed}"
-            verdicts[nodeid] = Verdict("failed", "\n".join([*_failures(said), ending]), 0.0)
+            verdicts[nodeid] = RankVerdict("failed", "\n".join([*_failures(said), ending]), 0.0)
             break
     return verdicts
 
@@ -106,26 +106,26 @@ def _launch(nodeids: Sequence[str], ranks: int, folder: Path) -> str:
         return f"{printed}\nended after {JOB_SECONDS} s"
 
 
-def _read(file: Path) -> dict[str, list[Outcome]]:
-    outcomes: dict[str, list[Outcome]] = {}
+def _read(file: Path) -> dict[str, list[RankOutcome]]:
+    outcomes: dict[str, list[RankOutcome]] = {}
     if file.exists():
         for line in file.read_text().splitlines():
-            outcome = Outcome(**json.loads(line))
+            outcome = RankOutcome(**json.loads(line))
             outcomes.setdefault(outcome.nodeid, []).append(outcome)
     return outcomes
 
 
-def _judge(said: Sequence[Sequence[Outcome]]) -> Verdict:
+def _judge(said: Sequence[Sequence[RankOutcome]]) -> RankVerdict:
     seconds = max(sum(outcome.seconds for outcome in outcomes) for outcomes in said)
     if failures := _failures(said):
-        return Verdict("failed", "\n".join(failures), seconds)
+        return RankVerdict("failed", "\n".join(failures), seconds)
     skipped = [outcome for outcomes in said for outcome in outcomes if outcome.outcome == "skipped"]
     if skipped:
-        return Verdict("skipped", skipped[0].text, seconds)
-    return Verdict("passed", "", seconds)
+        return RankVerdict("skipped", skipped[0].text, seconds)
+    return RankVerdict("passed", "", seconds)
 
 
-def _failures(said: Sequence[Sequence[Outcome]]) -> list[str]:
+def _failures(said: Sequence[Sequence[RankOutcome]]) -> list[str]:
     """Each rank's failure under its own heading; ranks that say the same share one."""
     ranks_by_text: dict[str, list[int]] = {}
     for rank, outcomes in enumerate(said):

@@ -58,9 +58,9 @@ def cut_tree(tree: dict[str, Any], axes: dict[str, int], rank: int, size: int) -
     return tree | {name: tree[name][block.index] for name, block in blocks.items()}, dict.fromkeys(tree) | blocks
 
 
-def same(restored: dict[str, Any], wanted: dict[str, Any]) -> None:
-    assert restored.keys() == wanted.keys()
-    for name, value in wanted.items():
+def same(restored: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert restored.keys() == expected.keys()
+    for name, value in expected.items():
         np.testing.assert_array_equal(restored[name], value)
 
 
@@ -70,8 +70,8 @@ def test_blocks_of_all_ranks_are_read_by_any_number(folder: Path, readers: MPI.C
     mine, shardings = cut_tree(tree, CUTS, WORLD.rank, WORLD.size)
     checkpoint.save(folder, 1, mine, shardings)
     if readers != MPI.COMM_NULL:
-        wanted, others = cut_tree(tree, axes, readers.rank, readers.size)
-        same(checkpoint.restore(folder, like=wanted, shardings=others, communicator=readers), wanted)
+        expected, others = cut_tree(tree, axes, readers.rank, readers.size)
+        same(checkpoint.restore(folder, like=expected, shardings=others, communicator=readers), expected)
         same(checkpoint.restore(folder, communicator=readers), tree)
 
 

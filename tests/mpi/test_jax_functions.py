@@ -67,8 +67,8 @@ def test_data_parallel_training_is_that_of_one_process() -> None:
     state, other = params(), params()
     for _ in range(5):
         state, value = step(state, mine)
-        other, wanted = alone(other, whole)
-        close((state, value), (other, wanted))
+        other, expected = alone(other, whole)
+        close((state, value), (other, expected))
 
 
 def test_each_rank_is_where_vmap_has_it() -> None:
@@ -84,9 +84,9 @@ def test_each_rank_is_where_vmap_has_it() -> None:
         )
 
     whole = normal(SIZE, 3)
-    wanted = jax.vmap(jax.vmap(function, axis_name="b"), axis_name="a")(whole.reshape(*axes.values(), 3))
-    wanted = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[RANK], wanted)
-    close(spmd.jax.jit(function, axes=axes)(whole[RANK]), wanted)
+    expected = jax.vmap(jax.vmap(function, axis_name="b"), axis_name="a")(whole.reshape(*axes.values(), 3))
+    expected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[RANK], expected)
+    close(spmd.jax.jit(function, axes=axes)(whole[RANK]), expected)
 
 
 def mesh() -> AbstractMesh:
@@ -117,15 +117,15 @@ def test_the_global_view_takes_whole_arrays_and_blocks(tmp_path: Any) -> None:
     other = params()
     state, value = step(params(), whole)
     assert state["w"].shape == (6, 8 // mesh().shape["model"])
-    other, wanted = alone(other, whole)
-    close(step.unshard((state, value)), (other, wanted))
+    other, expected = alone(other, whole)
+    close(step.unshard((state, value)), (other, expected))
     blocks = step.shard(whole)
     assert blocks["x"].shape == (4 * SIZE // mesh().shape["data"], 6)
     for data in (whole, blocks, {"x": whole["x"], "y": blocks["y"]}):
         state, value = step(state, data)
-        other, wanted = alone(other, whole)
+        other, expected = alone(other, whole)
         close(step.unshard(state), other)
-        close(value, wanted)
+        close(value, expected)
     close(step.shard(step.unshard(state)), state)
     close(step.unshard({"batch": blocks, "state": state})["batch"], whole)
     folder = MPI.COMM_WORLD.bcast(str(tmp_path))

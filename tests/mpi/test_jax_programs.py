@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import spmd
-from tests.jax_programs import NAMES, Exported, close, export
+from tests.jax_programs import NAMES, JaxProgram, close, export
 
 pytestmark = pytest.mark.mpi
 
 
 @cache
-def exported() -> dict[str, Exported] | None:
+def exported() -> dict[str, JaxProgram] | None:
     """Rank 0 asks JAX, for all."""
     from mpi4py import MPI
 
@@ -26,7 +26,7 @@ def exported() -> dict[str, Exported] | None:
         else:
             with tempfile.TemporaryDirectory() as folder:
                 programs_here = export(MPI.COMM_WORLD.size, Path(folder))
-    result: dict[str, Exported] | None = MPI.COMM_WORLD.bcast(programs_here)
+    result: dict[str, JaxProgram] | None = MPI.COMM_WORLD.bcast(programs_here)
     return result
 
 

@@ -18,7 +18,7 @@ def test_collectives_are_measured_in_groups_of_each_size(monkeypatch: pytest.Mon
     monkeypatch.setattr(calibrate, "_ROUND", 1e-5)
     monkeypatch.setattr(calibrate, "_ROUNDS", 2)
     monkeypatch.setattr(calibrate, "_SIZES", (4, 4096))
-    monkeypatch.setattr(calibrate.probes, "PRODUCTS", [(32, "nn", (1, 16, 16, 16))])
+    monkeypatch.setattr(calibrate.probes, "PRODUCTS", [calibrate.probes.product("f32", "nn", (1, 16, 16, 16))])
     monkeypatch.setattr(calibrate.probes, "KINDS", {kind: [calibrate.probes.chain(2, 64)] for kind in ("elementwise",)})
     monkeypatch.setattr(calibrate, "RATES", dict.fromkeys(("elementwise", "product", "kernel", "folding"), ""))
     world = ranks()

@@ -1,12 +1,14 @@
 """Several Python threads of one rank: programs that communicate run in one at a time."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import spmd
 from collectives.one_thread import OneThread
+from spmd.runtime import world
 
 pytestmark = pytest.mark.mpi
 
@@ -52,11 +54,37 @@ def test_programs_that_do_not_communicate_run_side_by_side() -> None:
     assert len(results) == 600 and all((result == 2).all() for result in results)
 
 
-def test_a_second_thread_at_the_same_time_is_told() -> None:
-    exe = executable(SUM)
-    threads = exe.process.threads = OneThread()
+def test_a_second_thread_at_the_same_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    exe, threads = executable(SUM), OneThread()
+    monkeypatch.setattr(exe.process, "threads", threads)
     assert threads.enter(False), "as a thread does that runs a program"
     with pytest.raises(spmd.CollectiveError, match="two threads of this process are in one process group"):
         exe(np.ones(4, np.float32))
-    exe.process.threads = OneThread()
+    monkeypatch.undo()
     assert (exe(np.ones(4, np.float32))[0] == exe.grid.size).all()
+
+
+def test_programs_of_all_grids_share_their_ranks() -> None:
+    exe = executable(SUM)
+    other = spmd.compile(spmd.parse(SUM), spmd.ProcessGrid(1, exe.grid.size))
+    assert exe.grid.size == 1 or exe.process.threads is other.process.threads
+
+
+def test_threads_that_come_first_at_the_same_time_start_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, started, processes = world.ranks, [], []
+
+    def slow() -> object:
+        started.append(threading.current_thread())
+        time.sleep(0.05)
+        return ranks()
+
+    exe = executable(SUM)
+    exe.process  # noqa: B018
+    monkeypatch.setattr(world, "_processes", {})
+    monkeypatch.setattr(world, "ranks", slow)
+    threads = [threading.Thread(target=lambda: processes.append(world.process_of(exe.grid))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 1 and len(processes) == 3 and all(process is processes[0] for process in processes)

@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass
-class Program:
+class DrawnProgram:
     random: np.random.Generator
     mesh: tuple[tuple[str, int], ...]
     arguments: list[tuple[Shape, str]] = field(default_factory=list)

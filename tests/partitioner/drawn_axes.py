@@ -24,7 +24,7 @@ MESHES: tuple[Mesh, ...] = (
 
 
 @dataclass(frozen=True, order=True)
-class Part:
+class PrimePart:
     """A prime part of an axis, which stands at `place` among all of the mesh's."""
 
     place: int
@@ -35,26 +35,26 @@ class Part:
 
 
 #: The parts that cut each dimension, major to minor.
-Cuts = list[list[Part]]
+Cuts = list[list[PrimePart]]
 
 
-def parts_of(mesh: Mesh) -> list[Part]:
-    parts: list[Part] = []
+def parts_of(mesh: Mesh) -> list[PrimePart]:
+    parts: list[PrimePart] = []
     for name, full in mesh:
         before = 1
         for size in primes(full):
-            parts.append(Part(len(parts), name, before, size, full))
+            parts.append(PrimePart(len(parts), name, before, size, full))
             before *= size
     return parts
 
 
-def refs(parts: Iterable[Part]) -> tuple[sdy.AxisRef, ...]:
+def refs(parts: Iterable[PrimePart]) -> tuple[sdy.AxisRef, ...]:
     """The parts as axes and sub-axes, neighbours joined."""
-    runs: list[Part] = []
+    runs: list[PrimePart] = []
     for part in parts:
         last = runs[-1] if runs else None
         if last is not None and last.name == part.name and last.before * last.size == part.before:
-            runs[-1] = Part(last.place, last.name, last.before, last.size * part.size, last.full)
+            runs[-1] = PrimePart(last.place, last.name, last.before, last.size * part.size, last.full)
         else:
             runs.append(part)
     return tuple(
@@ -62,7 +62,7 @@ def refs(parts: Iterable[Part]) -> tuple[sdy.AxisRef, ...]:
     )
 
 
-def axes(parts: Iterable[Part]) -> str:
+def axes(parts: Iterable[PrimePart]) -> str:
     """`{"x", "y":(1)2}`."""
     return sdy.format_axes(refs(parts))
 
@@ -72,26 +72,26 @@ def lists(cuts: Cuts) -> str:
     return f"[{', '.join(map(axes, cuts))}]"
 
 
-def sharding(cuts: Cuts, unreduced: Iterable[Part] = (), mesh: str = "mesh") -> str:
+def sharding(cuts: Cuts, unreduced: Iterable[PrimePart] = (), mesh: str = "mesh") -> str:
     """`<@mesh, [{"x"}, {}], unreduced={"y"}>`."""
     told = axes(sorted(unreduced))
     return f"<@{mesh}, {lists(cuts)}{'' if told == '{}' else f', unreduced={told}'}>"
 
 
-def count(parts: Iterable[Part]) -> int:
+def count(parts: Iterable[PrimePart]) -> int:
     return prod(part.size for part in parts)
 
 
-def shuffled(random: np.random.Generator, parts: Sequence[Part]) -> list[Part]:
+def shuffled(random: np.random.Generator, parts: Sequence[PrimePart]) -> list[PrimePart]:
     return [parts[index] for index in random.permutation(len(parts))]
 
 
-def some(random: np.random.Generator, parts: Iterable[Part], share: float) -> list[Part]:
+def some(random: np.random.Generator, parts: Iterable[PrimePart], share: float) -> list[PrimePart]:
     """Each of `parts` with a probability of `share`."""
     return [part for part in parts if random.random() < share]
 
 
-def dealt(random: np.random.Generator, parts: Sequence[Part], rank: int) -> Cuts:
+def dealt(random: np.random.Generator, parts: Sequence[PrimePart], rank: int) -> Cuts:
     """`parts` in any order over `rank` dimensions, some left out."""
     cuts: Cuts = [[] for _ in range(rank)]
     for part in shuffled(random, parts):

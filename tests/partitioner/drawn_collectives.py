@@ -15,7 +15,7 @@ from tests.partitioner.drawn_axes import (
     MESHES,
     Cuts,
     Mesh,
-    Part,
+    PrimePart,
     axes,
     count,
     dealt,
@@ -34,10 +34,10 @@ from tests.partitioner.drawn_programs import Drawn
 class _Chain:
     random: np.random.Generator
     mesh: Mesh
-    parts: list[Part]
+    parts: list[PrimePart]
     shape: Shape
     cuts: Cuts
-    unreduced: list[Part] = field(default_factory=list)
+    unreduced: list[PrimePart] = field(default_factory=list)
     value: str = "%start"
     lines: list[tuple[str, str]] = field(default_factory=list)  # with shardings, without
 
@@ -54,7 +54,7 @@ class _Chain:
         return sharding(self.cuts, self.unreduced)
 
     @property
-    def free(self) -> list[Part]:
+    def free(self) -> list[PrimePart]:
         """The parts along which processes hold copies."""
         used = {part for cut in self.cuts for part in cut}.union(self.unreduced)
         return [part for part in self.parts if part not in used]
@@ -88,7 +88,7 @@ class _Chain:
             self.cuts[dimension] = cut[:kept]
         return taken
 
-    def append(self, parts: list[Part]) -> Cuts:
+    def append(self, parts: list[PrimePart]) -> Cuts:
         """Puts parts to the minor ends of dimensions."""
         added: Cuts = [[] for _ in self.shape]
         for part in parts:
@@ -96,7 +96,7 @@ class _Chain:
         self.cuts = [old + new for old, new in zip(self.cuts, added, strict=True)]
         return added
 
-    def fold(self) -> tuple[str, list[Part], int]:
+    def fold(self) -> tuple[str, list[PrimePart], int]:
         """What a reduction is of, the axes that it is over, and by what it multiplies."""
         copies = some(self.random, self.free, 0.5)
         pending = some(self.random, self.unreduced, 0.7)

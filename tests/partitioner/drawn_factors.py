@@ -17,7 +17,7 @@ from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.ir import Function, Op
 from tests.partitioner.drawing import Shape, integers, tensor
-from tests.partitioner.drawn_axes import MESHES, Cuts, Part, count, mesh_line, parts_of, refs, shuffled
+from tests.partitioner.drawn_axes import MESHES, Cuts, PrimePart, count, mesh_line, parts_of, refs, shuffled
 from tests.partitioner.drawn_programs import Drawn
 
 #: The arguments' shapes and element types, the op's text on %a0, %a1, ..., its result's shape, how it folds.
@@ -25,7 +25,7 @@ Example = tuple[list[tuple[Shape, str]], str, Shape, str]
 _FOLDS = (("add", "sum"), ("maximum", "max"), ("minimum", "min"))
 
 
-class _Draw:
+class _FactorDraw:
     def __init__(self, random: np.random.Generator) -> None:
         self.random = random
         self.sizes = (4, 8) if random.random() < 0.6 else (3, 4, 5, 6, 8)
@@ -46,7 +46,7 @@ class _Draw:
         return [entry for entry in entries if self.random.random() < share]
 
 
-def _dot_general(d: _Draw) -> Example | None:
+def _dot_general(d: _FactorDraw) -> Example | None:
     batch, contracted = d.shape(d.below(3)), d.shape(1 + d.below(2))
     sides = []
     for _ in range(2):
@@ -72,7 +72,7 @@ def _dot_general(d: _Draw) -> Example | None:
     )
 
 
-def _reduce(d: _Draw) -> Example:
+def _reduce(d: _FactorDraw) -> Example:
     shape = d.shape(1 + d.below(3))
     chosen = d.some(range(len(shape)), 0.5) or [0]
     op, kind = d.pick(_FOLDS)
@@ -84,7 +84,7 @@ def _reduce(d: _Draw) -> Example:
 class _Indexing:
     """The dimension numbers of a gather or scatter of any kind: batching, collapsed, whole and partial windows."""
 
-    def __init__(self, d: _Draw) -> None:
+    def __init__(self, d: _FactorDraw) -> None:
         rank = 1 + d.below(3)
         self.operand = d.shape(rank)
         order = d.order(rank)
@@ -121,7 +121,7 @@ class _Indexing:
         )
 
 
-def _gather(d: _Draw) -> Example | None:
+def _gather(d: _FactorDraw) -> Example | None:
     n = _Indexing(d)
     numbers = (
         f"offset_dims = {n.windows}, collapsed_slice_dims = {n.collapsed}, operand_batching_dims = {n.batching}, "
@@ -135,7 +135,7 @@ def _gather(d: _Draw) -> Example | None:
     return (arguments, text, n.slices, "sum") if prod(n.slices) < 4000 else None
 
 
-def _scatter(d: _Draw) -> Example | None:
+def _scatter(d: _FactorDraw) -> Example | None:
     n = _Indexing(d)
     op, kind = d.pick(_FOLDS)
     numbers = (
@@ -158,7 +158,7 @@ def _scatter(d: _Draw) -> Example | None:
     )
 
 
-def _convolution(d: _Draw) -> Example | None:
+def _convolution(d: _FactorDraw) -> Example | None:
     spaces = range(1 + d.below(2))
     batch_groups, feature_groups = d.pick(((1, 1), (1, 1), (1, 2), (2, 1), (1, 4), (4, 1)))
     batch, features, kernels = (d.pick((4, 8)) for _ in range(3))
@@ -190,7 +190,7 @@ def _convolution(d: _Draw) -> Example | None:
     return [(lhs_shape, "f32"), (rhs_shape, "f32")], f"{text} {counts} : {types}", result_shape, "sum"
 
 
-_EXAMPLES: tuple[Callable[[_Draw], Example | None], ...] = (
+_EXAMPLES: tuple[Callable[[_FactorDraw], Example | None], ...] = (
     *(_dot_general, _dot_general, _reduce, _gather, _gather),
     *(_scatter, _scatter, _convolution, _convolution),
 )
@@ -200,7 +200,7 @@ def draw_factors(seed: int) -> Drawn:
     """The program of `seed`: one op; its result is said to be unreduced, or not, where it is partial."""
     random = np.random.default_rng(seed)
     mesh = MESHES[int(random.integers(len(MESHES)))]
-    d = _Draw(random)
+    d = _FactorDraw(random)
     example: Example | None = None
     while example is None:
         example = d.pick(_EXAMPLES)(d)
@@ -226,12 +226,12 @@ def draw_factors(seed: int) -> Drawn:
 _STARTS = {"sum": "0.0", "max": "-1.0e30", "min": "1.0e30"}
 
 
-def _cut(d: _Draw, function: Function, op: Op, kind: str, parts: list[Part]) -> None:
+def _cut(d: _FactorDraw, function: Function, op: Op, kind: str, parts: list[PrimePart]) -> None:
     """Gives `op` of `function`, and the arguments, the shardings of `parts` dealt out to its factors."""
     rule = rule_of(op)
     factors = _dealt(d, rule, parts)
 
-    def sharding(mapping: Sequence[Sequence[int]], unreduced: Sequence[Part] = ()) -> sdy.TensorSharding:
+    def sharding(mapping: Sequence[Sequence[int]], unreduced: Sequence[PrimePart] = ()) -> sdy.TensorSharding:
         cuts: Cuts = [[part for factor in dimension for part in factors[factor]] for dimension in mapping]
         dimensions = tuple(sdy.DimensionSharding(refs(cut)) for cut in cuts)
         return sdy.TensorSharding(SymbolRefAttr(("mesh",)), dimensions, (), refs(sorted(unreduced)), kind)
@@ -251,9 +251,9 @@ def _cut(d: _Draw, function: Function, op: Op, kind: str, parts: list[Part]) -> 
         function.body.terminator.operands = (fold.result,)
 
 
-def _dealt(d: _Draw, rule: Rule, parts: list[Part]) -> list[list[Part]]:
+def _dealt(d: _FactorDraw, rule: Rule, parts: list[PrimePart]) -> list[list[PrimePart]]:
     """`parts` over the factors of a rule; a factor is cut where those before it in a dimension are cut to the end."""
-    factors: list[list[Part]] = [[] for _ in rule.sizes]
+    factors: list[list[PrimePart]] = [[] for _ in rule.sizes]
     for part in shuffled(d.random, parts):
         chosen = d.below(len(factors) + 1)
         if chosen < len(factors) and rule.sizes[chosen] > 1:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import Program, integers, tensor
+from tests.partitioner.drawing import DrawnProgram, integers, tensor
 
 
-def reduce(p: Program) -> None:
+def reduce(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -22,7 +22,7 @@ def reduce(p: Program) -> None:
     )
 
 
-def dot(p: Program) -> None:
+def dot(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -43,7 +43,7 @@ def dot(p: Program) -> None:
     )
 
 
-def reduce_window(p: Program) -> None:
+def reduce_window(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -76,7 +76,7 @@ def reduce_window(p: Program) -> None:
     )
 
 
-def convolution(p: Program) -> None:
+def convolution(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if len(shape) != 3:
         return
@@ -107,7 +107,7 @@ def convolution(p: Program) -> None:
     )
 
 
-def batch_dot(p: Program) -> None:
+def batch_dot(p: DrawnProgram) -> None:
     """A dot of a value with itself or another of its shape: the first dimension is batch, the last contracted."""
     name, shape = p.value(2)
     if len(shape) < 2:
@@ -126,7 +126,7 @@ def batch_dot(p: Program) -> None:
     )
 
 
-def arg_reduce(p: Program) -> None:
+def arg_reduce(p: DrawnProgram) -> None:
     """The place of the first largest element, as argmax is written: two values folded together."""
     name, shape = p.value(1)
     if not shape:
@@ -152,7 +152,7 @@ def arg_reduce(p: Program) -> None:
     p.emit(f"stablehlo.convert {result}#1 : ({tensor(out, 'i32')}) -> {tensor(out)}", out)
 
 
-def pool_gradient(p: Program) -> None:
+def pool_gradient(p: DrawnProgram) -> None:
     """select_and_scatter with windows side by side, or overlapping."""
     _, shape = p.value(1)
     if not shape:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import SIZES, Program, Shape, integers, tensor
+from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, integers, tensor
 
 
-def dynamic_slice(p: Program) -> None:
+def dynamic_slice(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     sizes = tuple(1 + p.below(size) for size in shape)
     starts = [p.index(p.below(14) - 2) for _ in shape]
@@ -21,7 +21,7 @@ def dynamic_slice(p: Program) -> None:
     )
 
 
-def dynamic_update_slice(p: Program) -> None:
+def dynamic_update_slice(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     fits = [v for v in p.values if len(v[1]) == len(shape) and all(a <= b for a, b in zip(v[1], shape, strict=True))]
     update, extent = p.pick(fits)
@@ -36,7 +36,7 @@ def dynamic_update_slice(p: Program) -> None:
     )
 
 
-def random_slices(p: Program, shape: Shape) -> tuple[int, str, Shape]:
+def random_slices(p: DrawnProgram, shape: Shape) -> tuple[int, str, Shape]:
     """A dimension, indices along it of which some lie outside, and the shape of the slices there, the indices first."""
     place, count = p.below(len(shape)), p.pick(SIZES)
     values = ", ".join(str(p.below(shape[place] + 2) - 1) for _ in range(count))
@@ -44,7 +44,7 @@ def random_slices(p: Program, shape: Shape) -> tuple[int, str, Shape]:
     return place, indices, (count, *(size for index, size in enumerate(shape) if index != place))
 
 
-def gather(p: Program) -> None:
+def gather(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -59,7 +59,7 @@ def gather(p: Program) -> None:
     )
 
 
-def scatter(p: Program) -> None:
+def scatter(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -80,7 +80,7 @@ def scatter(p: Program) -> None:
     )
 
 
-def gather_window(p: Program) -> None:
+def gather_window(p: DrawnProgram) -> None:
     """Windows of a value at random places."""
     name, shape = p.value(1)
     if not shape:
@@ -100,7 +100,7 @@ def gather_window(p: Program) -> None:
     )
 
 
-def sort(p: Program) -> None:
+def sort(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -113,7 +113,7 @@ def sort(p: Program) -> None:
     )
 
 
-def sort_pair(p: Program) -> None:
+def sort_pair(p: DrawnProgram) -> None:
     """A value sorted together with where its elements came from."""
     name, shape = p.value(1)
     if not shape:
@@ -132,7 +132,7 @@ def sort_pair(p: Program) -> None:
     p.emit(f"stablehlo.add {result}#0, {result}#1 : {tensor(shape)}", shape)
 
 
-def top_k(p: Program) -> None:
+def top_k(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return

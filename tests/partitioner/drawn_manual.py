@@ -135,8 +135,8 @@ def _reverse(d: _Draw, value: _Value) -> _Value:
 
 
 def _constraint(d: _Draw, value: _Value) -> _Value:
-    name, asked = d.name(), d.sharding(d.dealt(d.free, len(value.shape)), opened=True)
-    d.lines.append(f"{name} = sdy.sharding_constraint {value.name} {asked} : {tensor(value.shape)}")
+    name, sharding = d.name(), d.sharding(d.dealt(d.free, len(value.shape)), opened=True)
+    d.lines.append(f"{name} = sdy.sharding_constraint {value.name} {sharding} : {tensor(value.shape)}")
     return _Value(name, value.shape, value.blocks)
 
 
@@ -245,12 +245,12 @@ def draw_manual(seed: int) -> DrawnManual:
     shape = tuple(devices * (1 + d.below(2)) for _ in range(1 + d.below(2)))
     argument = random.integers(-4, 5, shape).astype(np.float32)
     value = _Value("%a", shape, {(): argument})
-    asked = d.sharding(d.dealt(d.free, len(shape)))
+    sharding = d.sharding(d.dealt(d.free, len(shape)))
     for _ in range(2):
         value = _body(d, _computation(d, value))
     lines = [
         *(mesh_line(mesh, order, name) for name, order in meshes.items()),
-        f"func.func @main(%a: {tensor(shape)} {{sdy.sharding = #sdy.sharding{asked}}}) -> {tensor(value.shape)} {{",
+        f"func.func @main(%a: {tensor(shape)} {{sdy.sharding = #sdy.sharding{sharding}}}) -> {tensor(value.shape)} {{",
         *d.lines,
         f"return {value.name} : {tensor(value.shape)}\n}}",
     ]

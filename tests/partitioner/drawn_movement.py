@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import SIZES, Program, Shape, tensor
+from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, tensor
 
 
-def elementwise(p: Program) -> None:
+def elementwise(p: DrawnProgram) -> None:
     name, shape = p.value()
     same = [entry for entry in p.values if entry[1] == shape]
     other = p.pick(same)[0]
@@ -17,7 +17,7 @@ def elementwise(p: Program) -> None:
     p.emit(f"stablehlo.{op} {name}, {other} : {tensor(shape)}", shape)
 
 
-def broadcast(p: Program) -> None:
+def broadcast(p: DrawnProgram) -> None:
     name, shape = p.value()
     if len(shape) > 2:
         return
@@ -29,14 +29,14 @@ def broadcast(p: Program) -> None:
     )
 
 
-def transpose(p: Program) -> None:
+def transpose(p: DrawnProgram) -> None:
     name, shape = p.value(2)
     order = [int(index) for index in p.random.permutation(len(shape))]
     result_shape = tuple(shape[index] for index in order)
     p.emit(f"stablehlo.transpose {name}, dims = {order} : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape)
 
 
-def reshape(p: Program) -> None:
+def reshape(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     left = prod(shape)
     result_shape: list[int] = []
@@ -49,7 +49,7 @@ def reshape(p: Program) -> None:
     p.emit(f"stablehlo.reshape {name} : ({tensor(shape)}) -> {tensor(tuple(result_shape))}", tuple(result_shape))
 
 
-def slice(p: Program) -> None:
+def slice(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     starts = [p.below(size) for size in shape]
     limits = [start + 1 + p.below(size - start) for start, size in zip(starts, shape, strict=True)]
@@ -59,7 +59,7 @@ def slice(p: Program) -> None:
     p.emit(f"stablehlo.slice {name} [{ranges}] : ({tensor(shape)}) -> {tensor(result_shape)}", result_shape)
 
 
-def pad(p: Program) -> None:
+def pad(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     low = [p.below(5) - 1 for _ in shape]
     high = [p.below(5) - 1 for _ in shape]
@@ -75,7 +75,7 @@ def pad(p: Program) -> None:
     )
 
 
-def concatenate(p: Program) -> None:
+def concatenate(p: DrawnProgram) -> None:
     _, shape = p.value(1)
     if not shape:
         return
@@ -96,7 +96,7 @@ def concatenate(p: Program) -> None:
     p.emit(f"stablehlo.concatenate {names}, dim = {place} : ({types}) -> {tensor(result_shape)}", result_shape)
 
 
-def roll(p: Program) -> None:
+def roll(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     places = [index for index, size in enumerate(shape) if size > 1]
     if not places:
@@ -116,7 +116,7 @@ def roll(p: Program) -> None:
     p.emit(f"stablehlo.concatenate {a}, {b}, dim = {place} : ({tensor(sa)}, {tensor(sb)}) -> {tensor(shape)}", shape)
 
 
-def reverse(p: Program) -> None:
+def reverse(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -124,7 +124,7 @@ def reverse(p: Program) -> None:
     p.emit(f"stablehlo.reverse {name}, dims = {chosen} : {tensor(shape)}", shape)
 
 
-def iota(p: Program) -> None:
+def iota(p: DrawnProgram) -> None:
     name, shape = p.value(1)
     if not shape:
         return
@@ -132,7 +132,7 @@ def iota(p: Program) -> None:
     p.emit(f"stablehlo.subtract {name}, {iota_name} : {tensor(shape)}", shape)
 
 
-def select(p: Program) -> None:
+def select(p: DrawnProgram) -> None:
     name, shape = p.value()
     other = p.pick([entry for entry in p.values if entry[1] == shape])[0]
     third = p.pick([entry for entry in p.values if entry[1] == shape])[0]
@@ -144,7 +144,7 @@ def select(p: Program) -> None:
     p.emit(f"stablehlo.select {flag}, {third}, {name} : {tensor(shape, 'i1')}, {tensor(shape)}", shape)
 
 
-def loop(p: Program) -> None:
+def loop(p: DrawnProgram) -> None:
     name, shape = p.value()
     other = p.pick([entry for entry in p.values if entry[1] == shape])[0]
     zero, loop_name = p.index(0), p.name()
@@ -161,7 +161,7 @@ def loop(p: Program) -> None:
     p.values.append((f"{loop_name}#1", shape))
 
 
-def branch(p: Program) -> None:
+def branch(p: DrawnProgram) -> None:
     name, shape = p.value()
     other = p.pick([entry for entry in p.values if entry[1] == shape])[0]
     index, case_name = p.index(p.below(2)), p.name()

@@ -14,7 +14,7 @@ import numpy as np
 from tests.partitioner import drawn_folds as folds
 from tests.partitioner import drawn_indexing as indexing
 from tests.partitioner import drawn_movement as movement
-from tests.partitioner.drawing import SIZES, Program, tensor
+from tests.partitioner.drawing import SIZES, DrawnProgram, tensor
 from tests.partitioner.drawn_axes import MESHES
 
 _MESHES = (*MESHES[:6], (("x", 6),))
@@ -43,7 +43,7 @@ _OPS = (
 def draw(seed: int) -> Drawn:
     """The program of `seed`."""
     random = np.random.default_rng(seed)
-    p = Program(random, _MESHES[int(random.integers(len(_MESHES)))])
+    p = DrawnProgram(random, _MESHES[int(random.integers(len(_MESHES)))])
     arrays = []
     header: list[tuple[str, str]] = []
     for index in range(2 + p.below(2)):
@@ -58,7 +58,7 @@ def draw(seed: int) -> Drawn:
     results = p.values[-2:]
     names = ", ".join(entry[0] for entry in results)
     types = ", ".join(tensor(entry[1]) for entry in results)
-    asked = [
+    cuts = [
         f"{tensor(shape)}" + (f" {{sdy.sharding = #sdy.sharding{p.sharding(len(shape))}}}" if p.below(2) else "")
         for _, shape in results
     ]
@@ -66,7 +66,7 @@ def draw(seed: int) -> Drawn:
 
     def text(side: int) -> str:
         lines = [
-            f"func.func @main({', '.join(entry[side] for entry in header)}) -> ({(', '.join(asked), types)[side]}) {{"
+            f"func.func @main({', '.join(entry[side] for entry in header)}) -> ({(', '.join(cuts), types)[side]}) {{"
         ]
         lines += [line[side] for line in p.lines]
         return "\n".join([*lines, f"return {names} : {types}", "}"])

@@ -25,7 +25,7 @@ DEVICES = 8
 
 
 @dataclass(frozen=True)
-class Exported:
+class ShardedProgram:
     """A program's text, its global arguments and results, and the bytes a process sends in XLA's version."""
 
     text: str
@@ -34,7 +34,7 @@ class Exported:
     xla_bytes: int
 
 
-def export(folder: Path) -> dict[str, Exported]:
+def export(folder: Path) -> dict[str, ShardedProgram]:
     """All programs, made by a JAX of its own; `folder` keeps them."""
     file = folder / "jax-sharded.pkl"
     if not file.exists():
@@ -43,7 +43,7 @@ def export(folder: Path) -> dict[str, Exported]:
             "JAX_PLATFORMS": "cpu",
         }
         subprocess.run([sys.executable, __file__, str(file)], env=environment, check=True)
-    return {name: Exported(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
+    return {name: ShardedProgram(*parts) for name, parts in pickle.loads(file.read_bytes()).items()}
 
 
 # --- bytes of a compiled program -------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def main(file: Path) -> None:
 
     programs = {}
     for name, (function, arguments, specs, where, results) in _programs().items():
-        wanted = [jax.tree.map(np.asarray, jax.jit(function)(*arguments))]
+        expected = [jax.tree.map(np.asarray, jax.jit(function)(*arguments))]
 
         def placed(spec: Any, where: Any = where) -> Any:
             return jax.tree.map(lambda s: NamedSharding(where, s), spec, is_leaf=lambda s: isinstance(s, P))
@@ -272,7 +272,7 @@ def main(file: Path) -> None:
         options = {} if results is None else {"out_shardings": placed(results)}
         lowered = jax.jit(function, in_shardings=placed(specs), keep_unused=True, **options).lower(*arguments)
         flat = [np.asarray(array) for array in jax.tree.leaves(arguments)]
-        programs[name] = lowered.as_text(), flat, jax.tree.leaves(wanted), sent_bytes(lowered.compile().as_text())
+        programs[name] = lowered.as_text(), flat, jax.tree.leaves(expected), sent_bytes(lowered.compile().as_text())
     file.write_bytes(pickle.dumps(programs))
 
 

@@ -40,7 +40,7 @@ def _values(*shape: int) -> Array:
     return np.where(random.random(shape) < 0.3, special[random.integers(0, 5, shape)], drawn)
 
 
-class _Case:
+class _IndexedProgram:
     """Numbers and shapes for one part of A, of `size` elements."""
 
     def __init__(self, part: tuple[str, int | None, bool], size: int, vector: int) -> None:
@@ -70,13 +70,13 @@ class _Case:
             f"%i: {tensor(self.indices, index)}{annotated(*of_indices)}",
         ]
         result_shape = self.slices if kind == "gather" else self.operand
-        asked = annotated(cuts[2], *([""] * len(self.windows))) if kind == "gather" else annotated(cuts[0], cuts[1], "")
+        end = annotated(cuts[2], *([""] * len(self.windows))) if kind == "gather" else annotated(cuts[0], cuts[1], "")
         if kind != "gather":
             arguments.append(f"%u: {tensor(self.slices)}{annotated(cuts[2], *([''] * len(self.windows)))}")
         body = self._gather(index) if kind == "gather" else self._scatter(index, kind)
         mesh = _MESH if sharded else ""
         return (
-            f"{mesh}func.func @main({', '.join(arguments)}) -> ({tensor(result_shape)}{asked}) {{\n{body}\n"
+            f"{mesh}func.func @main({', '.join(arguments)}) -> ({tensor(result_shape)}{end}) {{\n{body}\n"
             f"return %r : {tensor(result_shape)}\n}}"
         )
 
@@ -104,7 +104,7 @@ class _Case:
         )
 
 
-def _places(case: _Case, dtype: type, *, apart: bool = False) -> Array:
+def _places(case: _IndexedProgram, dtype: type, *, apart: bool = False) -> Array:
     """Places, some of them far outside; `apart`: no two the same, so that writes do not depend on their order."""
     random = np.random.default_rng(case.size)
     limits = np.iinfo(dtype)
@@ -133,7 +133,7 @@ def test_gather(part: tuple[str, int | None, bool], size: int) -> None:
         product(_CUTS, (1, 0)), ("i32", "i64", "ui8", "i8", "ui64", "i32", "i64", "ui32", "i16", "i64", "i32", "i8"),
         strict=True,
     ):  # fmt: skip
-        case = _Case(part, size, vector)
+        case = _IndexedProgram(part, size, vector)
         dtype = np.dtype(index.replace("ui", "uint") if index[0] == "u" else index.replace("i", "int")).type
         arguments = [_values(*case.operand), _places(case, dtype)]
         (expected,) = run_whole(case.text("gather", cuts, index, False), arguments)
@@ -148,7 +148,7 @@ def test_scatter(part: tuple[str, int | None, bool], size: int) -> None:
     for (cuts, kind), vector, index in zip(
         zip(_CUTS, kinds, strict=True), (1, 0, 1, 0, 1, 0), ("i32", "i64", "ui8", "i8", "ui64", "i16"), strict=True
     ):
-        case = _Case(part, size, vector)
+        case = _IndexedProgram(part, size, vector)
         dtype = np.dtype(index.replace("ui", "uint") if index[0] == "u" else index.replace("i", "int")).type
         random = np.random.default_rng(1)
         operand, updates = (random.integers(1, 4, shape).astype(np.float32) for shape in (case.operand, case.slices))

@@ -12,7 +12,7 @@ import pytest
 import partitioner
 import spmd
 from partitioner.report import total_bytes
-from tests.partitioner.jax_sharded import DEVICES, Exported, export
+from tests.partitioner.jax_sharded import DEVICES, ShardedProgram, export
 from tests.partitioner.running import run_parts
 
 pytestmark = pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
@@ -22,21 +22,21 @@ _NAMES = re.findall(r"^    add\(\s*\"(\w+)\"", _SOURCE, re.MULTILINE)
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ShardedProgram]:
     return export(tmp_path_factory.mktemp("jax"))
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_ranks_give_what_jax_gives(name: str, exported: dict[str, Exported]) -> None:
+def test_ranks_give_what_jax_gives(name: str, exported: dict[str, ShardedProgram]) -> None:
     program = exported[name]
     actual = run_parts(program.text, program.arguments, DEVICES)
-    for have, want in zip(actual, program.results, strict=True):
-        assert have.shape == want.shape
-        assert have.dtype == want.dtype
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4)
+    for part, desired in zip(actual, program.results, strict=True):
+        assert part.shape == desired.shape
+        assert part.dtype == desired.dtype
+        np.testing.assert_allclose(part, desired, rtol=1e-4, atol=1e-4)
 
 
-def test_no_more_is_sent_than_xla_sends(exported: dict[str, Exported]) -> None:
+def test_no_more_is_sent_than_xla_sends(exported: dict[str, ShardedProgram]) -> None:
     ours = {
         name: total_bytes(partitioner.partition(spmd.parse(program.text), spmd.ProcessGrid(1, DEVICES)).module)
         for name, program in exported.items()

@@ -79,8 +79,8 @@ def test_large_forms_give_what_small_ones_do(seed: int, monkeypatch: pytest.Monk
     expected = run_whole(drawn.whole, drawn.arguments)
     actual = run_parts(drawn.sharded, drawn.arguments, drawn.devices)
     reshard._plan.cache_clear()
-    for have, want in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-4, err_msg=drawn.sharded)
+    for part, desired in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(part, desired, rtol=1e-4, atol=1e-4, err_msg=drawn.sharded)
 
 
 def test_groups_of_several_replicas_as_axes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 import partitioner
 import spmd
 from partitioner.report import collectives, format_table, total_bytes
+from tests.partitioner.loops import THREE_TURNS
 from tests.partitioner.running import Array, collective_kinds, run_parts, run_whole
 
 _MESH = 'sdy.mesh @mesh = <["x"=2, "y"=2]>\n'
@@ -21,8 +22,8 @@ def _array(*shape: int) -> Array:
 
 
 def _agree(sharded: str, whole: str, *arguments: Array, devices: int = 4) -> None:
-    for have, want in zip(run_parts(sharded, arguments, devices), run_whole(whole, arguments), strict=True):
-        np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+    for part, desired in zip(run_parts(sharded, arguments, devices), run_whole(whole, arguments), strict=True):
+        np.testing.assert_allclose(part, desired, rtol=1e-5, atol=1e-5)
 
 
 #: Where the sharding of an argument or a result goes, behind its type.
@@ -103,18 +104,14 @@ def test_users_of_one_value_share_its_resharding() -> None:
 _LOOP = """func.func @main(%a: tensor<8x4xf32>AS, %w: tensor<4x4xf32>WS) -> tensor<8x4xf32> {
   %zero = stablehlo.constant dense<0> : tensor<i32>
   %r:3 = stablehlo.while(%i = %zero, %s = %a, %v = %w) : tensor<i32>, tensor<8x4xf32>, tensor<4x4xf32>
-  cond { %n = stablehlo.constant dense<3> : tensor<i32>
-    %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    stablehlo.return %t : tensor<i1> } do {
-    %one = stablehlo.constant dense<1> : tensor<i32>
-    %j = stablehlo.add %i, %one : tensor<i32>
+  THREE_TURNS
     %u = stablehlo.dot_general %s, %v, contracting_dims = [1] x [0]
         : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
     %q = stablehlo.sign %u : tensor<8x4xf32>
     stablehlo.return %j, %q, %v : tensor<i32>, tensor<8x4xf32>, tensor<4x4xf32>
   }
   return %r#1 : tensor<8x4xf32>
-}"""
+}""".replace("THREE_TURNS", THREE_TURNS)
 
 
 def test_what_a_loop_does_not_change_is_resharded_outside() -> None:
@@ -130,11 +127,7 @@ def test_sums_over_a_loop_are_reduced_once() -> None:
       %zero = stablehlo.constant dense<0> : tensor<i32>
       %none = stablehlo.constant dense<1.0> : tensor<4x4xf32>
       %r:3 = stablehlo.while(%i = %zero, %s = %none, %x = %a) : tensor<i32>, tensor<4x4xf32>, tensor<8x4xf32>
-      cond { %n = stablehlo.constant dense<3> : tensor<i32>
-        %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-        stablehlo.return %t : tensor<i1> } do {
-        %one = stablehlo.constant dense<1> : tensor<i32>
-        %j = stablehlo.add %i, %one : tensor<i32>
+      THREE_TURNS
         %y = stablehlo.negate %x : tensor<8x4xf32>
         %g = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0]
           : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
@@ -142,7 +135,7 @@ def test_sums_over_a_loop_are_reduced_once() -> None:
         stablehlo.return %j, %u, %y : tensor<i32>, tensor<4x4xf32>, tensor<8x4xf32>
       }
       return %r#1 : tensor<4x4xf32>
-    }"""
+    }""".replace("THREE_TURNS", THREE_TURNS)
     sharded = _placed(text, AS='{"x", "y"}, {}')
     parts = partitioner.partition(spmd.parse(sharded), spmd.ProcessGrid(1, 4))
     assert [(row.kind, row.in_loop) for row in collectives(parts.module)] == [("all_reduce", False)]
@@ -294,9 +287,9 @@ def test_replicas_run_apart() -> None:
     ]
     results = spmd.run_parallel(parts.module, grid, inputs)
     for replica in range(2):
-        (want,) = run_whole(_mlp(), batches[replica])
+        (desired,) = run_whole(_mlp(), batches[replica])
         blocks = [results[4 * replica + index][0] for index in range(4)]
-        np.testing.assert_allclose(partitioner.join_blocks(blocks, parts.out_shardings[0]), want, rtol=1e-5)
+        np.testing.assert_allclose(partitioner.join_blocks(blocks, parts.out_shardings[0]), desired, rtol=1e-5)
 
 
 def test_shardings_put_on_a_program_without_any() -> None:

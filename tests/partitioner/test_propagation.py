@@ -8,6 +8,7 @@ import spmd
 from partitioner.program import import_program
 from partitioner.propagation import propagate
 from partitioner.reading import ShardingReader
+from tests.partitioner.loops import THREE_TURNS
 
 
 def _layouts(text: str, **options: object) -> dict[str, str]:
@@ -119,17 +120,13 @@ def test_loops_carry_one_layout() -> None:
         func.func @main(%a: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {}]>}) -> tensor<8x4xf32> {
           %zero = stablehlo.constant dense<0> : tensor<i32>
           %r:2 = stablehlo.while(%i = %zero, %s = %a) : tensor<i32>, tensor<8x4xf32>
-          cond { %n = stablehlo.constant dense<3> : tensor<i32>
-            %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-            stablehlo.return %t : tensor<i1> } do {
-            %one = stablehlo.constant dense<1> : tensor<i32>
-            %j = stablehlo.add %i, %one : tensor<i32>
+          THREE_TURNS
             %u = stablehlo.sine %s : tensor<8x4xf32>
             %w = sdy.sharding_constraint %u <@mesh, [{?}, {"y", ?}]> : tensor<8x4xf32>
             stablehlo.return %j, %w : tensor<i32>, tensor<8x4xf32>
           }
           return %r#1 : tensor<8x4xf32>
-        }"""
+        }""".replace("THREE_TURNS", THREE_TURNS)
     )
     assert layouts["s"] == layouts["u"] == '[{"x"}, {"y"}]'
 
@@ -228,7 +225,7 @@ def test_parts_of_axes_stay_where_they_are_in_conservative_propagation() -> None
 
 
 def test_without_propagation_the_rest_is_whole() -> None:
-    layouts = _layouts(_MATMUL.replace("LEFT", '{"x"}, {}').replace("RIGHT", "{}, {}"), only_asked=True)
+    layouts = _layouts(_MATMUL.replace("LEFT", '{"x"}, {}').replace("RIGHT", "{}, {}"), only_annotated=True)
     assert layouts["a"] == '[{"x"}, {}]'
     assert layouts["c"] == layouts["d"] == "[{}, {}]"
 

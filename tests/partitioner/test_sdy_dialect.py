@@ -152,10 +152,10 @@ _COLLECTIVES = [
 ]
 
 
-@pytest.mark.parametrize("given", ["argument", "constraint"])
+@pytest.mark.parametrize("where", ["argument", "constraint"])
 @pytest.mark.parametrize(("op", "before", "after", "what"), _COLLECTIVES)
-def test_a_collective_makes_the_sharding_that_it_says(given: str, op: str, before: str, after: str, what: str) -> None:
-    on_argument = f" {{sdy.sharding = #sdy.sharding<@m, {before}>}}" if given == "argument" else ""
+def test_a_collective_makes_the_sharding_that_it_says(where: str, op: str, before: str, after: str, what: str) -> None:
+    on_argument = f" {{sdy.sharding = #sdy.sharding<@m, {before}>}}" if where == "argument" else ""
     constraint = "" if on_argument else f"%a = sdy.sharding_constraint %v <@m, {before}> : tensor<8x8xf32>\n"
     text = (
         'sdy.mesh @m = <["x"=2, "y"=4, "z"=8]>\n'

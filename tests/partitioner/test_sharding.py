@@ -25,16 +25,16 @@ def test_blocks_join_to_the_array(shape: tuple[int, ...], dimensions: tuple[tupl
 def test_a_callback_makes_the_block() -> None:
     layout = ShardedType(TensorType((5, 4), F32), Sharding(_MESH, ((0,), ())))
     array = np.arange(20, dtype=np.float32).reshape(5, 4)
-    asked = []
+    indices = []
 
     def callback(index: tuple[slice, ...]) -> np.ndarray:
-        asked.append(index)
+        indices.append(index)
         return array[index]
 
     for rank in range(4):
         np.testing.assert_array_equal(shard_array(callback, layout, rank), shard_array(array, layout, rank))
-    assert asked[0] == (slice(0, 3), slice(0, 4))
-    assert asked[3] == (slice(3, 5), slice(0, 4))
+    assert indices[0] == (slice(0, 3), slice(0, 4))
+    assert indices[3] == (slice(3, 5), slice(0, 4))
 
 
 def test_wrong_arrays_are_refused() -> None:

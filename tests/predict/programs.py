@@ -1,5 +1,7 @@
 """Programs whose steps are predicted."""
 
+from tests.loops import counted_loop
+
 #: A data-parallel step: a product, its gradient's sum over all processes, and an update.
 DATA_PARALLEL = """
 module attributes {mhlo.num_replicas = 4 : i32} {
@@ -39,24 +41,12 @@ module {
 """
 
 
-def loop(turns: int | str, body: str = "%v = stablehlo.tanh %x : tensor<1000xf32>") -> str:
+def loop(turns: int | str, body: str = "%u = stablehlo.tanh %v : tensor<1000xf32>") -> str:
     """A loop over a thousand numbers; `turns` is how many, or the name of an argument that says."""
-    bound = f"%n = stablehlo.constant dense<{turns}> : tensor<i32>" if isinstance(turns, int) else ""
-    taken = "" if isinstance(turns, int) else ", %n: tensor<i32>"
+    taken = "" if isinstance(turns, int) else f", {turns}: tensor<i32>"
     return f"""
 func.func @main(%a: tensor<1000xf32>{taken}) -> tensor<1000xf32> {{
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %one = stablehlo.constant dense<1> : tensor<i32>
-  {bound}
-  %r:2 = stablehlo.while(%i = %zero, %x = %a) : tensor<i32>, tensor<1000xf32>
-    cond {{
-      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    }} do {{
-      %j = stablehlo.add %i, %one : tensor<i32>
-      {body}
-      stablehlo.return %j, %v : tensor<i32>, tensor<1000xf32>
-    }}
+{counted_loop("tensor<1000xf32>", body, turns, "%a")}
   return %r#1 : tensor<1000xf32>
 }}
 """

@@ -12,7 +12,7 @@ from collectives.operations import AllReduce
 from collectives.reduction import ADD
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
-from spmd.predict.machine import Curve, Machine, Product, nominal, read_machine
+from spmd.predict.machine import Curve, Machine, MeasuredProduct, Memory, nominal, read_machine
 from spmd.predict.prediction import prices_of
 from spmd.predict.topology import read_topology
 
@@ -23,7 +23,11 @@ MACHINE = Machine(
     nominal().rates,
     nominal().memory,
     nominal().link,
-    (Product(32, "nn", (1, 8, 8, 8), 1e9), Product(32, "nt", (1, 8, 8, 8), 5e8), Product(64, "nn", (1, 8, 8, 8), 4e8)),
+    (
+        MeasuredProduct(32, "nn", (1, 8, 8, 8), 1e9),
+        MeasuredProduct(32, "nt", (1, 8, 8, 8), 5e8),
+        MeasuredProduct(64, "nn", (1, 8, 8, 8), 4e8),
+    ),
     (CURVE,),
 )
 
@@ -110,6 +114,14 @@ def test_products_take_the_nearest_of_their_form_and_width() -> None:
         return work.amount / MACHINE.seconds(work)
 
     assert [rate(32, "nn"), rate(32, "nt"), rate(64, "nt")] == pytest.approx([1e9, 5e8, 4e8])
+
+
+def test_reading_and_writing_have_bandwidths_of_their_own() -> None:
+    near, far = Memory(1e6, 8e10, 4e10), Memory(1e8, 2e10, 1e10)
+    machine = replace(MACHINE, memory=(near, far))
+    assert [machine.reading(8e9, 1e5), machine.writing(8e9, 1e5)] == pytest.approx([0.1, 0.2])
+    assert [machine.reading(8e9, 1e9), machine.writing(8e9, 1e9)] == pytest.approx([0.4, 0.8])
+    assert machine.reading(8e9, 1e7) == pytest.approx(0.2)
 
 
 def test_wide_numbers_take_twice_as_long() -> None:

@@ -15,6 +15,7 @@ from spmd.predict.sweep import sweep
 from tests.predict.programs import DATA_PARALLEL, SHARDED, loop
 
 NETWORK = Network((Level("node", 8, 1e-6, 1e10), Level("rack", None, 1e-5, 1e9, "hierarchical", 1e9)))
+ONE = "tensor<1xf32>"
 BACKENDS = ("llvm", "numpy")
 
 
@@ -50,6 +51,19 @@ def test_each_network_gives_its_own() -> None:
 def test_a_loop_takes_as_long_as_its_turns() -> None:
     few, many = (told(loop(turns)).seconds for turns in (1000, 4000))
     assert many / few == pytest.approx(4, rel=0.05)
+
+
+def test_a_loop_is_no_quicker_than_what_waits_in_it() -> None:
+    def body(second: str) -> str:
+        lines = [f"%v0 = stablehlo.add %v, %a : {ONE}", f"%w0 = stablehlo.multiply {second.format(0)}, %a : {ONE}"]
+        for number in range(1, 40):
+            before = f"%w{number - 1}"
+            lines.append(f"%v{number} = stablehlo.add {before}, %v : {ONE}")
+            lines.append(f"%w{number} = stablehlo.multiply {second.format(number)}, {before} : {ONE}")
+        return "\n".join([*lines, f"%u = stablehlo.add %w39, %v39 : {ONE}"])
+
+    waiting, apart = (told(loop(1000, body(second)).replace("1000xf32", "1xf32")).seconds for second in ("%v{}", "%v"))
+    assert waiting > 1.5 * apart and waiting > 80_000 / nominal().rates["serial"]
 
 
 def test_a_loop_that_does_not_say_how_often_is_told() -> None:

@@ -13,7 +13,7 @@ from collectives.network import Level, Network, Traffic
 from collectives.operations import AllReduce, CollectivePermute, Operation
 from collectives.reduction import ADD
 from spmd.analysis.collectives import Collective
-from spmd.predict.events import Event
+from spmd.predict.events import PricedEvent
 from spmd.predict.machine import nominal
 from spmd.predict.timeline import OfNetwork, timeline
 from spmd.predict.trace import predicted_events
@@ -33,14 +33,18 @@ class Second:
         return Traffic(np.full(len(source), 2.0), np.array([50.0]))
 
 
-def meeting(size: int, groups: list[list[int]], operation: Operation | None = None, **more: Any) -> Event:
+def meeting(size: int, groups: list[list[int]], operation: Operation | None = None, **more: Any) -> PricedEvent:
     op: Any = None
     ranks = None if isinstance(operation, CollectivePermute) else flattened_ids(ProcessGrid(1, size), groups)
-    return Event("meet", "p:1", collective=Collective(op, (operation or AllReduce((4,), F32, ADD),), ranks), **more)
+    return PricedEvent(
+        "meet", "p:1", collective=Collective(op, (operation or AllReduce((4,), F32, ADD),), ranks), **more
+    )
 
 
 def test_one_after_another() -> None:
-    predicted = timeline([Event("a", "p:1", 3.0), meeting(2, [[0, 1]]), Event("b", "p:2", 1.0, turns=2)], 2, Second())
+    predicted = timeline(
+        [PricedEvent("a", "p:1", 3.0), meeting(2, [[0, 1]]), PricedEvent("b", "p:2", 1.0, turns=2)], 2, Second()
+    )
     assert predicted.seconds == 6.0 and predicted.computing.tolist() == [5.0, 5.0]
     assert predicted.communicating.tolist() == [1.0, 1.0] and predicted.bytes.tolist() == [100.0]
 
@@ -48,7 +52,12 @@ def test_one_after_another() -> None:
 @pytest.mark.parametrize(("between", "seconds", "hidden"), [(0.25, 1.25, 0.25), (1.0, 2.0, 1.0), (3.0, 4.0, 1.0)])
 def test_communication_beside_computing_is_hidden(between: float, seconds: float, hidden: float) -> None:
     start = meeting(2, [[0, 1]], starts=True)
-    events = [start, Event("a", "p:1", between), Event("done", "p:2", finishes=start), Event("b", "p:3", 1.0)]
+    events = [
+        start,
+        PricedEvent("a", "p:1", between),
+        PricedEvent("done", "p:2", finishes=start),
+        PricedEvent("b", "p:3", 1.0),
+    ]
     predicted = timeline(events, 2, Second())
     assert predicted.seconds == pytest.approx(max(between, 1.0) + 1.0) == pytest.approx(max(seconds, 2.0))
     assert predicted.hidden.tolist() == [hidden] * 2 and predicted.communicating.tolist() == [1.0 - hidden] * 2
@@ -57,7 +66,7 @@ def test_communication_beside_computing_is_hidden(between: float, seconds: float
 def test_requests_go_one_after_another() -> None:
     first, second = meeting(2, [[0, 1]], starts=True), meeting(2, [[0, 1]], starts=True)
     predicted = timeline(
-        [first, second, Event("d", "p:1", finishes=first), Event("e", "p:1", finishes=second)], 2, Second()
+        [first, second, PricedEvent("d", "p:1", finishes=first), PricedEvent("e", "p:1", finishes=second)], 2, Second()
     )
     assert predicted.seconds == 2.0
 
@@ -80,27 +89,27 @@ def test_a_permutation_is_waited_for_by_both_ends() -> None:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> list[Event]:
-    events: list[Event] = []
-    pending: list[Event] = []
+def programs(draw: st.DrawFn) -> list[PricedEvent]:
+    events: list[PricedEvent] = []
+    pending: list[PricedEvent] = []
     halves, thirds = [[0, 1, 2], [3, 4, 5]], [[0, 5], [1, 4], [2, 3]]
     for number in range(draw(st.integers(1, 12))):
         kind = draw(st.sampled_from(["compute", "meet", "start", "finish"]))
         if kind == "compute":
-            events.append(Event(f"c{number}", "p:1", draw(st.floats(0.01, 2.0)), draw(st.integers(1, 3))))
+            events.append(PricedEvent(f"c{number}", "p:1", draw(st.floats(0.01, 2.0)), draw(st.integers(1, 3))))
         elif kind == "finish" and pending:
-            events.append(Event("d", "p:2", finishes=pending.pop(0)))
+            events.append(PricedEvent("d", "p:2", finishes=pending.pop(0)))
         else:
             groups = draw(st.sampled_from([halves, thirds, [[0, 2]], [[0, 1, 2, 3, 4, 5]]]))
             events.append(meeting(6, groups, starts=kind == "start"))
             if kind == "start":
                 pending.append(events[-1])
-    return [*events, *(Event("d", "p:2", finishes=start) for start in pending)]
+    return [*events, *(PricedEvent("d", "p:2", finishes=start) for start in pending)]
 
 
 @settings(max_examples=150)
 @given(programs())
-def test_times_add_up(events: list[Event]) -> None:
+def test_times_add_up(events: list[PricedEvent]) -> None:
     predicted = timeline(events, 6, Second())
     assert predicted.computing + predicted.communicating + predicted.waiting == pytest.approx(
         [float(end) for end in predicted.moments[-1].ends]

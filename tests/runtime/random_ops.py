@@ -219,9 +219,9 @@ class RandomOps:
         for side in (self.here, [rank for rank in everyone if rank not in self.here]):
             order = list(self.data.draw(st.permutations(side))) if self.maybe() else list(side)
             while order:
-                take = self.number(1, len(order))
-                rows.append(order[:take])
-                order = order[take:]
+                count = self.number(1, len(order))
+                rows.append(order[:count])
+                order = order[count:]
         return rows
 
     def equal_groups(self) -> list[list[int]]:

@@ -14,6 +14,7 @@ from spmd.types import ELEMENT_TYPES, ElementType, storage_range
 ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
 INTEGERS = [element for element in ELEMENTS if element.is_integer]
 FLOATS = [element for element in ELEMENTS if element.is_float]
+COMPLEX = [element for element in ELEMENTS if element.is_complex]
 
 
 def identity(element: str, shape: str = "") -> Any:
@@ -67,6 +68,26 @@ def test_other_scalars() -> None:
     for element, number in (("i1", 0.3), ("i1", 2), ("i1", math.nan), ("f32", 2**24 + 1), ("complex<f32>", 1e300j)):
         with pytest.raises(spmd.ExecutionError, match="does not hold"):
             identity(element)(number)
+
+
+@pytest.mark.parametrize("element", [*FLOATS, *COMPLEX], ids=str)
+def test_a_longer_float_is_taken_where_it_stays_finite(element: ElementType) -> None:
+    program, long = identity(element.name), np.longdouble
+    assert complex(program(long(0.5))[0]) == 0.5
+    if np.finfo(long).max > np.finfo(np.float64).max:
+        with pytest.raises(spmd.ExecutionError, match="does not hold"):
+            program(long(2) ** 2000)
+
+
+@pytest.mark.parametrize("element", COMPLEX, ids=str)
+def test_an_integer_is_taken_as_complex_where_its_real_part_holds_it(element: ElementType) -> None:
+    program = identity(element.name)
+    digits = int(np.finfo(element.real.dtype).nmant) + 1
+    for number in (0, -1, 2**digits, 2**100, 2**64 - 2 ** (65 - digits)):
+        assert program(number)[0] == number
+    for number in (2**digits + 1, -(2**digits) - 1, 10**400, -(10**400)):
+        with pytest.raises(spmd.ExecutionError, match="does not hold"):
+            program(number)
 
 
 def test_arrays_keep_what_they_are() -> None:

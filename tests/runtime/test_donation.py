@@ -5,6 +5,7 @@ import pytest
 
 import spmd
 from spmd.runtime.executable import Executable
+from tests.loops import counted_loop
 
 ADAM = """func.func @main(%p: tensor<1000xf32>, %m: tensor<1000xf32>, %g: tensor<1000xf32>)
     -> (tensor<1000xf32>, tensor<1000xf32>) {
@@ -25,19 +26,10 @@ READ_LATER = """func.func @main(%x: tensor<40xf32>) -> (tensor<40xf32>, tensor<4
   %v = stablehlo.reshape %x : (tensor<40xf32>) -> tensor<8x5xf32>
   return %y, %z, %s, %v : tensor<40xf32>, tensor<40xf32>, tensor<f32>, tensor<8x5xf32>
 }"""
-LOOP = """func.func @main(%x: tensor<300xf32>, %n: tensor<i32>) -> tensor<300xf32> {
-  %i0 = stablehlo.constant dense<0> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %i0, %v = %x) : tensor<i32>, tensor<300xf32>
-    cond {
-      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1> } do {
-      %one = stablehlo.constant dense<1> : tensor<i32>
-      %j = stablehlo.add %i, %one : tensor<i32>
-      %w = stablehlo.tanh %v : tensor<300xf32>
-      stablehlo.return %j, %w : tensor<i32>, tensor<300xf32>
-    }
+LOOP = f"""func.func @main(%x: tensor<300xf32>, %n: tensor<i32>) -> tensor<300xf32> {{
+{counted_loop("tensor<300xf32>", "%u = stablehlo.tanh %v : tensor<300xf32>")}
   return %r#1 : tensor<300xf32>
-}"""
+}}"""
 VIEW_IN_LOOP = """func.func @main(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %zero = stablehlo.constant dense<0.0> : tensor<4x4xf32>
   %i0 = stablehlo.constant dense<0> : tensor<i32>
@@ -107,7 +99,7 @@ def test_what_is_read_later_is_not_written_over(backends: tuple[str, ...], text:
 def test_a_loop_runs_in_the_memory_of_what_it_begins_with() -> None:
     (array,) = vectors(1, 300)
     donated = array.copy()
-    (total,) = spmd.compile(spmd.parse(LOOP), donate=(0,))(donated, np.int32(3))
+    (total,) = compiled(LOOP, ("llvm", "numpy"), donate=(0,))(donated, np.int32(3))
     assert total.ctypes.data == donated.ctypes.data
     np.testing.assert_allclose(total, np.tanh(np.tanh(np.tanh(array))), rtol=1e-5)
 

@@ -4,17 +4,17 @@ import pytest
 
 import spmd
 from partitioner import join_blocks, shard_array
-from tests.jax_programs import NAMES, Exported, close, export
+from tests.jax_programs import NAMES, JaxProgram, close, export
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JaxProgram]:
     pytest.importorskip("jax")
     return export(8, tmp_path_factory.mktemp("jax"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_threads_give_what_jax_gives(exported: dict[str, Exported], name: str) -> None:
+def test_threads_give_what_jax_gives(exported: dict[str, JaxProgram], name: str) -> None:
     program = exported[name]
     executable = spmd.compile(spmd.parse(program.text, name=name))
     shardings = executable.in_shardings

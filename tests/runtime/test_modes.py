@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.types import ELEMENT_TYPES, ElementType
 from tests.backends.collective_programs import PROGRAMS
-from tests.backends.modules import main
+from tests.backends.modules import main, monoid
+from tests.backends.programs import values_of
+from tests.collectives.every_reduction import reductions
 from tests.compiler.stacking import same_bits
+
+ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
 
 
 @pytest.mark.parametrize("name", ["cross_replica", "flattened_ids", "collective_permute: a ring, a self send, zeros"])
@@ -19,6 +24,49 @@ def test_both_give_the_same(name: str) -> None:
     stacked, threads = (spmd.run_parallel(module, program.grid, inputs, mode=mode) for mode in ("stacked", "threads"))
     for left, right in zip(stacked, threads, strict=True):
         assert all(same_bits(*pair) for pair in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("size", [1, 300])
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_both_give_the_same_bits_of_every_reduction(element: ElementType, size: int, reproducible: bool) -> None:
+    rng = np.random.default_rng(11)
+    inputs = [[values_of(element, rng, (size,))] for _ in range(3)]
+    if element.is_complex:  # one times the first is another: a part of it is infinite
+        for (array,), number in zip(inputs, (complex(np.inf, 1), 1 + 1j, 1 + 0.5j), strict=True):
+            array[0] = number
+    for name in reductions(element.dtype):
+        if element.is_complex and name in ("minimum", "maximum"):
+            continue  # stablehlo has none
+        text = main(
+            f'%1 = "stablehlo.all_reduce"(%0) {monoid(name, element.name)} '
+            f"{{replica_groups = dense<> : tensor<0x0xi64>}} : (tensor<{size}x{element}>) -> tensor<{size}x{element}>",
+            inputs[0], f"%1 : tensor<{size}x{element}>",
+        )  # fmt: skip
+        stacked, threads = (
+            spmd.run_parallel(spmd.parse(text), spmd.ProcessGrid(3, 1), inputs, mode=mode, reproducible=reproducible)
+            for mode in ("stacked", "threads")
+        )
+        for left, right in zip(stacked, threads, strict=True):
+            assert same_bits(left[0], right[0]), name
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=str)
+def test_both_fill_with_the_same_bits(element: ElementType) -> None:
+    """Where nothing arrives, and in the places of a broadcast without a source: f8E8M0FNU has no zero."""
+    type, one = f"tensor<2x{element}>", np.ones((2,), element.dtype)
+    for op, attribute in (
+        ("collective_permute", "source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>"),
+        ("collective_permute", "source_target_pairs = dense<[[0, 2], [2, 0]]> : tensor<2x2xi64>"),
+        ("collective_broadcast", "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"),
+    ):
+        text = main(f'%1 = "stablehlo.{op}"(%0) {{{attribute}}} : ({type}) -> {type}', [one], f"%1 : {type}")
+        stacked, threads = (
+            spmd.run_parallel(spmd.parse(text), spmd.ProcessGrid(3, 1), [[one]] * 3, mode=mode)
+            for mode in ("stacked", "threads")
+        )
+        for left, right in zip(stacked, threads, strict=True):
+            assert np.asarray(left[0]).tobytes() == np.asarray(right[0]).tobytes()
 
 
 SUM = main(
@@ -76,3 +124,10 @@ def test_a_process_with_wrong_arguments_is_named() -> None:
 def test_an_unknown_mode() -> None:
     with pytest.raises(spmd.UsageError, match='mode is "auto", "stacked" or "threads"'):
         spmd.run_parallel(spmd.parse(SUM), spmd.ProcessGrid(2, 1), mode="fast")
+
+
+def test_a_grid_too_large_for_threads_tells_why_it_is_not_stacked() -> None:
+    some = SUM.replace("dense<> : tensor<0x0xi64>", "dense<[[0, 1]]> : tensor<1x2xi64>")
+    grid = spmd.ProcessGrid(20000, 1)
+    with pytest.raises(spmd.SpmdError, match=r"process 2 .* is in none of the process groups"):
+        spmd.run_parallel(spmd.parse(some), grid, [[np.ones(2, np.float32)]] * grid.size)

@@ -93,7 +93,7 @@ module attributes {mhlo.num_replicas = 20 : i32} {
     with caplog.at_level(logging.INFO, "spmd"):
         results = spmd.run_parallel(table, None, inputs)
     assert results[0][0] == np.sin(np.float32(20)) and "run as threads" in caplog.text
-    with pytest.raises(spmd.CompileError, match="different programs meet outside of control flow"):
+    with pytest.raises(spmd.CompileError, match=r"stablehlo.if: cannot be stacked: .* its predicate may differ"):
         spmd.run_parallel(table, None, inputs, mode="stacked")
 
 
@@ -101,3 +101,138 @@ def test_programs_that_do_not_meet_are_an_error() -> None:
     other = spmd.parse(program("sine", "cosine", "dense<[[0, 1, 2, 3, 4, 5]]> : tensor<1x6xi64>"))
     with pytest.raises(spmd.CollectiveError):
         spmd.run_parallel([[FIRST], *[[other]] * 5], None, INPUTS, mode="stacked")
+
+
+ALL = "replica_groups = dense<[[0, 1, 2, 3, 4, 5]]> : tensor<1x6xi64>"
+SUM = f"""<{{{ALL}}}> ({{
+      ^bb0(%l: tensor<f32>, %r: tensor<f32>):
+        %sum = stablehlo.add %l, %r : tensor<f32>
+        stablehlo.return %sum : tensor<f32>
+    }}) : (tensor<4xf32>) -> tensor<4xf32>"""
+
+
+def module(body: str, result: str = "4xf32") -> spmd.Module:
+    return spmd.parse(f"""
+module attributes {{mhlo.num_replicas = 6 : i32}} {{
+  func.func @main(%x: tensor<4xf32>) -> tensor<{result}> {{
+{body}
+    return %y : tensor<{result}>
+  }}
+}}""")
+
+
+def looped(own: str, *, turns: int = 3, more: str = "") -> spmd.Module:
+    """A loop whose turns sum what `own` makes of each process's value; what is `more` is carried along."""
+    return module(f"""
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %n = stablehlo.constant dense<{turns}> : tensor<i32>
+    %w:3 = stablehlo.while(%i = %zero, %v = %x, %u = %x) : tensor<i32>, tensor<4xf32>, tensor<4xf32>
+      cond {{
+        %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }} do {{
+        %j = stablehlo.add %i, %one : tensor<i32>
+        %a = stablehlo.{own} %v : tensor<4xf32>
+        %s = "stablehlo.all_reduce"(%a) {SUM}
+        %b = stablehlo.subtract %s, %u : tensor<4xf32>
+        {more}
+        stablehlo.return %j, %b, %s : tensor<i32>, tensor<4xf32>, tensor<4xf32>
+      }}
+    %y = stablehlo.add %w#1, %w#2 : tensor<4xf32>""")
+
+
+def branched(own: str, bound: str = "0.0", direction: str = "LT") -> spmd.Module:
+    """A branch, chosen by a sum over all processes, in which they communicate."""
+    return module(f"""
+    %a = stablehlo.{own} %x : tensor<4xf32>
+    %s = "stablehlo.all_reduce"(%a) {SUM}
+    %f = stablehlo.slice %s [0:1] : (tensor<4xf32>) -> tensor<1xf32>
+    %g = stablehlo.reshape %f : (tensor<1xf32>) -> tensor<f32>
+    %z = stablehlo.constant dense<{bound}> : tensor<f32>
+    %c = stablehlo.compare {direction}, %g, %z : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %y = "stablehlo.if"(%c) ({{
+      %p = stablehlo.{own} %s : tensor<4xf32>
+      %q = "stablehlo.all_reduce"(%p) {SUM.replace("%l", "%l1").replace("%r:", "%r1:").replace(", %r ", ", %r1 ")}
+      stablehlo.return %q : tensor<4xf32>
+    }}, {{
+      %q = "stablehlo.collective_permute"(%a) <{{source_target_pairs = dense<[[0, 5], [5, 1]]> : tensor<2x2xi64>}}>
+        : (tensor<4xf32>) -> tensor<4xf32>
+      stablehlo.return %q : tensor<4xf32>
+    }}) : (tensor<i1>) -> tensor<4xf32>""")
+
+
+def transfer(op: str, pairs: str, channel: int = 1) -> str:
+    """A send of %x, or a recv of %y."""
+    ends = f"channel_handle = #stablehlo.channel_handle<handle = {channel}, type = 1>, source_target_pairs = {pairs}"
+    number = f"{op}{channel}"
+    start = f"%t{number} = stablehlo.create_token : !stablehlo.token"
+    if op == "send":
+        return f"""{start}
+    %u{number} = "stablehlo.send"(%x, %t{number}) {{{ends}}} : (tensor<4xf32>, !stablehlo.token) -> !stablehlo.token"""
+    return f"""{start}
+    %y, %u{number} = "stablehlo.recv"(%t{number}) {{{ends}}}
+      : (!stablehlo.token) -> (tensor<4xf32>, !stablehlo.token)"""
+
+
+PAIRS = "dense<[[0, 1], [2, 5], [4, 3]]> : tensor<3x2xi64>"
+SENDER = module(f"    {transfer('send', PAIRS)}\n    %y = stablehlo.negate %x : tensor<4xf32>")
+RECEIVER = module(f"    {transfer('recv', PAIRS)}")
+BACK = "dense<[[1, 0], [5, 2], [3, 4]]> : tensor<3x2xi64>"
+ASKING = module(f"    {transfer('send', PAIRS)}\n    {transfer('recv', BACK, 2)}")
+ANSWERING = module(
+    f"""    {transfer("recv", PAIRS)}
+    {transfer("send", BACK, 2).replace("%x,", "%y,")}"""
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (looped("sine"), looped("cosine")),
+        (looped("sine"), looped("cosine", more="%m = stablehlo.exponential %a : tensor<4xf32>")),
+        (looped("sine", turns=0), looped("cosine", turns=0)),
+        (branched("sine"), branched("cosine")),
+        (branched("sine", "1.0e9"), branched("cosine", "1.0e9")),
+        (SENDER, RECEIVER),
+        (ASKING, ANSWERING),
+    ],
+)
+def test_programs_that_go_the_same_way_are_stacked(first: spmd.Module, second: spmd.Module) -> None:
+    table = [[first if rank % 2 == 0 else second] for rank in range(6)]
+    threads = spmd.run_parallel(table, None, INPUTS, mode="threads", reproducible=True)
+    stacked = spmd.run_parallel(table, None, INPUTS, mode="stacked", reproducible=True)
+    for left, right in zip(threads, stacked, strict=True):
+        assert all(same_bits(a, b) for a, b in zip(left, right, strict=True))
+
+
+def test_who_is_no_target_receives_zeros() -> None:
+    few = "dense<[[0, 1]]> : tensor<1x2xi64>"
+    sender = module(f"    {transfer('send', few)}\n    %y = stablehlo.negate %x : tensor<4xf32>")
+    receiver = module(f"    {transfer('recv', few)}")
+    results = spmd.run_parallel([[sender], *[[receiver]] * 5], None, INPUTS, mode="stacked")
+    assert results[1][0].tolist() == INPUTS[0][0].tolist() and all(not np.any(results[rank][0]) for rank in range(2, 6))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (looped("sine"), looped("sine", turns=4), "stablehlo.while: .* its predicate may be another than that of"),
+        (branched("sine"), branched("sine", direction="GT"), "stablehlo.if: .* its predicate may be another than"),
+        (looped("sine"), branched("sine"), "control flow that is not the same: process 1 is at stablehlo.all_reduce"),
+        (SENDER, module("    %y = stablehlo.sine %x : tensor<4xf32>"), "nobody receives what is sent on channel 1"),
+        (module("    %y = stablehlo.sine %x : tensor<4xf32>"), RECEIVER, "nothing has been sent to it"),
+    ],
+)
+def test_programs_that_may_not_meet_are_told(first: spmd.Module, second: spmd.Module, said: str) -> None:
+    table = [[first if rank % 2 == 0 else second] for rank in range(6)]
+    with pytest.raises(spmd.CompileError, match=said):
+        spmd.run_parallel(table, None, INPUTS, mode="stacked")
+
+
+def test_programs_that_send_other_types_are_an_error() -> None:
+    other = spmd.parse(str(RECEIVER).replace("tensor<4xf32>", "tensor<4xi32>"))
+    table = [[SENDER if rank % 2 == 0 else other] for rank in range(6)]
+    inputs = [x if rank % 2 == 0 else [x[0].astype(np.int32)] for rank, x in enumerate(INPUTS)]
+    with pytest.raises(spmd.CollectiveError, match=r"\(tensor<4xi32>\) is received where .* sends \(tensor<4xf32>\)"):
+        spmd.run_parallel(table, None, inputs, mode="stacked")

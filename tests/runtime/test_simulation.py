@@ -8,7 +8,7 @@ from spmd.arrays import Array
 from tests.backends.collective_programs import PROGRAMS
 from tests.backends.modules import reference
 from tests.compiler.stacking import same_bits
-from tests.jax_programs import NAMES, Exported, close, export
+from tests.jax_programs import NAMES, JaxProgram, close, export
 
 
 def stacked_inputs(inputs: list[tuple[Array, ...]]) -> list[Array]:
@@ -22,32 +22,32 @@ def test_programs_of_collectives_give_what_the_specification_says(name: str) -> 
     results = simulation(*stacked_inputs([program.inputs(rank) for rank in range(program.grid.size)]))
     spmd.verify(simulation.module)
     for rank in range(program.grid.size):
-        for have, want in zip(results, program.expected(rank), strict=True):
-            assert same_bits(np.asarray(have[rank]), np.asarray(want)), rank
+        for part, desired in zip(results, program.expected(rank), strict=True):
+            assert same_bits(np.asarray(part[rank]), np.asarray(desired)), rank
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Exported]:
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JaxProgram]:
     pytest.importorskip("jax")
     return export(8, tmp_path_factory.mktemp("jax"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_jax_programs_give_what_jax_gives(exported: dict[str, Exported], name: str) -> None:
+def test_jax_programs_give_what_jax_gives(exported: dict[str, JaxProgram], name: str) -> None:
     program = exported[name]
     simulation = spmd.simulate(spmd.parse(program.text, name=name))
     spmd.verify(simulation.module)
     assert spmd.parse(str(simulation.module)) is not None
     results = simulation.unshard(*simulation(*simulation.shard(*program.arguments)))
-    for have, want in zip(results, program.results, strict=True):
-        assert close(have, want)
+    for part, desired in zip(results, program.results, strict=True):
+        assert close(part, desired)
 
 
 ANYWHERE = ["psum_of_one_axis", "ppermute_partial", "all_to_all", "training_step", "halo_exchange"]
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_the_stacked_program_runs_anywhere(exported: dict[str, Exported], name: str) -> None:
+def test_the_stacked_program_runs_anywhere(exported: dict[str, JaxProgram], name: str) -> None:
     """Here by StableHLO's reference interpreter."""
     program = exported[name]
     simulation = spmd.simulate(spmd.parse(program.text, name=name))
@@ -56,5 +56,5 @@ def test_the_stacked_program_runs_anywhere(exported: dict[str, Exported], name: 
         array if array.shape[:1] == (8,) and array.ndim > len(kind.shape) else np.broadcast_to(array, (8, *array.shape))
         for array, kind in zip(reference(str(simulation.module), *arguments), simulation.out_types, strict=True)
     ]
-    for have, want in zip(simulation.unshard(*results), program.results, strict=True):
-        assert close(have, want)
+    for part, desired in zip(simulation.unshard(*results), program.results, strict=True):
+        assert close(part, desired)

@@ -160,3 +160,9 @@ def test_what_fails_while_running_says_where_processes_are() -> None:
         "in process 2 (2, 0)",
         "in the stacked program of a 4x1 grid: leading axes of 4 are processes",
     ]
+
+
+def test_an_argument_that_cannot_be_stacked_has_a_place() -> None:
+    text = "\nfunc.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {\n  return %x : tensor<?xf32>\n}"
+    with pytest.raises(spmd.CompileError, match=r"test.mlir:2:1: func.func: cannot be stacked: .* is dynamic"):
+        simulated(text)

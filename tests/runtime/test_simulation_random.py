@@ -122,5 +122,5 @@ def test_one_collective(data: st.DataObject) -> None:
     expected = spmd.run_parallel(module, grid, [[array] for array in arguments])
     results = simulation(np.stack(arguments) if differs else arguments[0][None])
     for rank, of_process in enumerate(expected):
-        for have, want in zip(results, of_process, strict=True):
-            assert same_bits(np.asarray(have[rank]), np.asarray(want)), rank
+        for part, desired in zip(results, of_process, strict=True):
+            assert same_bits(np.asarray(part[rank]), np.asarray(desired)), rank

@@ -69,6 +69,18 @@ BRANCH = """func.func @main(%p: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> 
 VALUES = np.array([[1, 2], [-1, 1], [3, 4], [1, -2]], np.float32)
 
 
+@pytest.mark.parametrize("memory", [1, 100, 200])
+def test_a_nan_is_that_of_its_process_in_chunks_too(memory: int) -> None:
+    grid = spmd.ProcessGrid(7, 1)
+    inputs = [np.full((7, 2, 3), 2, np.float32), np.broadcast_to(TWOS, (7, *TWOS.shape))]
+    inputs[0][5, 1, 2] = -1
+    simulation = spmd.simulate(spmd.parse(LOG_OF_PRODUCT, name="test.mlir"), grid, watch=check_nans, memory=memory)
+    with pytest.raises(spmd.ExecutionError, match=r"stablehlo.log: .* 1 of 6 .* at \[1, 2\]: nan") as caught:
+        simulation(*inputs)
+    assert "in process 5 (5, 0)" in caught.value.__notes__
+    assert "slice" in str(simulation.module)
+
+
 def test_a_nan_of_a_branch_that_a_process_does_not_take_is_none() -> None:
     simulation = spmd.simulate(spmd.parse(BRANCH, name="test.mlir"), GRID, watch=check_nans)
     (results,) = simulation(np.array([True, False, True, False]), VALUES)

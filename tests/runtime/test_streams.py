@@ -55,8 +55,8 @@ def test_streams_in_files(tmp_path: Path) -> None:
 def test_a_file_keeps_order_and_element_types(tmp_path: Path) -> None:
     entries = [(np.full(2, i, ml_dtypes.bfloat16), np.arange(i)) for i in range(12)]
     write_stream(tmp_path / "s.npz", entries)
-    for got, wanted in zip(read_stream(tmp_path / "s.npz"), entries, strict=True):
-        for a, b in zip(got, wanted, strict=True):
+    for got, entry in zip(read_stream(tmp_path / "s.npz"), entries, strict=True):
+        for a, b in zip(got, entry, strict=True):
             np.testing.assert_array_equal(a, b, strict=True)
 
 

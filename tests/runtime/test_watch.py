@@ -7,6 +7,7 @@ import pytest
 
 import spmd
 from spmd.runtime.watch import Profile, check_nans, print_each
+from tests.loops import counted_loop
 
 BACKENDS = [("llvm", "numpy"), ("numpy",)]
 STEP = """func.func @main(%x: tensor<300xf32>, %w: tensor<300x300xf32>) -> tensor<300xf32> {
@@ -17,41 +18,22 @@ STEP = """func.func @main(%x: tensor<300xf32>, %w: tensor<300x300xf32>) -> tenso
     : (tensor<300xf32>, tensor<300x300xf32>) -> tensor<300xf32>
   return %d : tensor<300xf32>
 }"""
-LOOP = """func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {
-  %i0 = stablehlo.constant dense<0> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %i0, %v = %x) : tensor<i32>, tensor<4xf32>
-    cond {
-      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
-      %one = stablehlo.constant dense<1> : tensor<i32>
-      %j = stablehlo.add %i, %one : tensor<i32>
-      %w = stablehlo.sqrt %v : tensor<4xf32>
-      %u = stablehlo.subtract %w, %x : tensor<4xf32>
-      stablehlo.return %j, %u : tensor<i32>, tensor<4xf32>
-    }
+ROOT = """%w = stablehlo.sqrt %v : tensor<4xf32>
+      %u = stablehlo.subtract %w, %x : tensor<4xf32>"""
+LOOP = f"""func.func @main(%x: tensor<4xf32>, %n: tensor<i32>) -> tensor<4xf32> {{
+{counted_loop("tensor<4xf32>", ROOT)}
   return %r#1 : tensor<4xf32>
-}"""
-REDUCED_LOOP = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
-  %i0 = stablehlo.constant dense<0> : tensor<i32>
-  %r:2 = stablehlo.while(%i = %i0, %v = %x) : tensor<i32>, tensor<2xf32>
-    cond {
-      %n = stablehlo.constant dense<3> : tensor<i32>
-      %c = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      stablehlo.return %c : tensor<i1>
-    } do {
-      %one = stablehlo.constant dense<1> : tensor<i32>
-      %j = stablehlo.add %i, %one : tensor<i32>
-      %s = "stablehlo.all_reduce"(%v) ({
+}}"""
+REDUCED = """%s = "stablehlo.all_reduce"(%v) ({
         ^bb0(%a: tensor<f32>, %b: tensor<f32>):
           %t = stablehlo.add %a, %b : tensor<f32>
           stablehlo.return %t : tensor<f32>
       }) {replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>} : (tensor<2xf32>) -> tensor<2xf32>
-      %w = stablehlo.sine %s : tensor<2xf32>
-      stablehlo.return %j, %w : tensor<i32>, tensor<2xf32>
-    }
+      %u = stablehlo.sine %s : tensor<2xf32>"""
+REDUCED_LOOP = f"""func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
+{counted_loop("tensor<2xf32>", REDUCED, 3)}
   return %r#1 : tensor<2xf32>
-}"""
+}}"""
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray]:

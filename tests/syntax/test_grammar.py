@@ -5,6 +5,8 @@ import pytest
 
 import spmd
 from spmd.artifacts.bytecode import write_bytecode
+from spmd.attributes import TypeAttr
+from spmd.syntax import difference
 
 BODY = """(%a: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "stablehlo.abs"(%a) ATTRIBUTES : (tensor<2xf32>) -> tensor<2xf32>
@@ -62,3 +64,130 @@ def test_a_comma_behind_the_last_attribute() -> None:
     for wrong in ("1 : i32, , ", ", "):
         with pytest.raises(spmd.ParseError):
             module_with(wrong)
+
+
+RETURN = '"func.return"(%a) : (tensor<2xf32>) -> ()'
+
+
+def same(as_the_document: str, as_mlir: str) -> None:
+    """One program in both spellings, which its own print is read as, too."""
+    module = spmd.parse(as_the_document)
+    assert difference(module, spmd.parse(as_mlir)) is None
+    assert difference(module, spmd.parse(str(module))) is None
+
+
+def op(text: str) -> str:
+    return f"func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> {{ {text} {RETURN} }}"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "types"), [("", ""), ("-> TYPE", "TYPE"), ("-> TYPE, TYPE", "TYPE, TYPE"), ("-> (TYPE)", "TYPE")]
+)
+def test_func_outputs(outputs: str, types: str) -> None:
+    values = ", ".join(["%a"] * types.count("TYPE"))
+    end = f'"func.return"({values}) : ({types}) -> ()'
+    text = f"func.func @main(%a: TYPE) OUTPUTS {{ {end} }}"
+    spellings = [text.replace("OUTPUTS", each).replace("TYPE", "tensor<i1>") for each in (outputs, f"-> ({types})")]
+    same(*spellings)
+
+
+@pytest.mark.parametrize("name", ["0", "12", "a", "_", "A9_z", "Z"])
+def test_identifiers(name: str) -> None:
+    """FuncId, ValueId, Unused and OpInputAttrName."""
+    word = name if not name.isdigit() else "f"
+    body = f'^{name}(%x: tensor<f32>): "stablehlo.return"(%x) : (tensor<f32>) -> ()'
+    text = f"""func.func @{word}(%{name}: tensor<2xf32>) -> tensor<2xf32> {{
+      %r = "stablehlo.map"(%{name}) ({{ {body} }}) {{dimensions = dense<0> : tensor<1xsi64>, {word} = true}}
+        : (tensor<2xf32>) -> (tensor<2xf32>)
+      "func.return"(%r) : (tensor<2xf32>) -> () }}"""
+    module = spmd.parse(text)
+    assert module.functions[0].symbol == word
+    assert word in module.functions[0].body.ops[0].discardable
+    assert difference(module, spmd.parse(str(module))) is None
+
+
+TYPES = {
+    "token": "!stablehlo.token",
+    "tuple<>": "tuple<>",
+    "tuple<tensor<2xi1>, token, tuple<token>>": "tuple<tensor<2xi1>, !stablehlo.token, tuple<!stablehlo.token>>",
+    "future<tensor<2xf32>, tensor<i1>>": "!stablehlo.future<tensor<2xf32>, tensor<i1>>",
+    "tensor<2 x ? x f32>": "tensor<2x?xf32>",
+    "tensor<0xcomplex<f64>>": "tensor<0xcomplex<f64>>",
+    **{f"tensor<si{bits}>": f"tensor<i{bits}>" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"tensor<ui{bits}>": f"tensor<ui{bits}>" for bits in (2, 4, 8, 16, 32, 64)},
+    "tensor<2x!quant.uniform<i8<-0x7f:+127>:f32, +0.5:+3>>": "tensor<2x!quant.uniform<i8<-127:127>:f32, 0.5:3>>",
+    "tensor<2x!quant.uniform<i8:f32, {0.5:3}>>": "tensor<2x!quant.uniform<i8:f32, 0.5:3>>",
+    "tensor<2x!quant.uniform<ui4:bf16:0, {1, 0.5:0xA}>>": "tensor<2x!quant.uniform<u4:bf16:0, {1.0, 0.5:10}>>",
+}
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_value_types(type: str) -> None:
+    text = 'func.func @main(%a: TYPE) -> TYPE { "func.return"(%a) : (TYPE) -> () }'
+    same(text.replace("TYPE", type), text.replace("TYPE", TYPES[type]))
+
+
+@pytest.mark.parametrize(
+    "type", ["() -> ()", "(tensor<f32>, token) -> (future<tensor<f32>>)", "tf32", "si8", "string", "complex<f32>"]
+)
+def test_types_that_no_value_has(type: str) -> None:
+    module = spmd.parse(op(f'%0 = "stablehlo.abs"(%a) {{x = {type}}} : (tensor<2xf32>) -> (tensor<2xf32>)'))
+    assert isinstance(module.functions[0].body.ops[0].discardable["x"], TypeAttr)
+    assert difference(module, spmd.parse(str(module))) is None
+
+
+CONSTANTS = {
+    "true": "true",
+    "+5 : si32": "5 : i32",
+    "-0x1F : si32": "-31 : i32",
+    "-0x80 : si8": "-128 : i8",
+    "+0xfF : ui8": "255 : ui8",
+    "1 : f32": "1.0 : f32",
+    "+1. : f64": "1.0 : f64",
+    "-1E+1 : bf16": "-10.0 : bf16",
+    "1.5e-0 : f16": "1.5 : f16",
+    "0x3f800000 : f32": "1.0 : f32",
+    "dense<[+1, -2, 0x3]> : tensor<3xsi32>": "dense<[1, -2, 3]> : tensor<3xi32>",
+    "dense<-0x3> : tensor<si32>": "dense<-3> : tensor<i32>",
+    "dense<1, 2> : tensor<2xsi8>": "dense<[1, 2]> : tensor<2xi8>",
+    "dense<[]> : tensor<0xf32>": "dense<> : tensor<0xf32>",
+    "dense<[[], []]> : tensor<2x0xf32>": "dense<> : tensor<2x0xf32>",
+    "dense<[[1, 2], [3, 4]]> : tensor<2x2xf32>": "dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>",
+    "dense<true, false> : tensor<2xi1>": "dense<[true, false]> : tensor<2xi1>",
+    "dense<(1, -0x0)> : tensor<complex<f32>>": "",
+    "dense<[(1, -2), (+3., 0x3F800000)]> : tensor<2xcomplex<f32>>": (
+        "dense<[(1.0, -2.0), (3.0, 1.0)]> : tensor<2xcomplex<f32>>"
+    ),
+    r'"a\"b\\c\n\t\0A"': r'"a\22b\5Cc\0A\09\0A"',
+    "-0x81 : si8": "",
+    "-0x1 : ui8": "",
+    "-0x3f800000 : f32": "",
+    "0x : f32": "",
+}
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+def test_constants(constant: str) -> None:
+    """Those that stand for nothing are no constants: bits of floats have no sign, and there are some."""
+    text = op('%0 = "stablehlo.abs"(%a) {x = VALUE} : (tensor<2xf32>) -> (tensor<2xf32>)')
+    if CONSTANTS[constant]:
+        same(text.replace("VALUE", constant), text.replace("VALUE", CONSTANTS[constant]))
+    else:
+        with pytest.raises(spmd.ParseError):
+            spmd.parse(text.replace("VALUE", constant))
+
+
+def test_op_outputs() -> None:
+    """Several have a name each, or none is given."""
+    types = "(tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)"
+    barrier = f'"stablehlo.optimization_barrier"(%a, %a) {{}} : {types}'
+    same(op(f"%0, %1 = {barrier}"), op(f"%0:2 = {barrier}"))
+    same(op(barrier), op(f"%0:2 = {barrier}"))
+
+
+@pytest.mark.parametrize("label", ["^bb0():", "^0():", "^Body_1():", ""])
+def test_op_input_funcs(label: str) -> None:
+    branch = f'{{ {label} "stablehlo.return"(%a) : (tensor<2xf32>) -> () }}'
+    condition = '%p = "stablehlo.constant"() {value = dense<true> : tensor<i1>} : () -> (tensor<i1>)'
+    text = op(f'{condition} %0 = "stablehlo.if"(%p) ({branch}, {branch}) : (tensor<i1>) -> (tensor<2xf32>)')
+    same(text, text.replace(label, "") if label else text)

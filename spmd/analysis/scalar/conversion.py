@@ -18,7 +18,6 @@ from spmd.analysis.scalar.build import (
     is_nan,
     like,
     mask,
-    nan,
     resize,
     select,
     shift_left,
@@ -123,7 +122,7 @@ def _as_type(value: Expression, type: MachineType) -> Expression:
 
 @rule("stablehlo.reduce_precision")
 def reduce_precision(op: Op, operands: Sequence[Element]) -> list[Element] | None:
-    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow to infinity and underflow to zero."""
+    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow is infinity, underflow zero; NaN stays."""
     return [precision_reduced(operands[0], element_of(op), op["exponent_bits"], op["mantissa_bits"])]
 
 
@@ -138,7 +137,7 @@ def precision_reduced(element: Element, element_type: ElementType, exponent_bits
     bits = _as_type(code, code.type.integer)
     reduced = _reduced_bits(bits, own_exponent, own_mantissa, exponent_bits, mantissa_bits)
     value = decode((_as_type(reduced, code.type),), element_type)[0]
-    unordered = (nan if mantissa_bits > 0 else infinity)(value.type)
+    unordered = element[0] if mantissa_bits > 0 else infinity(value.type)  # without a mantissa there is no NaN
     return (select(is_nan(element[0]), unordered, value),)
 
 

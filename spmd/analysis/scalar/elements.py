@@ -111,7 +111,7 @@ def round_to(element: Element, element_type: ElementType) -> Element:
     return (round_float(odd_single(value) if value.type is F64 else value, element_type),)
 
 
-def element_constant(value: Any, element_type: ElementType) -> Element:
+def element_constant(value: object, element_type: ElementType) -> Element:
     """The element that a number, or an array of one element, is in `element_type`; f32's and f64's NaNs keep bits."""
     array = np.asarray(value).astype(element_type.dtype).reshape(())
     types = register_types(element_type)

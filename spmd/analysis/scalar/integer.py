@@ -11,8 +11,6 @@ quotient, cut off, is the right one (a quotient that is no integer is further fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from spmd.analysis.scalar.build import (
     any_of,
     ashr,
@@ -40,8 +38,6 @@ from spmd.analysis.scalar.build import (
 )
 from spmd.analysis.scalar.expression import F32, F64, I32, I64, Expression, Primitive, constant_value, is_constant
 from spmd.types import ElementType
-
-Shift = Callable[[Expression, Expression, ElementType], Expression]
 
 
 def negate(x: Expression) -> Expression:

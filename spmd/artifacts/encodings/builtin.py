@@ -4,43 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from spmd import attributes as attrs
 from spmd import types as t
+from spmd.artifacts.encodings import fields as f
 from spmd.artifacts.encodings import kept, locations
-from spmd.artifacts.encodings.fields import (
-    ATTRIBUTE,
-    ATTRIBUTES,
-    BYTES,
-    SHAPE,
-    TYPE,
-    TYPES,
-    VARINT,
-    DialectEncodings,
-    EntryReader,
-    EntryWriter,
-    Simple,
-)
+from spmd.artifacts.encodings.fields import DialectEncodings, EntryReader, EntryWriter, FieldValue, Simple
 from spmd.artifacts.encodings.numbers import ARRAY, DENSE, FLOAT, INTEGER
 from spmd.artifacts.text import parse_type
-from spmd.attributes import (
-    UNIT,
-    AffineMapAttr,
-    ArrayAttr,
-    Attribute,
-    BoolAttr,
-    DenseArrayAttr,
-    DenseAttr,
-    DenseResourceAttr,
-    DictAttr,
-    FloatAttr,
-    IntegerAttr,
-    OpaqueAttr,
-    StringAttr,
-    SymbolRefAttr,
-    TypeAttr,
-    UnitAttr,
-)
 from spmd.dialects.structs import StructAttribute
 from spmd.syntax.attribute_printer import format_attribute
 
@@ -51,26 +22,26 @@ _attributes, _types = BUILTIN.attributes, BUILTIN.types
 # --- attributes ------------------------------------------------------------------------------------------------------
 
 
-def entry_name(attribute: Attribute) -> str:
+def entry_name(attribute: attrs.Attribute) -> str:
     """The name that a dictionary's entry has; ValueError for anything but a string."""
-    if not isinstance(attribute, StringAttr):
+    if not isinstance(attribute, attrs.StringAttr):
         raise ValueError(f"a name is a string, got {type(attribute).__name__}")
     return attribute.value
 
 
-def name_attribute(name: str) -> StringAttr:
-    return StringAttr(name.encode("utf-8", "surrogateescape"))
+def name_attribute(name: str) -> attrs.StringAttr:
+    return attrs.StringAttr(name.encode("utf-8", "surrogateescape"))
 
 
-def _read_entries(reader: EntryReader) -> DictAttr:
-    entries: dict[str, Attribute] = {}
+def _read_entries(reader: EntryReader) -> attrs.DictAttr:
+    entries: dict[str, attrs.Attribute] = {}
     for _ in range(reader.count("entries")):
         name = entry_name(reader.attribute_at(reader.varint()))
         entries[name] = reader.attribute_at(reader.varint())
-    return DictAttr(entries)
+    return attrs.DictAttr(entries)
 
 
-def _write_entries(writer: EntryWriter, entries: Mapping[str, Attribute]) -> None:
+def _write_entries(writer: EntryWriter, entries: Mapping[str, attrs.Attribute]) -> None:
     writer.varint(len(entries))
     for name, value in sorted(entries.items()):
         writer.varint(writer.plain_attribute_number(name_attribute(name)))
@@ -80,50 +51,48 @@ def _write_entries(writer: EntryWriter, entries: Mapping[str, Attribute]) -> Non
 ENTRIES = Simple(_read_entries, _write_entries)
 
 
-def _symbol(root: Attribute, nested: tuple[Attribute, ...] = ()) -> SymbolRefAttr:
+def _symbol(root: attrs.Attribute, nested: tuple[attrs.Attribute, ...] = ()) -> attrs.SymbolRefAttr:
     path = [entry_name(root)]
     for leaf in nested:
-        if not isinstance(leaf, SymbolRefAttr):
+        if not isinstance(leaf, attrs.SymbolRefAttr):
             raise ValueError(f"a nested symbol is a symbol, got {type(leaf).__name__}")
         path += leaf.path
-    return SymbolRefAttr(tuple(path))
+    return attrs.SymbolRefAttr(tuple(path))
 
 
-def _flat(symbol: SymbolRefAttr) -> tuple[Attribute] | None:
+def _flat(symbol: attrs.SymbolRefAttr) -> tuple[attrs.Attribute] | None:
     return (name_attribute(symbol.root),) if len(symbol.path) == 1 else None
 
 
-def _nested(symbol: SymbolRefAttr) -> tuple[Any, ...]:
-    return name_attribute(symbol.root), tuple(SymbolRefAttr((name,)) for name in symbol.path[1:])
+def _nested(symbol: attrs.SymbolRefAttr) -> tuple[FieldValue, ...]:
+    return name_attribute(symbol.root), tuple(attrs.SymbolRefAttr((name,)) for name in symbol.path[1:])
 
 
-def _read_resource(reader: EntryReader) -> Attribute:
+def _read_resource(reader: EntryReader) -> attrs.Attribute:
     type = reader.type_at(reader.varint())
     return reader.resource_at(reader.varint(), type)
 
 
-def _write_resource(writer: EntryWriter, value: DenseResourceAttr) -> None:
+def _write_resource(writer: EntryWriter, value: attrs.DenseResourceAttr) -> None:
     writer.varint(writer.type_number(value.type))
     writer.varint(writer.resource_number(value.key))
 
 
-_attributes.encoding(0, ArrayAttr, ATTRIBUTES)
-_attributes.encoding(1, DictAttr, ENTRIES, make=lambda made: made)
-_attributes.encoding(2, StringAttr, BYTES, take=lambda a: (a.data,) if a.type is None else None)
-_attributes.encoding(3, StringAttr, BYTES, TYPE)
-_attributes.encoding(4, SymbolRefAttr, ATTRIBUTE, make=_symbol, take=_flat)
-_attributes.encoding(5, SymbolRefAttr, ATTRIBUTE, ATTRIBUTES, make=_symbol, take=_nested)
-_attributes.encoding(6, TypeAttr, TYPE)
-_attributes.encoding(7, UnitAttr, make=lambda: UNIT)
-for _cls in (BoolAttr, IntegerAttr):
-    _attributes.encoding(8, _cls, INTEGER, make=lambda made: made, take=lambda value: (value,))
-_attributes.encoding(9, FloatAttr, FLOAT, make=lambda made: made, take=lambda value: (value,))
+_attributes.encoding(0, attrs.ArrayAttr, f.ATTRIBUTES)
+_attributes.encoding(1, attrs.DictAttr, ENTRIES, make=lambda attribute: attribute)
+_attributes.encoding(2, attrs.StringAttr, f.BYTES, take=lambda a: (a.data,) if a.type is None else None)
+_attributes.encoding(3, attrs.StringAttr, f.BYTES, f.TYPE)
+_attributes.encoding(4, attrs.SymbolRefAttr, f.ATTRIBUTE, make=_symbol, take=_flat)
+_attributes.encoding(5, attrs.SymbolRefAttr, f.ATTRIBUTE, f.ATTRIBUTES, make=_symbol, take=_nested)
+_attributes.encoding(6, attrs.TypeAttr, f.TYPE)
+_attributes.encoding(7, attrs.UnitAttr, make=lambda: attrs.UNIT)
+for _cls in (attrs.BoolAttr, attrs.IntegerAttr):
+    _attributes.whole(8, _cls, INTEGER)
+_attributes.whole(9, attrs.FloatAttr, FLOAT)
 locations.declare(_attributes)
-_attributes.encoding(
-    16, DenseResourceAttr, Simple(_read_resource, _write_resource), make=lambda made: made, take=lambda value: (value,)
-)
-_attributes.encoding(17, DenseArrayAttr, ARRAY, make=lambda made: made, take=lambda value: (value,))
-_attributes.encoding(18, DenseAttr, DENSE, make=lambda made: made, take=lambda value: (value,))
+_attributes.whole(16, attrs.DenseResourceAttr, Simple(_read_resource, _write_resource))
+_attributes.whole(17, attrs.DenseArrayAttr, ARRAY)
+_attributes.whole(18, attrs.DenseAttr, DENSE)
 
 
 # --- types -----------------------------------------------------------------------------------------------------------
@@ -153,7 +122,7 @@ def complex_of(element: t.Type) -> t.Type:
     return complex_element if complex_element is not None else parse_type(f"complex<{element}>")
 
 
-def _bounds(encoding: Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:
+def _bounds(encoding: attrs.Attribute) -> tuple[tuple[int | None, ...] | None, str | None]:
     """(bounds, any other encoding's text) of a tensor type's encoding."""
     if isinstance(encoding, Bounds):
         return encoding.bounds, None
@@ -171,7 +140,7 @@ class Bounds(StructAttribute):
         return f"<{', '.join('?' if bound is None else str(bound) for bound in self.bounds)}>"
 
 
-def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: Attribute | None = None) -> t.Type:
+def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: attrs.Attribute | None = None) -> t.Type:
     """The tensor type of these parts."""
     if any(size is not None and size < 0 for size in shape):
         raise ValueError(f"sizes are not negative, got {shape}")
@@ -179,15 +148,15 @@ def tensor_of(shape: tuple[int | None, ...], element: t.Type, encoding: Attribut
     return t.TensorType(shape, element, bounds, other)
 
 
-def encoding_of(type: t.TensorType) -> Attribute | None:
+def encoding_of(type: t.TensorType) -> attrs.Attribute | None:
     """The encoding attribute of a tensor type; None where it has none."""
     if type.bounds is not None:
         return Bounds(type.bounds)
-    return OpaqueAttr(type.encoding) if type.encoding is not None else None
+    return attrs.OpaqueAttr(type.encoding) if type.encoding is not None else None
 
 
 def _buffer(
-    shape: tuple[int | None, ...], element: t.Type, layout: Attribute, space: Attribute | None = None
+    shape: tuple[int | None, ...], element: t.Type, layout: attrs.Attribute, space: attrs.Attribute | None = None
 ) -> t.Type:
     texts = [format_attribute(layout)] if not _is_identity(layout) else []
     if space is not None:
@@ -195,42 +164,42 @@ def _buffer(
     return t.BufferType(shape, element, ", ".join(texts) or None)
 
 
-def _is_identity(layout: Attribute) -> bool:
+def _is_identity(layout: attrs.Attribute) -> bool:
     """Whether a layout is the one that memref types have unless told: (d0, d1) -> (d0, d1)."""
-    if not isinstance(layout, AffineMapAttr):
+    if not isinstance(layout, attrs.AffineMapAttr):
         return False
     inputs, _, outputs = layout.text.removeprefix("affine_map<").removesuffix(">").partition("->")
     return inputs.replace(" ", "") == outputs.replace(" ", "")
 
 
-def _plain_buffer(type: t.BufferType) -> tuple[Any, ...] | None:
+def _plain_buffer(type: t.BufferType) -> tuple[FieldValue, ...] | None:
     if type.memory is not None:
         return None
     names = ", ".join(f"d{index}" for index in range(len(type.shape)))
-    return type.shape, type.element_type, AffineMapAttr(f"affine_map<({names}) -> ({names})>")
+    return type.shape, type.element_type, attrs.AffineMapAttr(f"affine_map<({names}) -> ({names})>")
 
 
-_types.encoding(0, t.ElementType, VARINT, make=_integer, take=_integer_fields)
-_types.encoding(2, t.FunctionType, TYPES, TYPES)
+_types.encoding(0, t.ElementType, f.VARINT, make=_integer, take=_integer_fields)
+_types.encoding(2, t.FunctionType, f.TYPES, f.TYPES)
 for _code, _made in (*_FLOATS.items(), (1, t.INDEX)):
     _types.constant(_code, _made)
-_types.encoding(9, t.ElementType, TYPE, make=complex_of, take=lambda type: (type.real,) if type.is_complex else None)
-_types.encoding(10, t.BufferType, SHAPE, TYPE, ATTRIBUTE, make=_buffer, take=_plain_buffer)
+_types.encoding(9, t.ElementType, f.TYPE, make=complex_of, take=lambda type: (type.real,) if type.is_complex else None)
+_types.encoding(10, t.BufferType, f.SHAPE, f.TYPE, f.ATTRIBUTE, make=_buffer, take=_plain_buffer)
 _types.reading(
-    11, ATTRIBUTE, SHAPE, TYPE, ATTRIBUTE,
+    11, f.ATTRIBUTE, f.SHAPE, f.TYPE, f.ATTRIBUTE,
     make=lambda space, shape, element, layout: _buffer(shape, element, layout, space),
 )  # fmt: skip
 for _code, _name in _NAMED.items():
     _types.constant(_code, t.OpaqueType(_name))
 _types.encoding(
-    13, t.TensorType, SHAPE, TYPE, make=tensor_of,
+    13, t.TensorType, f.SHAPE, f.TYPE, make=tensor_of,
     take=lambda type: (type.shape, type.element_type) if encoding_of(type) is None else None,
 )  # fmt: skip
 _types.encoding(
-    14, t.TensorType, ATTRIBUTE, SHAPE, TYPE,
+    14, t.TensorType, f.ATTRIBUTE, f.SHAPE, f.TYPE,
     make=lambda encoding, shape, element: tensor_of(shape, element, encoding),
     take=lambda type: (encoding_of(type), type.shape, type.element_type),
 )  # fmt: skip
-_types.encoding(15, t.TupleType, TYPES)
-_types.encoding(18, t.UnrankedTensorType, TYPE)
+_types.encoding(15, t.TupleType, f.TYPES)
+_types.encoding(18, t.UnrankedTensorType, f.TYPE)
 kept.declare(_attributes, _types)

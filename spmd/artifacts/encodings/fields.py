@@ -12,22 +12,29 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from spmd.artifacts.stream import Buffer, ByteReader, ByteWriter
+from spmd.artifacts.stream import ByteReader, ByteWriter
 from spmd.attributes import Attribute
 from spmd.types import Type
 
 Version = tuple[int, int]
+#: What a field holds, decoded: its declaration says what that is.
+FieldValue: TypeAlias = Any
 
 #: How a dynamic dimension stands among the sizes.
 DYNAMIC = -(2**63)
 
 
 class EntryReader(ByteReader):
-    """Reads one attribute or type; knows the file's tables, which the entry refers to."""
+    """Reads one attribute or type; knows the file's tables, which the entry refers to.
 
-    __slots__ = ()
+    `lasting` says whether what is read follows from the entry's bytes and what they refer to alone, and needs no more
+    of the file.
+    """
+
+    __slots__ = ("lasting",)
+    lasting: bool
 
     def attribute_at(self, index: int) -> Attribute:
         raise NotImplementedError
@@ -67,17 +74,17 @@ class EntryWriter(ByteWriter):
 class Field(Protocol):
     """One part of an entry."""
 
-    def read(self, reader: EntryReader) -> Any: ...
+    def read(self, reader: EntryReader) -> FieldValue: ...
 
-    def write(self, writer: EntryWriter, value: Any) -> None: ...
+    def write(self, writer: EntryWriter, value: FieldValue) -> None: ...
 
 
 @dataclass(frozen=True)
 class Simple:
     """A field that two functions read and write."""
 
-    read: Callable[[EntryReader], Any]
-    write: Callable[[EntryWriter, Any], None]
+    read: Callable[[EntryReader], FieldValue]
+    write: Callable[[EntryWriter, FieldValue], None]
 
 
 @dataclass(frozen=True)
@@ -86,10 +93,10 @@ class ListOf:
 
     field: Field
 
-    def read(self, reader: EntryReader) -> tuple[Any, ...]:
+    def read(self, reader: EntryReader) -> tuple[FieldValue, ...]:
         return tuple([self.field.read(reader) for _ in range(reader.count("entries"))])
 
-    def write(self, writer: EntryWriter, value: Any) -> None:
+    def write(self, writer: EntryWriter, value: FieldValue) -> None:
         writer.varint(len(value))
         for entry in value:
             self.field.write(writer, entry)
@@ -110,17 +117,12 @@ class Enum:
             reader.fail(f"expected the number of one of {', '.join(self.cases)}, got {number + self.first}", position)
         return self.cases[number]
 
-    def write(self, writer: EntryWriter, value: Any) -> None:
+    def write(self, writer: EntryWriter, value: FieldValue) -> None:
         number = self.cases.index(value) + self.first
         if self.signed:
             writer.svarint(number)
         else:
             writer.varint(number)
-
-
-def _write_bytes(writer: EntryWriter, value: Buffer) -> None:
-    writer.varint(len(value))
-    writer.bytes(value)
 
 
 def _read_f64(reader: EntryReader) -> float:
@@ -167,13 +169,12 @@ BOOL = Simple(_read_bool, lambda w, value: w.byte(int(value)))
 F64 = Simple(_read_f64, _write_f64)
 BYTES = Simple(lambda r: r.string_at(r.varint()), lambda w, value: w.varint(w.string_number(value)))
 STRING = Simple(lambda r: _text(r.string_at(r.varint())), lambda w, value: w.varint(w.string_number(_bytes(value))))
-BLOB = Simple(lambda r: r.bytes(r.varint()), _write_bytes)
 ATTRIBUTE = Simple(lambda r: r.attribute_at(r.varint()), lambda w, value: w.varint(w.attribute_number(value)))
 OPTIONAL_ATTRIBUTE = Simple(_read_optional_attribute, _write_optional_attribute)
 ATTRIBUTES = ListOf(ATTRIBUTE)
 
 
-def expect(value: Any, *classes: type) -> Any:
+def expect(value: object, *classes: type) -> FieldValue:
     """`value`, known to be of one of `classes`; ValueError otherwise."""
     if not isinstance(value, classes):
         names = " or ".join(cls.__name__ for cls in classes)
@@ -214,11 +215,11 @@ class Encoding:
     code: int
     cls: type
     fields: tuple[Field, ...]
-    make: Callable[..., Any]
-    take: Callable[[Any], tuple[Any, ...] | None]
+    make: Callable[..., FieldValue]
+    take: Callable[[FieldValue], tuple[FieldValue, ...] | None]
     since: Version
 
-    def write(self, writer: EntryWriter, values: tuple[Any, ...]) -> None:
+    def write(self, writer: EntryWriter, values: tuple[FieldValue, ...]) -> None:
         writer.varint(self.code)
         for entry, value in zip(self.fields, values, strict=True):
             entry.write(writer, value)
@@ -236,8 +237,8 @@ class EncodingTable:
         code: int,
         cls: type,
         *fields: Field,
-        make: Callable[..., Any] | None = None,
-        take: Callable[[Any], tuple[Any, ...] | None] | None = None,
+        make: Callable[..., FieldValue] | None = None,
+        take: Callable[[FieldValue], tuple[FieldValue, ...] | None] | None = None,
         since: Version = (0, 9),
     ) -> None:
         """Declares a code; of a dataclass, `make` and `take` are its own fields where nothing else is given."""
@@ -245,11 +246,15 @@ class EncodingTable:
         self.by_code[code] = added
         self.by_class.setdefault(cls, []).append(added)
 
-    def reading(self, code: int, *fields: Field, make: Callable[..., Any]) -> None:
+    def reading(self, code: int, *fields: Field, make: Callable[..., FieldValue]) -> None:
         """Declares a code that is read and never written: what it holds has another form, which all readers know."""
         self.by_code[code] = Encoding(code, object, fields, make, lambda value: None, (0, 9))
 
-    def constant(self, code: int, value: Any, since: Version = (0, 9)) -> None:
+    def whole(self, code: int, cls: type, field: Field) -> None:
+        """Declares a code behind which one field stands, which is the value itself."""
+        self.encoding(code, cls, field, make=lambda value: value, take=lambda value: (value,))
+
+    def constant(self, code: int, value: FieldValue, since: Version = (0, 9)) -> None:
         """Declares the code of one value, of which there is one object."""
         self.encoding(
             code,
@@ -259,7 +264,7 @@ class EncodingTable:
             since=since,
         )
 
-    def read(self, reader: EntryReader, dialect: str) -> Any:
+    def read(self, reader: EntryReader, dialect: str) -> FieldValue:
         position = reader.position
         code = reader.varint()
         encoding = self.by_code.get(code)
@@ -270,7 +275,7 @@ class EncodingTable:
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
             reader.fail(f"code {code} of the {dialect} dialect: {error}", position)
 
-    def find(self, value: Any) -> tuple[Encoding, tuple[Any, ...]] | None:
+    def find(self, value: object) -> tuple[Encoding, tuple[FieldValue, ...]] | None:
         """The code for `value` and its fields; None where the dialect has none."""
         for encoding in self.by_class.get(type(value), ()):
             values = encoding.take(value)
@@ -279,7 +284,7 @@ class EncodingTable:
         return None
 
 
-def _fields_of(cls: type) -> Callable[[Any], tuple[Any, ...]]:
+def _fields_of(cls: type) -> Callable[[FieldValue], tuple[FieldValue, ...]]:
     names = [entry.name for entry in fields(cls)]
     return lambda value: tuple([getattr(value, name) for name in names])
 

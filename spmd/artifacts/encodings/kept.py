@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spmd import types as t
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
@@ -43,11 +41,12 @@ def _sparse(type: t.Type, indices: Attribute, values: Attribute) -> Attribute:
 def _read_distinct(reader: EntryReader) -> Attribute:
     """The attribute that this one goes with; where it stands in the file tells it from all others."""
     number = reader.position
+    reader.lasting = False
     value = ATTRIBUTE.read(reader)
     return OpaqueAttr(f"distinct[{number}]<{'' if isinstance(value, UnitAttr) else format_attribute(value)}>")
 
 
-def _unwritten(writer: EntryWriter, value: Any) -> None:
+def _unwritten(writer: EntryWriter, value: object) -> None:
     raise NotImplementedError("what is kept as text is written as text")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTE,
@@ -18,6 +17,7 @@ from spmd.artifacts.encodings.fields import (
     EncodingTable,
     EntryReader,
     EntryWriter,
+    FieldValue,
     Simple,
 )
 from spmd.attributes import Attribute, LocationAttr, StringAttr
@@ -225,7 +225,7 @@ def _read_numbers(reader: EntryReader) -> tuple[int, ...]:
     return tuple([reader.varint() for _ in range(count)])
 
 
-def _write_numbers(writer: EntryWriter, value: Any) -> None:
+def _write_numbers(writer: EntryWriter, value: FieldValue) -> None:
     writer.varint(len(value))
     for number in value:
         writer.varint(number)

@@ -7,13 +7,12 @@ as an unsigned number, a wider one a list of such words.
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 
 from spmd import types as t
 from spmd.arrays import Array
-from spmd.artifacts.encodings.fields import EntryReader, EntryWriter, Simple
+from spmd.artifacts.encodings.fields import EntryReader, EntryWriter, FieldValue, Simple
 from spmd.attributes import (
     FALSE,
     TRUE,
@@ -79,7 +78,7 @@ def _read_integer(reader: EntryReader) -> Attribute:
     return IntegerAttr(bits - (1 << width) if not unsigned and bits >> (width - 1) else bits, type)
 
 
-def _write_integer(writer: EntryWriter, value: Any) -> None:
+def _write_integer(writer: EntryWriter, value: FieldValue) -> None:
     type = t.I1 if isinstance(value, BoolAttr) else value.type
     writer.varint(writer.type_number(type))
     _write_bits(writer, int(value.value), _width(type)[0])
@@ -95,7 +94,7 @@ def _read_float(reader: EntryReader) -> Attribute:
     return FloatAttr(_read_bits(reader, type.bits), type)
 
 
-def _write_float(writer: EntryWriter, value: Any) -> None:
+def _write_float(writer: EntryWriter, value: FieldValue) -> None:
     writer.varint(writer.type_number(value.type))
     _write_bits(writer, value.bits, value.type.bits)
 
@@ -111,6 +110,8 @@ FLOAT = Simple(_read_float, _write_float)
 def _read_dense(reader: EntryReader) -> Attribute:
     type = reader.type_at(reader.varint())
     data = reader.bytes(reader.varint())
+    if len(data) < _SEEN_FROM:
+        data = bytes(data)
     if not isinstance(type, t.TensorType) or isinstance(type.element_type, t.OpaqueType):
         return OpaqueAttr(f'dense<"0x{data.hex().upper()}"> : {type}')
     dense = dense_raw(data, type)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spmd.artifacts.encodings.builtin import entry_name, name_attribute
 from spmd.artifacts.encodings.fields import (
     ATTRIBUTES,
@@ -15,6 +13,7 @@ from spmd.artifacts.encodings.fields import (
     EntryReader,
     EntryWriter,
     Enum,
+    FieldValue,
     Simple,
     attribute_of,
     attributes_of,
@@ -46,11 +45,13 @@ _MESH = attribute_of(SymbolRefAttr, sdy.Mesh)
 _DIMENSIONS = attributes_of(sdy.DimensionSharding)
 
 
-def _sharding(mesh: Any, dimensions: Any, replicated: Any, unreduced: Any = (), reduction: str = "sum") -> Any:
+def _sharding(
+    mesh: FieldValue, dimensions: FieldValue, replicated: FieldValue, unreduced: FieldValue = (), reduction: str = "sum"
+) -> FieldValue:
     return sdy.TensorSharding(mesh, dimensions, replicated, unreduced, reduction)
 
 
-def _parts(value: sdy.TensorSharding) -> tuple[Any, ...]:
+def _parts(value: sdy.TensorSharding) -> tuple[FieldValue, ...]:
     return value.mesh, value.dimensions, value.replicated
 
 

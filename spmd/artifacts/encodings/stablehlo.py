@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from spmd import types as t
 from spmd.artifacts.encodings.builtin import Bounds
@@ -25,6 +24,7 @@ from spmd.artifacts.encodings.fields import (
     Enum,
     Field,
     Simple,
+    Version,
     expect,
 )
 from spmd.attributes import ArrayAttr, Attribute, EnumAttr
@@ -47,15 +47,12 @@ STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
 }
 
 
-def enum_encoding(
-    table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0, since: Any = (0, 9)
-) -> None:
+def enum_encoding(table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0) -> None:
     """Declares the code of an enum attribute."""
     table.encoding(
         code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
         make=lambda case: EnumAttr(dialect, mnemonic, case),
         take=lambda value: (value.value,) if (value.dialect, value.mnemonic) == (dialect, mnemonic) else None,
-        since=since,
     )  # fmt: skip
 
 
@@ -73,7 +70,7 @@ class AccuracyMode(structs.StructAttribute):
 _MODES = ("DEFAULT", "HIGHEST", "TOLERANCE")
 
 
-def accuracy_encodings(table: EncodingTable, mode_code: int, code: int, since: Any = (0, 9)) -> None:
+def accuracy_encodings(table: EncodingTable, mode_code: int, code: int, since: Version = (0, 9)) -> None:
     """Declares the codes of a result's accuracy and of its mode."""
     table.encoding(mode_code, AccuracyMode, Enum(_MODES), take=lambda value: (value.mode,), since=since)
     table.encoding(

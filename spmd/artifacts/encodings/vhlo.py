@@ -7,7 +7,6 @@ the code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from spmd.artifacts.encodings.fields import (
     DialectEncodings,
     EntryReader,
     EntryWriter,
+    FieldValue,
     ListOf,
     Simple,
     attribute_of,
@@ -77,16 +77,12 @@ def _write_entries(writer: EntryWriter, value: attrs.DictAttr) -> None:
         ATTRIBUTE.write(writer, entry)
 
 
-def _dense_of_array(value: attrs.DenseArrayAttr) -> tuple[Any, ...] | None:
+def _dense_of_array(value: attrs.DenseArrayAttr) -> tuple[FieldValue, ...] | None:
     """VHLO keeps arrays of 64-bit integers and of booleans as tensors."""
     if value.element_type not in (t.I64, t.I1):
         return None
     array = np.array(value.values, value.element_type.dtype)
     return (attrs.DenseAttr(array, t.TensorType(array.shape, value.element_type)),)
-
-
-def _same(value: Any) -> tuple[Any]:
-    return (value,)
 
 
 #: The version of a custom call's interface is a number in StableHLO and an enum here, of as many cases.
@@ -119,10 +115,7 @@ def _mesh_of(value: structs.ReplicaGroupMeshAxesAttr) -> attrs.Attribute:
 
 
 _attributes.encoding(1, attrs.ArrayAttr, ATTRIBUTES)
-_attributes.encoding(
-    2, attrs.BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))),
-    make=lambda made: made, take=_same,
-)  # fmt: skip
+_attributes.whole(2, attrs.BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))))
 for _code, _mnemonic in (
     (3, "comparison_direction"), (4, "comparison_type"), (7, "fft_type"), (11, "precision"), (12, "rng_algorithm"),
     (16, "transpose"),
@@ -130,17 +123,17 @@ for _code, _mnemonic in (
     enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
 enum_encoding(_attributes, 13, "stablehlo", "rng_distribution", first=1)
 _attributes.encoding(5, ApiVersion, VARINT, take=lambda value: (value.number,))
-_attributes.encoding(6, attrs.DictAttr, Simple(_read_entries, _write_entries), make=lambda made: made, take=_same)
-_attributes.encoding(8, attrs.FloatAttr, FLOAT, make=lambda made: made, take=_same)
-_attributes.encoding(9, attrs.IntegerAttr, INTEGER, make=lambda made: made, take=_same)
+_attributes.whole(6, attrs.DictAttr, Simple(_read_entries, _write_entries))
+_attributes.whole(8, attrs.FloatAttr, FLOAT)
+_attributes.whole(9, attrs.IntegerAttr, INTEGER)
 _attributes.encoding(10, structs.OutputOperandAliasAttr, *STRUCT_FIELDS[structs.OutputOperandAliasAttr])
 _attributes.encoding(14, attrs.StringAttr, BYTES, take=lambda value: (value.data,) if value.type is None else None)
 _attributes.encoding(
     14, attrs.SymbolRefAttr, BYTES, make=attrs.StringAttr,
     take=lambda value: (name_attribute(value.root).data,) if len(value.path) == 1 else None,
 )  # fmt: skip
-_attributes.encoding(15, attrs.DenseArrayAttr, DENSE, make=lambda made: made, take=_dense_of_array)
-_attributes.encoding(15, attrs.DenseAttr, DENSE, make=lambda made: made, take=_same)
+_attributes.encoding(15, attrs.DenseArrayAttr, DENSE, make=lambda array: array, take=_dense_of_array)
+_attributes.whole(15, attrs.DenseAttr, DENSE)
 _attributes.encoding(17, attrs.TypeAttr, TYPE)
 _attributes.encoding(18, Bounds, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 19, 20, since=(1, 9))
@@ -218,22 +211,29 @@ def _quantized(
 
 
 def _quantized_axis(
-    flags: int, storage: t.Type, expressed: t.Type, axis: int, low: int, high: int, scales: Any, zeros: Any
+    flags: int,
+    storage: t.Type,
+    expressed: t.Type,
+    axis: int,
+    low: int,
+    high: int,
+    scales: FieldValue,
+    zeros: FieldValue,
 ) -> t.QuantizedType:
     return t.QuantizedType(_storage(flags, storage), _expressed(expressed), low, high, scales, zeros, axis)
 
 
-def _storage_fields(type: t.QuantizedType) -> tuple[Any, ...]:
+def _storage_fields(type: t.QuantizedType) -> tuple[FieldValue, ...]:
     return int(type.storage.is_signed), t.ELEMENT_TYPES[f"i{type.storage.bits}"], type.expressed
 
 
-def _per_tensor(type: t.QuantizedType) -> tuple[Any, ...] | None:
+def _per_tensor(type: t.QuantizedType) -> tuple[FieldValue, ...] | None:
     if type.is_per_axis or type.block_sizes or not type.storage.is_integer:
         return None
     return *_storage_fields(type), type.scales[0], type.zero_points[0], type.storage_min, type.storage_max
 
 
-def _per_axis(type: t.QuantizedType) -> tuple[Any, ...] | None:
+def _per_axis(type: t.QuantizedType) -> tuple[FieldValue, ...] | None:
     if not type.is_per_axis or not type.storage.is_integer:
         return None
     bounds = type.storage_min, type.storage_max

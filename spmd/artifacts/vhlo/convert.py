@@ -33,7 +33,7 @@ from spmd.attributes import (
 from spmd.dialects import structs
 from spmd.dialects.checks import element_of
 from spmd.errors import ConversionError, Diagnostic
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _is_none(value: Attribute) -> bool:
 
 def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute | None:
     """The structured attribute; None where its fields say that there is none."""
-    values: dict[str, Any] = {}
+    values: dict[str, AttributeValue] = {}
     for (field, kind, optional), name in zip(exploded.fields, exploded.names, strict=True):
         piece = pieces.get(name)
         if piece is not None:
@@ -121,7 +121,7 @@ def _imploded(exploded: _Exploded, pieces: Mapping[str, Attribute]) -> Attribute
     return exploded.cls(**values)  # type: ignore[no-any-return]
 
 
-def _plain(value: Attribute) -> Any:
+def _plain(value: Attribute) -> AttributeValue:
     if isinstance(value, (IntegerAttr, BoolAttr)):
         return value.value
     if isinstance(value, TypeAttr):
@@ -220,7 +220,7 @@ def _spelled(value: Attribute) -> Attribute:
     return TRUE if isinstance(value, UnitAttr) else value
 
 
-def _attribute(value: Any) -> Attribute:
+def _attribute(value: AttributeValue) -> Attribute:
     """The attribute that a field of a structured one becomes."""
     if isinstance(value, bool):
         return BoolAttr(value)

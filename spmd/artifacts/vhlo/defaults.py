@@ -81,9 +81,9 @@ _NOTHING = Default(lambda rank: integers((0,), 0), _is_empty)
 _NO_TYPE = _constant(TypeAttr(t.OpaqueType("none")))
 _PRECISIONS = Default(
     lambda rank: ArrayAttr((_DEFAULT_PRECISION, _DEFAULT_PRECISION)),
-    lambda found: isinstance(found, ArrayAttr) and all(entry == _DEFAULT_PRECISION for entry in found.elements),
+    lambda value: isinstance(value, ArrayAttr) and all(entry == _DEFAULT_PRECISION for entry in value.elements),
 )
-_NO_CONFIG = Default(lambda rank: StringAttr(b""), lambda found: found in (StringAttr(b""), DictAttr({})))
+_NO_CONFIG = Default(lambda rank: StringAttr(b""), lambda attribute: attribute in (StringAttr(b""), DictAttr({})))
 
 #: The defaults of each attribute, whatever the op.
 _BY_NAME: dict[str, Default] = {

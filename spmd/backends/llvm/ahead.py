@@ -10,7 +10,9 @@ import numpy as np
 
 from spmd.backends.llvm import control, products
 from spmd.backends.llvm.blas import linked
-from spmd.backends.llvm.function import Buffer, FunctionWriter, nbytes, supports
+from spmd.backends.llvm.buffers import Buffer, nbytes
+from spmd.backends.llvm.forms import supports
+from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.interrupts import POLL
 from spmd.backends.llvm.jit import compile_module
 from spmd.backends.llvm.processor import host
@@ -19,7 +21,7 @@ from spmd.compiler.schedule.fusion import fuse
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Block, Op
 
-assert control and products  # they file their ops in function.NATIVE
+assert control and products  # they file their ops in forms.NATIVE
 
 #: Nobody can interrupt it.
 _POLL_TEXT = f"define internal i32 @{POLL}() {{\n  ret i32 0\n}}"
@@ -50,7 +52,7 @@ def object_file(block: Block, name: str) -> ObjectFile:
     for unit in units:
         if not unit.fused and not supports(unit.roots[0]):
             _refuse(unit.roots[0])
-    writer = FunctionWriter(f"{name}.body", inputs, outputs, _refuse, routine=linked)
+    writer = FunctionWriter(f"{name}.body", inputs, outputs, _refuse, routine=linked, may_ask=False)
     targets = [
         Buffer(writer.argument(len(inputs) + place), nbytes(value), values=[value])
         for place, value in enumerate(outputs)

@@ -67,19 +67,14 @@ def thread_count() -> ThreadCount | None:
 @cache
 def _numpy_library() -> ctypes.CDLL | None:
     """The OpenBLAS that lies beside or in NumPy's package, as its wheels have it."""
-    from threadpoolctl import threadpool_info
-
     package = Path(np.__file__).parent
-    homes = {package.with_name("numpy.libs"), package / ".dylibs"}
-    for library in threadpool_info():
-        path = Path(library["filepath"])
-        if library["internal_api"] == "openblas" and path.parent in homes:
-            return ctypes.CDLL(str(path))
-    return None
+    homes = (package.with_name("numpy.libs"), package / ".dylibs")
+    path = next((file for home in homes for file in home.glob("*openblas*")), None)
+    return None if path is None else ctypes.CDLL(str(path))
 
 
 def _exported_by_scipy(name: str) -> int:
-    from scipy.linalg import cython_blas, cython_lapack
+    from scipy.linalg import cython_blas, cython_lapack  # late: SciPy takes a while to load
 
     exported = cython_blas if name in cython_blas.__pyx_capi__ else cython_lapack
     capsule = exported.__pyx_capi__[name]

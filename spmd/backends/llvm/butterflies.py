@@ -15,7 +15,7 @@ Parts = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class NativeArithmetic:
     """Writes arithmetic of values of LLVM's type `type`, a float or a vector of floats; it may fuse steps."""
 
     text: FunctionText
@@ -57,18 +57,18 @@ class Arithmetic:
         return real, self.add(self.multiply(x[0], y[1]), self.multiply(x[1], y[0]))
 
 
-def _two(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+def _two(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     return [calculate.sum(x[0], x[1]), calculate.difference(x[0], x[1])]
 
 
-def _three(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+def _three(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     total = calculate.sum(x[1], x[2])
     middle = calculate.sum(x[0], calculate.times(total, -0.5))
     side = calculate.turned(calculate.times(calculate.difference(x[1], x[2]), sin(pi / 3)))
     return [calculate.sum(x[0], total), calculate.sum(middle, side), calculate.difference(middle, side)]
 
 
-def _four(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+def _four(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     even, odd = calculate.sum(x[0], x[2]), calculate.sum(x[1], x[3])
     middle, side = calculate.difference(x[0], x[2]), calculate.turned(calculate.difference(x[1], x[3]))
     return [
@@ -79,7 +79,7 @@ def _four(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
     ]
 
 
-def _five(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
+def _five(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     sums = calculate.sum(x[1], x[4]), calculate.sum(x[2], x[3])
     gaps = calculate.difference(x[1], x[4]), calculate.difference(x[2], x[3])
     results = {0: calculate.sum(x[0], calculate.sum(*sums))}
@@ -94,4 +94,9 @@ def _five(calculate: Arithmetic, x: Sequence[Parts]) -> list[Parts]:
 
 
 #: The transform of as many numbers as the key says.
-BUTTERFLIES: dict[int, Callable[[Arithmetic, Sequence[Parts]], list[Parts]]] = {2: _two, 3: _three, 4: _four, 5: _five}
+BUTTERFLIES: dict[int, Callable[[NativeArithmetic, Sequence[Parts]], list[Parts]]] = {
+    2: _two,
+    3: _three,
+    4: _four,
+    5: _five,
+}

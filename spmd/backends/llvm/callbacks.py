@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from spmd.backends.llvm.function import CALL, Callback, nbytes
+from spmd.arrays import Array, Results
+from spmd.backends.llvm.buffers import nbytes
+from spmd.backends.llvm.forms import CALL, Callback
 from spmd.backends.llvm.interpreter import ANSWER, interpreter_symbols
 from spmd.ir import Value
 from spmd.types import TokenType
 
 #: Runs an op: (process, *arrays) -> a tuple of arrays.
-Run = Callable[..., tuple[Any, ...]]
+Run = Callable[..., tuple[Array, ...]]
 #: Arrays over memory that an operand keeps: it lies at few addresses.
 _MOST_VIEWS = 16
 
@@ -51,11 +53,11 @@ class Callbacks:
         self._calls = [_Call(callback) for callback in callbacks]
         self._thread = threading.local()
 
-    def running(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def running(self, call: Callable[..., Results]) -> Callable[..., Results]:
         """`call`, a native function, on behalf of a process: (process, *arrays)."""
         thread = self._thread
 
-        def run(process: Any, *inputs: Any) -> Any:
+        def run(process: object, *inputs: Array) -> Results:
             before = getattr(thread, "process", None)
             thread.process = process
             try:
@@ -81,7 +83,7 @@ class _Call:
         self._results = [_View(value) for value in callback.outputs]
         self._addresses = ctypes.c_void_p * (len(self._operands) + len(self._results))
 
-    def run(self, process: Any, address: int) -> None:
+    def run(self, process: object, address: int) -> None:
         addresses = list(self._addresses.from_address(address))
         operands = [view.at(place) for view, place in zip(self._operands, addresses, strict=False)]
         if self._keeps:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 
+from spmd.arrays import Array
 from spmd.compiler.schedule.watching import ClockedPart
 from spmd.ir import Op
 
-Counters = np.ndarray[Any, Any]
+Counters = Array
 
 
 class NativeClock:

@@ -6,16 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spmd.analysis.constants import constant_array
-from spmd.backends.llvm.function import (
-    Buffer,
-    Frame,
-    FunctionWriter,
-    can_call_back,
-    lies_in_buffers,
-    native,
-    nbytes,
-    supports,
-)
+from spmd.backends.llvm.buffers import Buffer, Frame, nbytes
+from spmd.backends.llvm.forms import can_call_back, lies_in_buffers, native, supports
+from spmd.backends.llvm.function import FunctionWriter
+from spmd.backends.llvm.images import take_images
 from spmd.backends.llvm.in_place import UnitsOfBlock, may_overwrite
 from spmd.backends.llvm.interrupts import POLL, turns_between
 from spmd.compiler.schedule.costs import cost_of_unit
@@ -81,7 +75,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
 
 
 @dataclass(slots=True)
-class _State:
+class _Carried:
     """One value that a loop carries: where it lies, and where its successor is made (None: it stays as it is)."""
 
     argument: Value
@@ -104,7 +98,8 @@ class _LoopWriter:
         self.op = op
         self.frame = frame
         self.condition, self.body = (region.block for region in op.regions)
-        self.units = fuse(self.body, self.body.terminator.operands)
+        results = self.body.terminator.operands
+        self.units = take_images(writer, fuse(self.body, results), results)
         self.units_of_body = UnitsOfBlock(self.units, writer.last_reads(self.units, ()))
 
     def write(self) -> None:
@@ -152,7 +147,7 @@ class _LoopWriter:
 
     # --- what is carried ---
 
-    def _state(self, place: int) -> _State:
+    def _state(self, place: int) -> _Carried:
         """Where carried value `place` lies, with its first value in it."""
         writer, frame = self.writer, self.frame
         first, result = self.op.operands[place], self.op.results[place]
@@ -160,7 +155,7 @@ class _LoopWriter:
         writer.pointer(first)
         before = writer.buffer_of[first]
         if self._stays(place):
-            return _State(argument, after, before)
+            return _Carried(argument, after, before)
         # Who is copied before this one does not read it again; the last of several may so begin where they all do.
         others = [operand for k, operand in enumerate(self.op.operands) if k > place or (k < place and self._stays(k))]
         others += captured_values(self.op)  # which every turn reads anew
@@ -171,7 +166,7 @@ class _LoopWriter:
             buffer = writer.allocate(frame, result)
             buffer.values.remove(result)
             writer.copy(buffer.pointer, before.pointer, nbytes(first))
-        state = _State(argument, after, buffer)
+        state = _Carried(argument, after, buffer)
         if self._in_place(state, place):
             state.successor = buffer
         else:
@@ -185,7 +180,7 @@ class _LoopWriter:
         """Whether carried value `place` is the same in every turn."""
         return self.body.terminator.operands[place] is self.body.arguments[place]
 
-    def _in_place(self, state: _State, place: int) -> bool:
+    def _in_place(self, state: _Carried, place: int) -> bool:
         """Whether the successor may be written over the value: nobody reads that after, nor elsewhere meanwhile."""
         results = self.body.terminator.operands
         if any(result is state.argument for result in results):
@@ -194,7 +189,7 @@ class _LoopWriter:
             return False
         return may_overwrite(self.writer, self.units_of_body, state.argument, state.result)
 
-    def _bind(self, states: Sequence[_State]) -> None:
+    def _bind(self, states: Sequence[_Carried]) -> None:
         """Tells where the carried values lie in this turn."""
         text, writer = self.writer.text, self.writer
         for place, state in enumerate(states):
@@ -204,7 +199,7 @@ class _LoopWriter:
             for argument in (state.argument, self.condition.arguments[place]):
                 writer.buffer_of[argument] = Buffer(state.buffer.pointer, state.buffer.nbytes)
 
-    def _turn(self, states: Sequence[_State]) -> None:
+    def _turn(self, states: Sequence[_Carried]) -> None:
         writer, text = self.writer, self.writer.text
         placed = {}
         for state in states:

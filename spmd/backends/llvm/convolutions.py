@@ -6,21 +6,26 @@ the places of the window and the input features. The left operand is read where 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from spmd.analysis.affine import row_major
-from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.buffers import Frame
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
+from spmd.backends.llvm.images import FEW_ROWS
+from spmd.backends.llvm.loops import Range
+from spmd.backends.llvm.nests import NestWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tiles import Depth, Outer, Tiled, pack, write_tiled
+from spmd.backends.llvm.underflow import flushed, flushes
 from spmd.compiler.schedule.forms import is_plain
 from spmd.compiler.schedule.sliding import groups_of
 from spmd.dialects.structs import ConvDimensionNumbersAttr
-from spmd.ir import Op
+from spmd.ir import Op, Value
 
 _TYPES = {"f32": "float", "f64": "double"}
-#: Fewer rows than these are taken of the batch, if that has more.
-_FEW_ROWS = 6
 #: Multiply-adds of a nanosecond, roughly.
 _SPEED = 32
 
@@ -45,20 +50,24 @@ def _is_plain_convolution(op: Op) -> bool:
 @native("stablehlo.convolution", _is_plain_convolution)
 def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     product, outer = _as_product(op)
-    left, right = (writer.pointer(operand) for operand in op.operands)
+    right = writer.pointer(op.operands[1])
     result = writer.allocate(frame, op.result).pointer
     packed: str | None = None
     if product.columns > product.width:
         packed = writer.scratch(frame, product.packed_elements * product.bits // 8).pointer
+    if op in writer.images:
+        _write_by_image(writer, op, frame, product, outer, (right, result), packed)
+        return
+    left = writer.pointer(op.operands[0])
     groups = groups_of(op)
     if groups == 1:
-        _write_group(writer, product, outer, (left, right, result), packed)
+        _write_group(writer, product, flushes(op), outer, (left, right, result), packed)
         return
     text = writer.text
     turn, _ = text.open_loop()
     pairs = zip((left, right, result), _group_strides(op, product), strict=True)
     moved = [_moved(text, pointer, turn, stride * product.bits // 8) for pointer, stride in pairs]
-    _write_group(writer, product, outer, (moved[0], moved[1], moved[2]), packed)
+    _write_group(writer, product, flushes(op), outer, (moved[0], moved[1], moved[2]), packed)
     text.close_loop(groups)
 
 
@@ -75,7 +84,12 @@ def _group_strides(op: Op, product: Tiled) -> tuple[int, int, int]:
 
 
 def _write_group(
-    writer: FunctionWriter, product: Tiled, outer: list[Outer], pointers: tuple[str, str, str], packed: str | None
+    writer: FunctionWriter,
+    product: Tiled,
+    flushing: bool,
+    outer: list[Outer],
+    pointers: tuple[str, str, str],
+    packed: str | None,
 ) -> None:
     """Writes the products of one group of features; `packed` is memory for its part of the kernel, if that is used."""
     left, right, result = pointers
@@ -85,7 +99,8 @@ def _write_group(
     parts = parts_of_time(work // _SPEED, writer.threads)
     longest = max(outer, key=lambda each: each.size, default=Outer(1, 0, 0))
     if parts == 1 or longest.size == 1:
-        write_tiled(writer.text, product, left, right, result, outer, packed)
+        with flushed(writer.text, flushing):
+            write_tiled(writer.text, product, left, right, result, outer, packed)
         return
     rest = [each for each in outer if each is not longest]
     count = min(parts, longest.size)
@@ -97,13 +112,58 @@ def _write_group(
         first, stop = (text.value(f"udiv i64 {total}, {count}") for total in (done, after))
         inner = None if packed is None else part.pointer(packed)
         left_in, right_in, result_in = (part.pointer(pointer) for pointer in (left, right, result))
-        turn, _ = text.open_loop()
-        left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
-        result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
-        write_tiled(text, product, left_at, right_in, result_at, rest, inner)
-        text.close_loop(stop, 1, first)
+        with flushed(text, flushing):
+            turn, _ = text.open_loop()
+            left_at = _moved(text, left_in, turn, longest.left * product.bits // 8)
+            result_at = _moved(text, result_in, turn, longest.result * product.bits // 8)
+            write_tiled(text, product, left_at, right_in, result_at, rest, inner)
+            text.close_loop(stop, 1, first)
 
     call_in_parts(writer, count, write)
+
+
+def _write_by_image(
+    writer: FunctionWriter,
+    op: Op,
+    frame: Frame,
+    product: Tiled,
+    outer: list[Outer],
+    pointers: tuple[str, str],
+    packed: str | None,
+) -> None:
+    """Writes the products of one image after another, each made before; `pointers` are those of kernel and result."""
+    images, (batch, *rest) = writer.images[op], outer
+    if packed is not None:
+        pack(writer.text, product, pointers[0], packed)
+    work = product.rows * product.columns * product.depth_rows * prod(each.size for each in outer)
+    count = min(parts_of_time(work // _SPEED, writer.threads), batch.size)
+    memory = writer.scratch(frame, count * images.nbytes).pointer
+
+    def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
+        turn, _ = text.open_loop()
+        one = Range(images.nest.outer[0], turn, text.value(f"add i64 {turn}, 1"), "true")
+
+        def at(value: Value) -> str:
+            return image if value is images.value else pointer(writer.pointer(value))
+
+        NestWriter(images.nest, text, at, one).write()
+        right, result = map(pointer, pointers)
+        result = _moved(text, result, turn, batch.result * product.bits // 8)
+        with flushed(text, flushes(op)):
+            write_tiled(text, product, image, right, result, rest, None if packed is None else pointer(packed))
+        text.close_loop(stop, 1, first)
+
+    def write_part(part: PartFunction) -> None:
+        done = part.text.value(f"mul i64 %part, {batch.size}")
+        after = part.text.value(f"add i64 {done}, {batch.size}")
+        first, stop = (part.text.value(f"udiv i64 {total}, {count}") for total in (done, after))
+        image = _moved(part.text, part.pointer(memory), "%part", images.nbytes)
+        write(part.text, part.pointer, image, first, stop)
+
+    if count == 1:
+        write(writer.text, str, memory, "0", str(batch.size))
+    else:
+        call_in_parts(writer, count, write_part)
 
 
 def _moved(text: FunctionText, pointer: str, turn: str, stride: int) -> str:
@@ -126,7 +186,7 @@ def _as_product(op: Op) -> tuple[Tiled, list[Outer]]:
         Outer(shape[place + 1], left[axis] * strides[place], result[place + 1]) for place, axis in enumerate(spatial)
     ]
     rows = around[-1]
-    if rows.size < _FEW_ROWS:
+    if rows.size < FEW_ROWS:
         rows = max(reversed(around), key=lambda each: each.size)
     outer = [each for each in around if each is not rows and each.size > 1]
     name = str(op.result.tensor.element_type)

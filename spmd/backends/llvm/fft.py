@@ -15,8 +15,10 @@ from math import prod
 import numpy as np
 
 from spmd.arrays import Array
-from spmd.backends.llvm.butterflies import BUTTERFLIES, Arithmetic, Parts
-from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.buffers import Frame
+from spmd.backends.llvm.butterflies import BUTTERFLIES, NativeArithmetic, Parts
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.forms import is_plain
@@ -32,7 +34,7 @@ _SPEED = 2
 
 
 @dataclass(frozen=True)
-class Stage:
+class FftStage:
     """One factor of the length: `radix` parts, `apart` elements between neighbours of what is transformed already."""
 
     radix: int
@@ -62,13 +64,13 @@ class Stage:
         return factors.repeat(self.apart, 1) if self.is_interleaved else factors
 
 
-def stages_of(length: int) -> list[Stage] | None:
+def stages_of(length: int) -> list[FftStage] | None:
     """The stages of a transform, the factors of 2 first; None of a length that has other factors."""
-    stages: list[Stage] = []
+    stages: list[FftStage] = []
     rest = length
     for radix in (4, 2, 3, 5):
         while rest % radix == 0:
-            stages.append(Stage(radix, length // rest, length))
+            stages.append(FftStage(radix, length // rest, length))
             rest //= radix
     return stages if rest == 1 else None
 
@@ -135,7 +137,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     if parts == 1 or transform.memory > _OWN:
         memory = writer.scratch(frame, transform.memory).pointer
         row, _ = writer.text.open_loop()
-        _RowWriter(writer.text, transform, stages, tables, memory).write(row, source, target)
+        _TransformWriter(writer.text, transform, stages, tables, memory).write(row, source, target)
         writer.text.close_loop(transform.rows)
         return
 
@@ -147,7 +149,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         inner = [part.pointer(table) if table else "" for table in tables]
         ends_of_rows = part.pointer(source), part.pointer(target)
         row, _ = text.open_loop()
-        _RowWriter(text, transform, stages, inner, own).write(row, *ends_of_rows)
+        _TransformWriter(text, transform, stages, inner, own).write(row, *ends_of_rows)
         text.close_loop(stop, 1, first)
 
     call_in_parts(writer, parts, write)
@@ -158,11 +160,11 @@ def _parts(numbers: Array, dtype: np.dtype[np.generic]) -> Array:
     return np.stack([numbers.real, numbers.imag]).astype(dtype)
 
 
-class _RowWriter:
+class _TransformWriter:
     """Writes one transform. `memory` is room for four planes; `tables` the rotations of the stages, and of halves."""
 
     def __init__(
-        self, text: FunctionText, transform: _Transform, stages: Sequence[Stage], tables: Sequence[str], memory: str
+        self, text: FunctionText, transform: _Transform, stages: Sequence[FftStage], tables: Sequence[str], memory: str
     ) -> None:
         self.text, self.transform, self.stages, self.tables = text, transform, stages, tables
         self.type = "float" if transform.bits == 32 else "double"
@@ -243,7 +245,7 @@ class _RowWriter:
     def _put_together(self, planes: Parts, pointer: str) -> None:
         lanes = self._all_lanes(_LANES)
         count = self.transform.length * (2 if self.transform.is_real else 1)
-        calculate = Arithmetic(self.text, self._vector(lanes))
+        calculate = NativeArithmetic(self.text, self._vector(lanes))
         start, _ = self.text.open_loop()
         place = self._product(start, 2)
         parts = [self._load(plane, start, lanes) for plane in planes]
@@ -261,7 +263,7 @@ class _RowWriter:
 
     # --- stages ---
 
-    def _stage(self, stage: Stage, table: str, source: Parts, target: Parts) -> None:
+    def _stage(self, stage: FftStage, table: str, source: Parts, target: Parts) -> None:
         if stage.is_interleaved:
             start, _ = self.text.open_loop()
             values = self._transformed(stage, table, source, start, start)
@@ -279,14 +281,14 @@ class _RowWriter:
         self.text.close_loop(stage.apart, stage.lanes)
         self.text.close_loop(stage.groups)
 
-    def _transformed(self, stage: Stage, table: str, source: Parts, start: str, rotation: str) -> list[Parts]:
+    def _transformed(self, stage: FftStage, table: str, source: Parts, start: str, rotation: str) -> list[Parts]:
         """The short transforms of elements `start` and those that belong to it, rotated."""
         lanes, apart = stage.lanes, stage.length // stage.radix
         inputs: list[Parts] = []
         for number in range(stage.radix):
             place = self._sum(start, number * apart)
             inputs.append((self._load(source[0], place, lanes), self._load(source[1], place, lanes)))
-        calculate = Arithmetic(self.text, self._vector(lanes))
+        calculate = NativeArithmetic(self.text, self._vector(lanes))
         values = BUTTERFLIES[stage.radix](calculate, inputs)
         if stage.groups == 1:
             return values
@@ -298,14 +300,14 @@ class _RowWriter:
             rotated.append(calculate.multiplied(value, (factors[0], factors[1])))
         return rotated
 
-    def _rotation(self, stage: Stage, table: str, place: str) -> str:
+    def _rotation(self, stage: FftStage, table: str, place: str) -> str:
         if stage.is_interleaved or stage.lanes == 1:
             return self._load(table, place, stage.lanes)
         vector = self._vector(stage.lanes)
         one = self.text.value(f"insertelement {vector} poison, {self.type} {self._load(table, place, 1)}, i64 0")
         return self._shuffled(one, "poison", stage.lanes, [0] * stage.lanes)
 
-    def _store_interleaved(self, stage: Stage, values: list[Parts], target: Parts, start: str) -> None:
+    def _store_interleaved(self, stage: FftStage, values: list[Parts], target: Parts, start: str) -> None:
         """Lanes of one group side by side, `apart` of each value after another."""
         lanes, apart, radix = stage.lanes, stage.apart, stage.radix
         order = []
@@ -326,7 +328,7 @@ class _RowWriter:
         length, lanes = self.transform.length, self._all_lanes(_LANES)
         for plane in planes:
             self._store(self._load(plane, 0, 1), plane, length, 1)
-        calculate = Arithmetic(self.text, self._vector(lanes))
+        calculate = NativeArithmetic(self.text, self._vector(lanes))
         start, _ = self.text.open_loop()
         even, odd = self._halves(calculate, planes, start, lanes)
         odd = calculate.multiplied(odd, self._half_rotation(start, lanes))
@@ -341,7 +343,7 @@ class _RowWriter:
             order = [lane // 2 + lanes * (lane % 2) for lane in range(2 * lanes)]
             self._store(self._shuffled(scaled[0], scaled[1], lanes, order), pointer, place, 2 * lanes)
         self.text.close_loop(length, lanes)
-        last = Arithmetic(self.text, self.type)
+        last = NativeArithmetic(self.text, self.type)
         first, second = (self._load(plane, 0, 1) for plane in planes)
         self._store(last.subtract(first, second), pointer, 2 * length, 1)
         self._store("0.0", pointer, 2 * length + 1, 1)
@@ -353,7 +355,7 @@ class _RowWriter:
         self._store(self._load(pointer, 2 * length, 1), real, length, 1)
         for end in (0, length):
             self._store("0.0", imaginary, end, 1)
-        calculate = Arithmetic(self.text, self._vector(lanes))
+        calculate = NativeArithmetic(self.text, self._vector(lanes))
         start, _ = self.text.open_loop()
         even, odd = self._halves(calculate, planes, start, lanes)
         cosine, sine = self._half_rotation(start, lanes)
@@ -363,7 +365,7 @@ class _RowWriter:
         self._store(calculate.add(even[1], odd[0]), target[1], start, lanes)
         self.text.close_loop(length, lanes)
 
-    def _halves(self, calculate: Arithmetic, planes: Parts, start: str, lanes: int) -> tuple[Parts, Parts]:
+    def _halves(self, calculate: NativeArithmetic, planes: Parts, start: str, lanes: int) -> tuple[Parts, Parts]:
         """Sums and differences of elements and the conjugates of those as far from the end."""
         mirror = self.text.value(f"sub i64 {self.transform.length - lanes + 1}, {start}")
         here = [self._load(plane, start, lanes) for plane in planes]

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from math import prod
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -22,133 +19,30 @@ from spmd.arrays import Array
 from spmd.attributes import aligned
 from spmd.backends.llvm.addresses import Addresses
 from spmd.backends.llvm.blas import Routine, routine
+from spmd.backends.llvm.buffers import SLOT, Buffer, Frame, nbytes, through_views
 from spmd.backends.llvm.clocks import NativeClock
+from spmd.backends.llvm.forms import CALL, NATIVE, Callback, MakeCallback, supports
 from spmd.backends.llvm.functions import function_text
-from spmd.backends.llvm.in_place import UnitsOfBlock, lent
-from spmd.backends.llvm.parts import cut_rows, define, write_apart, write_in_parts, write_nest
+from spmd.backends.llvm.images import Images, take_images
+from spmd.backends.llvm.in_place import UnitsOfBlock, lent, place_update, put_over_operand
+from spmd.backends.llvm.parts import define, write_nest
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
+from spmd.backends.llvm.rows import write_rows
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.arena import Arena
 from spmd.compiler.schedule.collapse import collapse
-from spmd.compiler.schedule.forms import is_plain
 from spmd.compiler.schedule.fusion import VIEWS, Unit
 from spmd.compiler.schedule.nest import Nest
-from spmd.compiler.schedule.rows import in_one_row, row_elements, row_groups, row_nest, rows_of, same_rows
+from spmd.compiler.schedule.rows import row_groups
 from spmd.compiler.schedule.units import nests_of
 from spmd.compiler.schedule.updates import updated
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value, captured_values
-from spmd.types import TokenType, Type
 
-#: Bytes of a value that may lie on the stack, and of all that do.
-_SLOT, _STACK = 64, 1 << 16
-#: Bytes of memory of its own that a part of a unit has on its stack.
-_OWN = 1 << 18
+#: Bytes of all values that lie on the stack.
+_STACK = 1 << 16
 #: Bytes of a constant that is written into the code.
 _EMBEDDED = 1 << 12
-
-
-@dataclass(eq=False, slots=True)
-class Buffer:
-    """Memory: the name of its address, and its number in the arena (None: it lies elsewhere).
-
-    `owned` buffers belong to the block being written: they may be overwritten when nobody reads them again.
-    """
-
-    pointer: str
-    nbytes: int
-    number: int | None = None
-    owned: bool = False
-    values: list[Value] = field(default_factory=list)
-
-
-#: Writes an op that is no loop nest: (writer, op, frame).
-Handler = Callable[["FunctionWriter", Op, "Frame"], None]
-
-
-@dataclass(frozen=True)
-class NativeOp:
-    """How an op that is no loop nest is written; `supports` says whether it can be, with its types and attributes."""
-
-    write: Handler
-    supports: Callable[[Op], bool]
-
-
-NATIVE: dict[str, NativeOp] = {}
-
-#: The native function that calls Python: the number of a callback and the addresses of its arrays in, 0 out if all is
-#: well.
-CALL = "spmd.call"
-
-
-@dataclass(frozen=True, slots=True)
-class Callback:
-    """An op that Python runs: `program` takes the process and arrays of `inputs`, and gives those of `outputs`.
-
-    `keeps_operands`: it may hold on to the arrays that it is given, whose memory is used for other values after.
-    """
-
-    program: Callable[..., tuple[Any, ...]]
-    inputs: Sequence[Value]
-    outputs: Sequence[Value]
-    keeps_operands: bool
-
-
-#: Makes the callback of an op.
-MakeCallback = Callable[[Op], Callback]
-
-
-def native(name: str, supports: Callable[[Op], bool]) -> Callable[[Handler], Handler]:
-    """Decorator: files what writes the op `name`."""
-
-    def add(handler: Handler) -> Handler:
-        NATIVE[name] = NativeOp(handler, supports)
-        return handler
-
-    return add
-
-
-def supports(op: Op) -> bool:
-    """Whether `op`, which is part of no loop nest, has a native form."""
-    known = NATIVE.get(op.name)
-    return known is not None and known.supports(op)
-
-
-def lies_in_buffers(type: Type) -> bool:
-    """Whether values of `type` can be handed from op to op in native code: tokens take no memory."""
-    return is_plain(type) or isinstance(type, TokenType)
-
-
-def can_call_back(op: Op) -> bool:
-    """Whether native code can have Python run `op`: all that goes in and out lies in buffers."""
-    captured = captured_values(op) if op.regions else ()
-    return all(lies_in_buffers(value.type) for value in (*op.operands, *captured, *op.results))
-
-
-@dataclass(eq=False, slots=True)
-class Frame:
-    """A block while it is written: when each value is read last, and where results are to be put.
-
-    `lent`: by value, the place of a result that is made of it. `buffers` are those that the block has made and that
-    somebody may still read.
-    """
-
-    units: list[Unit]
-    last_read: dict[Value, int]
-    placed: dict[Value, Buffer]
-    lent: dict[Value, Buffer] = field(default_factory=dict)
-    index: int = 0
-    buffers: dict[Buffer, None] = field(default_factory=dict)
-    #: By buffer: how many values stood on it when it was looked at last, and the unit that reads them last.
-    _reads: dict[Buffer, tuple[int, int]] = field(default_factory=dict)
-
-    def is_last_read(self, buffer: Buffer) -> bool:
-        """Whether nobody reads `buffer` after the unit that is being written."""
-        count, last = self._reads.get(buffer, (-1, -1))
-        if count != len(buffer.values):
-            last = max((self.last_read.get(value, -1) for value in buffer.values), default=-1)
-            self._reads[buffer] = len(buffer.values), last
-        return last <= self.index
 
 
 class FunctionWriter:
@@ -167,8 +61,12 @@ class FunctionWriter:
         threads: int = 1,
         routine: Callable[[str], Routine] = routine,
         clock: NativeClock | None = None,
+        *,
+        may_ask: bool = True,
     ) -> None:
         self.name = name
+        #: Whether the function runs in this process, or one like it, which has asked for what must be asked for.
+        self.may_ask = may_ask
         #: Finds a routine of BLAS by its name.
         self.routine = routine
         self.threads = threads
@@ -196,6 +94,8 @@ class FunctionWriter:
         self._addresses = Addresses()
         self._stack = 0
         self._nests: dict[Unit, list[Nest]] = {}
+        #: By convolution, what makes its images one at a time.
+        self.images: dict[Op, Images] = {}
         self.inputs, self.outputs = list(inputs), list(outputs)
         for place, value in enumerate(inputs):
             self.buffer_of[value] = Buffer(self.argument(place), nbytes(value), values=[value])
@@ -224,7 +124,7 @@ class FunctionWriter:
                 self.arena.lend(placed.pointer, placed.nbytes)
             return self.assign(value, placed)
         size = nbytes(value)
-        if size <= _SLOT and self._stack + size <= _STACK:
+        if size <= SLOT and self._stack + size <= _STACK:
             self._stack += size
             buffer = Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size, owned=True)
         else:
@@ -241,7 +141,7 @@ class FunctionWriter:
 
     def scratch(self, frame: Frame, size: int) -> Buffer:
         """Memory without a value until the unit that is being written is done."""
-        if size <= _SLOT and self._stack + size <= _STACK:
+        if size <= SLOT and self._stack + size <= _STACK:
             self._stack += size
             return Buffer(self.text.allocate(f"[{max(size, 1)} x i8]"), size)
         buffer = self._in_arena(size, "scratch memory", frame.units[frame.index].roots[0])
@@ -313,6 +213,7 @@ class FunctionWriter:
 
         Those in `free` may lend it before they are made.
         """
+        units = take_images(self, units, results)
         last_reads = self.last_reads(units, results)
         frame = Frame(units, last_reads, through_views(placed))
         frame.lent = lent(self, UnitsOfBlock(units, last_reads), frame.placed, free)
@@ -320,7 +221,7 @@ class FunctionWriter:
             first = frame.index
             frame.index += len(group) - 1
             with self._timed(group) if len(group) > 1 else nullcontext():
-                together = len(group) > 1 and self._write_rows(group, frame)
+                together = len(group) > 1 and write_rows(self, group, frame)
             if not together:
                 frame.index = first
                 for unit in group:
@@ -345,7 +246,7 @@ class FunctionWriter:
             return
         text, outer = self.text, self._clocked
         called = not any(unit.fused for unit in units) and not supports(roots[0])
-        ops = tuple(op for unit in units for op in unit.ops)
+        ops = tuple(op for unit in units for op in (*self._ops_of_images(unit), *unit.ops))
         number = self._clocked = self.clock.add(ops, outer, called)
         lines = len(text.innermost.lines)
         text.declarations["declare i64 @llvm.readcyclecounter()"] = None
@@ -361,6 +262,11 @@ class FunctionWriter:
             at = text.value(f"getelementptr i64, ptr %counters, i64 {place}")
             before = text.value(f"load i64, ptr {at}")
             text.line(f"store i64 {text.value(f'add i64 {before}, {amount}')}, ptr {at}")
+
+    def _ops_of_images(self, unit: Unit) -> Sequence[Op]:
+        """What `unit` runs that another unit was made of."""
+        images = self.images.get(unit.roots[0])
+        return () if images is None else images.unit.ops
 
     def _write_unit(self, unit: Unit, frame: Frame) -> None:
         if unit.fused:
@@ -396,75 +302,6 @@ class FunctionWriter:
         text.line("ret void")
         text.start_block(on)
 
-    def _write_rows(self, group: Sequence[Unit], frame: Frame) -> bool:
-        """Writes units that go over the same rows as one nest; False, with nothing written, where they cannot."""
-        nests = [nest for unit in group for nest in self.nests(unit)]
-        nest = row_nest(nests, rows_of(group))
-        if nest is None:
-            return False
-        written = [value for unit in group for op in unit.roots for value in op.results]
-        if any(self._overlaps(nest, value, frame) for value in written):
-            return False
-        private = {v for v in written if frame.last_read.get(v, -1) <= frame.index and v not in frame.placed}
-        over = self._over_rows(nest, [value for value in written if value not in private], frame)
-        nest = in_one_row(nest, private.__contains__)
-        rows = {v: row_elements(nest, v, nest.outer) * v.tensor.dtype.itemsize for v in written if v in private}
-        for value in written:
-            if value in over:
-                self.assign(value, over[value])
-            elif value not in private:
-                self.allocate(frame, value)
-        nest = collapse(nest)
-        cut = cut_rows(nest, nests, written, self.threads) if sum(rows.values()) <= _OWN else None
-        if cut is not None:
-            write_in_parts(self, nest, cut, rows)
-            return True
-        for value, size in rows.items():
-            self.assign(value, self.scratch(frame, size))
-        write_apart(self, nest)
-        return True
-
-    def _over_rows(self, nest: Nest, written: Sequence[Value], frame: Frame) -> dict[Value, Buffer]:
-        """Where values may be written row by row over what is read for the last time: by row, nobody reads it after."""
-        over: dict[Value, Buffer] = {}
-        for value in written:
-            if value in frame.placed or value in frame.lent or nbytes(value) <= _SLOT:
-                continue
-            for load in nest.loads():
-                buffer = self.buffer_of.get(load.value)
-                if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer in over.values():
-                    continue
-                same_size = buffer.nbytes == nbytes(value) and frame.is_last_read(buffer)
-                if same_size and self._is_read_before(nest, buffer, value):
-                    over[value] = buffer
-                    break
-        return over
-
-    def _is_read_before(self, nest: Nest, buffer: Buffer, value: Value) -> bool:
-        """Whether each row of `buffer` is read before the row of `value` is written, or where it is written."""
-        stores = [store for store in nest.stores() if store.value is value]
-        places = {(store.address, store.code.type) for store in stores}
-        written = False
-        for stage in nest.stages:
-            writes = any(store.value is value for store in stage.all_stores())
-            for load in (load for load in stage.loads() if self.buffer_of.get(load.value) is buffer):
-                in_row = all(same_rows(nest, store.address, load.address) for store in stores)
-                if written or not in_row or (writes and (load.address, load.type) not in places):
-                    return False
-            written = written or writes
-        return written
-
-    def _overlaps(self, nest: Nest, value: Value, frame: Frame) -> bool:
-        """Whether writing `value` where it is to be put could destroy what other rows still read."""
-        placed = frame.placed.get(value)
-        if placed is None:
-            return False
-        stores = [store for store in nest.stores() if store.value is value]
-        for load in nest.loads():
-            if self.buffer_of.get(load.value) is placed:
-                return not all(same_rows(nest, store.address, load.address) for store in stores)
-        return False
-
     def last_reads(self, units: Sequence[Unit], results: Iterable[Value]) -> dict[Value, int]:
         """The number of the unit that reads each value last; one past the end for results."""
         last: dict[Value, int] = {}
@@ -479,7 +316,10 @@ class FunctionWriter:
             memory = unit.roots[0].operands[: updated(unit.roots[0])] if unit.is_update else ()
             loads = (load.value for nest in self.nests(unit) for load in nest.loads())
             return list(dict.fromkeys([*memory, *loads]))
-        return [value for op in unit.roots for value in (*op.operands, *(captured_values(op) if op.regions else ()))]
+        (op,) = unit.roots
+        of_images = self.images[op].nest.loads() if op in self.images else ()
+        captured = captured_values(op) if op.regions else ()
+        return [*op.operands, *captured, *(load.value for load in of_images)]
 
     def nests(self, unit: Unit) -> list[Nest]:
         """The loop nests of a fused unit, in their order."""
@@ -498,53 +338,14 @@ class FunctionWriter:
     def _write_nest(self, unit: Unit, frame: Frame) -> None:
         nests = self.nests(unit)
         if unit.is_update:
-            self._place_update(nests[0], unit.roots[0], frame)
+            place_update(self, nests[0], unit.roots[0], frame)
         for op in () if unit.is_update else unit.roots:
             for value in op.results:
-                if value in frame.placed or value in frame.lent or not self._over_operand(nests, value, frame):
+                if value in frame.placed or value in frame.lent or not put_over_operand(self, nests, value, frame):
                     self.allocate(frame, value)
         written = [value for op in unit.roots for value in op.results]
         for nest in nests:
             write_nest(self, collapse(nest), frame, written)
-
-    def _place_update(self, nest: Nest, op: Op, frame: Frame) -> None:
-        """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
-        read = {load.value for load in nest.loads()}
-        for operand, result in zip(op.operands, op.results, strict=False):
-            self.pointer(operand)
-            before = self.buffer_of[operand]
-            placed = frame.placed.get(result)
-            mine = before.owned and before in frame.buffers and frame.is_last_read(before)
-            shared = any(self.buffer_of.get(value) is before for value in read) or op.operands.count(operand) > 1
-            if placed is before or (placed is None and mine and not shared):
-                self.assign(result, before)
-            else:
-                after = self.allocate(frame, result)
-                self.copy(after.pointer, before.pointer, nbytes(operand))
-
-    def _over_operand(self, nests: list[Nest], value: Value, frame: Frame) -> bool:
-        """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
-        if len(nests) != 1:
-            return False
-        (nest,) = nests
-        stores = [store for store in nest.stores() if store.value is value]
-        if len(nest.stages) != 1 or nest.stages[0].reductions or nbytes(value) <= _SLOT:
-            return False
-        places = {(store.address, store.code.type) for store in stores}
-        for load in nest.loads():
-            buffer = self.buffer_of.get(load.value)
-            if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer.nbytes != nbytes(value):
-                continue
-            same = [other for other in nest.loads() if self.buffer_of.get(other.value) is buffer]
-            written = any(self.buffer_of.get(store.value) is buffer for store in nest.stores())
-            if (
-                frame.is_last_read(buffer)
-                and not written
-                and all((other.address, other.type) in places for other in same)
-            ):
-                self.assign(value, buffer)
-                return True
-        return False
 
     # --- the whole ---
 
@@ -564,7 +365,7 @@ class FunctionWriter:
             [
                 *(f"{name} = {text}" for text, name in self.globals.items()),
                 *self._addresses.tables(self.name, placement, arena),
-                f"define void @{self.name}(ptr noalias readonly %arguments) #0 {{",
+                f"define void @{self.name}(ptr noalias readonly %arguments) #{int(self._only_calls())} {{",
                 self.text.body([*counters, *addresses]),
                 "}",
                 *(define(name, body) for body, name in self.parts.items()),
@@ -575,25 +376,13 @@ class FunctionWriter:
                 ),
                 "!0 = !{}",
                 f"attributes #0 = {{ nounwind {CODE_ATTRIBUTES} }}",
+                f"attributes #1 = {{ noinline nounwind optnone {CODE_ATTRIBUTES} }}",
             ]
         )
 
+    def _only_calls(self) -> bool:
+        """Whether the function has neither branches nor vectors: calls, and what they are given.
 
-def nbytes(value: Value) -> int:
-    """Bytes of a tensor as its array holds it; none of a token."""
-    if isinstance(value.type, TokenType):
-        return 0
-    tensor = value.tensor
-    return prod(tensor.static_shape) * tensor.dtype.itemsize
-
-
-def through_views(placed: Mapping[Value, Buffer]) -> dict[Value, Buffer]:
-    """Also the operands of views that are to be put somewhere."""
-    buffers = dict(placed)
-    for value, buffer in placed.items():
-        op = value.defining_op
-        while op is not None and op.name == "stablehlo.reshape":
-            value = op.operands[0]
-            buffers.setdefault(value, buffer)
-            op = value.defining_op
-    return buffers
+        It is not worth the time that optimizing takes.
+        """
+        return not any("br " in line or "<" in line for line in self.text.lines)

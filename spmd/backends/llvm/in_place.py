@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from spmd.backends.llvm.buffers import SLOT, Buffer, Frame, nbytes
 from spmd.compiler.schedule.fusion import VIEWS, Unit
-from spmd.ir import Value, captured_values
+from spmd.compiler.schedule.nest import Nest
+from spmd.ir import Op, Value, captured_values
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.function import Buffer, FunctionWriter
+    from spmd.backends.llvm.function import FunctionWriter
 
 
 WHILE = "stablehlo.while"
@@ -131,3 +133,40 @@ def overwritten(
                 overwrites[new] = old
                 break
     return overwrites
+
+
+def place_update(writer: FunctionWriter, nest: Nest, op: Op, frame: Frame) -> None:
+    """Puts the results of an update on its operands' memory where it may be written over, else on copies."""
+    read = {load.value for load in nest.loads()}
+    for operand, result in zip(op.operands, op.results, strict=False):
+        writer.pointer(operand)
+        before = writer.buffer_of[operand]
+        placed = frame.placed.get(result)
+        mine = before.owned and before in frame.buffers and frame.is_last_read(before)
+        shared = any(writer.buffer_of.get(value) is before for value in read) or op.operands.count(operand) > 1
+        if placed is before or (placed is None and mine and not shared):
+            writer.assign(result, before)
+        else:
+            after = writer.allocate(frame, result)
+            writer.copy(after.pointer, before.pointer, nbytes(operand))
+
+
+def put_over_operand(writer: FunctionWriter, nests: list[Nest], value: Value, frame: Frame) -> bool:
+    """Puts `value` over an operand that is read for the last time, each element where it is written; if any is."""
+    if len(nests) != 1:
+        return False
+    (nest,) = nests
+    stores = [store for store in nest.stores() if store.value is value]
+    if len(nest.stages) != 1 or nest.stages[0].reductions or nbytes(value) <= SLOT:
+        return False
+    places = {(store.address, store.code.type) for store in stores}
+    for load in nest.loads():
+        buffer = writer.buffer_of.get(load.value)
+        if buffer is None or not buffer.owned or buffer not in frame.buffers or buffer.nbytes != nbytes(value):
+            continue
+        same = [other for other in nest.loads() if writer.buffer_of.get(other.value) is buffer]
+        written = any(writer.buffer_of.get(store.value) is buffer for store in nest.stores())
+        if frame.is_last_read(buffer) and not written and all((other.address, other.type) in places for other in same):
+            writer.assign(value, buffer)
+            return True
+    return False

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from math import prod
 
 from spmd.analysis.custom_calls import call_attributes, is_registered
-from spmd.backends.llvm.function import Frame, FunctionWriter, native, nbytes
+from spmd.backends.llvm.buffers import Frame, nbytes
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.text import FunctionText
 from spmd.compiler.schedule.forms import is_plain
 from spmd.ir import Op, Value

@@ -59,16 +59,20 @@ class LoopWriter:
         if part is None and stop == step:
             self.at(variable, "0", inside)
             return
+        first, end = self.bounds(variable, stop)
         name, depth = self.point.text.open_loop()
         self.point.variables[variable] = (name, depth)
         inside()
+        self.point.text.close_loop(end, step, first)
+
+    def bounds(self, variable: Variable, stop: int) -> tuple[str, str]:
+        """Where the loop begins and ends: at 0, or where the part begins; at `stop`, or where the part ends."""
+        part = self._part_of(variable)
         if part is None:
-            self.point.text.close_loop(stop, step)
-            return
-        end = part.stop
-        if stop < self.point.nest.extents[variable]:
-            end = self.point.text.value(f"select i1 {part.is_last}, i64 {stop}, i64 {end}", depth - 1)
-        self.point.text.close_loop(end, step, part.first)
+            return "0", str(stop)
+        if stop == self.point.nest.extents[variable]:
+            return part.first, part.stop
+        return part.first, self.point.text.value(f"select i1 {part.is_last}, i64 {stop}, i64 {part.stop}")
 
     def _part_of(self, variable: Variable) -> Range | None:
         return self.part if self.part is not None and self.part.variable == variable else None

@@ -15,6 +15,7 @@ from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
 from spmd.backends.llvm.stores import store_all, write_update
+from spmd.backends.llvm.strips import StripWriter, is_strip
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.transposed import SIDE, turned_loop, write_turned
 from spmd.compiler.schedule.nest import Nest, Stage
@@ -94,10 +95,14 @@ class NestWriter:
 
         turned = turned_loop(self.nest, stage, self.point.lane, self.point.width)
         with self.point.text.part():
+            kept = [variable for variable in stage.kept if variable not in self.nest.outer]
             if turned is not None:
                 write_turned(self.loops, stage, turned, at_point)
+            elif is_strip(self.nest, stage, self.point.lane, self.point.width):
+                strips = StripWriter(self.loops, stage)
+                self.loops.nested(kept[:-1], lambda: strips.write_strips(at_point), written_out)
             else:
-                self.loops.nested([v for v in stage.kept if v not in self.nest.outer], at_point, written_out)
+                self.loops.nested(kept, at_point, written_out)
 
     @staticmethod
     def turns(nest: Nest, stage: Stage, variable: Variable) -> int:

@@ -11,15 +11,41 @@ from spmd.backends.llvm.points import Bound, PointWriter, Rendered
 from spmd.backends.llvm.writer import llvm_type
 from spmd.compiler.schedule.nest import FOLDED, Update
 
+#: Nodes of what is computed of the old and the new, up to which all lanes are written out.
+_SHORT = 8
+
 
 def write_in_order(point: PointWriter, update: Update) -> None:
     """Writes `update` for the points of the lane loop, from the first to the last."""
     text, width = point.text, point.width
     codes, inputs = _split([code for _, _, code in update.writes], len(update.old))
-    types = [llvm_type(code.type, 1) for _, _, code in update.writes]
     places = [_places(point, update, number) for number in range(len(update.writes))]
     slots = [_put_down(point, node) for node in inputs]
-    lane, depth = text.open_loop()
+    count = width if point.valid is None else point.valid
+
+    def one(lane: str) -> None:
+        _write_lane(point, codes, inputs, places, slots, lane)
+
+    if len(walk(codes)) <= _SHORT:
+        for number in range(count):
+            one(str(number))
+        return
+    lane, _ = text.open_loop()
+    one(lane)
+    text.close_loop(count)
+
+
+def _write_lane(
+    point: PointWriter,
+    codes: list[Expression],
+    inputs: list[Expression],
+    places: list[str],
+    slots: list[str],
+    lane: str,
+) -> None:
+    """Reads what stands at the place of one lane, combines it and writes it."""
+    text = point.text
+    types = [llvm_type(code.type, 1) for code in codes]
 
     def taken(slot: str, type: str) -> str:
         at = text.value(f"getelementptr {type}, ptr {slot}, i64 {lane}")
@@ -31,11 +57,10 @@ def write_in_order(point: PointWriter, update: Update) -> None:
     for number, node in enumerate(inputs):
         if node.type is I1:
             new[number] = text.value(f"trunc i8 {new[number]} to i1")
-    bound = Bound(point, {FOLDED + n: Rendered(name, False, depth) for n, name in enumerate([*old, *new])}, 1)
+    bound = Bound(point, {FOLDED + n: Rendered(name, False, text.depth) for n, name in enumerate([*old, *new])}, 1)
     rendered = [bound.render(code) for code in codes]
     for type, address, name in zip(types, addresses, rendered, strict=True):
         text.line(f"store {type} {name}, ptr {address}")
-    text.close_loop(width if point.valid is None else point.valid)
 
 
 def _in_memory(type: MachineType) -> str:

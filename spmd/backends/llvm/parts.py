@@ -23,7 +23,8 @@ from spmd.compiler.schedule.nest import Nest
 from spmd.ir import Value
 
 if TYPE_CHECKING:
-    from spmd.backends.llvm.function import Frame, FunctionWriter
+    from spmd.backends.llvm.buffers import Frame
+    from spmd.backends.llvm.function import FunctionWriter
 
 #: Operations, and bytes, of a nanosecond, roughly; what a unit takes at least to be cut, and a part of it.
 _OPERATIONS, _BYTES = 16, 16

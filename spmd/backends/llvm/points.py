@@ -196,10 +196,7 @@ class PointWriter:
             depth = max(self.start_of(load.address).depth, least)
             return Rendered(load_strided(self, load, pointer, step, depth), True, depth)
         if gathered or step != 1:
-            form = self.affine(load.address)
-            depth = max(form.depth, mask.depth if mask else 0, least)
-            places = self.at_width(form, I64, self.width)
-            pointers = self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
+            depth, pointers = self._pointers(load, pointer, step, max(mask.depth if mask else 0, least))
             allowed = self.allowed(mask) if needs_mask else all_lanes(self.width)
             name = f"llvm.masked.gather.{suffix(load.type, self.width)}.{suffix('p0', self.width)}"
             call = (
@@ -219,6 +216,21 @@ class PointWriter:
             f"{vector} zeroinitializer)"
         )
         return Rendered(self.text.value(text, depth), True, depth)
+
+    def _pointers(self, load: Load, pointer: str, step: int, least: int) -> tuple[int, str]:
+        """The depth, and the addresses of the lanes: one address and constants beside it where lanes lie evenly."""
+        type, number = llvm_type(load.type, 1), _index_type(step * self.width)
+        if not any(self.render(part).is_vector for part, _ in load.address.dynamic):
+            start = self.start_of(load.address)
+            depth = max(start.depth, least)
+            first = self.text.value(f"getelementptr {type}, ptr {pointer}, i64 {start.name}", depth)
+            places = "<" + ", ".join(f"{number} {step * lane}" for lane in range(self.width)) + ">"
+            lanes = f"getelementptr {type}, ptr {first}, <{self.width} x {number}> {places}"
+            return depth, self.text.value(lanes, depth)
+        form = self.affine(load.address)
+        depth = max(form.depth, least)
+        places = self.at_width(form, I64, self.width)
+        return depth, self.text.value(f"getelementptr {type}, ptr {pointer}, <{self.width} x i64> {places}", depth)
 
     def touched(self, number: str, mask: Rendered | None, depth: int) -> str:
         """The place of the first lane, or 0 where no lane is read or written.
@@ -259,6 +271,11 @@ class PointWriter:
         return first_lanes(self.width, self.valid)
 
 
+#: Processors look at the first operand's signs before they compare. In a fold's step that is what came last, for what
+#: is folded so far is known late: a fold of columns takes half the time.
+_WAIT_FOR_FIRST = (Primitive.MAXIMUM, Primitive.MINIMUM)
+
+
 class Bound:
     """Expressions whose parameters are bound to values: what regions of reductions are."""
 
@@ -281,6 +298,8 @@ class Bound:
                 self._registers[node] = self._parameter(node, node.attribute)
             else:
                 names = [self._registers[operand] for operand in node.operands]
+                if node.primitive in _WAIT_FOR_FIRST:
+                    names.reverse()
                 self._registers[node] = render_node(node, names, self._width, text.value, text.callees)
         return self._registers[root]
 
@@ -290,6 +309,11 @@ class Bound:
             return bound.name
         captured = self._writer.render(node)
         return self._writer.at_width(captured, node.type, self._width)
+
+
+def _index_type(span: int) -> str:
+    """The narrowest type that processors gather by, for places up to `span` away."""
+    return "i32" if abs(span) < 2**31 else "i64"
 
 
 def all_lanes(width: int) -> str:

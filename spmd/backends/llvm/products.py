@@ -1,157 +1,32 @@
-"""Matrix products as calls of BLAS."""
+"""Matrix products: calls of BLAS, or tiles where they are small or of 8-bit integers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product as index_product
 from math import prod
 
 from spmd.analysis.affine import row_major
 from spmd.backends.llvm.blas import thread_count
-from spmd.backends.llvm.function import Frame, FunctionWriter, native
-from spmd.backends.llvm.integer_products import IntegerProduct, supports_pairs, write_integer_product
+from spmd.backends.llvm.buffers import Frame
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
+from spmd.backends.llvm.integer_products import IntegerProduct, pair_bytes, write_integer_product
+from spmd.backends.llvm.matrices import ROUTINES, Matrix, Product, integer_product_of, product_of
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.text import FunctionText
-from spmd.backends.llvm.tiles import LARGEST, Depth, Tiled, write_tiled
-from spmd.compiler.schedule.forms import is_plain
-from spmd.dialects.structs import DotDimensionNumbersAttr
-from spmd.ir import Op, Value
+from spmd.backends.llvm.tile_products import BLOCK_ROWS, suits_tiles, tile_bytes, write_tile_product
+from spmd.backends.llvm.tiles import Depth, Tiled, write_tiled
+from spmd.backends.llvm.underflow import flushed
+from spmd.ir import Op
 
-#: By element type: the routine, and the type in LLVM.
-_ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
 #: Bytes' worth of numbers multiplied and added in a nanosecond, roughly.
 _SPEED = 160
 #: Rows or columns that a part of a product has a multiple of.
 _TURN = 48
 #: Batches whose products are written one after another; more are run in a loop.
 _WRITTEN_OUT = 4
-
-
-@dataclass(frozen=True)
-class _Matrix:
-    """An operand as matrices: the strides of its batching dimensions, of its rows and of its columns, in elements."""
-
-    batch: tuple[int, ...]
-    rows: int
-    columns: int
-    row_stride: int
-    column_stride: int
-
-    @property
-    def leading(self) -> int:
-        """BLAS's leading dimension."""
-        return max(self.row_stride, self.column_stride, 1)
-
-
-@dataclass(frozen=True)
-class _Product:
-    """Products of matrices; small ones are written as loops (`is_tiled`).
-
-    `item` is an element's bytes, `leading` the elements from one row of a result to the next.
-    """
-
-    element: str
-    item: int
-    batch: tuple[int, ...]
-    lhs: _Matrix
-    rhs: _Matrix
-    leading: int
-    is_tiled: bool
-
-    @property
-    def size(self) -> int:
-        """Multiplications of each product."""
-        return self.lhs.rows * self.lhs.columns * self.rhs.columns
-
-    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """Of the batching dimensions: in the left operand, the right one, and the result."""
-        result = self.lhs.rows * self.rhs.columns
-        return self.lhs.batch, self.rhs.batch, tuple(stride * result for stride in row_major(self.batch))
-
-
-def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
-    """Size and stride of several dimensions taken as one, in their order; None where they are no one dimension."""
-    size, stride = 1, 0
-    for dimension in reversed(dimensions):
-        if shape[dimension] == 1:
-            continue
-        if size == 1:
-            size, stride = shape[dimension], strides[dimension]
-        elif strides[dimension] == stride * size:
-            size *= shape[dimension]
-        else:
-            return None
-    return size, stride
-
-
-def _matrix(value: Value, batching: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> _Matrix | None:
-    shape = value.tensor.static_shape
-    strides = row_major(shape)
-    by_row, by_column = _merged(shape, strides, rows), _merged(shape, strides, columns)
-    if by_row is None or by_column is None:
-        return None
-    (row_count, row_stride), (column_count, column_stride) = by_row, by_column
-    if row_count > 1 and column_count > 1 and 1 not in (row_stride, column_stride):
-        return None
-    if row_count == 1:
-        row_stride = column_count if column_stride in (0, 1) else 1
-    if column_count == 1:
-        column_stride = 1 if row_stride != 1 else row_count
-    if 1 not in (row_stride, column_stride):
-        return None
-    return _Matrix(tuple(strides[d] for d in batching), row_count, column_count, row_stride, column_stride)
-
-
-def product_of(op: Op) -> _Product | None:
-    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
-    types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
-    return _matrices_of(op) if len(types) == 1 and types <= set(_ROUTINES) else None
-
-
-def integer_product_of(op: Op) -> IntegerProduct | None:
-    """`op` as one product of 8-bit integers whose neighbours in memory are those that are read together; None
-    otherwise."""
-    elements = [str(value.tensor.element_type) for value in op.operands]
-    if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
-        return None
-    product = _matrices_of(op) if supports_pairs() else None
-    if product is None or prod(product.batch) != 1 or not prod(op.result.tensor.static_shape):
-        return None
-    lhs, rhs = product.lhs, product.rhs
-    if lhs.column_stride != 1 or rhs.column_stride != 1 or not lhs.columns:
-        return None
-    signed = [element == "i8" for element in elements]
-    strides = ((lhs.row_stride, 1), (rhs.row_stride, 1))
-    return IntegerProduct(lhs.rows, rhs.columns, lhs.columns, *strides, *signed)
-
-
-def _matrices_of(op: Op) -> _Product | None:
-    """`op` as products of matrices of which rows or columns lie side by side; None otherwise."""
-    if not all(is_plain(value.type) for value in (*op.operands, op.result)):
-        return None
-    lhs, rhs = op.operands
-    if op.name == "stablehlo.dot_general":
-        if op["algorithm"] is not None:
-            return None
-        numbers = op["dot_dimension_numbers"]
-    else:
-        numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
-    left = _free(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
-    right = _free(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
-    first = _matrix(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
-    second = _matrix(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
-    if first is None or second is None:
-        return None
-    batch = tuple(lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions)
-    element = str(op.result.tensor.element_type)
-    item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
-    is_tiled = first.rows * first.columns * second.columns <= LARGEST and second.column_stride == 1
-    return _Product(element, item, batch, first, second, leading, is_tiled)
-
-
-def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:
-    return [d for d in range(value.tensor.rank) if d not in batching and d not in contracting]
 
 
 def _is_native(op: Op) -> bool:
@@ -163,10 +38,7 @@ def _is_native(op: Op) -> bool:
 def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     integers = integer_product_of(op)
     if integers is not None:
-        left, right = (writer.pointer(operand) for operand in op.operands)
-        target = writer.allocate(frame, op.result).pointer
-        memory = tuple(writer.scratch(frame, size).pointer for size in (integers.left_bytes, integers.right_bytes))
-        write_integer_product(writer.text, integers, (left, right, target), (memory[0], memory[1]))
+        _write_integers(writer, op, frame, integers)
         return
     product = product_of(op)
     assert product is not None
@@ -186,20 +58,20 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         _in_batches(writer, product, pointers, parts)
     elif parts > 1 and (cut := _cut(product, -(-min(parts, writer.threads) // count))) is not None:
         _in_stretches(writer, product, pointers, cut)
-    elif count <= _WRITTEN_OUT:
-        for index in index_product(*map(range, product.batch)):
-            _multiply(writer, writer.text, product, _moved(writer.text, product, pointers, list(map(str, index))))
     else:
-        _in_loops(writer, product, pointers)
+        with flushed(writer.text, product.flushes):
+            _in_turn(writer, product, pointers)
 
 
-def _moved(text: FunctionText, product: _Product, pointers: Sequence[str], index: Sequence[str]) -> list[str]:
+def _moved(
+    text: FunctionText, product: Product | IntegerProduct, pointers: Sequence[str], index: Sequence[str]
+) -> list[str]:
     """The addresses of one product's matrices; `index` are names or numbers, one a batching dimension."""
     moved = []
     for pointer, strides in zip(pointers, product.strides(), strict=True):
         offset = "0"
         for place, stride in zip(index, strides, strict=True):
-            offset = _sum(text, offset, _times(text, place, stride * product.item))
+            offset = _sum(text, offset, _times(text, place, stride))
         moved.append(_at(text, pointer, offset))
     return moved
 
@@ -218,9 +90,13 @@ def _at(text: FunctionText, pointer: str, offset: str) -> str:
     return pointer if offset == "0" else text.value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
 
 
-def _in_loops(writer: FunctionWriter, product: _Product, pointers: Sequence[str]) -> None:
+def _in_turn(writer: FunctionWriter, product: Product, pointers: Sequence[str]) -> None:
     """One product after another."""
     text = writer.text
+    if prod(product.batch) <= _WRITTEN_OUT:
+        for place in index_product(*map(range, product.batch)):
+            _multiply(writer, text, product, _moved(text, product, pointers, list(map(str, place))))
+        return
     index = [text.open_loop()[0] for _ in product.batch]
     _multiply(writer, text, product, _moved(text, product, pointers, index))
     for size in reversed(product.batch):
@@ -230,7 +106,7 @@ def _in_loops(writer: FunctionWriter, product: _Product, pointers: Sequence[str]
 # --- in parts: each of them has products of its own, or some rows or columns of each product ---
 
 
-def _in_batches(writer: FunctionWriter, product: _Product, pointers: Sequence[str], parts: int) -> None:
+def _in_batches(writer: FunctionWriter, product: Product, pointers: Sequence[str], parts: int) -> None:
     count = prod(product.batch)
 
     def write(part: PartFunction) -> None:
@@ -238,14 +114,15 @@ def _in_batches(writer: FunctionWriter, product: _Product, pointers: Sequence[st
         done = text.value(f"mul i64 %part, {count}")
         first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, _sum(text, done, f"{count}")))
         inner = [part.pointer(pointer) for pointer in pointers]
-        number, _ = text.open_loop()
-        _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
-        text.close_loop(stop, 1, first)
+        with flushed(text, product.flushes):
+            number, _ = text.open_loop()
+            _multiply(writer, text, product, _moved(text, product, inner, _unraveled(text, product, number)))
+            text.close_loop(stop, 1, first)
 
     call_in_parts(writer, parts, write, products=True)
 
 
-def _unraveled(text: FunctionText, product: _Product, number: str) -> list[str]:
+def _unraveled(text: FunctionText, product: Product | IntegerProduct, number: str) -> list[str]:
     """The index of product `number` in the batching dimensions."""
     index = []
     for size, stride in zip(product.batch, row_major(product.batch), strict=True):
@@ -267,7 +144,7 @@ class _Cut:
         return self.extent // self.size
 
 
-def _cut(product: _Product, num_parts: int) -> _Cut | None:
+def _cut(product: Product, num_parts: int) -> _Cut | None:
     """How each product is cut in about `num_parts` stretches; None where it is too small."""
     by_rows = product.is_tiled or product.lhs.rows >= product.rhs.columns
     extent = product.lhs.rows if by_rows else product.rhs.columns
@@ -275,7 +152,7 @@ def _cut(product: _Product, num_parts: int) -> _Cut | None:
     return cut if cut.count > 1 else None
 
 
-def _in_stretches(writer: FunctionWriter, product: _Product, pointers: Sequence[str], cut: _Cut) -> None:
+def _in_stretches(writer: FunctionWriter, product: Product, pointers: Sequence[str], cut: _Cut) -> None:
     last = cut.extent - (cut.count - 1) * cut.size
 
     def write(part: PartFunction) -> None:
@@ -290,32 +167,107 @@ def _in_stretches(writer: FunctionWriter, product: _Product, pointers: Sequence[
         else:
             rhs = _at(text, rhs, _times(text, begin, product.rhs.column_stride))
             result = _at(text, result, begin)
-        if last == cut.size:
-            _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
-            return
-        for size, condition in ((cut.size, "ult"), (last, "eq")):
-            with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
-                _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
+        with flushed(text, product.flushes):
+            if last == cut.size:
+                _multiply(writer, text, _stretch_of(product, cut, last), (lhs, rhs, result))
+                return
+            for size, condition in ((cut.size, "ult"), (last, "eq")):
+                with text.where(text.value(f"icmp {condition} i64 {stretch}, {cut.count - 1}")):
+                    _multiply(writer, text, _stretch_of(product, cut, size), (lhs, rhs, result))
 
     call_in_parts(writer, prod(product.batch) * cut.count, write, products=True)
 
 
-def _stretch_of(product: _Product, cut: _Cut, size: int) -> _Product:
+def _stretch_of(product: Product, cut: _Cut, size: int) -> Product:
     """The product of so many rows, or columns."""
     if cut.by_rows:
         return replace(product, lhs=replace(product.lhs, rows=size))
     return replace(product, rhs=replace(product.rhs, columns=size))
 
 
+# --- products of integers ---
+
+
+@dataclass(frozen=True)
+class _IntegerKernel:
+    """A way to multiply 8-bit integers: `speed` a nanosecond, roughly; rows of which stretches have a multiple; the
+    memory that it works in; what writes it."""
+
+    speed: int
+    turn: Callable[[IntegerProduct], int]
+    scratch_bytes: Callable[[IntegerProduct], int]
+    write: Callable[[FunctionText, IntegerProduct, Sequence[str], str, int], None]
+
+
+_PAIRS = _IntegerKernel(90, lambda product: product.whole.tile_rows, pair_bytes, write_integer_product)
+_TILES = _IntegerKernel(400, lambda product: BLOCK_ROWS, tile_bytes, write_tile_product)
+
+
+def _write_integers(writer: FunctionWriter, op: Op, frame: Frame, product: IntegerProduct) -> None:
+    """Each product in stretches of rows, as many at a time as there are parts, each with memory of its own."""
+    pointers = [*map(writer.pointer, op.operands), writer.allocate(frame, op.result).pointer]
+    count = prod(product.batch)
+    kernel = _TILES if writer.may_ask and suits_tiles(product) else _PAIRS
+    parts = parts_of_time(product.size // kernel.speed, writer.threads)
+    turn = kernel.turn(product)
+    size = min(-(-product.rows // (-(-parts // count) * turn)) * turn, product.rows)
+    stretches = -(-product.rows // size)
+    parts = min(parts, count * stretches)
+    own_bytes = kernel.scratch_bytes(product)
+    memory = writer.scratch(frame, parts * own_bytes).pointer
+    if parts == 1:
+        _integers_in_turn(writer.text, kernel, product, pointers, memory, size, ("0", str(count * stretches)))
+        return
+
+    def write(part: PartFunction) -> None:
+        text = part.text
+        done = text.value(f"mul i64 %part, {count * stretches}")
+        first, stop = (text.value(f"udiv i64 {n}, {parts}") for n in (done, _sum(text, done, f"{count * stretches}")))
+        own = _at(text, part.pointer(memory), text.value(f"mul i64 %part, {own_bytes}"))
+        _integers_in_turn(
+            text, kernel, product, [part.pointer(pointer) for pointer in pointers], own, size, (first, stop)
+        )
+
+    call_in_parts(writer, parts, write)
+
+
+def _integers_in_turn(
+    text: FunctionText,
+    kernel: _IntegerKernel,
+    product: IntegerProduct,
+    pointers: Sequence[str],
+    memory: str,
+    size: int,
+    turns: tuple[str, str],
+) -> None:
+    """The stretches of `size` rows numbered from the first of `turns` up to the second."""
+    stretches = -(-product.rows // size)
+    last = product.rows - (stretches - 1) * size
+    number, _ = text.open_loop()
+    stretch = text.value(f"urem i64 {number}, {stretches}")
+    index = _unraveled(text, product, text.value(f"udiv i64 {number}, {stretches}"))
+    moved = _moved(text, product, pointers, index)
+    begin = text.value(f"mul i64 {stretch}, {size}")
+    moved[0] = _at(text, moved[0], _times(text, begin, product.left.free))
+    moved[2] = _at(text, moved[2], _times(text, begin, 4 * product.columns))
+    if last == size:
+        kernel.write(text, product, moved, memory, size)
+    else:
+        for rows, condition in ((size, "ult"), (last, "eq")):
+            with text.where(text.value(f"icmp {condition} i64 {stretch}, {stretches - 1}")):
+                kernel.write(text, product, moved, memory, rows)
+    text.close_loop(turns[1], 1, turns[0])
+
+
 # --- one product ---
 
 
-def _multiply(writer: FunctionWriter, text: FunctionText, product: _Product, pointers: Sequence[str]) -> None:
+def _multiply(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
     """One product of matrices at known addresses, in tiles or by BLAS."""
     lhs, rhs = product.lhs, product.rhs
     if product.is_tiled:
         depth = (Depth(lhs.columns, lhs.column_stride, rhs.row_stride),)
-        type = _ROUTINES[product.element][1]
+        type = ROUTINES[product.element][1]
         tiled = Tiled(lhs.rows, rhs.columns, depth, type, 8 * product.item, lhs.row_stride, product.leading)
         left, right, result = pointers
         write_tiled(text, tiled, left, right, result)
@@ -323,15 +275,15 @@ def _multiply(writer: FunctionWriter, text: FunctionText, product: _Product, poi
         _call_blas(writer, text, product, pointers)
 
 
-def _call_blas(writer: FunctionWriter, text: FunctionText, product: _Product, pointers: Sequence[str]) -> None:
+def _call_blas(writer: FunctionWriter, text: FunctionText, product: Product, pointers: Sequence[str]) -> None:
     """BLAS counts columns first, so that it is given the operands in reverse."""
-    name, type = _ROUTINES[product.element]
+    name, type = ROUTINES[product.element]
     gemm = writer.routine(name)
 
     def number(value: int) -> str:
         return writer.global_(gemm.integer, str(value))
 
-    def flag(matrix: _Matrix) -> str:
+    def flag(matrix: Matrix) -> str:
         return writer.global_("i8", "78" if matrix.column_stride == 1 and matrix.columns >= 1 else "84")
 
     one, zero = (writer.global_(type, f"{value}.0") for value in (1, 0))

@@ -18,9 +18,12 @@ from spmd.analysis.scalar.elements import decode, element_constant, encode, memo
 from spmd.analysis.scalar.elementwise import compute
 from spmd.analysis.scalar.expression import Expression, Primitive, parameter, walk
 from spmd.analysis.windows import windows_of
-from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.buffers import Frame
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.scalars import render_node
+from spmd.backends.llvm.stores import store_lanes
 from spmd.backends.llvm.strides import first_lanes
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
@@ -77,7 +80,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     parts = min(rows, parts_of_time(running.outer * running.length * running.inner // _SPEED, writer.threads))
     if parts == 1:
         row, _ = writer.text.open_loop()
-        _RowWriter(writer.text, op, running, pointers, row).write()
+        _TotalsWriter(writer.text, op, running, pointers, row).write()
         writer.text.close_loop(rows)
         return
 
@@ -87,13 +90,13 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         first, stop = (text.value(f"udiv i64 {end}, {parts}") for end in ends)
         inner = [part.pointer(pointer) for pointer in pointers]
         row, _ = text.open_loop()
-        _RowWriter(text, op, running, inner, row).write()
+        _TotalsWriter(text, op, running, inner, row).write()
         text.close_loop(stop, 1, first)
 
     call_in_parts(writer, parts, write)
 
 
-class _RowWriter:
+class _TotalsWriter:
     """Writes the totals of one row: of up to 16 neighbours, or of one alone."""
 
     def __init__(self, text: FunctionText, op: Op, running: _Running, pointers: list[str], row: str) -> None:
@@ -166,15 +169,8 @@ class _RowWriter:
         element = element_type(self.op.result)
         (code,) = encode(converted((parameter(0, self.type),), self.element, element), element)
         code_name = self._render(code, [name], self.width)
-        type, align = llvm_type(code.type, self.width), code.type.bits // 8
         address = self.text.value(f"getelementptr {llvm_type(code.type)}, ptr {self.result}, i64 {place}")
-        if valid == self.width:
-            self.text.line(f"store {type} {code_name}, ptr {address}, align {align}")
-            return
-        self.text.line(
-            f"call void @llvm.masked.store.{suffix(code.type, self.width)}.p0({type} {code_name}, "
-            f"ptr align {align} {address}, <{self.width} x i1> {first_lanes(self.width, valid)})"
-        )
+        store_lanes(self.text, code.type, self.width, valid, code_name, address)
 
     def _splat(self, scalar: str) -> str:
         vector, type = llvm_type(self.type, self.width), llvm_type(self.type)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spmd.analysis.scalar.expression import I64
+from spmd.analysis.scalar.expression import I64, MachineType
 from spmd.backends.llvm.points import Bound, PointWriter, Rendered, all_lanes
-from spmd.backends.llvm.strides import store_pairs
+from spmd.backends.llvm.strides import first_lanes, store_pairs
+from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.writer import llvm_type, suffix
 from spmd.compiler.schedule.nest import FOLDED, Load, Store, Update
 
@@ -40,6 +41,24 @@ def store_all(point: PointWriter, stores: Sequence[Store], bindings: Mapping[int
         else:
             _store(point, stores[number], values[number])
             number += 1
+
+
+def store_lanes(text: FunctionText, type: MachineType, width: int, count: int, name: str, address: str) -> None:
+    """Writes the first `count` lanes of the vector `name` to neighbouring places from `address` on.
+
+    A single lane is written as such: of lanes that were narrowed, LLVM's masked store of one writes a wide one.
+    """
+    scalar, vector, align = llvm_type(type, 1), llvm_type(type, width), type.bits // 8
+    if count == width:
+        text.line(f"store {vector} {name}, ptr {address}, align {align}")
+    elif count == 1:
+        lane = text.value(f"extractelement {vector} {name}, i64 0")
+        text.line(f"store {scalar} {lane}, ptr {address}, align {align}")
+    else:
+        text.line(
+            f"call void @llvm.masked.store.{suffix(type, width)}.p0({vector} {name}, ptr align {align} {address}, "
+            f"<{width} x i1> {first_lanes(width, count)})"
+        )
 
 
 def _is_pair(point: PointWriter, first: Store, second: Store) -> bool:
@@ -92,8 +111,9 @@ def _store(point: PointWriter, store: Store, value: Rendered, mask: Rendered | N
         start = point.start_of(store.address)
         number = point.touched(start.name, mask, point.text.depth)
         place = point.text.value(f"getelementptr {type}, ptr {pointer}, i64 {number}")
-        if point.valid is None and mask is None:
-            point.text.line(f"store {vector} {name}, ptr {place}, align {align}")
+        if mask is None:
+            lanes = point.width if point.valid is None else point.valid
+            store_lanes(point.text, store.code.type, point.width, lanes, name, place)
             return
         function = f"llvm.masked.store.{suffix(store.code.type, point.width)}.p0"
         point.text.line(

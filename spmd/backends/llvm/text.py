@@ -79,7 +79,7 @@ class FunctionText:
                 return register
         return None
 
-    def keep(self, key: Hashable, value: Any, depth: int) -> None:
+    def keep(self, key: Hashable, value: object, depth: int) -> None:
         """Remembers what was written for `key` into the scope at `depth`."""
         self.scopes[depth].known[key] = value
 

@@ -101,7 +101,7 @@ def write_tiled(
     `packed` is where `pack` has laid out the right operand, if it has.
     """
     for column, valid in column_blocks(text, product):
-        _Block(text, product, (left, right, result), column, valid, packed).write(outer)
+        _Columns(text, product, (left, right, result), column, valid, packed).write(outer)
 
 
 def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
@@ -140,7 +140,7 @@ def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, lis
             yield str(whole * product.width), [min(product.lanes, rest - s) for s in range(0, rest, product.lanes)]
 
 
-class _Block:
+class _Columns:
     """A block of columns from `column` on; of each of its vectors as many lanes are `valid`."""
 
     def __init__(

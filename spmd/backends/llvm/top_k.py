@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
-from spmd.backends.llvm.function import Frame, FunctionWriter, native
+from spmd.backends.llvm.buffers import Frame
+from spmd.backends.llvm.forms import native
+from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.parts import PartFunction, call_in_parts, parts_of_time
 from spmd.backends.llvm.strides import first_lanes
 from spmd.backends.llvm.text import FunctionText
@@ -47,7 +49,7 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
     parts = min(rows, parts_of_time(rows * size // _SPEED, writer.threads))
     if parts == 1:
         row, _ = writer.text.open_loop()
-        _RowWriter(writer.text, op, pointers, row).write()
+        _TopKWriter(writer.text, op, pointers, row).write()
         writer.text.close_loop(rows)
         return
 
@@ -58,13 +60,13 @@ def _(writer: FunctionWriter, op: Op, frame: Frame) -> None:
         first, stop = (text.value(f"udiv i64 {total}, {parts}") for total in (done, after))
         inner = [part.pointer(pointer) for pointer in pointers]
         row, _ = text.open_loop()
-        _RowWriter(text, op, inner, row).write()
+        _TopKWriter(text, op, inner, row).write()
         text.close_loop(stop, 1, first)
 
     call_in_parts(writer, parts, write)
 
 
-class _RowWriter:
+class _TopKWriter:
     """Writes what finds the largest of one row."""
 
     def __init__(self, text: FunctionText, op: Op, pointers: list[str], row: str) -> None:

@@ -75,6 +75,9 @@ def _text() -> str:
 #
 # blas_users counts callers whose parts call BLAS: the first sets BLAS to one thread, the last back to what it had.
 #
+# Optimizing this took half of the time to compile it, which the first program of a process waits for, and made it no
+# quicker.
+#
 # A worker that joined is counted in `active` before it looks at what the call is about, and the caller leaves only when
 # the count is 0 and nobody can join any more: what a worker sees is of one call.
 _TEMPLATE = """
@@ -381,5 +384,5 @@ declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
 declare i64 @llvm.umin.i64(i64, i64)
-attributes #0 = { nounwind }
+attributes #0 = { noinline nounwind optnone }
 """

@@ -7,18 +7,17 @@ held as signed, and the ops of unsigned numbers read the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, bits_dtype
 from spmd.attributes import BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CompileError, Diagnostic, ExecutionError
 from spmd.ir import Op, Value
 from spmd.types import ElementType, TensorType
 
-Binary = Callable[[Any, Any], Any]
+Binary = Callable[[Array, Array], Array]
 
 
 def element_of(value: Value) -> ElementType:
@@ -79,9 +78,9 @@ _UNSIGNED: dict[str, Binary] = {
 _DIVISIONS = {"divsi", "floordivsi", "ceildivsi", "remsi", "divui", "ceildivui", "remui"}
 
 
-def _unsigned(array: Any) -> Array:
+def _unsigned(array: Array) -> Array:
     array = np.asarray(array)
-    bits: Array = array if array.dtype == np.bool_ else array.view(f"u{array.dtype.itemsize}")
+    bits: Array = array if array.dtype == np.bool_ else array.view(bits_dtype(array.dtype))
     return bits
 
 
@@ -91,7 +90,7 @@ def binary(op: Op, context: Context) -> Kernel:
     dtype, divides = element_of(op.result).dtype, name in _DIVISIONS
     function, read = (_SIGNED[name], np.asarray) if name in _SIGNED else (_UNSIGNED[name], _unsigned)
 
-    def call(x: Any, y: Any) -> Array:
+    def call(x: Array, y: Array) -> Array:
         if divides and not np.all(y):
             raise ExecutionError(Diagnostic(op.location, "division by zero", op.name))
         result = np.asarray(function(read(x), read(y)))
@@ -137,7 +136,7 @@ def select(op: Op, context: Context) -> Kernel:
 def convert(op: Op, context: Context) -> Kernel:
     dtype, signed_bit = element_of(op.result).dtype, element_of(op.operands[0]).is_boolean
 
-    def call(value: Any) -> Array:
+    def call(value: Array) -> Array:
         array = np.asarray(value)
         # A signed number of one bit is 0 or -1.
         return (-array.astype(np.int8)).astype(dtype) if signed_bit else array.astype(dtype)

@@ -5,17 +5,18 @@ A check that fails raises ExecutionError with the elements that differ first.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results, bits_dtype
 from spmd.attributes import DenseAttr
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
+from spmd.runtime.process import Process
 
 #: Where two arrays agree, element by element.
 Agree = Callable[[Array, Array], Array]
@@ -99,16 +100,18 @@ def _constant(op: Op) -> Array:
 
 
 def _check(op: Op, agree: Agree, expected: Array | None = None) -> Kernel:
-    def call(actual: Array, other: Array | None = None) -> Any:
-        wanted = expected if other is None else other
-        assert wanted is not None
+    def call(actual: Array, other: Array | None = None) -> Results:
+        reference = expected if other is None else other
+        assert reference is not None
         actual = np.asarray(actual)
-        if actual.shape != wanted.shape or actual.dtype != wanted.dtype:
-            message = f"got {actual.dtype} of shape {actual.shape}, expected {wanted.dtype} of shape {wanted.shape}"
+        if actual.shape != reference.shape or actual.dtype != reference.dtype:
+            message = (
+                f"got {actual.dtype} of shape {actual.shape}, expected {reference.dtype} of shape {reference.shape}"
+            )
             raise ExecutionError(Diagnostic(op.location, message, op.name))
-        agreed = agree(actual, np.asarray(wanted))
+        agreed = agree(actual, np.asarray(reference))
         if not agreed.all():
-            raise ExecutionError(Diagnostic(op.location, _difference(actual, wanted, ~agreed), op.name))
+            raise ExecutionError(Diagnostic(op.location, _difference(actual, reference, ~agreed), op.name))
         return () if not op.results else None
 
     return Kernel(call)
@@ -162,7 +165,7 @@ def _close(most: int) -> Agree:
     return agree
 
 
-def _is_small_integer(dtype: np.dtype[Any]) -> bool:
+def _is_small_integer(dtype: DType) -> bool:
     return dtype.kind == "V" and dtype.name.startswith(("int", "uint"))
 
 
@@ -190,7 +193,7 @@ def _is_finite(array: Array) -> Array:
 def _ordered(array: Array) -> Array:
     """Floats as uint64 in their own order, neighbours one apart and both zeros the same."""
     width = array.dtype.itemsize
-    bits = np.asarray(array, order="C").view(f"u{width}").astype(np.uint64)
+    bits = np.asarray(array, order="C").view(bits_dtype(array.dtype)).astype(np.uint64)
     sign = np.uint64(1 << (8 * width - 1))
     middle = np.uint64(2**63)
     magnitude = bits & (sign - np.uint64(1))
@@ -203,12 +206,12 @@ def _ordered(array: Array) -> Array:
 
 @kernel("interpreter.print")
 def print_value(op: Op, context: Context) -> Kernel:
-    """Tells which process prints where there are several."""
+    """Tells which process prints where there are several; a line is written whole, since processes may be threads."""
     name = f"%{op.operands[0].name_hint}" if op.operands[0].name_hint else str(op.operands[0].type)
 
-    def call(process: Any, operand: Array) -> tuple[()]:
+    def call(process: Process, operand: Array) -> tuple[()]:
         who = f"process {process.rank} {process.id}: " if process.grid.size > 1 else ""
-        print(f"{op.location}: {who}{name} = {operand}")
+        sys.stdout.write(f"{op.location}: {who}{name} = {operand}\n")
         return ()
 
     return Kernel(call, needs_process=True)
@@ -219,7 +222,7 @@ def probe(op: Op, context: Context) -> Kernel:
     """Gives its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
     name = op["probe_id"]
 
-    def call(process: Any, operand: Array) -> Array:
+    def call(process: Process, operand: Array) -> Array:
         process.bind(_PROBES, lambda _: {}).setdefault(name, []).append(np.array(operand))
         return operand
 
@@ -232,7 +235,7 @@ def expect_serialized_eq(op: Op, context: Context) -> Kernel:
     name, iteration = op["probe_id"], op["iteration"]
     check = _check(op, _equal)
 
-    def call(process: Any, expected: Array) -> tuple[()]:
+    def call(process: Process, expected: Array) -> tuple[()]:
         seen = process.bind(_PROBES, lambda _: {}).get(name, [])
         if iteration >= len(seen):
             message = f"probe {name!r} saw {len(seen)} values, none at iteration {iteration}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd import types as t
@@ -11,19 +9,27 @@ from spmd.arrays import Array
 from spmd.attributes import ArrayAttr, Attribute, BoolAttr, DenseAttr, FloatAttr, IntegerAttr
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import special
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import high_product
-from spmd.backends.numpy.pointwise import element_of, is_sub_byte, keep, pointwise, tabulated, unsupported, widened
+from spmd.backends.numpy.pointwise import (
+    element_of,
+    is_sub_byte,
+    keep,
+    pointwise,
+    tabulated,
+    unsupported,
+    widened,
+)
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 
 
-def _inverse(function: Any) -> ElementwiseKernels:
+def _inverse(function: Call) -> ElementwiseKernels:
     return ElementwiseKernels(special.by_width(special.rounded(function), function), function)
 
 
-def _square(x: Any, out: Array | None = None) -> Any:
+def _square(x: Array, out: Array | None = None) -> Array:
     return np.multiply(x, x, out=out)
 
 
@@ -53,7 +59,7 @@ BINARY: dict[str, ElementwiseKernels] = {
     "chlo.zeta": ElementwiseKernels(special.in_double(special.zeta)),
 }
 
-PREDICATES: dict[str, Any] = {
+PREDICATES: dict[str, Call] = {
     "chlo.is_inf": np.isinf,
     "chlo.is_neg_inf": lambda x, out=None: np.equal(x, -np.inf, out=out),
     "chlo.is_pos_inf": lambda x, out=None: np.equal(x, np.inf, out=out),
@@ -85,7 +91,7 @@ def next_after(op: Op, context: Context) -> Kernel:
     return pointwise(op, np.nextafter)
 
 
-def _next_after_half(x: Any, y: Any, out: Array | None = None) -> Any:
+def _next_after_half(x: Array, y: Array, out: Array | None = None) -> Array:
     return keep(np.where(x == y, y, np.nextafter(x, y)), out)
 
 
@@ -110,7 +116,7 @@ def constant_like(op: Op, context: Context) -> Kernel:
     """One value in the operand's shape."""
     value = np.array(_number(op["value"], op)).astype(op.result.tensor.dtype)
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         if out is None:
             return np.full(x.shape, value)
         out[...] = value
@@ -119,12 +125,12 @@ def constant_like(op: Op, context: Context) -> Kernel:
     return Kernel(call, accepts_out=True, pointwise=True)
 
 
-def _number(attribute: Attribute, op: Op) -> Any:
+def _number(attribute: Attribute, op: Op) -> complex:
     """The Python number of a constant attribute; a complex one is an array of two."""
     if isinstance(attribute, (IntegerAttr, BoolAttr, FloatAttr)):
         return attribute.value
     if isinstance(attribute, DenseAttr) and attribute.array.size == 1:
-        return attribute.array.reshape(())
+        return complex(attribute.array.item())
     if isinstance(attribute, ArrayAttr) and len(attribute.elements) == 2:
         return complex(*(_number(element, op) for element in attribute.elements))
     raise CompileError(Diagnostic(op.location, "value is no number", op.name))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel, make_kernel
 from spmd.backends.numpy.pointwise import keep
 from spmd.dialects.core import OPS
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 
 _PREFIX = "chlo.broadcast_"
 #: Ops that have no counterpart in StableHLO.
@@ -37,7 +36,7 @@ def select(op: Op, context: Context) -> Kernel:
     return _broadcasting(op, context, {})
 
 
-def _broadcasting(op: Op, context: Context, attributes: dict[str, Any]) -> Kernel:
+def _broadcasting(op: Op, context: Context, attributes: dict[str, AttributeValue]) -> Kernel:
     name = op.name.removeprefix(_PREFIX)
     plain = ("chlo." if name in _CHLO_ONLY else "stablehlo.") + name
     inner = Op(plain, op.operands, op.result_types, attributes, definition=OPS.get(plain), location=op.location)
@@ -48,16 +47,17 @@ def _broadcasting(op: Op, context: Context, attributes: dict[str, Any]) -> Kerne
     lift = [_lifting(value.tensor.static_shape, rank, op) for value in op.operands]
     function, takes_out = plain_kernel.call, plain_kernel.accepts_out
 
-    def call(*operands: Any, out: Array | None = None) -> Any:
+    def call(*operands: Array, out: Array | None = None) -> Array:
         lifted = [raise_rank(operand) for raise_rank, operand in zip(lift, operands, strict=True)]
         if out is not None and takes_out:
-            return function(*lifted, out=out)
+            written: Array = function(*lifted, out=out)
+            return written
         return keep(function(*lifted), out)
 
     return Kernel(call, accepts_out=True)
 
 
-def _lifting(shape: tuple[int, ...], rank: int, op: Op) -> Callable[[Any], Any]:
+def _lifting(shape: tuple[int, ...], rank: int, op: Op) -> Callable[[Array], Array]:
     """Views an operand with dimensions of size 1 added, so that NumPy broadcasts it.
 
     Its dimensions are the result's `broadcast_dimensions`, by default the last ones.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results, bits_dtype
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, element_of
 from spmd.backends.numpy.regions import Fold, Loop, running_loop_of, with_signs_of_zeros
 from spmd.dialects.structs import DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
+from spmd.runtime.process import Process
 
 # --- top_k -----------------------------------------------------------------------------------------------------------
 
@@ -39,22 +39,29 @@ def top_k(op: Op, context: Context) -> Kernel:
     return Kernel(call)
 
 
-def _descending_key(dtype: np.dtype[Any], *, floating: bool) -> Callable[[Array], Array]:
+def _descending_key(dtype: DType, *, floating: bool) -> Callable[[Array], Array]:
     """Unsigned integers that ascend where the elements descend."""
     if dtype.itemsize == 1 and dtype.kind not in "iub":
         wide = np.dtype(np.float32 if floating else np.int8)
         inner = _descending_key(wide, floating=floating)
         return lambda x: inner(x.astype(wide))
-    unsigned = np.dtype(f"u{dtype.itemsize}")
+    unsigned = bits_dtype(dtype)
     if dtype.kind in "ub" and not floating:
         return lambda x: ~x.view(unsigned)
     top = unsigned.type(1 << (8 * dtype.itemsize - 1))
     if not floating:
         return lambda x: ~(x.view(unsigned) ^ top)
 
+    signed = np.dtype(f"i{dtype.itemsize}")
+    last = 8 * dtype.itemsize - 1
+
     def key(x: Array) -> Array:
-        bits = x.view(unsigned)
-        return np.asarray(np.where(bits & top, bits, ~(bits | top)))
+        below: Array = np.invert(x.view(signed) >> signed.type(last)).view(
+            unsigned
+        )  # of negative numbers nothing is turned
+        below &= ~top
+        below ^= x.view(unsigned)
+        return below
 
     return key
 
@@ -85,12 +92,6 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
     types = [element_of(value) for value in (*op.operands[:2], op.results[0])]
     computed = np.result_type(*(compute_dtype(type) for type in types))
     shape, dtype = op.result.tensor.static_shape, op.result.tensor.dtype
-    dimensions = DotDimensionNumbersAttr(
-        numbers.lhs_batching_dimensions,
-        numbers.rhs_batching_dimensions,
-        numbers.lhs_contracting_dimensions,
-        numbers.rhs_contracting_dimensions,
-    )
     if ragged in numbers.lhs_batching_dimensions:
         run = _batched
     elif ragged in numbers.lhs_contracting_dimensions:
@@ -100,30 +101,37 @@ def ragged_dot(op: Op, context: Context) -> Kernel:
 
     def call(lhs: Array, rhs: Array, group_sizes: Array) -> Array:
         result = np.zeros(shape, computed)
-        run(lhs.astype(computed), rhs.astype(computed), group_sizes.astype(np.int64), numbers, dimensions, result)
+        run(lhs.astype(computed), rhs.astype(computed), group_sizes.astype(np.int64), numbers, result)
         return result.astype(dtype, copy=False)
 
     return Kernel(call)
 
 
-def _batched(
-    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array
-) -> None:
-    out[...] = _dot(lhs, rhs, dimensions)
+def _dense(numbers: RaggedDotDimensionNumbersAttr) -> DotDimensionNumbersAttr:
+    """The dimensions of the products that a ragged one is made of."""
+    return DotDimensionNumbersAttr(
+        numbers.lhs_batching_dimensions,
+        numbers.rhs_batching_dimensions,
+        numbers.lhs_contracting_dimensions,
+        numbers.rhs_contracting_dimensions,
+    )
 
 
-def _contracting(
-    lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array
-) -> None:
-    ragged = numbers.lhs_ragged_dimensions[0]
+def _batched(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbersAttr, out: Array) -> None:
+    out[...] = _dot(lhs, rhs, _dense(numbers))
+
+
+def _contracting(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbersAttr, out: Array) -> None:
+    ragged, dimensions = numbers.lhs_ragged_dimensions[0], _dense(numbers)
     place = numbers.lhs_contracting_dimensions.index(ragged)
     other = numbers.rhs_contracting_dimensions[place]
     for group, (part, chosen) in enumerate(_groups(lhs, ragged, sizes)):
         out[group] = _dot(part, rhs if chosen is None else rhs[_along(other, chosen)], dimensions)
 
 
-def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: Any, dimensions: DotDimensionNumbersAttr, out: Array) -> None:
+def _rows(lhs: Array, rhs: Array, sizes: Array, numbers: RaggedDotDimensionNumbersAttr, out: Array) -> None:
     ragged, group_axis = numbers.lhs_ragged_dimensions[0], numbers.rhs_group_dimensions[0]
+    dimensions = _dense(numbers)
     taken = {*dimensions.lhs_batching_dimensions, *dimensions.lhs_contracting_dimensions}
     free = [axis for axis in range(lhs.ndim) if axis not in taken]
     result_axis = len(dimensions.lhs_batching_dimensions) + free.index(ragged)
@@ -202,7 +210,7 @@ def scan(op: Op, context: Context) -> Kernel:
     types = [value.tensor for value in op.results[:outputs]]
     body = context.region(op, 0)
 
-    def call(process: Any, *values: Any) -> Any:
+    def call(process: Process, *values: Array) -> Results:
         slices = [np.moveaxis(value, axis, 0) for value in values[:inputs]]
         carries, captured = values[inputs : inputs + inits], values[inputs + inits :]
         results = [np.empty(type.static_shape, type.dtype) for type in types]
@@ -221,7 +229,7 @@ def scan(op: Op, context: Context) -> Kernel:
 def _accumulate(loop: Loop, axis: int, backwards: bool) -> Callable[[Array, Array], tuple[Array, Array]]:
     lead = (slice(None),) * axis
 
-    def totals(loop: Loop, target: np.dtype[Any]) -> Fold:
+    def totals(loop: Loop, target: DType) -> Fold:
         def accumulate(ordered: Array, initial: Array) -> Array:
             begun = np.concatenate([np.expand_dims(initial, axis), ordered], axis)
             running: Array = loop.ufunc.accumulate(begun, axis, target)[(*lead, slice(1, None))]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from collectives.communicator import BoundCollective, Communicator, Start
+from collectives.communicator import BoundCollective, Communicator, Request, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op
 from spmd.runtime.process import Process
@@ -111,11 +110,11 @@ def _packed(collective: Collective, operation: AllReduce, context: Context) -> K
     return Kernel(call, needs_process=True)
 
 
-def _conversions(collective: Collective) -> tuple[np.dtype[Any] | None, ...]:
+def _conversions(collective: Collective) -> tuple[DType | None, ...]:
     return collective.convert or (None,) * len(collective.operations)
 
 
-def _promoting(call: BoundCollective, dtype: np.dtype[Any] | None) -> BoundCollective:
+def _promoting(call: BoundCollective, dtype: DType | None) -> BoundCollective:
     if dtype is None:
         return call
 
@@ -146,7 +145,7 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
     key = object()
     single = len(op.results) == 1
 
-    def call(process: Process, *arrays: Array) -> Any:
+    def call(process: Process, *arrays: Array) -> Results:
         calls: dict[tuple[int, int], BoundCollective] = process.bind(key, lambda process: {})
         results = []
         for index, root in enumerate(np.ravel(arrays[-1]).tolist()):
@@ -174,10 +173,10 @@ class _Computed:
 
     __slots__ = ("_values",)
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Results) -> None:
         self._values = values
 
-    def wait(self) -> Any:
+    def wait(self) -> Results:
         return self._values
 
 
@@ -186,10 +185,10 @@ class _Pending:
 
     __slots__ = ("_requests",)
 
-    def __init__(self, requests: Sequence[Any]) -> None:
+    def __init__(self, requests: Sequence[Request | _Computed]) -> None:
         self._requests = requests
 
-    def wait(self) -> Any:
+    def wait(self) -> Results:
         results = tuple([request.wait() for request in self._requests])
         return results[0] if len(results) == 1 else results
 
@@ -213,7 +212,7 @@ def async_start(op: Op, context: Context) -> Kernel:
     positions = [body.arguments.index(value) for value in inner.operands]
     key = object()
 
-    def bind(process: Process) -> Sequence[Callable[[Array], Any]]:
+    def bind(process: Process) -> Sequence[Callable[[Array], Request | _Computed]]:
         communicator = _end(collective, process, context)
         if communicator is None:
             return [_computing(_outside(collective, i)) for i in range(len(collective.operations))]
@@ -228,11 +227,11 @@ def async_start(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True, aliases=everything)
 
 
-def _computing(call: BoundCollective) -> Callable[[Array], Any]:
+def _computing(call: BoundCollective) -> Callable[[Array], _Computed]:
     return lambda array: _Computed(call(array))
 
 
-def _converting(start: Start, dtype: np.dtype[Any] | None) -> Callable[[Array], Any]:
+def _converting(start: Start, dtype: DType | None) -> Start:
     return start if dtype is None else lambda array: start(np.asarray(array, dtype=dtype))
 
 

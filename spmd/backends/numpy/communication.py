@@ -6,7 +6,6 @@ Source: StableHLO specification, "Point-to-point communication", "Streaming comm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from collectives.channels import Channels
 from collectives.errors import GroupError
 from collectives.grid import ProcessGrid, permute_pairs
 from spmd.analysis.process_groups import channel_id
-from spmd.arrays import Array
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.errors import CollectiveError, Diagnostic, ExecutionError
 from spmd.ir import Module, Op
@@ -27,7 +26,7 @@ def send(op: Op, context: Context) -> Kernel:
     """Sends its inputs one by one and goes on; the token is what orders it."""
     channel, target, where = channel_id(op), _other_end(op, context, sending=True), str(op.location)
 
-    def call(process: Process, *values: Any) -> None:
+    def call(process: Process, *values: Array) -> None:
         other = target(process)
         if other is not None:
             for array in values[:-1]:
@@ -43,7 +42,7 @@ def recv(op: Op, context: Context) -> Kernel:
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
     forms = [(type.static_shape, type.dtype) for type in types]
 
-    def call(process: Process, token: Any) -> Any:
+    def call(process: Process, token: Array) -> Results:
         other = source(process)
         if other is None:
             return _results([np.zeros(shape, dtype) for shape, dtype in forms])
@@ -53,7 +52,7 @@ def recv(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True)
 
 
-def _results(arrays: Sequence[Array]) -> Any:
+def _results(arrays: Sequence[Array]) -> Results:
     """The results of an op whose last result is a token."""
     return (*arrays, None) if arrays else None
 
@@ -102,7 +101,7 @@ def infeed(op: Op, context: Context) -> Kernel:
     """The next entry of the process's infeed, which must have the types of the results."""
     types = [result.type for result in op.results if isinstance(result.type, TensorType)]
 
-    def call(process: Process, token: Any) -> Any:
+    def call(process: Process, token: Array) -> Results:
         if process.infeed is None:
             raise ExecutionError(Diagnostic(op.location, f"process {process.rank} has no infeed", op.name))
         try:
@@ -113,9 +112,9 @@ def infeed(op: Op, context: Context) -> Kernel:
             raise ExecutionError(Diagnostic(op.location, text, op.name)) from None
         fed = [np.asarray(array) for array in (arrays if isinstance(arrays, tuple | list) else (arrays,))]
         if [(a.shape, a.dtype) for a in fed] != [(t.shape, t.dtype) for t in types]:
-            have = ", ".join(f"{array.dtype} of shape {array.shape}" for array in fed) or "nothing"
-            want = ", ".join(map(str, types)) or "nothing"
-            text = f"the infeed of process {process.rank} gives {have} where {want} is read"
+            got = ", ".join(f"{array.dtype} of shape {array.shape}" for array in fed) or "nothing"
+            expected = ", ".join(map(str, types)) or "nothing"
+            text = f"the infeed of process {process.rank} gives {got} where {expected} is read"
             raise ExecutionError(Diagnostic(op.location, text, op.name))
         return _results(fed)
 
@@ -126,7 +125,7 @@ def infeed(op: Op, context: Context) -> Kernel:
 def outfeed(op: Op, context: Context) -> Kernel:
     """Hands its inputs to the process's outfeed, which gets copies to keep."""
 
-    def call(process: Process, *values: Any) -> None:
+    def call(process: Process, *values: Array) -> None:
         if process.outfeed is not None:
             arrays = tuple([np.array(array) for array in values[:-1]])
             with process.communicator.outside():

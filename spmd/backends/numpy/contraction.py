@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr
@@ -155,7 +154,7 @@ def _element(tensor: TensorType) -> ElementType:
     return storage
 
 
-def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> Convert | None:
+def _conversion(source: DType, target: DType) -> Convert | None:
     if source == target:
         return None
     if source.kind == "c" and target.kind != "c":
@@ -163,7 +162,7 @@ def _conversion(source: np.dtype[Any], target: np.dtype[Any]) -> Convert | None:
     return lambda array: array.astype(target)
 
 
-def _preparation(type: ElementType, computed: np.dtype[Any], precision: ElementType | None) -> Convert | None:
+def _preparation(type: ElementType, computed: DType, precision: ElementType | None) -> Convert | None:
     """Rounds an operand to the algorithm's precision where that is lower than its own, then widens it."""
     widen = _conversion(type.dtype, computed)
     if precision is None or not type.is_float or precision.bits >= type.bits:

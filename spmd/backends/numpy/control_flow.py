@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.ir import Op, captured_values
+from spmd.runtime.process import Process
 
 
 @kernel("stablehlo.while")
@@ -17,21 +19,21 @@ def while_(op: Op, context: Context) -> Kernel:
     carried = len(op.results)
     single = carried == 1
 
-    def own(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    def own(values: tuple[Array, ...]) -> tuple[Array, ...]:
         """The first state, with copies of what the body writes over."""
         state = list(values)
         for position in overwritten:
             state[position] = np.array(state[position])
         return tuple(state)
 
-    def plain(process: Any, *state: Any) -> Any:
+    def plain(process: Process, *state: Array) -> Results:
         if overwritten:
             state = own(state)
         while condition(process, *state)[0]:
             state = body(process, *state)
         return state[0] if single else state
 
-    def capturing(process: Any, *values: Any) -> Any:
+    def capturing(process: Process, *values: Array) -> Results:
         state, captured = values[:carried], values[carried:]
         if overwritten:
             state = own(state)
@@ -47,7 +49,7 @@ def if_(op: Op, context: Context) -> Kernel:
     taken, otherwise = context.region(op, 0), context.region(op, 1)
     single = len(op.results) == 1
 
-    def call(process: Any, predicate: Any, *captured: Any) -> Any:
+    def call(process: Process, predicate: Array, *captured: Array) -> Results:
         results = (taken if predicate else otherwise)(process, *captured)
         return results[0] if single else results
 
@@ -60,7 +62,7 @@ def case(op: Op, context: Context) -> Kernel:
     last = len(branches) - 1
     single = len(op.results) == 1
 
-    def call(process: Any, index: Any, *captured: Any) -> Any:
+    def call(process: Process, index: Array, *captured: Array) -> Results:
         chosen = int(index)
         results = branches[chosen if 0 <= chosen <= last else last](process, *captured)
         return results[0] if single else results
@@ -115,7 +117,7 @@ def token(op: Op, context: Context) -> Kernel:
     return Kernel(lambda *tokens: None)
 
 
-def _through(op: Op, call: Any) -> Kernel:
+def _through(op: Op, call: Callable[..., Results]) -> Kernel:
     """A kernel that runs regions or functions: they may hand any of their operands on, and may need the process."""
     captured = len(captured_values(op)) if op.regions else 0
     return Kernel(call, needs_process=True, aliases=tuple(range(len(op.operands) + captured)))

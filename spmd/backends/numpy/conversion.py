@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from spmd import types as t
 from spmd.analysis.float_formats import FLOAT_FORMATS
-from spmd.arrays import Array
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.arrays import Array, DType, bits_dtype
+from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
-    Call,
-    bits_dtype,
     element_of,
     is_narrow_float,
     is_sub_byte,
@@ -64,7 +62,7 @@ def _to_integer(source: t.ElementType, target: t.ElementType) -> Call:
     below, above = source.dtype.type(lowest), source.dtype.type(float(highest + 1))
     floor = source.dtype.type(float(lowest - 1))  # `below` itself where that rounds: exact on the slow path
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         inside = (x > floor) & (x < above)
         if np.count_nonzero(inside) == inside.size:
             return write(x, dtype, out)
@@ -97,7 +95,7 @@ def _saturation(source: t.ElementType, target: t.ElementType) -> Call:
 def bitcast_convert(op: Op, context: Context) -> Kernel:
     """The operand's bits as another type; a wider type takes the last dimension in, a narrower one adds it."""
     source, target = op.operands[0].tensor, op.result.tensor
-    from_bits, to_bits = _bit_width(source.element_type), _bit_width(target.element_type)
+    from_bits, to_bits = _bit_width(source.scalar_type), _bit_width(target.scalar_type)
     from_dtype, to_dtype = source.dtype, target.dtype
     if from_bits == to_bits:
         call = lambda x, out=None: keep(x.view(to_dtype), out)  # noqa: E731
@@ -114,21 +112,21 @@ def bitcast_convert(op: Op, context: Context) -> Kernel:
     return Kernel(lambda x: joined(split(x)).reshape(shape))
 
 
-def _bit_width(element: Any) -> int:
-    return int(element.bits)
+def _bit_width(element: t.ScalarType) -> int:
+    return element.bits
 
 
-def _bit_splitter(dtype: np.dtype[Any], bits: int) -> Any:
+def _bit_splitter(dtype: DType, bits: int) -> Callable[[Array], Array]:
     """The array's bits, lowest first, flat."""
 
-    def split(x: Any) -> Array:
+    def split(x: Array) -> Array:
         raw = np.ascontiguousarray(x).reshape(-1, 1).view(np.uint8)
         return np.unpackbits(raw, axis=-1, bitorder="little")[:, :bits].ravel()
 
     return split
 
 
-def _bit_joiner(dtype: np.dtype[Any], bits: int) -> Any:
+def _bit_joiner(dtype: DType, bits: int) -> Callable[[Array], Array]:
     """Elements of `bits` bits each from flat bits, lowest first."""
     width = 8 * dtype.itemsize
 
@@ -145,7 +143,7 @@ def _bit_joiner(dtype: np.dtype[Any], bits: int) -> Any:
 
 @kernel("stablehlo.reduce_precision")
 def reduce_precision(op: Op, context: Context) -> Kernel:
-    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow to infinity and underflow to zero."""
+    """Rounds to `mantissa_bits` (ties to even) and `exponent_bits`, overflow is infinity, underflow zero; NaN stays."""
     element = element_of(op.operands[0])
     call = precision_reduction(element, op["exponent_bits"], op["mantissa_bits"])
     if call is None:
@@ -167,9 +165,9 @@ def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bit
     infinity = word(((1 << own_exponent) - 1) << own_mantissa)
     bias, kept_bias = (1 << (own_exponent - 1)) - 1, (1 << (min(exponent_bits, own_exponent) - 1)) - 1
     largest, smallest = word((bias + kept_bias) << own_mantissa), word(max(0, bias - kept_bias) << own_mantissa)
-    nan = np.array(np.nan).astype(element.dtype) if mantissa_bits > 0 else np.array(np.inf).astype(element.dtype)
+    no_nan = np.array(np.inf).astype(element.dtype)  # without a mantissa there is none
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         raw = x.view(bits)
         if spare > 0:
             last = word(1 << spare)
@@ -179,7 +177,7 @@ def precision_reduction(element: t.ElementType, exponent_bits: int, mantissa_bit
             exponent, zero = raw & infinity, raw & sign_mask
             raw = np.where(exponent > largest, zero | infinity, raw)
             raw = np.where(exponent <= smallest, zero, raw)
-        result = np.where(x != x, nan, raw.view(element.dtype))
+        result = np.where(x != x, x if mantissa_bits > 0 else no_nan, raw.view(element.dtype))
         return keep(result, out)
 
     return call

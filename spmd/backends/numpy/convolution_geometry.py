@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from spmd.ir import Op
 
 #: What a dimension of windows, kernel or result is for: batch b, feature f, group g, output feature n, and for each
 #: spatial dimension d its place in the result ("o", d) and within the window ("k", d).
-Label = Any
+Label = str | tuple[str, int]
 
 #: Elements of patches, or of products, made at a time.
 PATCHES = 1 << 19
@@ -91,13 +90,13 @@ class Geometry:
         return labels, sizes, lambda array: [array.strides[axis] * factor for axis, factor in factors]
 
 
-def geometry_of(op: Op, padding: Any) -> Geometry:
+def geometry_of(op: Op, padding: Array | None) -> Geometry:
     """The geometry of `op` with the given padding ([spatial, 2] or None); the result's shape follows from it."""
     numbers: ConvDimensionNumbersAttr = op["dimension_numbers"]
     lhs, rhs = op.operands[0].tensor.static_shape, op.operands[1].tensor.static_shape
     count = len(numbers.input_spatial_dimensions)
 
-    def attribute_or(name: str, default: Any) -> tuple[Any, ...]:
+    def attribute_or(name: str, default: int) -> tuple[int, ...]:
         value = op[name]
         return (default,) * count if value is None else tuple(value)
 
@@ -118,7 +117,7 @@ def geometry_of(op: Op, padding: Any) -> Geometry:
         result[numbers.output_spatial_dimensions[d]] = places
     return Geometry(
         lhs, rhs, tuple(result), numbers, strides, pairs, lhs_dilation, rhs_dilation,
-        attribute_or("window_reversal", False), op["feature_group_count"], op["batch_group_count"],
+        tuple(map(bool, attribute_or("window_reversal", 0))), op["feature_group_count"], op["batch_group_count"],
     )  # fmt: skip
 
 
@@ -149,13 +148,13 @@ def kernel_matrix(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array
 def to_result(geometry: Geometry, order: Sequence[Label]) -> Callable[[Array], Array]:
     """Function that brings an array of dimensions `order` into the result's; its feature is (g, n)."""
     numbers = geometry.numbers
-    wanted: list[Label] = []
+    labels: list[Label] = []
     for axis in range(len(geometry.result_shape)):
         if axis == numbers.output_batch_dimension:
-            wanted.append("b")
+            labels.append("b")
         elif axis == numbers.output_feature_dimension:
-            wanted += ["g", "n"]
+            labels += ["g", "n"]
         else:
-            wanted.append(("o", numbers.output_spatial_dimensions.index(axis)))
-    permutation = [order.index(label) for label in wanted]
+            labels.append(("o", numbers.output_spatial_dimensions.index(axis)))
+    permutation = [order.index(label) for label in labels]
     return lambda array: array.transpose(permutation).reshape(geometry.result_shape)

@@ -24,13 +24,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from collectives.grid import ProcessGrid
+from spmd.analysis.collectives import CollectiveOptions
 from spmd.analysis.memory import too_large
+from spmd.arrays import Array, Results
 from spmd.errors import CompileError, Diagnostic, SpmdError
 from spmd.ir import Function, Module, Op
 from spmd.registry import filed
 
+#: A pointwise call: `call(*operands, out=None)`.
+Call = Callable[..., Array]
 #: A compiled region or function: `program(process, *values) -> tuple of results`.
-Program = Callable[..., tuple[Any, ...]]
+Program = Callable[..., tuple[Array, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,17 @@ class Kernel:
     is_native: bool = False
     owned: bool = True
 
+    def run(self, process: object, *values: object) -> Any:
+        """The op on `values`, as `process` where it has to know."""
+        return self.call(process, *values) if self.needs_process else self.call(*values)
+
+
+class KernelOptions(CollectiveOptions, Protocol):
+    """What makers ask of the options of a compilation (spmd.compiler.options)."""
+
+    @property
+    def check_collectives(self) -> bool: ...
+
 
 class Context(Protocol):
     """What a maker may ask of the compiler."""
@@ -68,8 +83,8 @@ class Context(Protocol):
         """The module being compiled."""
 
     @property
-    def options(self) -> Any:
-        """spmd.compiler.options.Options: num_replicas, num_partitions, reproducible, ..."""
+    def options(self) -> KernelOptions:
+        """Choices of the compilation."""
 
     def region(self, op: Op, index: int) -> Program:
         """Region `index` of `op`, compiled. Its program takes (process, *block arguments, *captured_values(op))."""
@@ -89,7 +104,7 @@ class Context(Protocol):
     def on_grid(self, grid: ProcessGrid) -> Context:
         """The same module compiled for the processes of another grid."""
 
-    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """Region `index` of `op`, whose arguments are scalars, as a function on whole arrays.
 
         Takes one array a block argument (all of one shape, or shapes that broadcast), then the captured values, and
@@ -97,7 +112,7 @@ class Context(Protocol):
         """
 
 
-Maker = Callable[[Op, Context], "Kernel | Callable[..., Any]"]
+Maker = Callable[[Op, Context], "Kernel | Callable[..., Results]"]
 
 #: Ops whose results are views of what is there: as large as one likes.
 _VIEWS = frozenset(

@@ -7,19 +7,20 @@ refused when the program is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from spmd import attributes as a
 from spmd.analysis.custom_calls import HINTS, PYTHON_CALLBACK, call_attributes, declare_registered
+from spmd.arrays import Array, Results, UserFunction
 from spmd.backends.numpy.core import KERNELS, Context, Kernel, Maker, kernel, make_kernel
 from spmd.dialects.core import OPS
 from spmd.dialects.make import make_op
-from spmd.errors import CompileError, Diagnostic, ExecutionError
-from spmd.ir import Op
+from spmd.errors import CompileError, Diagnostic, ExecutionError, UsageError
+from spmd.ir import AttributeValue, Op
 from spmd.registry import filed
-from spmd.types import TensorType
+from spmd.runtime.process import Process
+from spmd.types import BufferType, TensorType
 
 #: Makers by target name.
 TARGETS: dict[str, Maker] = {}
@@ -30,7 +31,7 @@ def target(*names: str) -> Callable[[Maker], Maker]:
     return filed(TARGETS, names, "maker")
 
 
-def register_custom_call(name: str, function: Callable[..., Any], *, takes_batch: bool = False) -> None:
+def register_custom_call(name: str, function: UserFunction, *, takes_batch: bool = False) -> None:
     """Makes `stablehlo.custom_call @name` run `function(*arrays, attributes=...)` in programs compiled from now on.
 
     The function gets one array an operand (read-only by agreement: it must not write into them) and a dictionary
@@ -40,14 +41,19 @@ def register_custom_call(name: str, function: Callable[..., Any], *, takes_batch
     the declared shapes and dtypes; ExecutionError at the call otherwise. Registering a name again replaces it.
 
     `takes_batch` says that the function may as well be given operands that all have one more leading dimension, as its
-    results then have: a simulation calls it once for all processes, and else once for each.
+    results then have: a simulation calls it once for all processes, and else once for each. UsageError for a name that
+    is no string, or a function that is none.
     """
+    if not isinstance(name, str):
+        raise UsageError(f"spmd.register_custom_call takes a name, a string, got {type(name).__name__}")
+    if not callable(function):
+        raise UsageError(f"spmd.register_custom_call takes a function, got {type(function).__name__}")
 
     def maker(op: Op, context: Context) -> Kernel:
         attributes = call_attributes(op)
         attributes["result_types"] = tuple(op.result_types)
 
-        def call(*arrays: Any) -> Any:
+        def call(*arrays: Array) -> Results:
             return _checked(op, function(*arrays, attributes=attributes))
 
         return Kernel(call, aliases=tuple(range(len(op.operands))), owned=False)
@@ -96,18 +102,18 @@ def _of_shapes(op: Op, context: Context, maker: Maker, indices: list[int]) -> Ke
     others = [index for index in range(len(op.operands)) if index not in indices]
     kept: dict[tuple[tuple[int, ...], ...], Kernel] = {}
 
-    def call(process: Any, *arrays: Any) -> Any:
+    def call(process: Process, *arrays: Array) -> Results:
         shapes = tuple(tuple(arrays[index].tolist()) for index in indices)
         if shapes not in kept:
             types = [value.tensor.with_shape(shape) for value, shape in zip(op.results, shapes, strict=True)]
             kept[shapes] = _kernel(maker, op.clone([op.operands[index] for index in others], types), context)
-        call_operands, plain = kept[shapes], [arrays[index] for index in others]
-        return call_operands.call(process, *plain) if call_operands.needs_process else call_operands.call(*plain)
+        results: Results = kept[shapes].run(process, *(arrays[index] for index in others))
+        return results
 
     return Kernel(call, needs_process=True, aliases=tuple(others), owned=False)
 
 
-def _checked(op: Op, results: Any) -> Any:
+def _checked(op: Op, results: Results) -> Results:
     """What a registered function returned, known to be what the call declares."""
     returned = () if results is None else results if isinstance(results, tuple) else (results,)
     if len(returned) != len(op.results):
@@ -115,7 +121,7 @@ def _checked(op: Op, results: Any) -> Any:
             f"target {op['call_target_name']!r} returned {len(returned)} values where {len(op.results)} are declared"
         )
         raise ExecutionError(Diagnostic(op.location, message, op.name))
-    arrays = []
+    arrays: list[Results] = []
     for index, (value, declared) in enumerate(zip(returned, op.results, strict=True)):
         type = declared.type
         if not isinstance(type, TensorType):
@@ -123,7 +129,7 @@ def _checked(op: Op, results: Any) -> Any:
             continue
         array = np.asarray(value)
         fits = len(array.shape) == type.rank and all(
-            wanted in (None, size) for wanted, size in zip(type.shape, array.shape, strict=True)
+            extent in (None, size) for extent, size in zip(type.shape, array.shape, strict=True)
         )
         if array.dtype != type.dtype or not fits:
             message = (
@@ -142,25 +148,27 @@ def _checked(op: Op, results: Any) -> Any:
 def same(op: Op, context: Context) -> Kernel:
     """Hints on placement: the value goes through as it is."""
     for operand, result in zip(op.operands, op.results, strict=True):
-        operand_type, wanted = operand.type, result.type
+        operand_type, result_type = operand.type, result.type
         if (
             isinstance(operand_type, TensorType)
-            and isinstance(wanted, TensorType)
-            and operand_type.shape != wanted.shape
+            and isinstance(result_type, TensorType)
+            and operand_type.shape != result_type.shape
         ):
             message = (
-                f"{op['call_target_name']} changes {operand_type} to {wanted}: the program has to be partitioned first"
+                f"{op['call_target_name']} makes {operand_type} {result_type}: the program has to be partitioned first"
             )
             raise CompileError(Diagnostic(op.location, message, op.name))
-    call: Callable[..., Any] = (lambda value: value) if len(op.operands) == 1 else (lambda *values: values)
+    call: Callable[..., Results] = (lambda value: value) if len(op.operands) == 1 else (lambda *values: values)
     return Kernel(call, aliases=tuple(range(len(op.operands))))
 
 
 @target("CreateBuffer", "AllocateBuffer")
 def create_buffer(op: Op, context: Context) -> Kernel:
     """A buffer whose contents nobody may count on: zeros."""
-    type: Any = op.result.type
-    shape, dtype = type.shape, (type.dtype if isinstance(type, TensorType) else type.element_type.dtype)
+    type = op.result.type
+    assert isinstance(type, TensorType | BufferType)
+    tensor = TensorType(type.shape, type.element_type)
+    shape, dtype = tensor.static_shape, tensor.dtype
     return Kernel(lambda *_: np.zeros(shape, dtype))
 
 
@@ -180,7 +188,7 @@ def _as_op(name: str) -> Maker | None:
 def _renamed(op: Op, full: str) -> Op:
     """The call as op `full`, whose attributes stand in the call's `mhlo.attributes`."""
     entries = op.discardable.get("mhlo.attributes")
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, AttributeValue] = {}
     for name, attribute in entries.entries.items() if isinstance(entries, a.DictAttr) else ():
         declared = OPS[full].attribute_table.get(name)
         if declared is None:

@@ -6,17 +6,17 @@ Source: JAX's export with shape polymorphism, StableHLO's experimental dynamic o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel, make_kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.sort import first_in_order
 from spmd.dialects.make import make_op
 from spmd.errors import Diagnostic, ExecutionError
-from spmd.ir import Op, Region, copy_block
+from spmd.ir import AttributeValue, Op, Region, copy_block
 from spmd.types import TensorType
 
 
@@ -25,7 +25,7 @@ def shape_assertion(op: Op, context: Context) -> Kernel:
     """Fails with `error_message`, in which {0}, {1}, ... stand for the operands after the asserted one."""
     message = str(call_attributes(op).get("error_message", "a shape assertion does not hold"))
 
-    def call(holds: Any, *values: Any) -> tuple[()]:
+    def call(holds: Array, *values: Array) -> tuple[()]:
         if not holds:
             text = message
             for index, value in enumerate(values):
@@ -43,8 +43,8 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
     body = context.lookup(op["called_computations"][0], op).body
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
 
-    def kernel_of(*parameters: Any) -> Callable[..., Any]:
-        attributes: dict[str, Any] = {
+    def kernel_of(*parameters: Array) -> Callable[..., Results]:
+        attributes: dict[str, AttributeValue] = {
             name: tuple(np.asarray(value).tolist()) for name, value in zip(names, parameters, strict=False)
         }
         attributes["padding"] = np.asarray(parameters[4], np.int64)
@@ -62,7 +62,7 @@ def dynamic_reduce_window(op: Op, context: Context) -> Kernel:
 def dynamic_top_k(op: Op, context: Context) -> Kernel:
     """chlo.top_k, its k the second operand."""
 
-    def kernel_of(k: Any) -> Callable[..., Any]:
+    def kernel_of(k: Array) -> Callable[..., Results]:
         types = [
             value.tensor.with_shape((*op.operands[0].tensor.shape[:-1], int(k)))
             for value in op.results
@@ -85,7 +85,7 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
     """rng_bit_generator, the shape of its output the second operand."""
     algorithm = call_attributes(op)["rng_algorithm"]
 
-    def kernel_of(shape: Any) -> Callable[..., Any]:
+    def kernel_of(shape: Array) -> Callable[..., Results]:
         state, output = (value.tensor for value in op.results)
         types = [state, output.with_shape(tuple(shape.tolist()))]
         attributes = {"rng_algorithm": algorithm}
@@ -95,11 +95,13 @@ def dynamic_rng_bit_generator(op: Op, context: Context) -> Kernel:
     return _by_parameters(kernel_of, 1)
 
 
-def _by_parameters(kernel_of: Callable[..., Callable[..., Any]], count: int, aliases: tuple[int, ...] = ()) -> Kernel:
+def _by_parameters(
+    kernel_of: Callable[..., Callable[..., Results]], count: int, aliases: tuple[int, ...] = ()
+) -> Kernel:
     """A kernel whose operands after the first `count` are parameters; what is made for those met is kept."""
-    kept: dict[tuple[Any, ...], Callable[..., Any]] = {}
+    kept: dict[tuple[bytes, ...], Callable[..., Results]] = {}
 
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Array) -> Results:
         parameters = arrays[count:]
         key = tuple(np.asarray(value).tobytes() for value in parameters)
         if key not in kept:

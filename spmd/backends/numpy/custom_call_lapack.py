@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.backends.numpy.late import Late
@@ -28,7 +28,9 @@ lapack = Late("scipy.linalg.lapack")
 #: The options of a call: letters and numbers by name.
 Options = dict[str, Any]
 #: One matrix (and what goes with it) -> one array a result.
-Routine = Callable[..., tuple[Any, ...]]
+Routine = Callable[..., tuple[Array | int | None, ...]]
+#: What makes one of a prefix, which tells the element type, and options.
+RoutineMaker = Callable[[str, Options], Routine]
 #: Matrices (count, m, n) -> one array a result; None when they have to go one by one.
 ManyRoutine = Callable[[Array], tuple[Array, ...] | None]
 
@@ -51,7 +53,7 @@ class _CallAttributes(dict[str, Any]):
         self._op = op
         super().__init__({name: self._value(name, value) for name, value in attributes.items()})
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _value(self, name: str, value: object) -> str | int:
         """Letters are given as the codes of characters; booleans and other numbers stay."""
         if isinstance(value, bool) or (name not in _LETTERS and isinstance(value, int)):
             return value
@@ -60,7 +62,7 @@ class _CallAttributes(dict[str, Any]):
             self._fail(f"option {name} is the code of one of {', '.join(_LETTERS.get(name, '?'))}, got {value!r}")
         return letter
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> Array:
         self._fail(f"option {name} is missing in backend_config")
 
     def _fail(self, what: str) -> NoReturn:
@@ -79,26 +81,26 @@ def _check_call(op: Op, prefix: str, core: int, run: Routine) -> None:
         inspect.signature(run).bind(*op.operands)
     except TypeError:
         fault = f"it does not take {len(op.operands)} operands"
-    wanted = np.dtype(_PREFIXES[prefix])
+    dtype = np.dtype(_PREFIXES[prefix])
     if fault is None and not op.operands:
         fault = "it takes a matrix"
     if fault is None:
         first = op.operands[0].type
-        if not isinstance(first, TensorType) or not first.is_static or first.rank < core or first.dtype != wanted:
-            fault = f"its first operand is of rank {core} or more and of {wanted}, got {first}"
+        if not isinstance(first, TensorType) or not first.is_static or first.rank < core or first.dtype != dtype:
+            fault = f"its first operand is of rank {core} or more and of {dtype}, got {first}"
     if fault is not None:
         raise CompileError(Diagnostic(op.location, f"{op['call_target_name']}: {fault}", op.name))
 
 
 def routine(
     name: str, *, prefixes: str = "sdcz", core: int = 2, many: Callable[[Options], ManyRoutine] | None = None
-) -> Callable[[Callable[[str, Options], Routine]], Any]:
+) -> Callable[[RoutineMaker], RoutineMaker]:
     """Decorator: files `make(prefix, options) -> Routine` as lapack_<prefix><name>_ffi for each prefix.
 
     `core` is the rank of the first operand without batch dimensions; `many(options)` serves many small matrices.
     """
 
-    def add(make: Callable[[str, Options], Routine]) -> Callable[[str, Options], Routine]:
+    def add(make: RoutineMaker) -> RoutineMaker:
         for prefix in prefixes:
 
             def maker(op: Op, context: Context, prefix: str = prefix) -> Kernel:
@@ -119,7 +121,7 @@ def _batched(op: Op, run: Routine, core: int, many: ManyRoutine | None = None) -
     results = [(value.tensor.static_shape, value.tensor.dtype) for value in op.results]
     empty = any(0 in value.tensor.static_shape for value in op.operands)
 
-    def call(*arrays: Array) -> Any:
+    def call(*arrays: Array) -> Results:
         if many is not None and not empty and prod(batch) >= MANY:
             together = many(arrays[0].reshape(-1, *shape[-core:]))
             if together is not None:
@@ -155,7 +157,7 @@ def _work(*sizes: int) -> int:
 def getrf(prefix: str, options: Options) -> Routine:
     factor = _function(prefix, "getrf")
 
-    def run(a: Array) -> tuple[Any, ...]:
+    def run(a: Array) -> tuple[Array | int | None, ...]:
         lu, pivots, info = factor(a)
         return lu, pivots + 1, info
 
@@ -221,7 +223,7 @@ def _singular(name: str) -> Callable[[str, Options], Routine]:
     def make(prefix: str, options: Options) -> Routine:
         decompose, mode = _function(prefix, name), options["mode"]
 
-        def run(a: Array) -> tuple[Any, ...]:
+        def run(a: Array) -> tuple[Array | int | None, ...]:
             u, s, vt, info = decompose(a, compute_uv=mode != "N", full_matrices=mode == "A")
             return (a, s, u, vt, info) if mode != "N" else (a, s, None, None, info)
 
@@ -238,7 +240,7 @@ def _symmetric(prefix: str, options: Options) -> Routine:
     decompose = _function(prefix, "syevd" if prefix in "sd" else "heevd")
     vectors, lower = options["mode"] == "V", options["uplo"] == "L"
 
-    def run(a: Array) -> tuple[Any, ...]:
+    def run(a: Array) -> tuple[Array | int | None, ...]:
         values, basis, info = decompose(a, compute_v=vectors, lower=lower)
         return basis, values, info
 
@@ -254,14 +256,14 @@ def geev(prefix: str, options: Options) -> Routine:
     decompose = _function(prefix, "geev")
     left, right = options["compute_left"] == "V", options["compute_right"] == "V"
 
-    def run(a: Array) -> tuple[Any, ...]:
+    def run(a: Array) -> tuple[Array | int | None, ...]:
         if not np.isfinite(a).all():  # LAPACK complains of these on the terminal
             return (*(None,) * (3 if prefix in "cz" else 4), _NOT_FINITE)
         if prefix in "cz":
             values, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
             return values, vl if left else None, vr if right else None, info
         real, imaginary, vl, vr, info = decompose(a, compute_vl=left, compute_vr=right)
-        vectors = [_from_pairs(v, imaginary) if wanted else None for v, wanted in ((vl, left), (vr, right))]
+        vectors = [_from_pairs(v, imaginary) if is_computed else None for v, is_computed in ((vl, left), (vr, right))]
         return real, imaginary, *vectors, info
 
     return run
@@ -280,7 +282,7 @@ def _from_pairs(packed: Array, imaginary: Array) -> Array:
 def gees(prefix: str, options: Options) -> Routine:
     decompose, vectors = _function(prefix, "gees"), options["mode"] == "V"
 
-    def run(a: Array) -> tuple[Any, ...]:
+    def run(a: Array) -> tuple[Array | int | None, ...]:
         t, selected, *values, basis, _, info = decompose(lambda *_: None, a, compute_v=vectors)
         return t, basis if vectors else None, *values, selected, info
 
@@ -303,7 +305,7 @@ def gtsv(prefix: str, options: Options) -> Routine:
     """Tridiagonal systems; the first entry of the lower diagonal and the last of the upper one are not used."""
     solve = _function(prefix, "gtsv")
 
-    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Any, ...]:
+    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
         x, info = solve(below[1:], diagonal, above[:-1], b)[-2:]
         return below, diagonal, above, x, info
 
@@ -319,7 +321,7 @@ def perturbed(op: Op, context: Context) -> Kernel:
     prefix = next(letter for letter, dtype in _PREFIXES.items() if dtype == op.operands[0].tensor.dtype)
     factor, solve = _function(prefix, "gttrf"), _function(prefix, "gttrs")
 
-    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Any, ...]:
+    def run(below: Array, diagonal: Array, above: Array, b: Array) -> tuple[Array | int | None, ...]:
         lower, pivots, *upper, swaps, _ = factor(below[1:], diagonal, above[:-1])
         least = np.finfo(diagonal.dtype).eps * max(np.abs(row).max(initial=0) for row in (pivots, *upper))
         tiny = np.abs(pivots) < least

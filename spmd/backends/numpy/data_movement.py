@@ -6,7 +6,6 @@ What can be a view of the operand is one, and its kernel says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from spmd.types import TensorType
 _BLOCK = 1 << 16
 
 
-def view(call: Callable[..., Any]) -> Kernel:
+def view(call: Callable[..., Array]) -> Kernel:
     """The kernel of an op whose result may share memory with its first operand."""
     return Kernel(call, aliases=(0,))
 
@@ -63,13 +62,20 @@ def iota_array(type: TensorType, dimension: int, shape: Sequence[int] | None = N
 
 @kernel("stablehlo.broadcast_in_dim")
 def broadcast_in_dim(op: Op, context: Context) -> Kernel:
-    result = op.result.tensor
-    bounds = result.bounds or (None,) * result.rank
-    shape = tuple(bound if size is None else size for size, bound in zip(result.shape, bounds, strict=True))
-    if None in shape:
+    result, source, dimensions = op.result.tensor, op.operands[0].tensor.static_shape, op["broadcast_dimensions"]
+    shape = list(result.bounds or (None,) * result.rank)  # as large as the bounds allow
+    for dimension, size in zip(dimensions, source, strict=True):
+        shape[dimension] = shape[dimension] if size == 1 else size
+    shape = [size if known is None else known for known, size in zip(result.shape, shape, strict=True)]
+    sizes = tuple(size for size in shape if size is not None)
+    if len(sizes) < len(shape):
         raise CompileError(Diagnostic(op.location, f"the shape of {result} is not known", op.name))
-    sizes = tuple(size for size in shape if size is not None)  # as large as the bounds allow
-    return view(broadcaster(op.operands[0].tensor.static_shape, op["broadcast_dimensions"], sizes))
+    beyond = [(size, bound) for size, bound in zip(sizes, result.bounds or (), strict=False) if bound and size > bound]
+    if beyond:
+        raise CompileError(
+            Diagnostic(op.location, "a size of {} is beyond the bound of {}".format(*beyond[0]), op.name)
+        )
+    return view(broadcaster(source, dimensions, sizes))
 
 
 def broadcaster(source: tuple[int, ...], dimensions: Sequence[int], shape: tuple[int, ...]) -> Callable[[Array], Array]:
@@ -253,11 +259,11 @@ def set_dimension_size(op: Op, context: Context) -> Kernel:
     dimension, location = op["dimension"], op.location
 
     def call(operand: Array, size: Array) -> Array:
-        wanted, held = int(size), operand.shape[dimension]
-        if not 0 <= wanted <= held:
-            message = f"size {wanted} of dimension {dimension} is not within the operand's {held}"
+        length, available = int(size), operand.shape[dimension]
+        if not 0 <= length <= available:
+            message = f"size {length} of dimension {dimension} is not within the operand's {available}"
             raise ExecutionError(Diagnostic(location, message, op.name))
-        kept: Array = operand[(slice(None),) * dimension + (slice(0, wanted),)]
+        kept: Array = operand[(slice(None),) * dimension + (slice(0, length),)]
         return kept
 
     return view(call)

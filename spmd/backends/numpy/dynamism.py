@@ -5,8 +5,6 @@ The kernels read shapes while running. Each is made once for all shapes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd.arrays import Array
@@ -16,7 +14,7 @@ from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op
 
 
-def sizes_of(shape: Any) -> tuple[int, ...]:
+def sizes_of(shape: Array) -> tuple[int, ...]:
     """A shape given as a one-dimensional integer array."""
     return tuple(np.asarray(shape).reshape(-1).tolist())
 
@@ -30,12 +28,12 @@ def dynamic_broadcast_in_dim(op: Op, context: Context) -> Kernel:
     dimensions = op["broadcast_dimensions"]
 
     def call(operand: Array, shape: Array) -> Array:
-        wanted = sizes_of(shape)
+        sizes = sizes_of(shape)
         for axis, (size, dimension) in enumerate(zip(operand.shape, dimensions, strict=True)):
-            if size not in (1, wanted[dimension]):
-                message = f"dimension {axis} of size {size} does not broadcast to dimension {dimension} of {wanted}"
+            if size not in (1, sizes[dimension]):
+                message = f"dimension {axis} of size {size} does not broadcast to dimension {dimension} of {sizes}"
                 raise _failure(op, message)
-        return broadcaster(operand.shape, dimensions, wanted)(operand)
+        return broadcaster(operand.shape, dimensions, sizes)(operand)
 
     return view(call)
 
@@ -43,10 +41,10 @@ def dynamic_broadcast_in_dim(op: Op, context: Context) -> Kernel:
 @kernel("stablehlo.dynamic_reshape")
 def dynamic_reshape(op: Op, context: Context) -> Kernel:
     def call(operand: Array, shape: Array) -> Array:
-        wanted = sizes_of(shape)
-        if int(np.prod(wanted, dtype=np.int64)) != operand.size or min(wanted, default=0) < 0:
-            raise _failure(op, f"an operand of shape {operand.shape} has no shape {wanted}")
-        return operand.reshape(wanted)
+        sizes = sizes_of(shape)
+        if int(np.prod(sizes, dtype=np.int64)) != operand.size or min(sizes, default=0) < 0:
+            raise _failure(op, f"an operand of shape {operand.shape} has no shape {sizes}")
+        return operand.reshape(sizes)
 
     return view(call)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.custom_calls import call_attributes
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.core import Context, Kernel
 from spmd.backends.numpy.custom_call import target
 from spmd.errors import SpmdError
@@ -26,7 +25,7 @@ def each_process(op: Op, context: Context) -> Kernel:
     program = context.on_grid(grid).function(str(op["called_computations"][0]), op)
     types = [value.type for value in op.results]
 
-    def call(process: Process, *values: Any) -> Any:
+    def call(process: Process, *values: Array) -> Results:
         *operands, here = values
         results = [np.zeros(type.static_shape, type.dtype) if isinstance(type, TensorType) else None for type in types]
         for row in np.flatnonzero(here).tolist():

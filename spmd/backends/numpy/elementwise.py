@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,8 @@ from spmd.arrays import Array
 from spmd.backends.numpy import elementwise_complex as on_complex
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy import elementwise_integer as on_integer
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import (
-    Call,
     element_of,
     is_narrow_float,
     is_sign_and_magnitude,
@@ -46,6 +44,8 @@ from spmd.ir import Op, Value
 @dataclass(frozen=True)
 class ElementwiseKernels:
     """An elementwise function by kind of element type; None where the op does not admit the kind.
+
+    Each takes the operands' arrays and `out=`, the array that the result may be written to, as NumPy's functions do.
 
     real           floats, taking f32 and f64
     native_half    NumPy's own f16 loop of `real` rounds once
@@ -235,7 +235,7 @@ def _sub_byte_shift(function: Call, element: t.ElementType, *, signed: bool) -> 
     amount_mask = np.uint8(2**element.bits - 1)
     spare = wide.type(8 - element.bits)
 
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(x: Array, y: Array, out: Array | None = None) -> Array:
         amount = (y.astype(np.uint8) & amount_mask).astype(wide)
         # the bits are moved to the top, so that those shifted in from the left are the sign's (or zeros)
         top = np.left_shift(x.astype(wide), spare)
@@ -309,9 +309,10 @@ def _total_order(function: np.ufunc, element: t.ElementType) -> Call:
     signed = np.dtype(f"i{element.dtype.itemsize}")
     sign_shift, low_bits = signed.type(8 * signed.itemsize - 1), np.iinfo(signed).max
 
-    def key(x: Any) -> Any:
+    def key(x: Array) -> Array:
         bits = x.view(signed)
-        return bits ^ ((bits >> sign_shift) & low_bits)
+        ordered: Array = bits ^ ((bits >> sign_shift) & low_bits)
+        return ordered
 
     return lambda x, y, out=None: function(key(x), key(y), out=out)
 
@@ -336,7 +337,7 @@ def clamp(op: Op, context: Context) -> Kernel:
 def complex_(op: Op, context: Context) -> Kernel:
     dtype = op.result.tensor.dtype
 
-    def call(real: Any, imaginary: Any, out: Array | None = None) -> Any:
+    def call(real: Array, imaginary: Array, out: Array | None = None) -> Array:
         if out is None:
             out = np.empty(np.broadcast_shapes(real.shape, imaginary.shape), dtype)
         out.real = real

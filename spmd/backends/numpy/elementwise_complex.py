@@ -8,15 +8,13 @@ Every function takes `out=`, which may be an operand.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd.arrays import Array
 from spmd.backends.numpy.pointwise import keep
 
 
-def join(real: Any, imaginary: Any) -> Any:
+def join(real: Array, imaginary: Array) -> Array:
     """The complex array of two real ones of one dtype, without arithmetic (which would mix NaN and infinity up)."""
     shape = np.broadcast_shapes(np.shape(real), np.shape(imaginary))
     result = np.empty(shape, np.result_type(real, np.complex64))
@@ -25,7 +23,7 @@ def join(real: Any, imaginary: Any) -> Any:
     return result
 
 
-def expm1(z: Any, out: Array | None = None) -> Any:
+def expm1(z: Array, out: Array | None = None) -> Array:
     """exp(z) - 1, accurate near zero; real where z is, infinity included."""
     x, y = z.real, z.imag
     half = np.sin(0.5 * y)
@@ -33,7 +31,7 @@ def expm1(z: Any, out: Array | None = None) -> Any:
     return keep(join(real, np.where(y == 0, y, np.exp(x) * np.sin(y))), out)
 
 
-def log1p(z: Any, out: Array | None = None) -> Any:
+def log1p(z: Array, out: Array | None = None) -> Array:
     """log(1 + z); the real part keeps its accuracy near z = 0 and on the circle |1 + z| = 1."""
     x, y = z.real, z.imag
     squares = x * (2 + x) + y * y
@@ -41,7 +39,7 @@ def log1p(z: Any, out: Array | None = None) -> Any:
     return keep(join(real, np.arctan2(y, 1 + x)), out)
 
 
-def log(z: Any, out: Array | None = None) -> Any:
+def log(z: Array, out: Array | None = None) -> Array:
     """log z of complex64 values held in complex128, in which |z|^2 - 1 is exact near |z| = 1."""
     x, y = z.real, z.imag
     magnitude = np.abs(x)
@@ -50,14 +48,15 @@ def log(z: Any, out: Array | None = None) -> Any:
     return keep(join(real, np.arctan2(y, x)), out)
 
 
-def logistic(z: Any, out: Array | None = None) -> Any:
+def logistic(z: Array, out: Array | None = None) -> Array:
     """1 / (1 + exp(-z)), from the side on which the exponential stays small."""
     left = z.real < 0
     small = np.exp(np.where(left, z, -z))
-    return np.divide(np.where(left, small, 1), 1 + small, out=out)
+    result: Array = np.divide(np.where(left, small, 1), 1 + small, out=out)
+    return result
 
 
-def rsqrt(z: Any, out: Array | None = None) -> Any:
+def rsqrt(z: Array, out: Array | None = None) -> Array:
     """1 / sqrt(z); a zero for all infinities."""
     root = np.sqrt(z)
     infinite = np.isinf(root)
@@ -67,37 +66,39 @@ def rsqrt(z: Any, out: Array | None = None) -> Any:
     return keep(np.where(infinite, zero, 1 / root), out)
 
 
-def cbrt(z: Any, out: Array | None = None) -> Any:
+def cbrt(z: Array, out: Array | None = None) -> Array:
     """The principal cube root."""
     size, angle = np.cbrt(np.abs(z)), np.angle(z) / 3
     return keep(join(size * np.cos(angle), size * np.sin(angle)), out)
 
 
-def sign(z: Any, out: Array | None = None) -> Any:
+def sign(z: Array, out: Array | None = None) -> Array:
     """z / |z|; 0 for 0, NaN in both parts if either is NaN."""
     size = np.abs(z)
     result = np.where(size == 0, 0, z / size)
     return keep(np.where(np.isnan(z), complex(np.nan, np.nan), result).astype(z.dtype), out)
 
 
-def atan2(y: Any, x: Any, out: Array | None = None) -> Any:
+def atan2(y: Array, x: Array, out: Array | None = None) -> Array:
     """-i log((x + iy) / sqrt(x^2 + y^2)) (reference interpreter; the specification leaves complex atan2 open)."""
-    return np.multiply(-1j, np.log((x + 1j * y) / np.sqrt(x * x + y * y)), out=out)
+    angle: Array = np.multiply(-1j, np.log((x + 1j * y) / np.sqrt(x * x + y * y)), out=out)
+    return angle
 
 
-def remainder(x: Any, y: Any, out: Array | None = None) -> Any:
+def remainder(x: Array, y: Array, out: Array | None = None) -> Array:
     """x - y q, where q is x / y with both parts rounded towards zero."""
     quotient = x / y
-    return np.subtract(x, y * join(np.trunc(quotient.real), np.trunc(quotient.imag)), out=out)
+    rest: Array = np.subtract(x, y * join(np.trunc(quotient.real), np.trunc(quotient.imag)), out=out)
+    return rest
 
 
-def square(z: Any, out: Array | None = None) -> Any:
+def square(z: Array, out: Array | None = None) -> Array:
     """((x - y)(x + y), 2xy)."""
     x, y = z.real, z.imag
     return keep(join((x - y) * (x + y), 2 * (x * y)), out)
 
 
-def asin_acos_kernel(z: Any, out: Array | None = None) -> Any:
+def asin_acos_kernel(z: Array, out: Array | None = None) -> Array:
     """w with asin(z) = complex(atan2(x, w.real), sign(y) w.imag) (chlo._asin_acos_kernel)."""
     arcsine = np.arcsin(z)
     height = np.abs(arcsine.imag)

@@ -7,17 +7,14 @@ spmd.backends.numpy.pointwise.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.backends.numpy.pointwise import Call, keep, larger, smaller
+from spmd.arrays import Array, DType, bits_dtype
+from spmd.backends.numpy.core import Call
+from spmd.backends.numpy.pointwise import keep, larger, smaller
 
-_BITS: dict[np.dtype[Any], type] = {
-    np.dtype(np.float32): np.uint32,
-    np.dtype(np.float64): np.uint64,
-}
+_BITS = {dtype: bits_dtype(dtype) for dtype in (np.dtype(np.float32), np.dtype(np.float64))}
 #: Constants by dtype: a Python number would be converted at every call.
 _ZERO = {dtype: dtype.type(0) for dtype in _BITS}
 _ONE = {dtype: dtype.type(1) for dtype in _BITS}
@@ -25,7 +22,7 @@ _ONE = {dtype: dtype.type(1) for dtype in _BITS}
 _SMALL = 1024
 
 
-def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
+def maximum(x: Array, y: Array, out: Array | None = None) -> Array:
     """IEEE-754 maximum: NaN propagates and +0 is above -0 (f32, f64).
 
     np.maximum settles equal operands by their order; both orders give the same bits but for zeros of two signs,
@@ -37,7 +34,7 @@ def maximum(x: Any, y: Any, out: Array | None = None) -> Any:
     return _combine(np.bitwise_and, one, larger(y, x), out)
 
 
-def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
+def minimum(x: Array, y: Array, out: Array | None = None) -> Array:
     """IEEE-754 minimum: NaN propagates and -0 is below +0 (f32, f64)."""
     one = smaller(x, y)
     if one.size <= _SMALL and np.count_nonzero(one) == one.size:
@@ -45,27 +42,29 @@ def minimum(x: Any, y: Any, out: Array | None = None) -> Any:
     return _combine(np.bitwise_or, one, smaller(y, x), out)
 
 
-def _combine(function: np.ufunc, one: Any, other: Any, out: Array | None) -> Any:
+def _combine(function: np.ufunc, one: Array, other: Array, out: Array | None) -> Array:
     bits = _BITS[one.dtype]
     if out is None:
-        return function(one.view(bits), other.view(bits)).view(one.dtype)
+        combined: Array = function(one.view(bits), other.view(bits))
+        return combined.view(one.dtype)
     function(one.view(bits), other.view(bits), out=out.view(bits))
     return out
 
 
-def maximum_with_zero(x: Any, y: Any, out: Array | None = None) -> Any:
+def maximum_with_zero(x: Array, y: Array, out: Array | None = None) -> Array:
     """`maximum` where one operand is +0 throughout: the result is never -0."""
     result = larger(x, y, out=out)
-    return np.add(result, _ZERO[x.dtype], out=result if result.ndim else None)
+    signed: Array = np.add(result, _ZERO[x.dtype], out=result if result.ndim else None)
+    return signed
 
 
-def maximum_of_zero_and(x: Any, y: Any, out: Array | None = None) -> Any:
+def maximum_of_zero_and(x: Array, y: Array, out: Array | None = None) -> Array:
     """`maximum` with its operands exchanged, for a NumPy of `second_zero_wins`: `x` is +0 throughout."""
     return larger(y, x, out=out)
 
 
 @cache
-def second_zero_wins(dtype: np.dtype[Any]) -> bool:
+def second_zero_wins(dtype: DType) -> bool:
     """Whether NumPy's maximum of -0 and a second operand of +0 is +0 here, as x86's own instruction has it.
 
     IEEE 754 leaves the sign to the implementation; vectors, their remainders, rows and strided loops are all tried.
@@ -76,27 +75,27 @@ def second_zero_wins(dtype: np.dtype[Any]) -> bool:
     return not any(np.signbit(larger(zeros, zero)).any() for zeros in minus)
 
 
-def clamp(low: Any, x: Any, high: Any, out: Array | None = None) -> Any:
+def clamp(low: Array, x: Array, high: Array, out: Array | None = None) -> Array:
     """minimum(maximum(x, low), high) for types without NaN or signed zero to settle."""
     return smaller(larger(x, low), high, out=out)
 
 
-def clamp_floats(low: Any, x: Any, high: Any) -> Any:
+def clamp_floats(low: Array, x: Array, high: Array) -> Array:
     """minimum(maximum(x, low), high) of f32 or f64."""
     return minimum(maximum(x, low), high)
 
 
-def sign(x: Any, out: Array | None = None) -> Any:
+def sign(x: Array, out: Array | None = None) -> Array:
     """-1, 1, the zero itself with its sign, or NaN."""
     return np.copysign(np.sign(x), x, out=out)
 
 
-def rsqrt(x: Any, out: Array | None = None) -> Any:
+def rsqrt(x: Array, out: Array | None = None) -> Array:
     """1 / sqrt(x); -0 gives -infinity."""
     return np.reciprocal(np.sqrt(x, out=out), out=out)
 
 
-def power(x: Any, y: Any, out: Array | None = None) -> Any:
+def power(x: Array, y: Array, out: Array | None = None) -> Array:
     """x to the y, of f64; squares, reciprocals and square roots rounded once.
 
     NumPy rounds these once where the exponent is one number for all elements, and not where it is an array.
@@ -122,16 +121,18 @@ _EXACT_POWERS: dict[float, Call] = {
 }
 
 
-def logistic(x: Any, out: Array | None = None) -> Any:
+def logistic(x: Array, out: Array | None = None) -> Array:
     """1 / (1 + exp(-x))."""
     result = np.negative(x, out=out)
     if out is None and result.ndim:
         out = result
-    return np.reciprocal(np.add(np.exp(result, out=out), _ONE[x.dtype], out=out), out=out)
+    above_one: Array = np.add(np.exp(result, out=out), _ONE[x.dtype], out=out)
+    return np.reciprocal(above_one, out=out)
 
 
-def round_half_away(x: Any, out: Array | None = None) -> Any:
+def round_half_away(x: Array, out: Array | None = None) -> Array:
     """The nearest integer, halves away from zero."""
     whole = np.trunc(x)
     away = np.abs(x - whole) >= 0.5
-    return np.copysign(np.abs(whole) + away, x, out=out, dtype=np.asarray(x).dtype)
+    rounded: Array = np.copysign(np.abs(whole) + away, x, out=out, dtype=np.asarray(x).dtype)
+    return rounded

@@ -8,12 +8,11 @@ Every function takes operands of one integer dtype of 8 to 64 bits and `out=`, w
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.backends.numpy.pointwise import Call, keep
+from spmd.arrays import Array, DType
+from spmd.backends.numpy.core import Call
+from spmd.backends.numpy.pointwise import keep
 
 _SIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.int8, np.int16, np.int32, np.int64))}
 _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint16, np.uint32, np.uint64))}
@@ -23,7 +22,7 @@ _UNSIGNED = {dtype.itemsize: dtype for dtype in map(np.dtype, (np.uint8, np.uint
 _SMALL = 1024
 
 
-def divide_unsigned(x: Any, y: Any, out: Array | None = None) -> Any:
+def divide_unsigned(x: Array, y: Array, out: Array | None = None) -> Array:
     """x / y rounded down; all ones where y = 0."""
     if np.count_nonzero(y) == y.size:
         return np.floor_divide(x, y, out=out)
@@ -31,7 +30,7 @@ def divide_unsigned(x: Any, y: Any, out: Array | None = None) -> Any:
     return keep(np.where(y == 0, ~np.zeros((), quotient.dtype), quotient), out)
 
 
-def divide_signed(x: Any, y: Any, out: Array | None = None) -> Any:
+def divide_signed(x: Array, y: Array, out: Array | None = None) -> Array:
     """x / y rounded towards zero; -1 where y = 0; the smallest integer by -1 is itself."""
     if np.count_nonzero(y) == y.size:
         return truncated_quotient(x, y, out)
@@ -39,24 +38,25 @@ def divide_signed(x: Any, y: Any, out: Array | None = None) -> Any:
     return keep(np.where(y == 0, np.array(-1, quotient.dtype), quotient), out)
 
 
-def truncated_quotient(x: Any, y: Any, out: Array | None = None) -> Any:
+def truncated_quotient(x: Array, y: Array, out: Array | None = None) -> Array:
     """x / y rounded towards zero, for y that holds no zero."""
     if x.size <= _SMALL:
         return np.floor_divide(np.subtract(x, np.fmod(x, y)), y, out=out)
     quotient = np.floor_divide(x, y)
     inexact = np.multiply(quotient, y) != x
     inexact &= np.bitwise_xor(x, y) < 0
-    return np.add(quotient, inexact, out=out, dtype=quotient.dtype)
+    result: Array = np.add(quotient, inexact, out=out, dtype=quotient.dtype)
+    return result
 
 
-def remainder(x: Any, y: Any, out: Array | None = None) -> Any:
+def remainder(x: Array, y: Array, out: Array | None = None) -> Array:
     """The remainder of division towards zero, with the sign of x; x where y = 0."""
     if np.count_nonzero(y) == y.size:
         return np.fmod(x, y, out=out)
     return keep(np.where(y == 0, x, np.fmod(x, y)), out)
 
 
-def power_signed(x: Any, y: Any, out: Array | None = None) -> Any:
+def power_signed(x: Array, y: Array, out: Array | None = None) -> Array:
     """x to the power y, wrapped; for negative y: 1 and -1 keep their powers, any other x gives 0."""
     negative = y < 0
     if not np.count_nonzero(negative):
@@ -66,13 +66,13 @@ def power_signed(x: Any, y: Any, out: Array | None = None) -> Any:
     return keep(np.where(negative & ~unit, np.zeros((), result.dtype), result), out)
 
 
-def shift_as(function: Call, dtype: np.dtype[Any], *, signed: bool) -> Call:
+def shift_as(function: Call, dtype: DType, *, signed: bool) -> Call:
     """A shift of `dtype` operands done on the integers of its width with (or without) sign."""
     other = (_SIGNED if signed else _UNSIGNED)[dtype.itemsize]
     if other == dtype:
         return function
 
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(x: Array, y: Array, out: Array | None = None) -> Array:
         if out is None:
             return function(x.view(other), y.view(other)).view(dtype)
         function(x.view(other), y.view(other), out=out.view(other))
@@ -81,24 +81,24 @@ def shift_as(function: Call, dtype: np.dtype[Any], *, signed: bool) -> Call:
     return call
 
 
-def population_count(dtype: np.dtype[Any]) -> Call:
+def population_count(dtype: DType) -> Call:
     """Number of one bits, of two's complement for negative numbers."""
     unsigned = _UNSIGNED[dtype.itemsize]
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         count = np.bitwise_count(x.view(unsigned))
         return count.astype(dtype) if out is None else keep(count, out)
 
     return call
 
 
-def leading_zeros(dtype: np.dtype[Any]) -> Call:
+def leading_zeros(dtype: DType) -> Call:
     """Number of zero bits above the highest one bit; the width for zero."""
     unsigned = _UNSIGNED[dtype.itemsize]
     width = 8 * dtype.itemsize
     steps = [unsigned.type(1 << power) for power in range(width.bit_length() - 1)]
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         smeared = x.view(unsigned)
         for step in steps:
             smeared = smeared | (smeared >> step)
@@ -108,13 +108,13 @@ def leading_zeros(dtype: np.dtype[Any]) -> Call:
     return call
 
 
-def high_product(dtype: np.dtype[Any]) -> Call:
+def high_product(dtype: DType) -> Call:
     """The upper half of the product of two N-bit integers, as an N-bit integer (chlo.mulhi)."""
     width = 8 * dtype.itemsize
     if width < 64:
         wide = (_SIGNED if dtype.kind == "i" else _UNSIGNED)[2 * dtype.itemsize]
 
-        def call(x: Any, y: Any, out: Array | None = None) -> Any:
+        def call(x: Array, y: Array, out: Array | None = None) -> Array:
             product = np.multiply(x, y, dtype=wide) >> wide.type(width)
             return product.astype(dtype) if out is None else _narrow(product, out)
 
@@ -122,12 +122,12 @@ def high_product(dtype: np.dtype[Any]) -> Call:
     return _high_product_64 if dtype.kind == "u" else _high_product_signed_64
 
 
-def _narrow(product: Any, out: Array) -> Array:
+def _narrow(product: Array, out: Array) -> Array:
     np.copyto(out, product, casting="unsafe")
     return out
 
 
-def _high_product_64(x: Any, y: Any, out: Array | None = None) -> Any:
+def _high_product_64(x: Array, y: Array, out: Array | None = None) -> Array:
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x_low, x_high, y_low, y_high = x & low, x >> half, y & low, y >> half
     carry = (x_low * y_low) >> half
@@ -136,6 +136,6 @@ def _high_product_64(x: Any, y: Any, out: Array | None = None) -> Any:
     return keep(x_high * y_high + (middle >> half) + (crossed >> half), out)
 
 
-def _high_product_signed_64(x: Any, y: Any, out: Array | None = None) -> Any:
+def _high_product_signed_64(x: Array, y: Array, out: Array | None = None) -> Array:
     high = _high_product_64(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
     return keep(high - np.where(x < 0, y, 0) - np.where(y < 0, x, 0), out)

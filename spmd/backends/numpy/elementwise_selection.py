@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd.analysis.constants import constant_elements
-from spmd.arrays import Array
-from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import Call, keep, pointwise
+from spmd.arrays import Array, DType
+from spmd.backends.numpy.core import Call, Context, Kernel, kernel
+from spmd.backends.numpy.pointwise import keep, pointwise
 from spmd.backends.numpy.scalars import as_scalar
 from spmd.ir import Op, Value
 
@@ -17,7 +15,7 @@ from spmd.ir import Op, Value
 _SMALL = 2048
 
 
-def where(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+def where(chosen: Array, x: Array, y: Array, out: Array | None = None) -> Array:
     """x where `chosen`, else y, of any dtype."""
     return keep(np.where(chosen, x, y), out)
 
@@ -38,7 +36,7 @@ def select(op: Op, context: Context) -> Kernel:
 def _of_one_predicate(call: Call) -> Call:
     """All of one operand; `call` serves predicates that are arrays, in regions on whole arrays."""
 
-    def choose(pred: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+    def choose(pred: Array, x: Array, y: Array, out: Array | None = None) -> Array:
         if pred.ndim or x.shape != y.shape:
             return call(pred, x, y, out=out)
         value = x if pred else y
@@ -51,7 +49,7 @@ def _of_one_predicate(call: Call) -> Call:
     return choose
 
 
-def _blends(dtype: np.dtype[Any]) -> bool:
+def _blends(dtype: DType) -> bool:
     """Whether elements of the dtype can be chosen by their bits."""
     return dtype.itemsize <= 8 and dtype.kind != "c"
 
@@ -62,22 +60,22 @@ def _has_no_bits(value: Value) -> bool:
     return constant is not None and not np.ascontiguousarray(constant).view(np.uint8).any()
 
 
-def _signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _signed(dtype: DType) -> DType:
     """The signed integer dtype of the same width."""
     return np.dtype(f"i{dtype.itemsize}")
 
 
-def _mask(chosen: Any) -> Array:
+def _mask(chosen: Array) -> Array:
     """Bytes of ones where `chosen`, of zeros elsewhere."""
     mask: Array = np.negative(chosen.view(np.int8))
     return mask
 
 
-def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
+def _masking(dtype: DType, dropped: np.int8) -> Call:
     """The selection in which the operand that the predicate's byte `dropped` chooses is +0: one conjunction."""
     signed = _signed(dtype)
 
-    def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(chosen: Array, x: Array, y: Array, out: Array | None = None) -> Array:
         values, zeros = (x, y) if dropped == 0 else (y, x)
         if zeros.size > max(values.size, chosen.size) or zeros.ndim > max(values.ndim, chosen.ndim):
             # only they have the result's shape
@@ -92,7 +90,7 @@ def _masking(dtype: np.dtype[Any], dropped: np.int8) -> Call:
     return call
 
 
-def selection(dtype: np.dtype[Any]) -> Call:
+def selection(dtype: DType) -> Call:
     """`call(pred, on_true, on_false, out=None)`. `pred` may also be a mask as wide as the dtype.
 
     np.where branches on every element, which an unpredictable predicate makes eight times slower than blending
@@ -102,7 +100,7 @@ def selection(dtype: np.dtype[Any]) -> Call:
         return where
     signed = _signed(dtype)
 
-    def call(chosen: Any, x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(chosen: Array, x: Array, y: Array, out: Array | None = None) -> Array:
         if x.size < _SMALL and y.size < _SMALL and chosen.size < _SMALL:
             small = np.where(chosen, x, y)
             if out is None:

@@ -7,9 +7,8 @@ element of a slice is a row with a number of its own. What remains while running
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ class IndexPlacement:
         indices = indices.astype(np.int64, copy=False)
         if not self._has_vector:
             return [indices]
-        selector: list[Any] = [slice(None)] * indices.ndim
+        selector: list[slice | Array | int] = [slice(None)] * indices.ndim
         columns = []
         for component in range(len(self.mapped)):
             selector[self._vector_dim] = component
@@ -207,7 +206,7 @@ def _take_along(
     dropped: set[int],
     numbers: GatherDimensionNumbersAttr,
     result_shape: tuple[int, ...],
-) -> Any:
+) -> Callable[[Array, Array], Array]:
     """take puts the batch dimensions in the place of `axis`; they are moved to where the result has them."""
     batch_rank, rank = len(placement.batch_shape), len(placement.shape)
     slices = [k for k in range(rank) if k != axis]
@@ -228,10 +227,10 @@ def _take_along(
     return call
 
 
-def _one_slice(placement: IndexPlacement, result_shape: tuple[int, ...]) -> Any:
+def _one_slice(placement: IndexPlacement, result_shape: tuple[int, ...]) -> Callable[[Array, Array], Array]:
     """A single slice is a view."""
     sizes = placement.slice_sizes
-    plain: list[Any] = [slice(0, size) for size in sizes]
+    plain: list[slice] = [slice(0, size) for size in sizes]
 
     def call(operand: Array, indices: Array) -> Array:
         index = plain[:]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.reducers import binary_of, returned_argument
-from spmd.arrays import Array
+from spmd.arrays import Array, Results
 from spmd.backends.numpy import elementwise_float as on_float
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.indexing import IndexPlacement
@@ -37,7 +36,7 @@ def scatter(op: Op, context: Context) -> Kernel:
     count = len(op.results)
     placement, arrange = _placement(op)
     if 0 in placement.shape or 0 in op.operands[-1].tensor.static_shape:
-        call: Callable[..., Any] = (lambda operand, *_: operand) if count == 1 else (lambda *arrays: arrays[:count])
+        call: Callable[..., Results] = (lambda operand, *_: operand) if count == 1 else (lambda *arrays: arrays[:count])
         return Kernel(call, aliases=tuple(range(count)))
     region = op.regions[0]
     if count == 1:
@@ -156,7 +155,7 @@ def _at_single_slice(
 ) -> Callable[[Array, Array, Array], None]:
     """A single slice needs no row numbers: it is combined with a part of the operand."""
     sizes, shape, mapped = placement.slice_sizes, placement.shape, placement.mapped
-    whole: list[Any] = [slice(0, size) for size in sizes]
+    whole: list[slice | Array] = [slice(0, size) for size in sizes]
     straight = arrange == sorted(arrange)
 
     def apply_to(base: Array, indices: Array, updates: Array) -> None:
@@ -183,7 +182,7 @@ def _at_single_slice(
     return apply_to
 
 
-def _step(loop: Loop) -> Callable[..., Any]:
+def _step(loop: Loop) -> Callable[..., object]:
     """The loop's function on elements, zeros of two signs in their order."""
     if loop.compute.kind != "f":
         return loop.ufunc
@@ -263,7 +262,7 @@ def _general(op: Op, context: Context, placement: IndexPlacement, arrange: list[
     dtypes = [value.tensor.dtype for value in op.results]
     table = (placement.row_count, placement.payload)
 
-    def call(*arrays: Array) -> Any:
+    def call(*arrays: Array) -> Results:
         inputs, indices, updates = arrays[:count], arrays[count], arrays[count + 1 : 2 * count + 1]
         captured = arrays[2 * count + 1 :]
         results = [np.array(array, dtype, order="C") for array, dtype in zip(inputs, dtypes, strict=True)]

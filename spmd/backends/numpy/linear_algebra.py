@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.late import Late
 from spmd.backends.numpy.pointwise import compute_dtype
@@ -26,7 +25,7 @@ scipy_fft, blas = Late("scipy.fft"), Late("scipy.linalg.blas")
 _MANY_SYSTEMS = 16
 
 
-def _computed(value: Value) -> np.dtype[Any]:
+def _computed(value: Value) -> DType:
     element = value.tensor.element_type
     assert isinstance(element, ElementType)
     return compute_dtype(element)

@@ -19,27 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
-from spmd.backends.numpy.core import Kernel
+from spmd.arrays import Array, DType, bits_dtype
+from spmd.backends.numpy.core import Call, Kernel
 from spmd.backends.numpy.rounding import round_to, rounds_twice
 from spmd.backends.numpy.scalars import on_scalars
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op, Value
-
-#: A pointwise call: `call(*operands, out=None)`.
-Call = Callable[..., Any]
-
-_VIEWS: dict[int, np.dtype[Any]] = {
-    1: np.dtype(np.uint8),
-    2: np.dtype(np.uint16),
-    4: np.dtype(np.uint32),
-    8: np.dtype(np.uint64),
-}
 
 
 def pointwise(op: Op, call: Call) -> Kernel:
@@ -83,7 +72,7 @@ def forward(call: Call) -> Call:
     they go as arrays of one element.
     """
 
-    def run(*operands: Any, out: Array | None = None) -> Any:
+    def run(*operands: Array, out: Array | None = None) -> Array:
         if operands[0].dtype.kind == "c" and not any(operand.ndim for operand in operands):
             result = call(*[np.reshape(operand, 1) for operand in operands]).reshape(())
             return result[()] if out is None else keep(result, out)
@@ -111,11 +100,6 @@ def unsupported(op: Op) -> CompileError:
     return CompileError(Diagnostic(op.location, f"is not defined on {types}", op.name))
 
 
-def bits_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The unsigned integer dtype of the same width."""
-    return _VIEWS[int(dtype.itemsize)]
-
-
 def is_narrow_float(element: t.ElementType) -> bool:
     """Whether arithmetic on the type has no NumPy loop of its own (all floats but f16, f32, f64)."""
     return element.is_float and element not in (t.F16, t.F32, t.F64)
@@ -131,21 +115,21 @@ def is_sign_and_magnitude(element: t.ElementType) -> bool:
     return element.bits >= 8 and not element.name.endswith(("FNU", "FNUZ"))
 
 
-def wide_dtype(element: t.ElementType) -> np.dtype[Any]:
+def wide_dtype(element: t.ElementType) -> DType:
     """The dtype that arithmetic on a narrow type computes in."""
     if is_sub_byte(element):
         return np.dtype(np.int8 if element.is_signed else np.uint8)
     return np.dtype(np.float32)
 
 
-def compute_dtype(element: t.ElementType) -> np.dtype[Any]:
+def compute_dtype(element: t.ElementType) -> DType:
     """The dtype in which to compute on `element`: its own where NumPy is fast and exact, else a wider one."""
     narrow = (element.is_float and element.bits < 32) or is_sub_byte(element)
     return wide_dtype(element) if narrow else element.dtype
 
 
 @cache
-def all_values(dtype: np.dtype[Any]) -> Array:
+def all_values(dtype: DType) -> Array:
     """Every value of a dtype of at most 16 bits, indexed by its bit pattern."""
     view = bits_dtype(dtype)
     return np.arange(2 ** (8 * dtype.itemsize), dtype=view).view(dtype)
@@ -155,13 +139,13 @@ def all_values(dtype: np.dtype[Any]) -> Array:
 _ROW = 8192
 
 
-def against_rows(function: np.ufunc) -> Call:
+def against_rows(function: Call) -> Call:
     """A ufunc of two operands that NumPy runs with vectors on two arrays, but not on an array and a scalar.
 
     The scalar is repeated to a row that stays in cache, for maximum and minimum worth a factor of three.
     """
 
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(x: Array, y: Array, out: Array | None = None) -> Array:
         array, scalar = (x, y) if y.size == 1 else (y, x)
         if array.size < _ROW or scalar.size != 1 or scalar.ndim > array.ndim or not array.flags.c_contiguous:
             return function(x, y, out=out)
@@ -187,7 +171,7 @@ larger, smaller = against_rows(np.maximum), against_rows(np.minimum)
 _LOOK_UP_BLOCK = 1 << 16
 
 
-def look_up(table: Array, index: Any, dtype: np.dtype[Any], out: Array | None = None) -> Any:
+def look_up(table: Array, index: Array, dtype: DType, out: Array | None = None) -> Array:
     """The entries of `table`, bits of `dtype`, at `index`, all of which lie within."""
     if out is None:
         if index.size <= _LOOK_UP_BLOCK:
@@ -204,17 +188,17 @@ def look_up(table: Array, index: Any, dtype: np.dtype[Any], out: Array | None = 
     return out
 
 
-def pair_index(x: Any, y: Any) -> Any:
+def pair_index(x: Array, y: Array) -> Array:
     """Where the pair of two bytes stands in a table of all pairs."""
     return (x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8)
 
 
 @cache
-def _widening_table(dtype: np.dtype[Any]) -> Array:
+def _widening_table(dtype: DType) -> Array:
     return all_values(dtype).astype(np.float32)
 
 
-def widen(element: t.ElementType) -> Callable[[Any], Any]:
+def widen(element: t.ElementType) -> Callable[[Array], Array]:
     """The exact conversion of a narrow type to its `wide_dtype`."""
     if element.is_float and element.dtype.itemsize == 1:
         table = _widening_table(element.dtype)
@@ -223,7 +207,7 @@ def widen(element: t.ElementType) -> Callable[[Any], Any]:
     return lambda x: x.astype(wide)
 
 
-def write(result: Any, dtype: np.dtype[Any], out: Array | None) -> Any:
+def write(result: Array, dtype: DType, out: Array | None) -> Array:
     """`result` rounded to `dtype`, into `out` when there is one."""
     if rounds_twice(result.dtype, dtype):
         return keep(round_to(result, dtype), out)
@@ -233,7 +217,7 @@ def write(result: Any, dtype: np.dtype[Any], out: Array | None) -> Any:
     return out
 
 
-def keep(result: Any, out: Array | None = None) -> Any:
+def keep(result: Array, out: Array | None = None) -> Array:
     """`result`, which has the right dtype, into `out` when there is one."""
     if out is None:
         return result
@@ -245,7 +229,7 @@ def keep(result: Any, out: Array | None = None) -> Any:
 _BLOCK = 1 << 14
 
 
-def in_blocks(function: Call, operands: tuple[Any, ...], out: Array | None) -> Any:
+def in_blocks(function: Call, operands: tuple[Array, ...], out: Array | None) -> Array:
     """`function`, whose result has the first operand's dtype, run so that what it makes on the way stays in cache."""
     first = operands[0]
     if first.size <= _BLOCK:
@@ -281,25 +265,25 @@ def widened(function: Call, element: t.ElementType, arity: int, result: t.Elemen
 def widened_complex(function: Call) -> Call:
     """`function` of complex128 operands on complex64 ones: one rounding, and no overflow on the way."""
 
-    def call(*operands: Any, out: Array | None = None) -> Any:
+    def call(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*[x.astype(np.complex128) for x in operands]), np.dtype(np.complex64), out)
 
     return lambda *operands, out=None: in_blocks(call, operands, out)
 
 
-def narrowed(values: Any, dtype: np.dtype[Any]) -> Array:
+def narrowed(values: Array, dtype: DType) -> Array:
     """`values` in `dtype`, rounded once."""
     return round_to(values, dtype) if rounds_twice(values.dtype, dtype) else np.asarray(values.astype(dtype))
 
 
 @cache
-def _table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+def _table(function: Call, operand: DType, result: DType) -> Array:
     with np.errstate(all="ignore"):
         return narrowed(function(all_values(operand).astype(np.float64)), result)
 
 
 @cache
-def _pair_table(function: Call, operand: np.dtype[Any], result: np.dtype[Any]) -> Array:
+def _pair_table(function: Call, operand: DType, result: DType) -> Array:
     values = all_values(operand).astype(np.float64)
     with np.errstate(all="ignore"):
         return narrowed(function(values[:, None], values[None, :]), result).ravel()
@@ -328,7 +312,7 @@ def _bf16_arithmetic(function: Call) -> Call:
     """Arithmetic of which ml_dtypes has a bf16 loop that also rounds once."""
     wide = widened(function, t.BF16, 2)
 
-    def call(x: Any, y: Any, out: Array | None = None) -> Any:
+    def call(x: Array, y: Array, out: Array | None = None) -> Array:
         if x.size <= _SMALL and y.size <= _SMALL:
             return function(x, y, out=out)
         return wide(x, y, out=out)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.conversion import conversion
-from spmd.backends.numpy.core import KERNELS, WRAPPERS, Context, Kernel, kernel
+from spmd.backends.numpy.core import KERNELS, WRAPPERS, Call, Context, Kernel, kernel
 from spmd.backends.numpy.elementwise import BINARY, UNARY
-from spmd.backends.numpy.pointwise import Call, all_values, bits_dtype, keep, look_up, pair_index
+from spmd.backends.numpy.pointwise import all_values, keep, look_up, pair_index
 from spmd.ir import Op, Value
 
 #: Sums of products: computed in f64, where the products of integers and their sums are exact.
@@ -70,7 +70,7 @@ def quantized_kernel(op: Op, context: Context) -> Kernel | None:
     operands = [_float_value(value, compute) for value in op.operands]
     results = [_float_type(value, compute) for value in op.results]
     inner = KERNELS[op.name](op.clone(operands, results), context)
-    function = inner.call if isinstance(inner, Kernel) else inner
+    function: Callable[..., Any] = inner.call if isinstance(inner, Kernel) else inner
     before = [dequantizer(value.tensor, compute) if _is_quantized(value) else None for value in op.operands]
     after = [quantizer(value.tensor, compute) if _is_quantized(value) else None for value in op.results]
     if len(op.results) > 1:
@@ -103,20 +103,22 @@ def _quantized(type: t.TensorType) -> t.QuantizedType:
 # --- putting conversions around a function ---------------------------------------------------------------------------
 
 
-def _converted(values: Sequence[Any], before: Sequence[Call | None]) -> list[Any]:
+def _converted(values: Sequence[Array], before: Sequence[Call | None]) -> list[Array]:
     return [value if up is None else up(value) for value, up in zip(values, before, strict=True)]
 
 
 def _around(function: Call, before: Sequence[Call | None], after: Call | None) -> Call:
-    def call(*values: Any, out: Array | None = None) -> Any:
+    def call(*values: Array, out: Array | None = None) -> Array:
         result = function(*_converted(values, before))
         return keep(result, out) if after is None else after(result, out=out)
 
     return call
 
 
-def _several(function: Call, before: Sequence[Call | None], after: Sequence[Call | None]) -> Callable[..., Any]:
-    def call(*values: Any) -> tuple[Any, ...]:
+def _several(
+    function: Callable[..., tuple[Array, ...]], before: Sequence[Call | None], after: Sequence[Call | None]
+) -> Callable[..., tuple[Array, ...]]:
+    def call(*values: Array) -> tuple[Array, ...]:
         results = function(*_converted(values, before))
         return tuple(result if down is None else down(result) for result, down in zip(results, after, strict=True))
 
@@ -149,13 +151,13 @@ def _is_uniform(type: t.TensorType) -> bool:
     return not type.is_quantized or not _quantized(type).is_per_axis
 
 
-def _lookup(function: Call, source: np.dtype[Any], target: np.dtype[Any]) -> Call:
+def _lookup(function: Call, source: DType, target: DType) -> Call:
     with np.errstate(all="ignore"):
         table = np.asarray(function(all_values(source))).view(bits_dtype(target))
     return lambda x, out=None: look_up(table, x.view(np.uint8), target, out)
 
 
-def _pair_lookup(function: Call, first: np.dtype[Any], second: np.dtype[Any], target: np.dtype[Any]) -> Call:
+def _pair_lookup(function: Call, first: DType, second: DType, target: DType) -> Call:
     with np.errstate(all="ignore"):
         pairs = np.broadcast_arrays(all_values(first)[:, None], all_values(second)[None, :])
         table = np.asarray(function(*pairs)).view(np.uint8).ravel()
@@ -173,7 +175,7 @@ def dequantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Cal
     scales = scales.astype(dtype)
     wide = np.int32 if quantized.storage.bits <= 16 else np.int64
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         centered = np.subtract(x.astype(wide), zero_points, dtype=wide)
         return keep(np.multiply(centered.astype(dtype), scales, dtype=dtype), out)
 
@@ -194,7 +196,7 @@ def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
         lowest, highest = (np.array(bound).astype(dtype) for bound in (quantized.storage_min, quantized.storage_max))
     to_storage = conversion(element, quantized.storage)
 
-    def call(x: Any, out: Array | None = None) -> Any:
+    def call(x: Array, out: Array | None = None) -> Array:
         scaled = np.divide(x, scales)
         scaled = np.add(scaled, offsets)
         scaled = np.rint(np.minimum(np.maximum(scaled, lowest), highest))
@@ -203,7 +205,7 @@ def quantizer(type: t.TensorType, compute: t.ElementType | None = None) -> Call:
     return call
 
 
-def _parameters(type: t.TensorType, expressed: np.dtype[Any]) -> tuple[Array, Array]:
+def _parameters(type: t.TensorType, expressed: DType) -> tuple[Array, Array]:
     """(scales in the expressed type, zero points) in shapes that broadcast against the tensor."""
     quantized = _quantized(type)
     scales = np.array(quantized.scales, np.float64).astype(expressed)

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from spmd import types as t
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, bits_dtype
 from spmd.backends.numpy.core import Context, Kernel, kernel
-from spmd.backends.numpy.pointwise import bits_dtype, element_of
+from spmd.backends.numpy.pointwise import element_of
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
 
@@ -125,7 +125,10 @@ _WORD = 0xFFFFFFFF
 _FEW = 8
 
 
-def philox4x32(key: tuple[int, int], words: list[Any]) -> list[Any]:
+Word = TypeVar("Word", Array, int)
+
+
+def philox4x32(key: tuple[int, int], words: list[Word]) -> list[Word]:
     """Philox-4x32 with 10 rounds: the hash of each counter, given and returned as four 32-bit words.
 
     The words are arrays of uint64, which are overwritten, or Python's integers.
@@ -205,14 +208,15 @@ def _drawing(
             generator.standard_normal(shape, compute) * b.astype(compute) + a.astype(compute)
         ).astype(dtype)
 
-    def uniform(a: Any, b: Any, shape: tuple[int, ...]) -> Any:
-        low, high = a.astype(compute), b.astype(compute)
+    def uniform(a: Array, b: Array, shape: tuple[int, ...]) -> Array:
+        low: Array = a.astype(compute)
+        high: Array = b.astype(compute)
         drawn = (low + (high - low) * generator.random(shape, compute)).astype(dtype)
         return np.where(drawn < b, drawn, a)  # rounding may have reached b
 
     return uniform
 
 
-def _holder(dtype: np.dtype[Any]) -> Any:
+def _holder(dtype: DType) -> DType:
     """The dtype in which NumPy draws integers for `dtype`."""
-    return dtype if dtype.kind in "iu" else np.int64
+    return dtype if dtype.kind in "iu" else np.dtype(np.int64)

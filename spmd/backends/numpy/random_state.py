@@ -5,8 +5,6 @@ Source: XLA's CPU runtime, rng_state_lib: 128 bits, which begin at a fixed numbe
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd.arrays import Array
@@ -15,6 +13,7 @@ from spmd.backends.numpy.custom_call import target
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.errors import CompileError, Diagnostic
 from spmd.ir import Op
+from spmd.runtime.process import Process
 
 _FIRST = 0x7012395
 _WORD = 2**64
@@ -30,7 +29,7 @@ def rng_state(op: Op, context: Context) -> Kernel:
         raise CompileError(Diagnostic(op.location, text, op.name)) from None
     states: dict[int, int] = {}
 
-    def call(process: Any) -> Array:
+    def call(process: Process) -> Array:
         state = states.get(process.rank, _FIRST)
         states[process.rank] = (state + delta) % _WORD**2
         return np.array([state % _WORD, state // _WORD], np.uint64)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from collectives.stacked import fold_first
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.extrema import Extremum, extremum_of
 from spmd.analysis.order import IN_ORDER
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.pointwise import compute_dtype, is_sign_and_magnitude
 from spmd.backends.numpy.reduction_plans import reducer
@@ -96,7 +95,7 @@ def _changes_nothing(op: Op, monoid: Loop) -> bool:
     return operand.tensor.dtype == op.result.tensor.dtype == monoid.compute and is_identity(init, monoid)
 
 
-def applying(op: Op, call: Callable[..., Any]) -> Kernel:
+def applying(op: Op, call: Callable[..., Results]) -> Kernel:
     """The kernel of an op that hands its region whole arrays: the region may hand any of them back."""
     return Kernel(call, aliases=tuple(range(len(op.operands) + len(captured_values(op)))))
 
@@ -110,7 +109,7 @@ def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
     count, combine = len(op.results), context.vectorized(op, 0)
     dtypes = region_dtypes(op)
 
-    def call(*arrays: Array) -> Any:
+    def call(*arrays: Array) -> Results:
         inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=False)]
         inits = arrays[count : 2 * count]
         results = combine(*inits, *inputs, *arrays[2 * count :])
@@ -119,7 +118,7 @@ def _nothing_to_reduce(op: Op, context: Context) -> Kernel:
     return applying(op, call)
 
 
-def region_dtypes(op: Op) -> list[np.dtype[Any]]:
+def region_dtypes(op: Op) -> list[DType]:
     """Dtypes in which the region computes: its first arguments'."""
     return [argument.tensor.dtype for argument in op.regions[0].block.arguments[: len(op.results)]]
 
@@ -135,7 +134,7 @@ def _monoid_reduction(op: Op, index: int, loop: Loop, shape: tuple[int, ...], di
         return _rounding_reduction(loop, widen, shape, dimensions, target)
     neutral = is_identity(op.operands[len(op.results) + index], loop)
 
-    def make(loop: Loop, target: np.dtype[Any]) -> Fold:
+    def make(loop: Loop, target: DType) -> Fold:
         run, ufunc = reducer(loop, shape, dimensions), loop.ufunc
 
         def call(operand: Array, init: Array) -> Array:
@@ -154,7 +153,7 @@ def _rounding_reduction(
     widen: Callable[[Array], Array],
     shape: tuple[int, ...],
     dimensions: Sequence[int],
-    target: np.dtype[Any],
+    target: DType,
 ) -> Fold:
     """Sums and products of floats: few elements from the initial value on, in row-major order; see `summation`."""
     kept = [axis for axis in range(len(shape)) if axis not in dimensions]

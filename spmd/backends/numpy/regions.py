@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from collectives.monoids import LOGICAL_UFUNCS, UFUNCS
 from spmd.analysis import reducers
 from spmd.analysis.reducers import Monoid
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 from spmd.backends.numpy.pointwise import compute_dtype
 from spmd.ir import Region
 from spmd.types import I32, I64, ElementType
@@ -27,7 +26,7 @@ class Loop:
     kind: str
     element: ElementType
     ufunc: np.ufunc
-    compute: np.dtype[Any]
+    compute: DType
 
     @property
     def direct(self) -> bool:
@@ -49,7 +48,7 @@ class Loop:
         return Monoid(self.kind, self.element).idempotent
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> Array:
         """The neutral element, a scalar of `compute`."""
         extreme = reducers.identity(self.kind, self.element)
         if extreme is None:
@@ -67,7 +66,7 @@ class Loop:
 Fold = Callable[[Array, Array], Array]
 
 
-def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, np.dtype[Any]], Fold], target: np.dtype[Any]) -> Fold:
+def with_signs_of_zeros(loop: Loop, make: Callable[[Loop, DType], Fold], target: DType) -> Fold:
     """`make(loop, target)`, a fold of arrays to elements of `target`, where zeros of two signs do not meet.
 
     Where they do, maximum and minimum of floats are folded again as integers: IEEE 754's +0 is above its -0, and NumPy
@@ -111,7 +110,7 @@ def keys(values: Array, kind: str) -> Array:
     return np.where(nan, limits.max if kind == "maximum" else limits.min, ordered).astype(ordered.dtype, copy=False)
 
 
-def from_keys(folded_keys: Array, dtype: np.dtype[Any]) -> Array:
+def from_keys(folded_keys: Array, dtype: DType) -> Array:
     """The f32 or f64 that have these keys."""
     return np.asarray(total_order(np.asarray(folded_keys))).view(dtype)
 

@@ -8,24 +8,22 @@ sums: proved algorithms using rounding to odd", 2008).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 
 _F32 = np.dtype(np.float32)
 #: Bits of a 64-bit integer beyond those of an f64.
 _SPARE = 11
 
 
-def rounds_twice(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
+def rounds_twice(source: DType, target: DType) -> bool:
     """Whether NumPy's conversion goes by way of an f32 that may have to round."""
     ours = target.isbuiltin != 1 and target.kind not in "biu" and not target.name.startswith(("int", "uint"))
     return ours and (source == np.float64 or (source.kind in "iu" and source.itemsize >= 4))
 
 
-def round_to(values: Any, target: np.dtype[Any]) -> Array:
+def round_to(values: Array, target: DType) -> Array:
     """`values`, f64 or integers of 32 or 64 bits, in `target`, a type of ml_dtypes."""
     wide = np.asarray(values) if values.dtype.kind == "f" else _to_odd_double(values)
     return np.asarray(_to_odd_single(wide).astype(target))
@@ -42,7 +40,7 @@ def _to_odd_single(values: Array) -> Array:
     return np.asarray(bits).astype(np.uint32, copy=False).view(_F32)
 
 
-def _to_odd_double(values: Any) -> Array:
+def _to_odd_double(values: Array) -> Array:
     """Integers in f64, those of more than 53 bits rounded to odd."""
     values = np.asarray(values)
     if values.dtype.itemsize < 8:

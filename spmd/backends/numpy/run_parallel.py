@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from collectives.communicator import Communicator
 from collectives.grid import ProcessGrid
 from collectives.threads import run
+from spmd.arrays import Array, Results
 from spmd.backends.numpy.communication import connect, endpoints
 from spmd.backends.numpy.core import Context, Kernel, Program, kernel
 from spmd.errors import CompileError, Diagnostic
@@ -41,11 +41,11 @@ def run_parallel(op: Op, context: Context) -> Kernel:
     feeds = [context.function(_name(symbol), op) for symbol in op.attributes.get("infeed") or ()]
     single = len(op.results) == 1
 
-    def call(process: Process, *values: Any) -> Any:
+    def call(process: Process, *values: Array) -> Results:
         arguments = _split(values, counts)
         feed = _Feed(process, feeds)
 
-        def body(communicator: Communicator) -> tuple[Any, ...]:
+        def body(communicator: Communicator) -> tuple[Array, ...]:
             me = Process(grid, communicator, infeed=feed, outfeed=process.outfeed)
             connect(me, sends, receives)
             return programs[me.rank](me, *arguments[me.rank])
@@ -65,7 +65,7 @@ class _Feed:
         self._process, self._programs = process, iter(programs)
         self._lock = threading.Lock()
 
-    def __call__(self) -> tuple[Any, ...]:
+    def __call__(self) -> tuple[Array, ...]:
         with self._lock:
             program = next(self._programs)
         return program(self._process)
@@ -81,7 +81,7 @@ def _ranks(grid: ProcessGrid) -> Communicator | None:
     return ranks()
 
 
-def _split(values: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
+def _split(values: Sequence[Array], counts: Sequence[int]) -> list[Sequence[Array]]:
     parts, start = [], 0
     for count in counts:
         parts.append(values[start : start + count])
@@ -89,5 +89,5 @@ def _split(values: Sequence[Any], counts: Sequence[int]) -> list[Sequence[Any]]:
     return parts
 
 
-def _name(symbol: Any) -> str:
+def _name(symbol: Array) -> str:
     return str(getattr(symbol, "root", symbol))

@@ -8,15 +8,16 @@ Arrays, which regions on whole arrays hand to the same kernels, come out as the 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from spmd.arrays import Array
+from spmd.backends.numpy.core import Call
 from spmd.types import ElementType
 
 #: NumPy's functions that an operator of its scalars stands for.
-_OPERATORS: dict[Any, Callable[..., Any]] = {
+_OPERATORS: dict[object, Call] = {
     np.absolute: operator.abs,
     np.add: operator.add,
     np.bitwise_and: operator.and_,
@@ -42,7 +43,7 @@ _OPERATORS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def on_scalars(call: Callable[..., Any], elements: Sequence[ElementType]) -> Callable[..., Any]:
+def on_scalars(call: Call, elements: Sequence[ElementType]) -> Call:
     """`call` on operands of rank 0, of types `elements`, by an operator where there is one."""
     operate = _OPERATORS.get(call) if all(map(_is_native, elements)) else None
     if operate is None:
@@ -52,10 +53,10 @@ def on_scalars(call: Callable[..., Any], elements: Sequence[ElementType]) -> Cal
     return lambda x, y, out=None: operate(x, y) if out is None else call(x, y, out=out)
 
 
-def extremum_on_scalars(call: Callable[..., Any], beyond: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def extremum_on_scalars(call: Call, beyond: Call) -> Call:
     """maximum or minimum: of two scalars the one `beyond` the other; `call` settles zeros, NaN and arrays."""
 
-    def choose(x: Any, y: Any, out: Any = None) -> Any:
+    def choose(x: Array, y: Array, out: Array | None = None) -> Array:
         if out is None and x.ndim == y.ndim == 0:
             if beyond(x, y):
                 return as_scalar(x)
@@ -71,7 +72,7 @@ def _is_native(element: ElementType) -> bool:
     return element.numpy is not None and element.numpy.kind in "biuf" and element.numpy.isbuiltin == 1
 
 
-def as_scalar(array: Any) -> Any:
+def as_scalar(array: Array) -> Array:
     """An array of rank 0 as a NumPy scalar, which nobody can write to, or a copy where NumPy has no such scalars;
     anything else as it is."""
     if array.ndim or isinstance(array, np.generic):

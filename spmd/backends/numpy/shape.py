@@ -5,20 +5,20 @@ A shape is a one-dimensional int64 array, a size an int64 scalar, a witness the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
-from spmd.backends.numpy.core import Context, Kernel, kernel
+from spmd.arrays import Array, Results
+from spmd.backends.numpy.core import Call, Context, Kernel, kernel
 from spmd.backends.numpy.dynamism import sizes_of
 from spmd.errors import Diagnostic, ExecutionError
 from spmd.ir import Op, captured_values
+from spmd.runtime.process import Process
 
 
-def _extents(sizes: Any) -> Array:
+def _extents(sizes: Iterable[int]) -> Array:
     return np.asarray(tuple(sizes), np.int64)
 
 
@@ -26,7 +26,7 @@ def _failure(op: Op, message: str) -> ExecutionError:
     return ExecutionError(Diagnostic(op.location, message, op.name))
 
 
-def _listed(shapes: tuple[Any, ...]) -> str:
+def _listed(shapes: tuple[Array, ...]) -> str:
     return ", ".join(str(sizes_of(shape)) for shape in shapes)
 
 
@@ -50,7 +50,7 @@ def const_size(op: Op, context: Context) -> Kernel:
     return Kernel(lambda: size, owned=False)
 
 
-def broadcast_sizes(shapes: tuple[Any, ...]) -> tuple[int, ...] | None:
+def broadcast_sizes(shapes: tuple[Array, ...]) -> tuple[int, ...] | None:
     """The shape that all broadcast to; None when they do not go together."""
     try:
         return np.broadcast_shapes(*map(sizes_of, shapes))
@@ -123,7 +123,7 @@ def _at(op: Op, sizes: tuple[int, ...], index: int) -> int:
     return sizes[index]
 
 
-_SIZES: dict[str, Callable[[Any, Any], Any]] = {
+_SIZES: dict[str, Call] = {
     "shape.add": np.add,
     "shape.mul": np.multiply,
     "shape.div": np.floor_divide,
@@ -134,7 +134,7 @@ _SIZES: dict[str, Callable[[Any, Any], Any]] = {
 def size_arithmetic(op: Op, context: Context) -> Kernel:
     function, divides = _SIZES[op.name], op.name == "shape.div"
 
-    def call(x: Any, y: Any) -> Any:
+    def call(x: Array, y: Array) -> Array:
         if divides and int(y) == 0:
             raise _failure(op, "division by zero")
         return function(x, y)
@@ -191,7 +191,7 @@ def cstr_reshapable(op: Op, context: Context) -> Kernel:
 def compute_reshape_shape(op: Op, context: Context) -> Kernel:
     """The shape with its one -1, if it has one, replaced by what is left of the elements."""
 
-    def call(count: Any, shape: Array) -> Array:
+    def call(count: Array, shape: Array) -> Array:
         sizes = _reshaped(int(count), sizes_of(shape))
         if sizes is None:
             raise _failure(op, f"{int(count)} elements have no shape {list(sizes_of(shape))}")
@@ -221,15 +221,15 @@ def assuming_all(op: Op, context: Context) -> Kernel:
 def assuming(op: Op, context: Context) -> Kernel:
     body, single = context.region(op, 0), len(op.results) == 1
 
-    def call(process: Any, witness: Any, *captured: Any) -> Any:
+    def call(process: Process, witness: Array, *captured: Array) -> Results:
         results = body(process, *captured)
         return results[0] if single else results
 
     return Kernel(call, needs_process=True, aliases=tuple(range(1 + len(captured_values(op)))))
 
 
-def _witness(op: Op, holds: Callable[..., Any], message: Callable[..., str]) -> Kernel:
-    def call(*values: Any) -> Any:
+def _witness(op: Op, holds: Callable[..., object], message: Callable[..., str]) -> Kernel:
+    def call(*values: Array) -> np.bool_:
         if not holds(*values):
             raise _failure(op, message(*values))
         return np.bool_(True)
@@ -247,11 +247,12 @@ def tensor_rank(op: Op, context: Context) -> Kernel:
 
 @kernel("tensor.extract")
 def extract(op: Op, context: Context) -> Kernel:
-    def call(operand: Array, *indices: Any) -> Any:
+    def call(operand: Array, *indices: Array) -> Array:
         place = tuple(int(index) for index in indices)
         if any(not 0 <= index < size for index, size in zip(place, operand.shape, strict=True)):
             raise _failure(op, f"no element {list(place)} in a tensor of shape {operand.shape}")
-        return operand[place]
+        element: Array = operand[place]
+        return element
 
     return Kernel(call, aliases=(0,))
 

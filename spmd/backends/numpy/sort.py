@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from collectives.element_types import is_float
 from spmd.analysis.custom_calls import call_attributes
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results, bits_dtype
 from spmd.backends.numpy.comparators import SortKey, key_function, sort_keys
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.custom_call import target
@@ -39,13 +40,13 @@ def sorter(op: Op, context: Context) -> Kernel:
     shape = op.operands[0].tensor.static_shape
     axis = dimension % len(shape) if shape else 0
     if not shape or shape[axis] < 2 or 0 in shape:
-        call: Callable[..., Any] = (lambda operand, *_: operand) if count == 1 else lambda *arrays: arrays[:count]
+        call: Callable[..., Results] = (lambda operand, *_: operand) if count == 1 else lambda *arrays: arrays[:count]
         return Kernel(call, aliases=tuple(range(count)))
     keys = sort_keys(op.regions[0])
     order = _merge_order(op, context) if keys is None else _key_order(op, context, keys)
     counted = [_counts_along(operand, axis) for operand in op.operands]
 
-    def by_order(*arrays: Array) -> Any:
+    def by_order(*arrays: Array) -> Results:
         rows = [_rows(array, axis) for array in arrays[:count]]
         places = order(rows, arrays[count:])
         # Rows are taken from the flat array: much cheaper than along an axis.
@@ -83,40 +84,36 @@ def _counts_along(value: Value, axis: int) -> bool:
 # --- values alone ----------------------------------------------------------------------------------------------------
 
 
-def _values_sorter(key: SortKey, dtype: np.dtype[Any], axis: int, by_order: Callable[..., Any]) -> Callable[..., Array]:
+def _values_sorter(key: SortKey, dtype: DType, axis: int, by_order: Callable[..., Any]) -> Callable[..., Array]:
     """Sorts one operand by itself. Elements that compare equal are the same bits, unless there are zeros of both
     signs or NaNs of several kinds: these are sorted by order."""
-    is_float = _is_float(dtype)
-    widens = is_float and not is_sign_and_magnitude(element_type_of(dtype))
+    floating = is_float(dtype)
+    widens = floating and not is_sign_and_magnitude(element_type_of(dtype))
     sorted_dtype = np.dtype(np.float32) if widens else dtype
     natural = sorted_dtype in (np.float32, np.float64) and not (key.total_order and not key.canonical)
     reverse = key.descending
 
     def call(operand: Array, *captured: Array) -> Array:
         values = operand.astype(np.float32) if widens else operand
-        if is_float and (key.canonical or not key.total_order) and _has_unequal_ties(values):
+        if floating and (key.canonical or not key.total_order) and _has_unequal_ties(values):
             ordered: Array = by_order(operand, *captured)
             return ordered
-        if is_float and not natural:
+        if floating and not natural:
             values = _ordered_bits(values)
-        narrow = not is_float and dtype.kind not in "iub"
+        narrow = not floating and dtype.kind not in "iub"
         in_order = np.sort(values.astype(np.int8) if narrow else values, axis=axis)
         if reverse:
             in_order = np.flip(in_order, axis)
-        if is_float and not natural:
+        if floating and not natural:
             in_order = _from_ordered_bits(in_order, sorted_dtype)
         return in_order.astype(dtype) if narrow or widens else in_order
 
     return call
 
 
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind == "f" or (dtype.kind not in "iubc" and not dtype.name.startswith(("int", "uint")))
-
-
 def _has_unequal_ties(array: Array) -> bool:
     """Whether there are zeros of both signs, or NaNs other than the usual one."""
-    bits = np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")
+    bits = np.ascontiguousarray(array).view(bits_dtype(array.dtype))
     sign = bits.dtype.type(1 << (8 * array.dtype.itemsize - 1))
     if (bits == sign).any() and (bits == 0).any():
         return True
@@ -130,7 +127,7 @@ def _has_unequal_ties(array: Array) -> bool:
 def _ordered_bits(array: Array) -> Array:
     """Floats as unsigned integers in IEEE 754's total order: -NaN, -inf, ..., -0, +0, ..., inf, NaN."""
     width = array.dtype.itemsize
-    bits = np.ascontiguousarray(array).view(f"u{width}")
+    bits = np.ascontiguousarray(array).view(bits_dtype(array.dtype))
     # All bits of negative numbers are flipped, only the sign of the others.
     sign = bits.dtype.type(1 << (8 * width - 1))
     flips = (bits.view(f"i{width}") >> (8 * width - 1)).view(bits.dtype) | sign
@@ -138,7 +135,7 @@ def _ordered_bits(array: Array) -> Array:
     return flipped
 
 
-def _from_ordered_bits(ordered: Array, dtype: np.dtype[Any]) -> Array:
+def _from_ordered_bits(ordered: Array, dtype: DType) -> Array:
     width = dtype.itemsize
     sign = ordered.dtype.type(1 << (8 * width - 1))
     one = ordered.dtype.type(1)
@@ -187,7 +184,7 @@ def _code(values: Array, key: SortKey) -> Array:
     dtype = values.dtype
     if dtype == np.bool_:
         code = values.view(np.uint8)
-    elif _is_float(dtype):
+    elif is_float(dtype):
         if not is_sign_and_magnitude(element_type_of(dtype)):
             values = values.astype(np.float32)
         if key.canonical or not key.total_order:
@@ -197,7 +194,7 @@ def _code(values: Array, key: SortKey) -> Array:
         if dtype.kind not in "iu":
             values = values.astype(np.int8)
         width = values.dtype.itemsize
-        code = np.ascontiguousarray(values).view(f"u{width}")
+        code = np.ascontiguousarray(values).view(bits_dtype(values.dtype))
         if values.dtype.kind == "i":
             code = code ^ code.dtype.type(1 << (8 * width - 1))
     return ~code if key.descending else code
@@ -205,7 +202,7 @@ def _code(values: Array, key: SortKey) -> Array:
 
 def _canonical(values: Array) -> Array:
     """Zeros without sign, NaNs all one."""
-    bits = np.array(values).view(f"u{values.dtype.itemsize}")
+    bits = np.array(values).view(bits_dtype(values.dtype))
     minus_zero, strange = bits == bits.dtype.type(1 << (8 * values.dtype.itemsize - 1)), np.isnan(values)
     if minus_zero.any():
         bits[minus_zero] = 0
@@ -324,7 +321,7 @@ def approximate_top_k(op: Op, context: Context) -> Kernel:
     return Kernel(first_in_order(op, context, int(call_attributes(op)["backend_config"]["top_k"])))
 
 
-def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Any]:
+def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Results]:
     """Function of the operands of a call like ApproxTopK: the first `count` of those that are sorted."""
     dimension = int(call_attributes(op)["backend_config"]["reduction_dim"])
     operands = op.operands[: len(op.results)]
@@ -336,7 +333,7 @@ def first_in_order(op: Op, context: Context, count: int) -> Callable[..., Any]:
     by_order = sorter(ordered, context).call
     first = (*(slice(None),) * dimension, slice(0, count))
 
-    def call(*arrays: Array) -> Any:
+    def call(*arrays: Array) -> Results:
         results = by_order(*arrays[: len(operands)])
         return results[first] if len(operands) == 1 else tuple(result[first] for result in results)
 

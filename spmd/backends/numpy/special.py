@@ -14,9 +14,8 @@ Every function takes `out=`, which may be an operand. Source of the coefficients
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -38,10 +37,11 @@ from spmd.analysis.scalar.functions.gamma import (
     DIGAMMA_SLOPE,
 )
 from spmd.arrays import Array
+from spmd.backends.numpy.core import Call
 from spmd.backends.numpy.elementwise_float import power as power_of
 from spmd.backends.numpy.elementwise_selection import selection
 from spmd.backends.numpy.late import Late
-from spmd.backends.numpy.pointwise import Call, in_blocks, keep, write
+from spmd.backends.numpy.pointwise import in_blocks, keep, write
 
 scipy_special = Late("scipy.special")
 _F32 = np.dtype(np.float32)
@@ -58,7 +58,7 @@ _choose = selection(_F32)
 def rounded(function: Call) -> Call:
     """A ufunc of f32 operands computed in f64 and rounded once."""
 
-    def call(*operands: Any, out: Array | None = None) -> Any:
+    def call(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*operands, dtype=np.float64), _F32, out)
 
     return call
@@ -67,13 +67,13 @@ def rounded(function: Call) -> Call:
 def by_width(single: Call, double: Call) -> Call:
     """`single` on f32, `double` on f64."""
 
-    def call(*operands: Any, out: Array | None = None) -> Any:
+    def call(*operands: Array, out: Array | None = None) -> Array:
         return in_blocks(single if operands[0].dtype == _F32 else double, operands, out)
 
     return call
 
 
-def log_single(x: Any, out: Array | None = None) -> Any:
+def log_single(x: Array, out: Array | None = None) -> Array:
     """log of f32, rounded once. NumPy's f64 loop takes ten times as long for what has no finite logarithm."""
     if x.size < _FEW or (ordinary := (x > 0) & (x < np.inf)).all():
         return rounded(np.log)(x, out=out)
@@ -81,7 +81,7 @@ def log_single(x: Any, out: Array | None = None) -> Any:
     return keep(_choose(ordinary, wide, np.log(x)), out)
 
 
-def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
+def polynomial(x: Array, coefficients: Sequence[float]) -> Array:
     """The polynomial with `coefficients`, highest power first, by Horner's rule in x's own type."""
     result = x * coefficients[0]
     for coefficient in coefficients[1:-1]:
@@ -91,7 +91,7 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
     return result
 
 
-def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any) -> Any:
+def _elsewhere(result: Array, chosen: Array, function: Call, x: Array) -> Array:
     """`result`, but function(x) where `chosen`. A `result` that is an array is overwritten."""
     count = np.count_nonzero(chosen)
     if not count:
@@ -106,7 +106,7 @@ def _elsewhere(result: Any, chosen: Any, function: Callable[[Any], Any], x: Any)
 # --- error functions -------------------------------------------------------------------------------------------------
 
 
-def erf_single(x: Any, out: Array | None = None) -> Any:
+def erf_single(x: Array, out: Array | None = None) -> Array:
     """erf in f32 as an odd rational function on [-4, 4]."""
     inside = np.minimum(np.maximum(x, -4), 4)
     square = inside * inside
@@ -116,13 +116,13 @@ def erf_single(x: Any, out: Array | None = None) -> Any:
     return np.minimum(np.maximum(ratio, -1), 1, out=out)
 
 
-def erfc_single(x: Any, out: Array | None = None) -> Any:
+def erfc_single(x: Array, out: Array | None = None) -> Array:
     """erfc in f32: 1 - erf(x) within (-1, 1), exp(-x^2) P(1 / x^2) / |x| outside."""
     inside = 1 - x * polynomial(x * x, ERF_BELOW_1)
     return keep(_elsewhere(inside, ~(np.abs(x) < 1), _erfc_outside, x), out)
 
 
-def _erfc_outside(x: Any) -> Any:
+def _erfc_outside(x: Array) -> Array:
     square, size = x * x, np.abs(x)
     reciprocal = 1 / square
     series = polynomial(reciprocal, ERFC_BELOW_2)
@@ -132,7 +132,7 @@ def _erfc_outside(x: Any) -> Any:
     return _choose(x < 0, 2 - tail, tail)
 
 
-def erfc_double(x: Any, out: Array | None = None) -> Any:
+def erfc_double(x: Array, out: Array | None = None) -> Array:
     """erfc in f64: beyond 1 the scaled function times exp(-x^2), the square split so that none of it is rounded off."""
     tail = x > 1
     result = np.asarray(scipy_special.erfc(x))
@@ -144,7 +144,7 @@ def erfc_double(x: Any, out: Array | None = None) -> Any:
     return keep(result, out)
 
 
-def erf_inv_single(x: Any, out: Array | None = None) -> Any:
+def erf_inv_single(x: Array, out: Array | None = None) -> Array:
     """The inverse of erf in f32: x P(w) with w = -log(1 - x^2), by one polynomial in the centre, one in the tails.
 
     P is nearly flat where x is small, so that w need not be accurate there as log1p would make it.
@@ -159,7 +159,7 @@ def erf_inv_single(x: Any, out: Array | None = None) -> Any:
     return keep(result, out) if out is x else result
 
 
-def erf_inv_double(x: Any, out: Array | None = None) -> Any:
+def erf_inv_double(x: Array, out: Array | None = None) -> Array:
     """The inverse of erf in f64; outside of the domain SciPy is not asked, whose errors are slow."""
     inside = np.abs(x) < 1
     edge = np.where(np.abs(x) == 1, np.inf, np.nan)
@@ -176,12 +176,12 @@ erf_inv = by_width(erf_inv_single, erf_inv_double)
 _LOG_HALF = np.log(np.float32(0.5))
 
 
-def cosh_single(x: Any, out: Array | None = None) -> Any:
+def cosh_single(x: Array, out: Array | None = None) -> Array:
     """exp(x + log 1/2) + exp(-x + log 1/2): no overflow where the result has none."""
     return np.add(_exponential(x + _LOG_HALF), _exponential(_LOG_HALF - x), out=out)
 
 
-def sinh_single(x: Any, out: Array | None = None) -> Any:
+def sinh_single(x: Array, out: Array | None = None) -> Array:
     """exp(x + log 1/2) - exp(-x + log 1/2); near zero (e + e / (e + 1)) / 2 with e = expm1(x)."""
     large = _exponential(x + _LOG_HALF) - _exponential(_LOG_HALF - x)
     excess = np.expm1(x, dtype=np.float64).astype(_F32)
@@ -189,7 +189,7 @@ def sinh_single(x: Any, out: Array | None = None) -> Any:
     return keep(np.where(np.abs(x) < 1, small, large), out)
 
 
-def _exponential(x: Any) -> Any:
+def _exponential(x: Array) -> Array:
     return np.exp(x, dtype=np.float64).astype(_F32)
 
 
@@ -200,7 +200,7 @@ sinh = by_width(sinh_single, np.sinh)
 # --- gamma functions and their kin, in f64 ---------------------------------------------------------------------------
 
 
-def lgamma(x: Any, out: Array | None = None) -> Any:
+def lgamma(x: Array, out: Array | None = None) -> Array:
     """log |gamma(x)|; +infinity at both infinities and at the poles."""
     size = np.abs(x)
     result = np.where(np.isinf(x), size, scipy_special.gammaln(x))
@@ -208,7 +208,7 @@ def lgamma(x: Any, out: Array | None = None) -> Any:
     return keep(np.where(near, -np.log(size), result) if np.count_nonzero(near) else result, out)
 
 
-def digamma(x: Any, out: Array | None = None) -> Any:
+def digamma(x: Array, out: Array | None = None) -> Array:
     """The derivative of lgamma; NaN at the poles 0, -1, -2, ...
 
     Reflected to the right of 1/2; below 4 moved into [1, 2] and taken from the expansion about the root at 1.46,
@@ -254,7 +254,7 @@ _ZETA_TAIL = (
 _ZETA_TERMS = 10
 
 
-def zeta(x: Any, q: Any, out: Array | None = None) -> Any:
+def zeta(x: Array, q: Array, out: Array | None = None) -> Array:
     """The Hurwitz zeta function, the sum of (k + q)^-x over k >= 0.
 
     Infinity for x = 1; NaN for x < 1, and for q <= 0 unless x is an integer; at the poles q = 0, -1, ... infinity
@@ -289,7 +289,7 @@ def _zeta_right_of_zero(x: Array, q: Array) -> Array:
     return np.asarray(np.where(last > total * 1e-30, total + rest, total))
 
 
-def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
+def polygamma(n: Array, x: Array, out: Array | None = None) -> Array:
     """The n-th derivative of digamma; NaN unless n is a natural number."""
     factor = np.where(np.fmod(n, 2) == 0, -1.0, 1.0) * scipy_special.gamma(n + 1)
     result = factor * zeta(n + 1, x)
@@ -298,15 +298,16 @@ def polygamma(n: Any, x: Any, out: Array | None = None) -> Any:
     return keep(np.where((n < 0) | (n != np.floor(n)), np.nan, result), out)
 
 
-def bessel_i1e(x: Any, out: Array | None = None) -> Any:
+def bessel_i1e(x: Array, out: Array | None = None) -> Array:
     """exp(-|x|) I1(x), the exponentially scaled modified Bessel function; odd, zero's sign included."""
-    return np.copysign(scipy_special.i1e(x), x, out=out)
+    signed: Array = np.copysign(scipy_special.i1e(x), x, out=out)
+    return signed
 
 
 def in_double(function: Call) -> Call:
     """`function` of f64, on f32 by way of f64."""
 
-    def single(*operands: Any, out: Array | None = None) -> Any:
+    def single(*operands: Array, out: Array | None = None) -> Array:
         return write(function(*[x.astype(np.float64) for x in operands]), _F32, out)
 
     return by_width(single, function)

@@ -100,15 +100,15 @@ def _blocks(array: Array) -> Array:
     outer, size, inner = array.shape
     blocks = size // _BLOCK
     if inner == 1:
-        rows: Array = np.add.reduce(array.reshape(outer, blocks, _BLOCK), axis=2)
+        rows: Array = np.add.reduce(array.reshape(outer, blocks, _BLOCK), axis=2, initial=-0.0)
         return rows[:, :, None]
-    lanes = np.add.reduce(array.reshape(outer, size // _LEAF, _LEAF // _LANES, _LANES * inner), axis=2)
+    lanes = np.add.reduce(array.reshape(outer, size // _LEAF, _LEAF // _LANES, _LANES * inner), axis=2, initial=-0.0)
     return _neighbours(lanes.reshape(outer, size // _LEAF * _LANES, inner), blocks)
 
 
-def _neighbours(parts: Array, wanted: int) -> Array:
-    """`parts` along the second axis added to their neighbours until `wanted` are left."""
-    while parts.shape[1] > wanted:
+def _neighbours(parts: Array, count: int) -> Array:
+    """`parts` along the second axis added to their neighbours until `count` are left."""
+    while parts.shape[1] > count:
         parts = parts[:, 0::2] + parts[:, 1::2]
     return parts
 
@@ -130,7 +130,7 @@ def _pairwise(array: Array) -> Array:
     if not start:
         total = np.full((outer, inner), -0.0, array.dtype)
     else:
-        lanes = np.add.reduce(array[:, :start].reshape(outer, -1, _LANES, inner), axis=1)
+        lanes = np.add.reduce(array[:, :start].reshape(outer, -1, _LANES, inner), axis=1, initial=-0.0)
         total = _neighbours(lanes, 1)[:, 0]
     for index in range(start, size):
         total += array[:, index]

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import Any
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, DType
 
 Copy = Callable[[Array], Array]
 #: From a transposed view to an array of its shape.
@@ -35,7 +34,7 @@ _NEAR = 1 << 16
 _LINE = 128
 
 
-def transposer(shape: Sequence[int], permutation: Sequence[int], dtype: np.dtype[Any]) -> Copy:
+def transposer(shape: Sequence[int], permutation: Sequence[int], dtype: DType) -> Copy:
     """Function that copies an array of `shape` and `dtype` into a new one, its dimensions permuted."""
     out_shape = tuple(shape[axis] for axis in permutation)
     fill = _way(shape, permutation, dtype)
@@ -48,7 +47,7 @@ def transposer(shape: Sequence[int], permutation: Sequence[int], dtype: np.dtype
     return call
 
 
-def _way(shape: Sequence[int], permutation: Sequence[int], dtype: np.dtype[Any]) -> Fill:
+def _way(shape: Sequence[int], permutation: Sequence[int], dtype: DType) -> Fill:
     length = shape[permutation[-1]]
     beyond = prod(shape[permutation[-1] + 1 :]) * dtype.itemsize  # from one element of a result's row to the next
     if beyond < _LINE or beyond * length <= _NEAR or not prod(shape):
@@ -65,7 +64,7 @@ def _by_columns(view: Array, out: Array) -> None:
         np.copyto(out[..., column], view[..., column])
 
 
-def _by_strips(shape: Sequence[int], permutation: Sequence[int], dtype: np.dtype[Any]) -> Fill:
+def _by_strips(shape: Sequence[int], permutation: Sequence[int], dtype: DType) -> Fill:
     out_shape = tuple(shape[axis] for axis in permutation)
     cuts = list(_cuts(out_shape, permutation, dtype.itemsize))
     back = np.argsort(permutation)

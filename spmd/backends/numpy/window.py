@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.constants import constant_scalar
 from spmd.analysis.windows import Windows, windows_of
-from spmd.arrays import Array
+from spmd.arrays import Array, DType, Results
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
 from spmd.backends.numpy.reduction import applying, each_alone, is_identity, region_dtypes
@@ -75,7 +74,7 @@ def _is_zero(init: Value, loop: Loop) -> bool:
     return loop.kind == "add" and constant is not None and not constant.astype(loop.compute)
 
 
-def _running_totals(loop: Loop, target: np.dtype[Any], *, running: tuple[int, bool], neutral: bool) -> Fold:
+def _running_totals(loop: Loop, target: DType, *, running: tuple[int, bool], neutral: bool) -> Fold:
     total, ufunc, compute = _running_total(loop, *running), loop.ufunc, loop.compute
 
     def accumulate(operand: Array, init: Array) -> Array:
@@ -87,7 +86,7 @@ def _running_totals(loop: Loop, target: np.dtype[Any], *, running: tuple[int, bo
     return accumulate
 
 
-def _all_windows(loop: Loop, target: np.dtype[Any], *, windows: Windows, neutral: bool) -> Fold:
+def _all_windows(loop: Loop, target: DType, *, windows: Windows, neutral: bool) -> Fold:
     ufunc, compute = loop.ufunc, loop.compute
     pad, steps = padding_of(windows), [_along(windows, loop, axis) for axis in _cheapest_order(windows)]
 
@@ -105,7 +104,7 @@ def _all_windows(loop: Loop, target: np.dtype[Any], *, windows: Windows, neutral
     return call
 
 
-def _place_by_place(windows: Windows, loop: Loop, target: np.dtype[Any], neutral: bool) -> Fold:
+def _place_by_place(windows: Windows, loop: Loop, target: DType, neutral: bool) -> Fold:
     """Few elements a window: in row-major order, from the initial value on."""
     compute, ufunc = loop.compute, loop.ufunc
     pad, places, counts = padding_of(windows), windows.places(), windows.counts
@@ -219,7 +218,7 @@ def _running_total(monoid: Loop, axis: int, backwards: bool) -> Callable[[Array]
 # --- any region ------------------------------------------------------------------------------------------------------
 
 
-def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[..., Any]:
+def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[..., Results]:
     combine, count = context.vectorized(op, 0), len(op.results)
     dtypes = region_dtypes(op)
     shape, pad = windows.counts, padding_of(windows)
@@ -228,7 +227,7 @@ def _general_windows(op: Op, context: Context, windows: Windows) -> Callable[...
         running = None  # from the end on is not the order of the specification
     places = [] if running is not None else windows.places()
 
-    def call(*arrays: Array) -> Any:
+    def call(*arrays: Array) -> Results:
         inits, captured = arrays[count : 2 * count], arrays[2 * count :]
         operands = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=False)]
         state = tuple(np.broadcast_to(init, shape).astype(dtype) for init, dtype in zip(inits, dtypes, strict=True))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from spmd.analysis.reducers import binary_of
-from spmd.analysis.windows import windows_of
+from spmd.analysis.windows import Windows, windows_of
 from spmd.arrays import Array
 from spmd.backends.numpy.core import Context, Kernel, kernel
 from spmd.backends.numpy.data_movement import padder
@@ -33,7 +32,7 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     """
     shape = op.operands[0].tensor.static_shape
     windows = windows_of(op)
-    select, combine = _selection(op, context), _scattering(op, context)
+    combine = _scattering(op, context)
     places = windows.places()
     covered = all(
         stride == size and count * size == extent
@@ -49,31 +48,12 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
     unpad = padder(
         padded_shape, [-low for low, _ in windows.padding], [-high for _, high in windows.padding], (0,) * len(shape)
     ).call
-    pad, blend_best = padding_of(windows), selection(op.operands[0].tensor.dtype)
     dtype = op.result.tensor.dtype  # that of the scatter region, to which source and initial value are promoted
     blend = selection(dtype)
-    number_type = np.uint8 if len(places) < 256 else np.int64
+    choose = _chooser(op, context, windows, valid)
     apart = all(stride >= size for stride, size in zip(windows.strides, windows.sizes, strict=True))
 
-    def choose(operand: Array, captured: Sequence[Array]) -> Array:
-        """The number of the place that each window selects."""
-        padded = pad(operand, operand.dtype.type(0))
-        chosen = np.zeros(counts, number_type)
-        best = padded[places[0]]
-        seen = None if valid is None else valid[0]
-        for number, place in enumerate(places[1:], 1):
-            here = padded[place]
-            moves = np.logical_not(select(best, here, *captured))
-            if valid is not None:
-                assert seen is not None
-                moves = (moves | ~seen) & valid[number]
-                seen = seen | valid[number]
-            # Numbers grow: the last move is the largest.
-            np.maximum(chosen, moves.view(np.uint8) * number_type(number), out=chosen)
-            best = blend_best(moves, here, best)
-        return chosen
-
-    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Any:
+    def call(operand: Array, source: Array, init: Array, *captured: Array) -> Array:
         chosen, source = choose(operand, captured), source.astype(dtype, copy=False)
         start = np.asarray(init, dtype)
         result = np.empty(padded_shape, dtype)
@@ -93,6 +73,35 @@ def select_and_scatter(op: Op, context: Context) -> Kernel:
         return result if valid is None else unpad(result, start)
 
     return Kernel(call)
+
+
+def _chooser(
+    op: Op, context: Context, windows: Windows, valid: list[Array] | None
+) -> Callable[[Array, Sequence[Array]], Array]:
+    """A function of the operand and what the region captures; `valid`: which windows have each place in the operand."""
+    select, places, counts = _selection(op, context), windows.places(), windows.counts
+    pad, blend_best = padding_of(windows), selection(op.operands[0].tensor.dtype)
+    number_type = np.uint8 if len(places) < 256 else np.int64
+
+    def choose(operand: Array, captured: Sequence[Array]) -> Array:
+        """The number of the place that each window selects."""
+        padded = pad(operand, operand.dtype.type(0))
+        chosen = np.zeros(counts, number_type)
+        best = padded[places[0]]
+        seen = None if valid is None else valid[0]
+        for number, place in enumerate(places[1:], 1):
+            here = padded[place]
+            moves = np.logical_not(select(best, here, *captured))
+            if valid is not None:
+                assert seen is not None
+                moves = (moves | ~seen) & valid[number]
+                seen = seen | valid[number]
+            # Numbers grow: the last move is the largest.
+            np.maximum(chosen, moves.view(np.uint8) * number_type(number), out=chosen)
+            best = blend_best(moves, here, best)
+        return chosen
+
+    return choose
 
 
 def _selection(op: Op, context: Context) -> Callable[..., Array]:

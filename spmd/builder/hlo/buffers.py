@@ -21,12 +21,12 @@ from spmd.builder.xla_op import XlaOp
 @instruction("bitcast")
 def _bitcast(call: Call) -> XlaOp:
     operand, operand_shape = call.operand(), call.operand_shapes()[0]
-    wanted = call.shape
+    result_shape = call.shape
     memory = _to_memory(operand, operand_shape)
-    if wanted.xla_element_type() != operand_shape.xla_element_type():
-        memory = _as_type(memory, operand_shape, wanted)
-    order = _major_to_minor(wanted)
-    shaped = ops.Reshape(memory, [wanted.sizes[dimension] for dimension in order])
+    if result_shape.xla_element_type() != operand_shape.xla_element_type():
+        memory = _as_type(memory, operand_shape, result_shape)
+    order = _major_to_minor(result_shape)
+    shaped = ops.Reshape(memory, [result_shape.sizes[dimension] for dimension in order])
     return _transposed(shaped, [int(at) for at in np.argsort(order)])
 
 
@@ -45,12 +45,12 @@ def _transposed(operand: XlaOp, order: Sequence[int]) -> XlaOp:
     return operand if list(order) == list(range(len(order))) else ops.Transpose(operand, list(order))
 
 
-def _as_type(memory: XlaOp, source: Shape, wanted: Shape) -> XlaOp:
-    """The elements as others of `wanted`'s type, of which more or fewer may lie in the same memory."""
-    before, after = prod(source.sizes), prod(wanted.sizes)
+def _as_type(memory: XlaOp, source: Shape, result_shape: Shape) -> XlaOp:
+    """The elements as others of `result_shape`'s type, of which more or fewer may lie in the same memory."""
+    before, after = prod(source.sizes), prod(result_shape.sizes)
     if after < before and after:
         memory = ops.Reshape(memory, [after, before // after])
-    return ops.BitcastConvertType(memory, wanted.xla_element_type())
+    return ops.BitcastConvertType(memory, result_shape.xla_element_type())
 
 
 # --- copies and asynchronous instructions ----------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def _convolution(body: Body, op: Op) -> None:
     body.instruction(op, "convolution", op.operands, [window, _labels(numbers), *counts, *_precision(op)])
 
 
-def _labels(numbers: Any) -> str:
+def _labels(numbers: object) -> str:
     def place(first: tuple[str, int], second: tuple[str, int], space: Sequence[int]) -> str:
         named = {number: str(index) for index, number in enumerate(space)}
         named |= {number: letter for letter, number in (first, second)}

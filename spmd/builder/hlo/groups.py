@@ -58,18 +58,18 @@ def _of_mesh(text: str) -> Groups:
     axes = [(name, int(size)) for name, size in _AXIS.findall(match[1])]
     sizes = [size for _, size in axes]
     ids = _devices(match[2], sizes)
-    wanted = [_part(entry, dict(axes)) for entry in split(match[3])]
+    listed_parts = [_part(entry, dict(axes)) for entry in split(match[3])]
     shape: list[int] = []
     places: dict[tuple[str, int], int] = {}
     for name, size in axes:
-        cuts = sorted({1, size, *(cut for axis, first, last in wanted if axis == name for cut in (first, last))})
+        cuts = sorted({1, size, *(cut for axis, first, last in listed_parts if axis == name for cut in (first, last))})
         for low, high in pairwise(cuts):
             if high % low:
                 raise ValueError(f"replica_groups={text}: parts of axis {name} overlap")
             places[name, low] = len(shape)
             shape.append(high // low)
     inside = [
-        place for axis, first, last in wanted for (name, low), place in places.items()
+        place for axis, first, last in listed_parts for (name, low), place in places.items()
         if name == axis and first <= low < last
     ]  # fmt: skip
     outside = [place for place in range(len(shape)) if place not in inside]

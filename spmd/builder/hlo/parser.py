@@ -54,6 +54,8 @@ def parse_hlo(text: str, name: str = "<hlo>") -> Module:
     """
     module = read_module(text, name)
     converted = _Reader(module).computation(module.entry.name).to_stablehlo()
+    converted.move(module.location)
+    converted.function("main").move(module.entry.location)
     converted.attributes = {**converted.attributes, "sym_name": re.sub(r"[^\w.$-]", "_", module.name)}
     for attribute, symbol in (("replica_count", "mhlo.num_replicas"), ("num_partitions", "mhlo.num_partitions")):
         count = module.attributes.get(attribute)
@@ -103,14 +105,14 @@ class _Reader:
     def computation(self, name: str) -> XlaComputation:
         if name not in self._built:
             self._built[name] = None
-            self._built[name] = _Scope(self, self.module.computations[name]).build()
+            self._built[name] = _ComputationScope(self, self.module.computations[name]).build()
         built = self._built[name]
         if built is None:
             raise ParseError(f"computation {name} calls itself", self.module.computations[name].location)
         return built
 
 
-class _Scope:
+class _ComputationScope:
     """One computation being built: its builder, and its values by name."""
 
     def __init__(self, reader: _Reader, text: ComputationText) -> None:
@@ -210,7 +212,7 @@ class _Scope:
 class Call:
     """An instruction as what makes its value sees it; notes which attributes were read."""
 
-    def __init__(self, scope: _Scope, instruction: Instruction) -> None:
+    def __init__(self, scope: _ComputationScope, instruction: Instruction) -> None:
         self._scope = scope
         self.instruction = instruction
         self.builder = scope.builder

@@ -27,7 +27,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 @dataclass
-class Places:
+class PlaceTables:
     """The tables of one dump."""
 
     names: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spmd.builder.hlo.places import Places
+from spmd.builder.hlo.places import PlaceTables
 from spmd.builder.shape import Shape, parse_shape
 from spmd.errors import Diagnostic, Location, ParseError, Source
 
@@ -22,6 +22,7 @@ _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\(")
 _ATTRIBUTE = re.compile(r"\s*,?\s*([A-Za-z_][\w\-]*)\s*=\s*")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|/\*.*?\*/|//[^\n]*|[{}()\[\],\n]', re.S)
 _OPENING, _CLOSING = "{([", "})]"
+_ANOTHER = re.compile(r"(?<!,)\s+([\w%])")
 #: The comma inside of `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}`, which is one value.
 _DEVICE_IDS = re.compile(r",\s*device_ids=\(")
 
@@ -62,7 +63,8 @@ class ModuleText:
     attributes: dict[str, AttributeText]
     computations: dict[str, ComputationText]
     entry: ComputationText
-    places: Places
+    places: PlaceTables
+    location: Location
 
 
 def read_module(text: str, name: str) -> ModuleText:
@@ -75,7 +77,7 @@ def read_module(text: str, name: str) -> ModuleText:
     attributes = dict(_attributes(source, header.end(), end))
     computations: dict[str, ComputationText] = {}
     entry = None
-    position, places = end, Places()
+    position, places = end, PlaceTables()
     while (position := _skip(text, position)) < len(text):
         after = places.read(text, position)
         if after > position:
@@ -88,7 +90,7 @@ def read_module(text: str, name: str) -> ModuleText:
         entry = computation if computation.is_entry else entry
     if entry is None:
         raise ParseError("the module has no ENTRY computation", Location(source, 0))
-    return ModuleText(header[1], attributes, computations, entry, places)
+    return ModuleText(header[1], attributes, computations, entry, places, Location(source, header.start(1)))
 
 
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.S)
@@ -194,16 +196,28 @@ def _attributes(source: Source, position: int, end: int) -> Iterator[tuple[str, 
 
 
 def _value_end(source: Source, position: int, end: int) -> int:
-    """Where an attribute's value ends: at the comma outside of brackets."""
-    depth = 0
-    for match in _BRACKETS.finditer(source.text, position, end):
+    """Where an attribute's value ends: at the comma outside of brackets, or with the line."""
+    text, depth, outside = source.text, 0, position
+    for match in _BRACKETS.finditer(text, position, end):
+        if depth == 0:
+            _check_one_value(source, outside, match.start())
         if match[0] in _OPENING:
             depth += 1
         elif match[0] in _CLOSING:
             depth -= 1
-        elif match[0] == "," and depth == 0 and not _DEVICE_IDS.match(source.text, match.start()):
+        elif match[0] == "," and depth == 0 and not _DEVICE_IDS.match(text, match.start()):
             return match.start()
+        outside = _skip(text, match.end()) if match[0][0] in "/," else match.end()
+    if depth == 0:
+        _check_one_value(source, outside, end)
     return end
+
+
+def _check_one_value(source: Source, position: int, end: int) -> None:
+    """No word follows behind a space in this part of a value: it would belong to something else."""
+    match = _ANOTHER.search(source.text, position, end)
+    if match is not None:
+        raise ParseError("expected ',' or a new line behind an attribute's value", Location(source, match.start(1)))
 
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|[0-7]{3}|.)", re.S)

@@ -10,7 +10,6 @@ group is the order of its results. Collectives of one `channel_id` take part tog
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,14 +23,16 @@ from spmd.builder.options import ChannelHandle, ReplicaGroup
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects import structs
-from spmd.ir import Value
+from spmd.ir import AttributeValue, Value
 
 Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 Channel = int | ChannelHandle | None
 
 
-def _common(replica_groups: Any, channel_id: Channel, use_global_device_ids: bool = False) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"replica_groups": checks.groups(replica_groups), **channel(channel_id)}
+def _common(
+    replica_groups: object, channel_id: Channel, use_global_device_ids: bool = False
+) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {"replica_groups": checks.groups(replica_groups), **channel(channel_id)}
     if use_global_device_ids:
         if not attributes.get("channel_handle"):
             raise ArgumentError("use_global_device_ids", "needs a channel_id")
@@ -41,7 +42,7 @@ def _common(replica_groups: Any, channel_id: Channel, use_global_device_ids: boo
     return attributes
 
 
-def channel(channel_id: Channel) -> dict[str, Any]:
+def channel(channel_id: Channel) -> dict[str, AttributeValue]:
     """The attribute for a channel, if there is one."""
     if channel_id is None:
         return {}
@@ -53,7 +54,7 @@ def channel(channel_id: Channel) -> dict[str, Any]:
     return {"channel_handle": structs.ChannelHandleAttr(int(handle.handle), int(handle.type))}
 
 
-def _sized(attributes: dict[str, Any], count: Any, argument: str) -> int:
+def _sized(attributes: dict[str, AttributeValue], count: object, argument: str) -> int:
     """The number of shards, which is the size of every group that is given."""
     shards = checks.integer(count, argument, 1)
     groups = attributes["replica_groups"]

@@ -9,7 +9,6 @@ operations named ...WithToken take and give that token themselves.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from spmd.builder.options import ChannelHandle, ChannelType
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import structs
-from spmd.ir import Value
+from spmd.ir import AttributeValue, Value
 
 Pairs = Sequence[tuple[int, int]] | None
 
@@ -35,7 +34,7 @@ class TransferContext(XlaOp):
     __slots__ = ("attributes", "buffer", "done", "sends")
 
     def __init__(
-        self, builder: XlaBuilder, value: Value, buffer: Shape, sends: bool, attributes: dict[str, Any]
+        self, builder: XlaBuilder, value: Value, buffer: Shape, sends: bool, attributes: dict[str, AttributeValue]
     ) -> None:
         super().__init__(builder, value)
         self.buffer = buffer
@@ -51,7 +50,7 @@ class TransferContext(XlaOp):
 # --- host streams ----------------------------------------------------------------------------------------------------
 
 
-def _streamed(shape: Any, argument: str) -> Shape:
+def _streamed(shape: object, argument: str) -> Shape:
     data_shape = shape_argument(shape, argument)
     if any(part.is_tuple() for part in data_shape.parts):
         raise ArgumentError(argument, f"nested tuples are not supported, got {data_shape.brief}")
@@ -62,7 +61,7 @@ def _streamed(shape: Any, argument: str) -> Shape:
 
 def _infeed(builder: XlaBuilder, token: Value, shape: Shape, config: str) -> tuple[list[Value], Value]:
     leaves = shape.leaves()
-    attributes: dict[str, Any] = {"infeed_config": config}
+    attributes: dict[str, AttributeValue] = {"infeed_config": config}
     if any(leaf.order is not None and not leaf.order.is_default for leaf in leaves):
         orders = (leaf.minor_to_major() for leaf in leaves)
         attributes["layout"] = tuple(ArrayAttr(tuple(IntegerAttr(d, t.I64) for d in order)) for order in orders)
@@ -94,7 +93,7 @@ def InfeedWithToken(builder: XlaBuilder, token: XlaOp, shape: Shape, config: str
     return builder.tuple([data, after])
 
 
-def _outfeed(builder: XlaBuilder, operand: Any, token: Value, shape: Any, config: str) -> Value:
+def _outfeed(builder: XlaBuilder, operand: object, token: Value, shape: object, config: str) -> Value:
     value = builder.value(operand, "operand")
     if shape is not None and not _streamed(shape, "shape_with_layout").compatible(Shape.of(value.type)):
         raise ArgumentError(
@@ -126,11 +125,11 @@ def OutfeedWithToken(
 # --- channels --------------------------------------------------------------------------------------------------------
 
 
-def _channel(handle: Any, argument: str, pairs: Pairs) -> dict[str, Any]:
+def _channel(handle: object, argument: str, pairs: Pairs) -> dict[str, AttributeValue]:
     """Attributes of a transfer between devices, or with the host when the channel's type says so."""
     channel = handle if isinstance(handle, ChannelHandle) else ChannelHandle(checks.integer(handle, argument, 0))
     host = channel.type in (ChannelType.DEVICE_TO_HOST, ChannelType.HOST_TO_DEVICE)
-    attributes: dict[str, Any] = {
+    attributes: dict[str, AttributeValue] = {
         "channel_handle": structs.ChannelHandleAttr(int(channel.handle), int(channel.type)),
         "is_host_transfer": host,
     }
@@ -140,13 +139,15 @@ def _channel(handle: Any, argument: str, pairs: Pairs) -> dict[str, Any]:
     return attributes
 
 
-def _send(builder: XlaBuilder, operand: Any, token: Value, attributes: dict[str, Any]) -> Value:
+def _send(builder: XlaBuilder, operand: object, token: Value, attributes: dict[str, AttributeValue]) -> Value:
     value = checks.array(builder, operand, "operand")
     (after,) = builder.emit("stablehlo.send", [value, token], attributes, [t.TOKEN])
     return after
 
 
-def _recv(builder: XlaBuilder, shape: Shape, token: Value, attributes: dict[str, Any]) -> tuple[Value, Value]:
+def _recv(
+    builder: XlaBuilder, shape: Shape, token: Value, attributes: dict[str, AttributeValue]
+) -> tuple[Value, Value]:
     data, after = builder.emit("stablehlo.recv", [token], attributes, [shape.tensor, t.TOKEN])
     return data, after
 
@@ -187,7 +188,7 @@ def Recv(
     return XlaOp(builder, data)
 
 
-def _context(context: Any, sends: bool) -> TransferContext:
+def _context(context: object, sends: bool) -> TransferContext:
     name = "Send" if sends else "Recv"
     if not isinstance(context, TransferContext) or context.sends is not sends:
         raise ArgumentError("context", f"the context that {name} with a channel id gives is needed")

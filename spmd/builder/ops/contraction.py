@@ -27,13 +27,13 @@ from spmd.builder.options import (
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.shapes import dilated
-from spmd.ir import Value
+from spmd.ir import AttributeValue, Value
 
 #: DEFAULT, HIGH or HIGHEST for both operands, or one for each.
 PrecisionLike = PrecisionConfig | Sequence[Precision | str] | Precision | str | None
 
 
-def _precision(config: PrecisionLike) -> dict[str, Any]:
+def _precision(config: PrecisionLike) -> dict[str, AttributeValue]:
     if config is None:
         return {}
     names = config.operand_precision if isinstance(config, PrecisionConfig) else config
@@ -51,7 +51,7 @@ def _element(preferred: ElementLike | None) -> t.Type | None:
     return None if preferred is None else PrimitiveType.of(preferred).element_type
 
 
-def _both(builder: XlaBuilder, lhs: Any, rhs: Any, preferred: ElementLike | None) -> tuple[Value, Value]:
+def _both(builder: XlaBuilder, lhs: object, rhs: object, preferred: ElementLike | None) -> tuple[Value, Value]:
     """Two arrays, of one element type unless that of the result is asked for."""
     left, right = checks.array(builder, lhs, "lhs"), checks.array(builder, rhs, "rhs")
     if preferred is None:
@@ -301,5 +301,5 @@ def ConvGeneral(
     )  # fmt: skip
 
 
-def _general(builder: XlaBuilder, *args: Any, **kwargs: Any) -> XlaOp:
+def _general(builder: XlaBuilder, *args: object, **kwargs: object) -> XlaOp:
     return OPERATIONS["ConvGeneralDilated"](builder, *args, **kwargs)

@@ -22,7 +22,7 @@ from spmd.builder.operation import operation
 from spmd.builder.ops.source import shape_argument
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
-from spmd.ir import Region, Value
+from spmd.ir import AttributeValue, Region, Value
 
 #: The calling convention whose configuration is a dictionary.
 _TYPED = 4
@@ -50,7 +50,7 @@ def CompositeCall(
     computation: XlaComputation,
     inputs: Sequence[XlaOp],
     name: str,
-    composite_attributes: Mapping[str, Any] | str | None = None,
+    composite_attributes: Mapping[str, AttributeValue] | str | None = None,
     version: int = 0,
 ) -> XlaOp:
     """An op `name` of its own, made of others: `computation` is what it does. Source: "CompositeCall".
@@ -73,7 +73,7 @@ def CompositeCall(
     return builder.pack(used.result.type, results)
 
 
-def _dictionary(entries: Mapping[str, Any] | str | None) -> DictAttr:
+def _dictionary(entries: Mapping[str, AttributeValue] | str | None) -> DictAttr:
     if isinstance(entries, str):
         return _parsed(entries)
     return DictAttr({str(key): _attribute(key, value) for key, value in (entries or {}).items()})
@@ -89,7 +89,7 @@ def _parsed(text: str) -> DictAttr:
     return attribute
 
 
-def _attribute(key: str, value: Any) -> Any:
+def _attribute(key: str, value: object) -> AttributeValue:
     if isinstance(value, bool):
         return BoolAttr(value)
     if isinstance(value, int):
@@ -153,15 +153,15 @@ def _branch(
     op: str,
     chooser: Value,
     computations: Sequence[Any],
-    operands: Sequence[Any],
+    operands: Sequence[AttributeValue],
     names: Sequence[tuple[str, str]],
 ) -> XlaOp:
     regions: list[Region] = []
     result: t.Type | None = None
     for computation, operand, (operand_name, computation_name) in zip(computations, operands, names, strict=True):
         value = builder.value(operand, operand_name)
-        wanted = None if result is None else [result]
-        used = checks.signature(builder, computation, computation_name, [value.type], wanted)
+        results = None if result is None else [result]
+        used = checks.signature(builder, computation, computation_name, [value.type], results)
         result = used.result.type if result is None else result
         if used.result.type != result:
             raise ArgumentError(
@@ -193,7 +193,7 @@ def CustomCall(
     target_name: str,
     args: Sequence[XlaOp],
     shape: Shape,
-    opaque: str | bytes | Mapping[str, Any] = "",
+    opaque: str | bytes | Mapping[str, AttributeValue] = "",
     has_side_effect: bool = False,
     api_version: int = 1,
 ) -> XlaOp:

@@ -87,9 +87,9 @@ def Reshape(
     order = None if new_sizes is None else dimensions
     sizes = checks.integers(dimensions if new_sizes is None else new_sizes, "new_sizes", least=0)
     if math.prod(sizes) != value.tensor.size:
-        count, wanted = value.tensor.size, math.prod(sizes)
+        count, elements = value.tensor.size, math.prod(sizes)
         raise ArgumentError(
-            "new_sizes", f"{list(sizes)} holds {wanted} elements, operand {Shape.of(value.type).brief} {count}"
+            "new_sizes", f"{list(sizes)} holds {elements} elements, operand {Shape.of(value.type).brief} {count}"
         )
     if order is not None:
         numbers = _permutation(order, value.tensor.rank, "dimensions")
@@ -97,7 +97,7 @@ def Reshape(
     return _reshape(builder, value, sizes)
 
 
-def _permutation(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+def _permutation(values: object, rank: int, argument: str) -> tuple[int, ...]:
     numbers = checks.dimensions(values, rank, argument)
     if len(numbers) != rank:
         raise ArgumentError(argument, f"{list(numbers)} must be a permutation of all {rank} dimensions")
@@ -237,7 +237,7 @@ def SliceInDim(
 
 
 @operation
-def Index(builder: XlaBuilder, operand: XlaOp, key: Any) -> XlaOp:
+def Index(builder: XlaBuilder, operand: XlaOp, key: object) -> XlaOp:
     """`operand[key]`: an element of a tuple, or a static slice with integers, slices, `...` and None as in NumPy."""
     value = builder.value(operand, "operand")
     if isinstance(value.type, t.TupleType):

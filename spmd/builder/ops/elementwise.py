@@ -7,7 +7,6 @@ operations", "Element-wise unary functions", and the sections of the other opera
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ _BITS = ("i1", "signed", "unsigned")
 
 
 def binary_operands(
-    builder: XlaBuilder, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int]
+    builder: XlaBuilder, lhs: object, rhs: object, broadcast_dimensions: Sequence[int]
 ) -> tuple[Value, Value]:
     """Both operands as values of one element type and one shape."""
     left = checks.array(builder, lhs, "lhs") if isinstance(lhs, XlaOp) else None
@@ -43,7 +42,7 @@ def binary_operands(
     return broadcast_pair(builder, left, right, checks.integers(broadcast_dimensions, "broadcast_dimensions"))
 
 
-def _constant_like(builder: XlaBuilder, number: Any, other: Value | None, argument: str) -> Value:
+def _constant_like(builder: XlaBuilder, number: object, other: Value | None, argument: str) -> Value:
     if other is None or not isinstance(number, (bool, int, float, complex, np.generic, np.ndarray)):
         raise ArgumentError(argument, f"an XlaOp or a number is needed, got {type(number).__name__}")
     constant = np.asarray(number)
@@ -56,7 +55,7 @@ def _constant_like(builder: XlaBuilder, number: Any, other: Value | None, argume
     return builder.constant(array)
 
 
-def _binary(builder: XlaBuilder, op: str, lhs: Any, rhs: Any, dimensions: Sequence[int]) -> XlaOp:
+def _binary(builder: XlaBuilder, op: str, lhs: object, rhs: object, dimensions: Sequence[int]) -> XlaOp:
     left, right = binary_operands(builder, lhs, rhs, dimensions)
     return builder.emit_one(f"stablehlo.{op}", [left, right])
 
@@ -165,7 +164,7 @@ def Complex(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimension
 
 
 def _compare(
-    builder: XlaBuilder, direction: str, lhs: Any, rhs: Any, dimensions: Sequence[int], *, total: bool = False
+    builder: XlaBuilder, direction: str, lhs: object, rhs: object, dimensions: Sequence[int], *, total: bool = False
 ) -> XlaOp:
     left, right = binary_operands(builder, lhs, rhs, dimensions)
     kind = left.tensor.scalar_type.kind

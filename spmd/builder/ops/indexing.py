@@ -6,7 +6,6 @@ Source: XlaBuilder operation semantics, "DynamicSlice", "DynamicUpdateSlice", "G
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from spmd import types as t
 from spmd.builder import checks
@@ -20,7 +19,7 @@ from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
 
-def _starts(builder: XlaBuilder, start_indices: Any, rank: int) -> list[Value]:
+def _starts(builder: XlaBuilder, start_indices: object, rank: int) -> list[Value]:
     """One integer scalar a dimension, from scalars or from a vector."""
     if isinstance(start_indices, XlaOp) and start_indices.shape.rank() == 1:
         vector = checks.array(builder, start_indices, "start_indices")
@@ -201,7 +200,7 @@ def Scatter(
     return builder.collate(builder.emit("stablehlo.scatter", everything, attributes, types, [region_of(used, scalars)]))
 
 
-def _ascending(values: Any, rank: int, argument: str) -> tuple[int, ...]:
+def _ascending(values: object, rank: int, argument: str) -> tuple[int, ...]:
     numbers = checks.dimensions(values, rank, argument)
     if list(numbers) != sorted(numbers):
         raise ArgumentError(argument, f"{list(numbers)} must be in increasing order")

@@ -7,7 +7,6 @@ Source: XlaBuilder operation semantics, "Cholesky", "TriangularSolve", "Fft", "B
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,12 +17,12 @@ from spmd.builder.operation import operation
 from spmd.builder.options import FftType, Transpose
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
-from spmd.ir import Value
+from spmd.ir import AttributeValue, Value
 
 _FLOATS = ("float", "complex")
 
 
-def _matrices(builder: XlaBuilder, operand: Any, argument: str) -> Value:
+def _matrices(builder: XlaBuilder, operand: object, argument: str) -> Value:
     value = checks.array(builder, operand, argument)
     checks.kind(value, argument, "of a floating-point or complex type", *_FLOATS)
     if value.tensor.rank < 2:
@@ -107,13 +106,13 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
     if not 1 <= len(lengths) <= min(3, value.tensor.rank):
         raise ArgumentError("fft_length", f"1 to {min(3, value.tensor.rank)} lengths are needed, got {list(lengths)}")
     axes = list(value.tensor.static_shape[-len(lengths) :])
-    wanted = list(lengths)
+    expected = list(lengths)
     if kind is FftType.IRFFT:
-        wanted[-1] = lengths[-1] // 2 + 1 if lengths[-1] else axes[-1]
-    if axes != wanted:
+        expected[-1] = lengths[-1] // 2 + 1 if lengths[-1] else axes[-1]
+    if axes != expected:
         raise ArgumentError(
             "fft_length",
-            f"{list(lengths)} needs innermost dimensions {wanted}, operand is {Shape.of(value.type).brief}",
+            f"{list(lengths)} needs innermost dimensions {expected}, operand is {Shape.of(value.type).brief}",
         )
     return builder.emit_one("stablehlo.fft", [value], {"fft_type": kind.value, "fft_length": lengths})
 
@@ -122,8 +121,8 @@ def Fft(builder: XlaBuilder, operand: XlaOp, fft_type: FftType | str, fft_length
 
 
 def _normalized(
-    builder: XlaBuilder, operand: Any, features: dict[str, Any], epsilon: float, feature_index: int
-) -> tuple[list[Value], dict[str, Any]]:
+    builder: XlaBuilder, operand: object, features: dict[str, AttributeValue], epsilon: float, feature_index: int
+) -> tuple[list[Value], dict[str, AttributeValue]]:
     """The operand, vectors with one entry a feature, and the attributes."""
     value = checks.kind(checks.array(builder, operand, "operand"), "operand", "of a floating-point type", "float")
     number = checks.dimension(feature_index, value.tensor.rank, "feature_index")

@@ -82,7 +82,7 @@ def RngBitGenerator(builder: XlaBuilder, algorithm: RandomAlgorithm | str, initi
     checks.kind(state, "initial_state", "of an integer type", "unsigned", "signed")
     allowed = {"THREE_FRY": [(2,)], "PHILOX": [(2,), (3,)]}.get(name, [state.tensor.shape])
     if state.tensor.shape not in allowed or (name != "DEFAULT" and state.tensor.element_type is not t.UI64):
-        wanted = " or ".join(f"u64[{size[0]}]" for size in allowed)
-        raise ArgumentError("initial_state", f"must be {wanted} for {name}, got {Shape.of(state.type).brief}")
+        expected = " or ".join(f"u64[{size[0]}]" for size in allowed)
+        raise ArgumentError("initial_state", f"must be {expected} for {name}, got {Shape.of(state.type).brief}")
     types = [state.type, result_shape.tensor]
     return builder.tuple(builder.emit("stablehlo.rng_bit_generator", [state], {"rng_algorithm": name}, types))

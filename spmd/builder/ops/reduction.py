@@ -27,7 +27,7 @@ from spmd.ir import Value
 PaddingLike = Padding | str | Sequence[tuple[int, int]]
 
 
-def _folded(builder: XlaBuilder, operands: Any, init_values: Any) -> tuple[list[Value], list[Value]]:
+def _folded(builder: XlaBuilder, operands: object, init_values: object) -> tuple[list[Value], list[Value]]:
     """Arrays of one shape and a scalar for each."""
     values = checks.arrays(builder, operands, "operands")
     checks.same_dimensions(values, "operands")
@@ -138,7 +138,7 @@ def ReduceWindow(
     return builder.collate(builder.emit("stablehlo.reduce_window", [*values, *starts], attributes, None, [region]))
 
 
-def _are_pairs(values: Sequence[Any]) -> bool:
+def _are_pairs(values: Sequence[object]) -> bool:
     """Whether `values` are (low, high) pairs, and not one number a dimension."""
     return any(isinstance(value, Sequence | np.ndarray) for value in values)
 
@@ -196,11 +196,11 @@ def SelectAndScatter(
     strides = checks.per_dimension(window_strides, len(sizes), "window_strides")
     pairs = window_padding(padding, sizes, window, strides)
     undilated = (1,) * len(sizes)
-    wanted = tuple(windows(sizes, window, strides, pairs, undilated, undilated))
-    if source_value.tensor.shape != wanted:
+    expected = tuple(windows(sizes, window, strides, pairs, undilated, undilated))
+    if source_value.tensor.shape != expected:
         raise ArgumentError(
             "source",
-            f"must have the dimensions {list(wanted)}, one entry a window, got {Shape.of(source_value.type).brief}",
+            f"must have the dimensions {list(expected)}, one entry a window, got {Shape.of(source_value.type).brief}",
         )
     scalars = _scalars([value]) * 2
     picker = checks.signature(builder, select, "select", scalars, [t.TensorType((), t.I1)])

@@ -6,8 +6,6 @@ interface of the TensorFlow compiler framework document.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from spmd import types as t
@@ -20,7 +18,7 @@ from spmd.builder.shape import ElementLike, Shape
 from spmd.builder.xla_op import XlaOp
 
 
-def shape_argument(shape: Any, argument: str = "shape") -> Shape:
+def shape_argument(shape: object, argument: str = "shape") -> Shape:
     """A Shape, or its text."""
     if isinstance(shape, str):
         try:
@@ -32,7 +30,7 @@ def shape_argument(shape: Any, argument: str = "shape") -> Shape:
     return shape
 
 
-def array_shape_argument(shape: Any, argument: str = "shape") -> Shape:
+def array_shape_argument(shape: object, argument: str = "shape") -> Shape:
     array_shape = shape_argument(shape, argument)
     if not array_shape.is_array():
         raise ArgumentError(argument, f"an array's shape is needed, got {array_shape.brief}")
@@ -46,7 +44,7 @@ def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: st
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def Constant(builder: XlaBuilder, value: Any) -> XlaOp:
+def Constant(builder: XlaBuilder, value: object) -> XlaOp:
     """A constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
     literal = value if isinstance(value, Literal) else Literal(value)
     return _literal(builder, literal)
@@ -67,7 +65,7 @@ def _literal(builder: XlaBuilder, literal: Literal) -> XlaOp:
     return builder.tuple([builder.value(part, "literal") for part in parts])
 
 
-def _ranked(builder: XlaBuilder, value: Any, rank: int, type: ElementLike | None) -> XlaOp:
+def _ranked(builder: XlaBuilder, value: object, rank: int, type: ElementLike | None) -> XlaOp:
     array = as_array(value, type)
     if array.ndim != rank:
         raise ArgumentError("values" if rank else "value", f"rank {rank} is needed, got rank {array.ndim}")
@@ -75,13 +73,13 @@ def _ranked(builder: XlaBuilder, value: Any, rank: int, type: ElementLike | None
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR0(builder: XlaBuilder, value: Any, type: ElementLike | None = None) -> XlaOp:
+def ConstantR0(builder: XlaBuilder, value: object, type: ElementLike | None = None) -> XlaOp:
     """A scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
     return _ranked(builder, value, 0, type)
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, type: ElementLike | None = None) -> XlaOp:
+def ConstantR1(builder: XlaBuilder, values: object, value: object = None, type: ElementLike | None = None) -> XlaOp:
     """A vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
     if value is not None:
         length = checks.integer(values, "length", 0)
@@ -93,25 +91,25 @@ def ConstantR1(builder: XlaBuilder, values: Any, value: Any = None, type: Elemen
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR2(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+def ConstantR2(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
     """A matrix constant, from nested lists or an array."""
     return _ranked(builder, values, 2, type)
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR2FromArray2D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+def ConstantR2FromArray2D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
     """A matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python."""
     return _ranked(builder, values, 2, type)
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR3FromArray3D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+def ConstantR3FromArray3D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
     """A constant of rank 3."""
     return _ranked(builder, values, 3, type)
 
 
 @operation_of('"C++ interface", and XlaBuilder')
-def ConstantR4FromArray4D(builder: XlaBuilder, values: Any, type: ElementLike | None = None) -> XlaOp:
+def ConstantR4FromArray4D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
     """A constant of rank 4."""
     return _ranked(builder, values, 4, type)
 
@@ -133,7 +131,7 @@ def Iota(builder: XlaBuilder, shape: Shape, iota_dimension: int = 0) -> XlaOp:
 
 
 @operation
-def Tuple(builder: XlaBuilder, elements: Any) -> XlaOp:
+def Tuple(builder: XlaBuilder, elements: object) -> XlaOp:
     """A tuple of any values. Source: "Tuple"."""
     sequence = elements if isinstance(elements, (list, tuple)) else [elements]
     return builder.tuple([builder.value(element, f"elements[{i}]") for i, element in enumerate(sequence)])

@@ -7,11 +7,13 @@ lowest place that is free for as long as it is needed. That comes close to the m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 ALIGNMENT = 64
+#: The place of the arena among blocks of memory.
+_ARENA = 0
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -28,13 +30,12 @@ class Placement:
 
 
 @dataclass
-class _Block:
+class _MemoryBlock:
     """A block of memory that buffers may lie in until `end`."""
 
     name: str | None
     size: int
     end: int
-    numbers: list[int] = field(default_factory=list)
 
 
 class Arena:
@@ -49,12 +50,12 @@ class Arena:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._now = 0
-        self._lent: dict[str, _Block] = {}
+        self._lent: dict[str, _MemoryBlock] = {}
 
     def lend(self, name: str, nbytes: int) -> None:
         """Says that other memory, which nobody needed before, is needed by its owner from now on."""
         self._now += 1
-        self._lent.setdefault(name, _Block(name, nbytes, self._now))
+        self._lent.setdefault(name, _MemoryBlock(name, nbytes, self._now))
 
     def allocate(self, nbytes: int) -> int:
         """The number of a buffer of `nbytes`, needed from now on."""
@@ -75,29 +76,27 @@ class Arena:
         """Where the buffers lie: those that are needed at one time apart from each other."""
         sizes, begins, ends = (np.array(each, np.int64) for each in (self._sizes, self._begins, self._ends))
         offsets = np.zeros(len(sizes), np.int64)
-        arena = _Block(None, _NEVER, _NEVER)
-        lent = sorted(self._lent.values(), key=lambda block: block.size)
-        homes: list[str | None] = [None] * len(sizes)
+        blocks = [_MemoryBlock(None, 0, _NEVER), *sorted(self._lent.values(), key=lambda block: block.size)]
+        homes = np.full(len(sizes), -1)
         for number in np.lexsort((begins, -sizes)):
-            size, end = self._sizes[number], self._ends[number]
-            for block in (*(block for block in lent if size <= block.size and end <= block.end), arena):
-                there = np.array(block.numbers, np.int64)
-                there = there[(begins[there] < ends[number]) & (begins[number] < ends[there])]
-                offset = _lowest(offsets[there], sizes[there], size)
-                if offset + size <= block.size:
-                    offsets[number], homes[number] = offset, block.name
-                    block.numbers.append(number)
+            size, end = sizes[number], ends[number]
+            together = (begins < end) & (begins[number] < ends)
+            roomy = [home for home, block in enumerate(blocks) if size <= block.size and end <= block.end]
+            for home in (*roomy, _ARENA):
+                beside = together & (homes == home)
+                offset = _lowest(offsets[beside], sizes[beside], size)
+                if offset + size <= blocks[home].size:
                     break
-        inside = np.array([home is None for home in homes], bool)
-        return Placement(homes, offsets.tolist(), int((offsets + sizes)[inside].max(initial=0)))
+            blocks[home].size = max(blocks[home].size, offset + size)  # the arena grows where nothing else has room
+            offsets[number], homes[number] = offset, home
+        return Placement([blocks[home].name for home in homes], offsets.tolist(), int(blocks[_ARENA].size))
 
 
-def _lowest(size: np.ndarray, sizes: np.ndarray, wanted: int) -> int:
-    """The lowest offset of `wanted` bytes beside those that are taken."""
-    if not size.size:
+def _lowest(offsets: np.ndarray, sizes: np.ndarray, size: int) -> int:
+    """The lowest offset of `size` bytes beside those that are taken."""
+    if not offsets.size:
         return 0
-    order = np.argsort(size, kind="stable")
-    begins = size[order]
-    reach = np.concatenate(([0], np.maximum.accumulate((size + sizes)[order])))
-    gaps = np.flatnonzero(begins - reach[:-1] >= wanted)
+    order = np.argsort(offsets, kind="stable")
+    reach = np.concatenate(([0], np.maximum.accumulate((offsets + sizes)[order])))
+    gaps = np.flatnonzero(offsets[order] - reach[:-1] >= size)
     return int(reach[gaps[0]] if gaps.size else reach[-1])

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log2, prod
 
-from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, walk
+from spmd.analysis.affine import Affine, Variable
+from spmd.analysis.scalar.expression import Expression, MachineType, Primitive, is_constant, walk
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.analysis.windows import windows_of
 from spmd.compiler.schedule.forms import primitive_cost
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Load, Nest, Stage
+from spmd.compiler.schedule.nest import FOLDED, Load, Nest, Stage
 from spmd.compiler.schedule.units import nests_of
 from spmd.ir import Op, Value
 from spmd.types import TensorType
 
 #: Bytes whose multiples fall on few sets of a cache, and how many places of it such a walk may use again.
 _ALIASING, _WAYS = 1024, 64
+_DIVISIONS = (Primitive.DIV, Primitive.SQRT)
+#: Points that take as long as one: what is less than a register of a vector processor holds.
+_LANES = 16
+#: What floats wait for, and what part of that others wait for.
+_FLOATING, _QUICK = (Primitive.ADD, Primitive.SUB, Primitive.MUL, *_DIVISIONS), 0.25
 DOTS = ("stablehlo.dot_general", "stablehlo.dot")
 
 
@@ -27,15 +33,17 @@ class Work:
     """So much of one kind of work, on values of `bits`.
 
     elementwise  additions, or what takes as long
-    function     the same inside of functions such as exponentials
+    division     divisions and square roots of floats
+    function     additions, or what takes as long, inside of functions such as exponentials
     strided      numbers that a loop reads from places far from each other
     aliased      the same, at distances by which caches keep few of them
-    indexed      numbers at places that are computed
+    indexed      numbers read at places that are computed
+    updated      numbers written at places that are computed
     product      multiplications and additions of matrices: `sizes` are (batch, rows, depth, columns), and `form` is
-                 "nn" where neighbours in the right one's rows are neighbours in memory, "nt" otherwise
-    convolution, sort, fft, solve, random
-                 multiplications and additions; comparisons; operations of the fast algorithm; multiplications and
-                 additions; numbers
+                 "nn" where neighbours in the right one's rows are neighbours in memory, "nt" otherwise; of
+                 convolutions "window", or "batch" where what is summed over is the batch
+    sort, fft, solve, random
+                 comparisons; operations of the fast algorithm; multiplications and additions; numbers
     """
 
     kind: str
@@ -110,11 +118,19 @@ def _read(nests: Sequence[Nest], value: Value) -> int:
 
 
 def _written(nest: Nest, value: Value) -> int:
-    stored = any(store.value is value for store in nest.stores())
-    if stored:
-        return bytes_of(value)
-    updates = [w for stage in nest.stages for u in stage.updates for w in u.writes if w[0] is value]
-    return sum(prod(nest.extents) * max(1, code.type.bits // 8) for _, _, code in updates)
+    """Bytes written of `value`, each place once: an update in place writes no more than it has points."""
+    stores = [(store.address, store.code) for store in nest.stores() if store.value is value]
+    updates = [
+        (address, code) for stage in nest.stages for u in stage.updates for v, address, code in u.writes if v is value
+    ]
+    written = sum(_places(nest, address) * max(1, code.type.bits // 8) for address, code in (*stores, *updates))
+    return min(written, bytes_of(value))
+
+
+def _places(nest: Nest, address: Affine) -> int:
+    """How many places an address is, at most; those that are computed are as many as there are points."""
+    computed = any(not is_constant(code) for code, _ in address.dynamic)
+    return prod(nest.extents) if computed else prod(nest.extents[variable] for variable, _ in address.terms)
 
 
 def _points(nest: Nest, stage: Stage) -> int:
@@ -150,30 +166,60 @@ def _merged(works: Iterable[Work]) -> list[Work]:
 
 
 def _stage_work(nest: Nest, stage: Stage) -> Iterable[Work]:
-    points = _points(nest, stage)
-    for node in walk(_roots(stage)):
-        bits = max(32, node.type.bits)
+    points, roots = -(-_points(nest, stage) // _LANES) * _LANES, _roots(stage)
+    for node in walk(roots):
+        bits = max(32, node.type.bits, *(operand.type.bits for operand in node.operands))
         if node.primitive.is_function:
             yield Work("function", points * function_cost(node.primitive, node.type), bits)
+        elif node.primitive in _DIVISIONS:
+            yield Work("division", points, bits)
         else:
-            yield Work("elementwise", points * primitive_cost(node.primitive), bits)
+            yield Work("elementwise", points * _work(node.primitive), bits)
     for leaf in stage.leaves:
         if isinstance(leaf, Load) and (kind := _kind_of_access(nest, stage, leaf)):
             yield Work(kind, points, max(32, leaf.type.bits))
-    for update in stage.updates:
-        yield Work("indexed", points * len(update.writes), 32)
+    scattered = [w for update in stage.updates for w in update.writes if _is_scattered(nest, stage, w[1])]
+    if scattered:
+        yield Work("updated", points * len(scattered), 32)
+
+
+def _work(primitive: Primitive) -> int:
+    """Additions that take as long as `primitive`."""
+    return 0 if primitive is Primitive.BITCAST else primitive_cost(primitive)
+
+
+def _innermost(nest: Nest, stage: Stage) -> int | None:
+    """The loop whose turns follow each other; None where there is one point."""
+    return max((variable for variable in stage.loops if nest.extents[variable] > 1), default=None)
 
 
 def _kind_of_access(nest: Nest, stage: Stage, load: Load) -> str:
     """How a load goes over memory, turn by turn of the innermost loop; nothing for neighbours and single numbers."""
-    if load.address.dynamic:
+    if _is_scattered(nest, stage, load.address):
         return "indexed"
-    loops = [variable for variable in stage.loops if nest.extents[variable] > 1]
-    step = load.address.coefficient(max(loops)) if loops else 0
-    if step in (0, 1):
+    innermost = _innermost(nest, stage)
+    step = 0 if innermost is None else load.address.coefficient(innermost)
+    if innermost is None or step in (0, 1):
         return ""
-    far = step * max(1, load.type.bits // 8) % _ALIASING == 0 and nest.extents[max(loops)] > _WAYS
+    far = step * max(1, load.type.bits // 8) % _ALIASING == 0 and nest.extents[innermost] > _WAYS
     return "aliased" if far else "strided"
+
+
+def _is_scattered(nest: Nest, stage: Stage, address: Affine) -> bool:
+    """Whether where `address` is has to be computed anew at each turn of the innermost loop."""
+    innermost = _innermost(nest, stage)
+    return innermost is not None and any(_varies(stage, code, innermost) for code, _ in address.dynamic)
+
+
+def _varies(stage: Stage, code: Expression, variable: Variable) -> bool:
+    """Whether `code` hangs on a loop variable, also by what it reads."""
+    for node in walk([code]):
+        if node.primitive is Primitive.PARAMETER and isinstance(node.attribute, int) and node.attribute < FOLDED:
+            leaf = stage.leaves[node.attribute]
+            form = leaf.address if isinstance(leaf, Load) else leaf.form
+            if form.coefficient(variable) or any(_varies(stage, inner, variable) for inner, _ in form.dynamic):
+                return True
+    return False
 
 
 @cache
@@ -187,10 +233,55 @@ def function_cost(function: Primitive, type: MachineType) -> int:
         if node in seen:
             continue
         seen.add(node)
-        cost += primitive_cost(node.primitive)
-        rare = node.primitive is Primitive.RARELY
-        pending += (node.operands[0], node.operands[2]) if rare else node.operands
+        cost += _work(node.primitive)
+        pending += _usual(node)
     return cost
+
+
+def _usual(node: Expression) -> Sequence[Expression]:
+    """The operands of a node that are computed whatever comes."""
+    rare = node.primitive is Primitive.RARELY
+    return (node.operands[0], node.operands[2]) if rare else node.operands
+
+
+# --- what waits ---
+
+
+def arrival(nests: Sequence[Nest], arrivals: Mapping[Value, float]) -> float:
+    """When the last of what `nests` compute at one point is there, where what they read comes as `arrivals` tells.
+
+    Counted in additions of floats that wait for each other, or what takes as long.
+    """
+    known, last = dict(arrivals), 0.0
+    for stage in (stage for nest in nests for stage in nest.stages):
+        read = [known.get(leaf.value, 0.0) if isinstance(leaf, Load) else 0.0 for leaf in stage.leaves]
+        last = max(last, _way(_roots(stage), lambda node: node.operands, read))
+        known |= dict.fromkeys((store.value for store in stage.all_stores()), last)
+    return last
+
+
+def _way(
+    roots: Sequence[Expression], needed: Callable[[Expression], Sequence[Expression]], read: Sequence[float] = ()
+) -> float:
+    """The longest way to one of `roots`; `read` is when each parameter is there."""
+    ways: dict[Expression, float] = {}
+    for node in walk(roots, needed):
+        began = max((ways[operand] for operand in needed(node)), default=0.0)
+        if isinstance(node.attribute, int) and node.primitive is Primitive.PARAMETER and node.attribute < len(read):
+            began = read[node.attribute]
+        ways[node] = began + _latency(node)
+    return max((ways[root] for root in roots), default=0.0)
+
+
+def _latency(node: Expression) -> float:
+    if node.primitive.is_function:
+        return _function_way(node.primitive, node.type)
+    return _work(node.primitive) * (1.0 if node.primitive in _FLOATING else _QUICK)
+
+
+@cache
+def _function_way(function: Primitive, type: MachineType) -> float:
+    return _way(expand([definition(function, type)]), _usual)
 
 
 # --- ops that are no loop nest ---
@@ -221,14 +312,18 @@ def _product(op: Op) -> Work:
     batch, depth = prod(lhs[d] for d in batching), prod(lhs[d] for d in contracting)
     rows = prod(lhs) // max(1, batch * depth)
     columns = prod(rhs) // max(1, batch * depth)
-    return Work("product", 2 * batch * rows * depth * columns, _bits(op), (batch, rows, depth, columns), form)
+    bits = 8 * op.operands[0].tensor.dtype.itemsize
+    return Work("product", 2 * batch * rows * depth * columns, bits, (batch, rows, depth, columns), form)
 
 
 def _convolution(op: Op) -> Work:
     numbers = op["dimension_numbers"]
     kernel = op.operands[1].tensor.static_shape
-    taps = prod(kernel) // max(1, kernel[numbers.kernel_output_feature_dimension])
-    return Work("convolution", 2 * _size(op.result) * taps, _bits(op))
+    features = kernel[numbers.kernel_output_feature_dimension]
+    taps, columns = prod(kernel) // max(1, features), op.result.tensor.static_shape[numbers.output_feature_dimension]
+    sizes = (1, _size(op.result) // max(1, columns), taps, columns)
+    form = "window" if numbers.input_feature_dimension == len(kernel) - 1 else "batch"
+    return Work("product", 2 * _size(op.result) * taps, _bits(op), sizes, form)
 
 
 def _window(op: Op) -> Work:

@@ -7,8 +7,8 @@ printing all read the same nest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import Expression, MachineType
@@ -127,6 +127,12 @@ class Stage:
             yield store.address
         for update in self.updates:
             yield from (address for _, address, _ in update.writes)
+
+    def with_places(self, leaf: Callable[[Leaf], Leaf], store: Callable[[Store], Store]) -> Stage:
+        """The stage, which updates nothing, with other leaves and stores in place of its own."""
+        reductions = tuple(replace(old, stores=tuple(map(store, old.stores))) for old in self.reductions)
+        leaves, stores = tuple(map(leaf, self.leaves)), tuple(map(store, self.stores))
+        return replace(self, leaves=leaves, stores=stores, reductions=reductions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,8 @@ def _any_order(op: Op) -> bool:
     return extremum is not None and extremum.tie == "low" and extremum.propagates_nan and IN_ORDER not in op.discardable
 
 
-def _as(element: Element, value: Value, wanted: ElementType) -> Element:
-    return converted(element, element_type(value), wanted)
+def _as(element: Element, value: Value, target: ElementType) -> Element:
+    return converted(element, element_type(value), target)
 
 
 def _flat(elements: Sequence[Element]) -> tuple[Expression, ...]:

@@ -12,9 +12,10 @@ from dataclasses import replace
 from math import prod
 
 from spmd.analysis.affine import Affine, Variable
+from spmd.compiler.schedule.columns import column_block, column_nest
 from spmd.compiler.schedule.forms import cost_of
 from spmd.compiler.schedule.fusion import Unit
-from spmd.compiler.schedule.nest import Load, LoopReduction, Nest, Stage, Store
+from spmd.compiler.schedule.nest import Leaf, Load, Nest, Store
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.ir import Value
 
@@ -24,60 +25,76 @@ FEW = 16
 _LONGEST, _MOST = 1 << 14, 12
 
 
+#: The points of a unit, and which of their dimensions are folded, where that is known.
+Rows = tuple[tuple[int, ...], tuple[int, ...]]
+
+
 def row_groups(units: Sequence[Unit]) -> list[list[Unit]]:
-    """`units`, neighbours that go over the same rows taken together."""
+    """`units`, neighbours that go over the same rows, or columns, taken together."""
     groups: list[list[Unit]] = []
     shape: tuple[int, ...] | None = None
-    kept = 0
+    folded: tuple[int, ...] = ()
     for unit in units:
         rows = _rows(unit)
         group = groups[-1] if groups else []
         if rows is not None and group and shape is not None and len(group) < _MOST and _reads(unit, group):
-            if _matches(unit, shape, kept):
+            if _matches(unit, shape, folded):
                 group.append(unit)
                 continue
-            if kept == 0 and rows[1] and rows[0] == shape:  # points, then the first reduction of their rows
-                kept = rows[1]
+            if not folded and rows[1] and rows[0] == shape:  # points, then the first reduction of their rows
+                folded = rows[1]
                 group.append(unit)
                 continue
         groups.append([unit])
-        shape, kept = rows if rows is not None else (None, 0)
+        shape, folded = rows if rows is not None else (None, ())
     return groups
 
 
-def _rows(unit: Unit) -> tuple[tuple[int, ...], int] | None:
-    """The points of `unit`, and how many of their dimensions count rows: none are known where little is folded."""
+def _rows(unit: Unit) -> Rows | None:
+    """The points of `unit`, and what it folds: nothing is known where that is little."""
     if not unit.is_open or not all(unit.shape) or is_sliding(unit.roots[0]):
         return None
     if not unit.is_reduction:
-        return unit.shape, 0
-    kept = len(unit.shape) - len(unit.reduced)
-    if not kept or unit.reduced != tuple(range(kept, len(unit.shape))):
+        return unit.shape, ()
+    first = min(unit.reduced, default=0)
+    if unit.reduced != tuple(range(first, first + len(unit.reduced))) or len(unit.reduced) in (0, len(unit.shape)):
         return None
-    folded = prod(unit.shape[kept:])
+    folded = prod(unit.shape[dimension] for dimension in unit.reduced)
+    if unit.reduced[-1] != len(unit.shape) - 1:
+        fits = folded > FEW and column_block(unit.shape, unit.reduced) is not None
+        return (unit.shape, unit.reduced) if fits else None
     if folded <= FEW:
-        return unit.shape[:kept], 0  # each fold is a point of what comes after
-    return (unit.shape, kept) if folded <= _LONGEST else None
+        return unit.shape[:first], ()  # each fold is a point of what comes after
+    return (unit.shape, unit.reduced) if folded <= _LONGEST else None
 
 
-def rows_of(group: Sequence[Unit]) -> int:
-    """The rows that the units of a group go over: those of its longest folds."""
-    return min(prod(unit.shape[: len(unit.shape) - len(unit.reduced)]) for unit in group if unit.is_reduction)
+def group_nest(group: Sequence[Unit], nests: Sequence[Nest]) -> Nest | None:
+    """The nests of a group as one, of which the first loops are shared; None where rows need other rows."""
+    longest = min((unit for unit in group if unit.is_reduction), key=_rows_of)
+    if longest.reduced[-1] < len(longest.shape) - 1:
+        nest = column_nest(nests, longest.shape, longest.reduced)
+        return nest if nest is not None and _stays_in_rows(nest) else None
+    return row_nest(nests, _rows_of(longest))
 
 
-def _matches(unit: Unit, shape: tuple[int, ...], kept: int) -> bool:
-    """Whether `unit` goes over the rows of `shape`, whose first `kept` dimensions count them, or over their points."""
-    if not kept:
+def _rows_of(unit: Unit) -> int:
+    """The rows that a reduction goes over."""
+    return prod(size for dimension, size in enumerate(unit.shape) if dimension not in unit.reduced)
+
+
+def _matches(unit: Unit, shape: tuple[int, ...], folded: tuple[int, ...]) -> bool:
+    """Whether `unit` goes over the rows of `shape`, whose dimensions `folded` do not count them, or their points."""
+    if not folded:
         return False
     if unit.is_reduction:
-        return _rows(unit) == (shape, kept)
+        return _rows(unit) == (shape, folded)
     if unit.shape == shape:
         return True
-    rows = shape[:kept]
-    if unit.shape != rows and unit.shape != (*rows, *(1 for _ in shape[kept:])):
+    rows = tuple(size for dimension, size in enumerate(shape) if dimension not in folded)
+    if unit.shape not in (rows, tuple(1 if dimension in folded else size for dimension, size in enumerate(shape))):
         return False
     # What is computed once a row is computed alone, where by itself it would be many rows at a time.
-    return sum(map(cost_of, unit.ops)) <= prod(shape[kept:])
+    return sum(map(cost_of, unit.ops)) <= prod(shape[dimension] for dimension in folded)
 
 
 def _reads(unit: Unit, group: Sequence[Unit]) -> bool:
@@ -85,15 +102,14 @@ def _reads(unit: Unit, group: Sequence[Unit]) -> bool:
 
 
 def row_nest(nests: Sequence[Nest], rows: int) -> Nest | None:
-    """The nests of a group as one, of which the first loops share `rows` turns; None where rows need other rows."""
+    """Nests as one, of which the first loops share `rows` turns; None where rows need other rows."""
     widest = max(nests, key=lambda nest: len(nest.extents))
     outer = _outer(widest.extents, rows)
     if outer is None or any(nest.extents != widest.extents[: len(nest.extents)] for nest in nests):
         return None
     if any(len(nest.stages) != 1 or len(nest.extents) < outer for nest in nests):
         return None
-    variables = tuple(range(outer))
-    nest = Nest(widest.extents, tuple(stage for nest in nests for stage in nest.stages), variables)
+    nest = Nest(widest.extents, tuple(stage for nest in nests for stage in nest.stages), tuple(range(outer)))
     return nest if _stays_in_rows(nest) else None
 
 
@@ -131,6 +147,8 @@ def _stays_in_rows(nest: Nest) -> bool:
 
 def same_rows(nest: Nest, written: Affine, read: Affine) -> bool:
     """Whether an address that is read lies in the row that is written in the same turn of the outer loops."""
+    if written == read:
+        return True
     first, second = row_of(written, nest), row_of(read, nest)
     if first is None or second is None or first[0] != second[0]:
         return False
@@ -139,26 +157,22 @@ def same_rows(nest: Nest, written: Affine, read: Affine) -> bool:
 
 
 def in_one_row(nest: Nest, private: Callable[[Value], bool]) -> Nest:
-    """`nest` with a single row of memory for each value that is private to it."""
+    """`nest` with a single row of memory, or block of columns, for each value that is private to it."""
 
     def local(form: Affine) -> Affine:
-        return Affine(form.offset, tuple((v, c) for v, c in form.terms if v not in nest.outer), form.dynamic)
+        outer = [(nest.extents[v], c) for v, c in form.terms if v in nest.outer]
+        inner = ((v, c) for v, c in form.terms if v not in nest.outer)
+        # Of what lies between the rows of a block of columns, the block is all that is left.
+        closer = tuple((v, c // prod(extent for extent, step in outer if step < c)) for v, c in inner)
+        return Affine(form.offset, closer, form.dynamic)
 
     def store(old: Store) -> Store:
         return replace(old, address=local(old.address)) if private(old.value) else old
 
-    def reduction(old: LoopReduction) -> LoopReduction:
-        return replace(old, stores=tuple(map(store, old.stores)))
+    def leaf(old: Leaf) -> Leaf:
+        return replace(old, address=local(old.address)) if isinstance(old, Load) and private(old.value) else old
 
-    def stage(old: Stage) -> Stage:
-        leaves = tuple(
-            replace(leaf, address=local(leaf.address)) if isinstance(leaf, Load) and private(leaf.value) else leaf
-            for leaf in old.leaves
-        )
-        reductions = tuple(map(reduction, old.reductions))
-        return replace(old, leaves=leaves, stores=tuple(map(store, old.stores)), reductions=reductions)
-
-    return Nest(nest.extents, tuple(map(stage, nest.stages)), nest.outer)
+    return Nest(nest.extents, tuple(stage.with_places(leaf, store) for stage in nest.stages), nest.outer)
 
 
 def row_elements(nest: Nest, value: Value, outer: Sequence[Variable]) -> int:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spmd.analysis.affine import Affine, linear, row_major
-from spmd.analysis.index_maps import Index, all_of, at_least, below, clamped, element_type
+from spmd.analysis.index_maps import (
+    Index,
+    all_of,
+    at_least,
+    batch_coordinate,
+    below,
+    clamped,
+    component_place,
+    element_type,
+)
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import decode, encode, memory_types
 from spmd.analysis.scalar.expression import Expression, parameter
@@ -78,15 +87,12 @@ def _scatter(op: Op, extents: list[int], index: Index, reader: PointReader) -> N
     for dimension, size in enumerate(shape):
         form = Affine() if dimension in absent else next(offsets)
         if dimension in numbers.scatter_dims_to_operand_dims:
-            component = Affine(numbers.scatter_dims_to_operand_dims.index(dimension))
-            at = list(batch)
-            if vector < indices.tensor.rank:
-                at.insert(vector, component)
-            (number,) = converted(reader.read(indices, tuple(at)), element_type(indices), I64)
+            at = component_place(numbers.scatter_dims_to_operand_dims.index(dimension), batch, vector, indices)
+            (number,) = converted(reader.read(indices, at), element_type(indices), I64)
             form += Affine.computed(number)
         if dimension in numbers.input_batching_dims:
             position = numbers.scatter_indices_batching_dims[numbers.input_batching_dims.index(dimension)]
-            form += batch[position if position < vector else position - 1]
+            form += batch_coordinate(position, batch, vector)
         conditions += [at_least(form, 0, reader), below(form, size, reader)]
         place.append(form)
     block = op.regions[0].block

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
+from spmd.arrays import Array, Results
 from spmd.errors import Location
 from spmd.ir import Op, Value
 
@@ -34,7 +33,7 @@ class Clock(Protocol):
     @property
     def parts(self) -> Sequence[ClockedPart]: ...
 
-    def last(self) -> np.ndarray[Any, Any]:
+    def last(self) -> Array:
         """Of the last call by this thread: for each part the ticks that it took, and how often it ran."""
 
 
@@ -89,20 +88,20 @@ class Run:
 
     def __init__(
         self,
-        call: Callable[..., Any],
-        arguments: tuple[Any, ...],
-        keywords: dict[str, Any],
-        replay: Callable[..., Iterator[tuple[Op, Any]]] | None,
+        call: Callable[..., Results],
+        arguments: tuple[Array, ...],
+        keywords: dict[str, object],
+        replay: Callable[..., Iterator[tuple[Op, Results]]] | None,
     ) -> None:
         self._call = call
         self._arguments = arguments
         self._keywords = keywords
         self._replay = replay
 
-    def __call__(self) -> Any:
+    def __call__(self) -> Results:
         return self._call(*self._arguments, **self._keywords)
 
-    def op_by_op(self) -> Iterator[tuple[Op, Any]]:
+    def op_by_op(self) -> Iterator[tuple[Op, Results]]:
         """Each op of the unit with its results, run again one after another; nothing of one that cannot be."""
         if self._replay is not None:
             yield from self._replay(*self._arguments)

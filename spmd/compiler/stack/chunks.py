@@ -7,7 +7,8 @@ needed afterwards, so that what is needed meanwhile exists for one chunk only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 
 from spmd.analysis.collectives import COMMUNICATING
@@ -18,8 +19,11 @@ from spmd.types import TensorType
 
 #: Pure ops that tell processes apart.
 _POSITIONS = ("stablehlo.replica_id", "stablehlo.partition_id")
+#: Chunks that are written each for itself, at most.
+_MOST_WATCHED = 64
 #: What a sum over all processes takes in (spmd.compiler.stack.products): it is never stored for each of them.
 _SUMMED = ("stablehlo.dot_general", "stablehlo.transpose")
+_SUMS = ("stablehlo.all_reduce", "stablehlo.reduce_scatter")
 
 
 def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
@@ -43,17 +47,18 @@ def write_in_chunks(memory: int, stacker: Stacker, block: Block) -> None:
         needed = {value for op in after for value in op.operands}
         outputs = [v for op in rest for v in op.results if v in needed or last.get(v, -1) > end]
         peak = _peak(rest, set(outputs))
-        size = max(1, memory // peak) if peak else stacker.size
+        size = max(_least(stacker), memory // peak) if peak else stacker.size
         if size >= stacker.size:
             after = differing
         else:
-            _ChunkLoop(stacker, rest, outputs, size).write()
+            chunks = _Chunks(stacker, rest, outputs, size)
+            chunks.write_loop() if stacker.after_op is None else chunks.write_one_by_one()
         for op in after:
             stacker.apply(op)
 
 
 def _summed(block: Block) -> set[Op]:
-    """Products, with their transposes, that all_reduces alone read."""
+    """Products, with their transposes, that sums over processes alone read."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
         for value in (*op.operands, *(captured_values(op) if op.regions else ())):
@@ -61,7 +66,7 @@ def _summed(block: Block) -> set[Op]:
     ops: set[Op] = set()
     for op in reversed(block.ops[:-1]):
         users = [reader for value in op.results for reader in readers.get(value, ())]
-        if op.name in _SUMMED and users and all(u.name == "stablehlo.all_reduce" or u in ops for u in users):
+        if op.name in _SUMMED and users and all(u.name in _SUMS or u in ops for u in users):
             ops.add(op)
     return ops
 
@@ -112,13 +117,19 @@ def _peak(ops: Sequence[Op], kept: set[Value]) -> int:
     return most
 
 
-class _ChunkLoop:
-    """Ops of all processes as a loop over chunks of `size`; the last chunk begins early enough to be whole."""
+def _least(stacker: Stacker) -> int:
+    """Processes of a chunk at least: watched ones are written each for itself, so that there are not too many."""
+    return 1 if stacker.after_op is None else -(-stacker.size // _MOST_WATCHED)
+
+
+class _Chunks:
+    """Ops of all processes, in chunks of `size`."""
 
     def __init__(self, stacker: Stacker, ops: Sequence[Op], outputs: Sequence[Value], size: int) -> None:
         self.stacker, self.ops, self.outputs, self.size = stacker, ops, outputs, size
 
-    def write(self) -> None:
+    def write_loop(self) -> None:
+        """A loop over the chunks; the last one begins early enough to be whole."""
         stacker = self.stacker
         totals = [stacker.splat(0, stacker.tensor_of(value.type)) for value in self.outputs]
         init = [stacker.index(0), *totals]
@@ -129,34 +140,37 @@ class _ChunkLoop:
         with stacker.block(types) as body:
             turn, *rows = body.arguments
             start = stacker.binary("multiply", turn, stacker.index(self.size))
-            turn_results = self._turn(start)
-            new = [
-                stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, turn_results, strict=True)
-            ]
+            parts = self._chunk(lambda value: stacker.dynamic_slice(value, 0, start, self.size), 0, self.size)
+            new = [stacker.dynamic_update(total, part, 0, start) for total, part in zip(rows, parts, strict=True)]
             stacker.finish([stacker.binary("add", turn, stacker.index(1)), *new])
         loop = stacker.op("stablehlo.while", init, types, regions=[Region([condition]), Region([body])])
         for value, result in zip(self.outputs, loop.results[1:], strict=True):
             stacker.trees[value] = StackedValue(result, True)
 
-    def _turn(self, start: Value) -> list[Value]:
-        """The ops on the rows from `start` on; the rows of the outputs."""
-        stacker, trees, everyone, after_op = (
-            self.stacker,
-            dict(self.stacker.trees),
-            self.stacker.size,
-            self.stacker.after_op,
-        )
+    def write_one_by_one(self) -> None:
+        """One chunk after another: of each it is known whose rows it has."""
+        stacker = self.stacker
+        parts = []
+        for start in range(0, stacker.size, self.size):
+            stop = min(start + self.size, stacker.size)
+            parts.append(self._chunk(partial(stacker.slice, dimension=0, start=start, stop=stop), start, stop))
+        for value, rows in zip(self.outputs, zip(*parts, strict=True), strict=True):
+            stacker.trees[value] = StackedValue(stacker.concatenate(rows, 0), True)
+
+    def _chunk(self, rows_of: Callable[[Value], Value], start: int, stop: int) -> list[Value]:
+        """The ops on the rows of processes `start` to `stop`, which `rows_of` takes; the rows of the outputs."""
+        stacker, trees, everyone = self.stacker, dict(self.stacker.trees), self.stacker.everyone
         try:
             for value in self._inputs():
                 leaf = stacker.leaf(value)
                 if leaf.stacked:
-                    stacker.trees[value] = StackedValue(stacker.dynamic_slice(leaf.value, 0, start, self.size), True)
-            stacker.size, stacker.after_op = self.size, None  # whose rows they are is known while running
+                    stacker.trees[value] = StackedValue(rows_of(leaf.value), True)
+            stacker.everyone = range(start, stop)
             for op in self.ops:
                 stacker.apply(op)
             return [stacker.stack(stacker.leaf(value)) for value in self.outputs]
         finally:
-            stacker.trees, stacker.size, stacker.after_op = trees, everyone, after_op
+            stacker.trees, stacker.everyone = trees, everyone
 
     def _inputs(self) -> Iterator[Value]:
         """What the ops read that others make."""

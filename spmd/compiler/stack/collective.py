@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectives.errors import CommunicationError as TransportError
-from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation
+from collectives.operations import AllReduce, CollectivePermute, CollectiveReduce, Operation, short_list
 from collectives.reduction import Arithmetic
 from collectives.stacked import Stacks
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
@@ -23,7 +22,7 @@ from spmd.arrays import Array
 from spmd.attributes import DenseAttr, DictAttr, StringAttr
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, refuse, rule
 from spmd.compiler.stack.members import Members
-from spmd.compiler.stack.placing import blocks, filled, gather_rows, inverse, repeat, take_rows
+from spmd.compiler.stack.placing import filled, gather_rows, inverse, repeat, take_rows
 from spmd.compiler.stack.products import summed_product
 from spmd.dialects.make import make_reducer
 from spmd.errors import CollectiveError, Diagnostic
@@ -31,9 +30,7 @@ from spmd.ir import Op, Region, Value
 from spmd.types import I1, I64, ElementType, TensorType
 
 Extent = tuple[int, int, int]
-Table = NDArray[np.int64]
-
-_MOST_SHOWN = 16
+_MOST_SHOWN = 8
 #: The call that compares what the processes of a group bring along.
 AGREE = "spmd.expect_agreement"
 
@@ -83,10 +80,10 @@ class StackSettings:
     def __init__(self, stacker: Stacker) -> None:
         self.module, self.options = stacker.module, stacker.options
 
-    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Any, ...]]:
+    def vectorized(self, op: Op, index: int) -> Callable[..., tuple[Array, ...]]:
         """A region that is no monoid: it is written into the program, and never called here."""
 
-        def call(*arrays: Any) -> tuple[Any, ...]:
+        def call(*arrays: Array) -> tuple[Array, ...]:
             raise AssertionError(f"region {index} of {op.name} is part of the stacked program")
 
         return call
@@ -143,7 +140,7 @@ def check_members(stacker: Stacker, described: Collective, members: Members) -> 
     """CollectiveError where a process is in no group and has nothing to get there."""
     missing = members.missing
     if missing is not None and described.outsider is None:
-        who, shown = stacker.grid.process_id(missing), [row.tolist() for row in members.rows[:_MOST_SHOWN]]
+        who, shown = stacker.grid.process_id(missing), short_list([row.tolist() for row in members.rows], _MOST_SHOWN)
         text = f"process {missing} {who} is in none of the process groups {shown}"
         raise CollectiveError(Diagnostic(described.op.location, text, described.op.name))
 
@@ -176,19 +173,16 @@ def _in_groups(
     stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
 ) -> StackedValue:
     if members.table is not None:
-        if len(members.rows) == 1 and not stacker.options.reproducible and leaf.stacked:
-            product = summed_product(stacker, operation, leaf.value)
-            if product is not None:
-                return StackedValue(product)
-        return _alike(stacker, described, operation, leaf, members.table)
+        return _alike(stacker, described, operation, leaf, members)
     return _uneven(stacker, described, operation, leaf, members)
 
 
 def _alike(
-    stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, table: Table
+    stacker: Stacker, described: Collective, operation: Operation, leaf: StackedValue, members: Members
 ) -> StackedValue:
     """Groups of one size that hold all processes."""
-    writer = Written(stacker, described.op)
+    writer, table = Written(stacker, described.op), members.table
+    assert table is not None
     count, size = table.shape
     if not leaf.stacked:
         extent: Extent = (1, size, 1)
@@ -198,7 +192,7 @@ def _alike(
             return StackedValue(stacker.reshape(combined, combined.tensor.static_shape[3:]))
         rows = stacker.reshape(combined, (size, *combined.tensor.static_shape[3:]))
         return StackedValue(take_rows(stacker, rows, inverse(table.ravel(), stacker.size) % size), True)
-    regular = blocks(table)
+    regular = members.extent
     extent = regular or (count, size, 1)
     rows = leaf.value if regular else take_rows(stacker, leaf.value, table.ravel())
     combined = operation.stacked(stacker.reshape(rows, (*extent, *leaf.shape)), extent, writer)
@@ -251,15 +245,15 @@ def _rooted(stacker: Stacker, described: Collective, index: int, roots: StackedV
         group[row], position[row] = number, np.arange(len(row))
     present, fill = group >= 0, _fill(described, index)
     operand = _promoted(stacker, stacker.leaf(op.operands[index]), described, index)
-    wanted = stacker.stack(root)
+    root_position = stacker.stack(root)
     if op.name == "stablehlo.collective_reduce":
         totals = _in_groups(stacker, _reduced(described), _reduced(described).operations[index], operand, members)
-        is_root = stacker.compare(stacker.ranks(position), wanted, "EQ")
+        is_root = stacker.compare(stacker.ranks(position), root_position, "EQ")
         fill_value = stacker.splat(fill, stacker.tensor_of(op.results[index].type))
         result = stacker.chosen(is_root, totals, StackedValue(fill_value, True))
     else:
         table = np.where(members.padded < 0, members.padded[:, :1], members.padded).astype(np.int32)
-        place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), wanted)
+        place = stacker.binary("add", stacker.ranks(np.maximum(group, 0) * table.shape[1]), root_position)
         source = gather_rows(stacker, stacker.constant(table.ravel()), stacker.reshape(place, (stacker.size, 1)))
         rows = gather_rows(stacker, stacker.stack(operand), stacker.reshape(source, (stacker.size, 1)))
         result = StackedValue(rows, True)
@@ -311,11 +305,19 @@ class Written(Stacks[Value]):
         shape = x.tensor.static_shape
         if shape[1] == 1:
             return x
+        product = summed_product(self._stacker, arithmetic, x)
+        if product is not None:
+            return product
         element = x.tensor.element_type
         if arithmetic.reduction.fold is not None or not isinstance(element, ElementType):
-            return self._by_region(x)
-        neutral = identity(arithmetic.reduction.name, element)
-        return self._by_region(x) if neutral is None else self._by_monoid(x, arithmetic.reduction.name, neutral)
+            return self._by_region(x, self._stacker.regions_of(self._op)[0])
+        name = arithmetic.reduction.name
+        if element.is_complex and name == "multiply":
+            return self._by_region(x, self._complex_product(x.tensor.with_shape(()), element.real))
+        neutral = identity(name, element)
+        if neutral is None:
+            return self._by_region(x, self._stacker.regions_of(self._op)[0])
+        return self._by_monoid(x, name, neutral)
 
     def _by_monoid(self, x: Value, name: str, neutral: Array) -> Value:
         stacker, shape = self._stacker, x.tensor.static_shape
@@ -327,7 +329,24 @@ class Written(Stacks[Value]):
         stacker.in_order(folded)
         return stacker.reshape(folded.result, (shape[0], 1, *shape[2:]))
 
-    def _by_region(self, x: Value) -> Value:
+    def _complex_product(self, scalar: TensorType, part: ElementType) -> Region:
+        """Of two complex numbers, by parts, as ranks multiply them (`collectives.steps`). There is no neutral element:
+        one times a complex number is another where a part of it is infinite, or a zero has a sign."""
+        stacker = self._stacker
+        real = TensorType((), part)
+        with stacker.block([scalar, scalar]) as block:
+            (a, b), (c, d) = (
+                [stacker.op(f"stablehlo.{way}", [z], [real]).result for way in ("real", "imag")]
+                for z in block.arguments
+            )
+            parts = [
+                stacker.binary("subtract", stacker.binary("multiply", a, c), stacker.binary("multiply", b, d)),
+                stacker.binary("add", stacker.binary("multiply", a, d), stacker.binary("multiply", b, c)),
+            ]
+            stacker.finish([stacker.op("stablehlo.complex", parts, [scalar]).result])
+        return Region([block])
+
+    def _by_region(self, x: Value, region: Region) -> Value:
         """One process after another, by the region on whole arrays."""
         stacker, shape = self._stacker, x.tensor.static_shape
         slab = x.tensor.with_shape((shape[0], 1, *shape[2:]))
@@ -340,7 +359,6 @@ class Written(Stacks[Value]):
             place, total = body.arguments
             part = stacker.dynamic_slice(x, 1, place, 1)
             attributes = {"dimensions": tuple(range(len(shape)))}
-            region = stacker.regions_of(self._op)[0]
             new = stacker.op("stablehlo.map", [total, part], [slab], attributes, [region]).result
             stacker.finish([stacker.binary("add", place, stacker.index(1)), new])
         regions = [Region([condition]), Region([body])]

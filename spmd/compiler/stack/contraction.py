@@ -5,7 +5,7 @@ How large a product is may decide in which order it sums. `reproducible` compila
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from spmd.compiler.stack.data_movement import after
 from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
-from spmd.ir import Op, Value
+from spmd.ir import AttributeValue, Op, Value
 from spmd.types import QuantizedType, TensorType
 
 
@@ -47,7 +47,9 @@ def _behind(dimensions: Sequence[int], side: StackedValue) -> tuple[int, ...]:
     return after(dimensions) if side.stacked else tuple(dimensions)
 
 
-def _product(stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Any, place: int) -> StackedValue:
+def _product(
+    stacker: Stacker, op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue], place: int
+) -> StackedValue:
     """A product whose result has the processes at dimension `place`, whence they are brought to the front."""
     final = stacker.tensor_of(op.result.type)
     rank = final.rank

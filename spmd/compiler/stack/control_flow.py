@@ -14,39 +14,37 @@ from spmd.ir import Block, Op, Region, Value
 from spmd.types import I1, I32, TensorType, TokenType, Type
 
 
-@rule("stablehlo.if", always=True)
-def if_(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    predicate = stacker.leaf(op.operands[0])
-    if not predicate.stacked and (together := _branches(stacker, op, predicate.value)) is not None:
+@rule("stablehlo.if", "stablehlo.case", always=True)
+def branches(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    chosen = stacker.leaf(op.operands[0])
+    if (together := _together(stacker, op, chosen)) is not None:
         return together
-    yes = stacker.stack(predicate)
-    no = stacker.one("not", [yes], yes.type)
-    return _selected(stacker, op, [yes, no])
+    masks = _of_predicate if op.name == "stablehlo.if" else _of_index
+    return _selected(stacker, op, masks(stacker, stacker.stack(chosen), len(op.regions)))
 
 
-@rule("stablehlo.case", always=True)
-def case(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    """An index outside of the branches takes the last one."""
-    branch = stacker.leaf(op.operands[0])
-    if not branch.stacked and (together := _branches(stacker, op, branch.value)) is not None:
-        return together
-    index = stacker.stack(branch)
-    last = len(op.regions) - 1
-    type = index.tensor
+def _of_predicate(stacker: Stacker, predicate: Value, _: int) -> list[Value]:
+    """Which processes take the first branch of an `if`, and which the second."""
+    return [predicate, stacker.one("not", [predicate], predicate.type)]
+
+
+def _of_index(stacker: Stacker, index: Value, count: int) -> list[Value]:
+    """Which processes take each branch of a `case`; an index outside of the branches takes the last one."""
+    last = count - 1
     limits = [stacker.stack(StackedValue(stacker.index(limit))) for limit in (0, last)]
     is_inside = stacker.binary("and", stacker.compare(index, limits[0], "GE"), stacker.compare(index, limits[1], "LE"))
     taken = stacker.select(is_inside, index, limits[1])
-    masks = [
-        stacker.compare(taken, stacker.splat(number, TensorType(type.shape, I32)), "EQ") for number in range(last + 1)
-    ]
-    return _selected(stacker, op, masks)
+    type = TensorType(index.tensor.shape, I32)
+    return [stacker.compare(taken, stacker.splat(number, type), "EQ") for number in range(count)]
 
 
-def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree] | None:
-    """All processes take one branch; what differs after one of the branches is stacked after all.
+def _together(stacker: Stacker, op: Op, chosen: StackedValue) -> Sequence[Tree] | None:
+    """All processes take one branch, that of `chosen`; what differs after one of the branches is stacked after all.
 
-    None where a branch sends what is received elsewhere, or receives what is sent elsewhere.
+    None where they may differ, or where a branch sends what is received elsewhere, or receives what is sent elsewhere.
     """
+    if chosen.stacked:
+        return None
     written, trees = [], []
     sent, transfers = stacker.sent(), dict(stacker.transfers)
     for region in op.regions:
@@ -64,7 +62,7 @@ def _branches(stacker: Stacker, op: Op, chosen: Value) -> Sequence[Tree] | None:
         stacker.finish([stacker.stack(leaf) if up else leaf.value for leaf, up in zip(results, stacked, strict=True)])
         stacker.ops = ops
     types = [value.type for value in written[0].terminator.operands]
-    selection = stacker.op(op.name, [chosen], types, regions=[Region([block]) for block in written])
+    selection = stacker.op(op.name, [chosen.value], types, regions=[Region([block]) for block in written])
     result_leaves = iter([StackedValue(value, up) for value, up in zip(selection.results, stacked, strict=True)])
     return [rebuilt(tree, result_leaves) for tree in trees[0]]
 

@@ -20,7 +20,7 @@ from spmd.dialects.core import Trait, has_trait, is_pure
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, copy_block, copy_op
+from spmd.ir import AttributeValue, Block, Function, Module, Op, Region, Value, captured_values, copy_block, copy_op
 from spmd.types import UI32, FutureType, QuantizedType, TensorType, TokenType, TupleType, Type
 
 
@@ -138,7 +138,8 @@ class Stacker(OpBuilder):
         self.module = module
         self.options = options
         self.grid: ProcessGrid = options.grid
-        self.size = options.grid.size
+        #: The ranks of the rows of stacked values.
+        self.everyone: Sequence[int] = range(options.grid.size)
         self.trees: dict[Value, Tree] = {}
         self.mask: Value | None = None
         #: Values on their way from a send to its receive, by channel.
@@ -154,12 +155,13 @@ class Stacker(OpBuilder):
         #: Ops that are run process by process, each once.
         self.serial: dict[Op, None] = {}
         self._rules = rules()
-        self._name = ""
+        #: The name of the op that is written.
+        self.name = ""
 
     @property
-    def everyone(self) -> Sequence[int]:
-        """The ranks of the rows of stacked values."""
-        return range(self.size)
+    def size(self) -> int:
+        """The rows of stacked values."""
+        return len(self.everyone)
 
     def new_symbol(self, op: Op) -> str:
         """The name of one more function, which holds `op`."""
@@ -200,7 +202,7 @@ class Stacker(OpBuilder):
         return TensorType((self.size, *type.static_shape), _moved(type.element_type))
 
     def _refusal(self, why: str) -> CompileError:
-        return CompileError(Diagnostic(self.location, f"cannot be stacked: {why}", self._name))
+        return CompileError(Diagnostic(self.location, f"cannot be stacked: {why}", self.name))
 
     def tensor_of(self, type: Type) -> TensorType:
         tensor_type = self.type_of(type)
@@ -224,6 +226,13 @@ class Stacker(OpBuilder):
             op = value.defining_op
         return super().reshape(value, shape)
 
+    def insert_behind(self, op: Op, new: Op) -> None:
+        """Writes `new` behind an op of the block being written; at its end where `op` is of another, or is watched."""
+        if self.after_op is None and op in self.ops:
+            self.ops.insert(self.ops.index(op) + 1, new)
+        else:
+            self.ops.append(new)
+
     def along(self, leaf: StackedValue, shape: Sequence[int]) -> Value:
         """A scalar of each process everywhere in a tensor of `shape`; of all processes where it differs."""
         if not shape:
@@ -245,7 +254,7 @@ class Stacker(OpBuilder):
         return [self.trees[value] for value in block.terminator.operands]
 
     def apply(self, op: Op) -> None:
-        self.location, self._name = op.location, op.name
+        self.location, self.name = op.location, op.name
         start = len(self.ops)
         results = self._results(op)
         if self.after_op is not None:
@@ -268,7 +277,9 @@ class Stacker(OpBuilder):
         self.ops.append(copy)
         return [self.unpacked(value) for value in copy.results]
 
-    def lifted(self, op: Op, operands: Sequence[Value], attributes: Mapping[str, Any] | None = None) -> list[Tree]:
+    def lifted(
+        self, op: Op, operands: Sequence[Value], attributes: Mapping[str, AttributeValue] | None = None
+    ) -> list[Tree]:
         """The op with the leading axis in all its results; its regions must capture nothing that differs."""
         types = [self.type_of(type) for type in op.result_types]
         op_attributes = dict(op.attributes) if attributes is None else {**op.attributes, **attributes}

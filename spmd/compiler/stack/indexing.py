@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from spmd.compiler.stack.data_movement import after
 from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
 from spmd.dialects.structs import GatherDimensionNumbersAttr, ScatterDimensionNumbersAttr
-from spmd.ir import Block, Op, Region, Value
+from spmd.ir import AttributeValue, Block, Op, Region, Value
 from spmd.types import I64, ElementType, TensorType
 
 
@@ -88,7 +87,7 @@ def dynamic_update_slice(stacker: Stacker, op: Op) -> Sequence[Tree]:
     scalar = operand.value.tensor.with_shape(())
     body = Block([scalar, scalar])
     body.ops.append(make_op("stablehlo.return", [body.arguments[1]], location=op.location))
-    attributes: dict[str, Any] = {"scatter_dimension_numbers": numbers, "unique_indices": True}
+    attributes: dict[str, AttributeValue] = {"scatter_dimension_numbers": numbers, "unique_indices": True}
     scattered = stacker.op("stablehlo.scatter", [both[0], rows, both[1]], [both[0].type], attributes, [Region([body])])
     return [StackedValue(scattered.result, True)]
 

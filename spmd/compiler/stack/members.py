@@ -41,6 +41,22 @@ class Members:
         return self.joined.reshape(len(self.rows), -1) if alike else None
 
     @cached_property
+    def extent(self) -> tuple[int, int, int] | None:
+        """(A, G, B) where the groups are the middle dimension of all ranks in that shape; else None."""
+        table = self.table
+        if table is None:
+            return None
+        count, size = table.shape
+        inner = int(table[0, 1] - table[0, 0]) if size > 1 else 1
+        if inner < 1 or not (table == table[:, :1] + inner * np.arange(size)).all():
+            return None
+        outer, rest = divmod(count, inner)
+        heads = np.arange(outer)[:, None] * inner * size + np.arange(inner)
+        if rest or not (np.sort(table[:, 0]) == heads.ravel()).all():
+            return None
+        return outer, size, inner
+
+    @cached_property
     def by_size(self) -> list[Ranks]:
         """A table for each size."""
         return [np.array([row for row in self.rows if len(row) == size]) for size in self.sizes]

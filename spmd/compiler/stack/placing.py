@@ -6,11 +6,11 @@ Orders that a reshape, a transpose, slices or a broadcast give are found; any ot
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spmd.arrays import Array
 from spmd.compiler.stack.core import Stacker
 from spmd.dialects.structs import GatherDimensionNumbersAttr
 from spmd.ir import Value
@@ -73,7 +73,7 @@ def repeat(stacker: Stacker, value: Value, dimension: int, count: int) -> Value:
 
 def _rotated(stacker: Stacker, value: Value, order: Order, fill: int) -> Value | None:
     """Blocks of rows turned round by a number of places, or moved by it, with `fill` where nothing arrives."""
-    turning = rotation(order) if len(order) == value.tensor.static_shape[0] else None
+    turning = _rotation_of(order.tobytes()) if len(order) == value.tensor.static_shape[0] else None
     if turning is None:
         return None
     block, by, wraps = turning
@@ -87,6 +87,17 @@ def _rotated(stacker: Stacker, value: Value, order: Order, fill: int) -> Value |
         zero = stacker.splat(fill, value.tensor.with_shape(()))
         turned = stacker.pad(kept, 1, max(0, by), max(0, -by), zero)
     return stacker.reshape(turned, shape)
+
+
+@lru_cache(maxsize=64)
+def _rotation_of(order: bytes) -> tuple[int, int, bool] | None:
+    """What is found of an order is kept: programs have the same again and again."""
+    return rotation(np.frombuffer(order, np.int64))
+
+
+@lru_cache(maxsize=64)
+def _digits_of(order: bytes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    return digits(np.frombuffer(order, np.int64))
 
 
 def rotation(order: Order) -> tuple[int, int, bool] | None:
@@ -111,7 +122,7 @@ def rotation(order: Order) -> tuple[int, int, bool] | None:
 
 
 def _transposed(stacker: Stacker, value: Value, order: Order, fill: int) -> Value | None:
-    factors = digits(order) if len(order) == value.tensor.static_shape[0] else None
+    factors = _digits_of(order.tobytes()) if len(order) == value.tensor.static_shape[0] else None
     if factors is None:
         return None
     shape, permutation = factors
@@ -140,19 +151,6 @@ def digits(order: Order) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     if not shape or not (np.arange(len(order)).reshape(shape).transpose(permutation).ravel() == order).all():
         return None
     return shape, permutation
-
-
-def blocks(table: Array) -> tuple[int, int, int] | None:
-    """(A, G, B) where the groups, rows of `table`, are the middle dimension of all ranks in that shape; else None."""
-    count, size = table.shape
-    inner = int(table[0, 1] - table[0, 0]) if size > 1 else 1
-    if inner < 1 or not (table == table[:, :1] + inner * np.arange(size)).all():
-        return None
-    outer, rest = divmod(count, inner)
-    heads = np.arange(outer)[:, None] * inner * size + np.arange(inner)
-    if rest or not (np.sort(table[:, 0]) == heads.ravel()).all():
-        return None
-    return outer, size, inner
 
 
 def inverse(order: Sequence[int] | Order, count: int) -> Order:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from collectives.grid import ProcessGrid
-from spmd.compiler.inline import inline
 from spmd.compiler.options import Options
-from spmd.compiler.ragged_all_to_all_expansion import expand_ragged_all_to_all
+from spmd.compiler.passes import expanded
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.stack.chunks import write_in_chunks
 from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
@@ -49,9 +48,9 @@ def stack(
     CollectiveError for processes that would not meet.
     """
     entry = module.function(function)
-    flat = inline(module, entry, whole=True)
-    expand_ragged_all_to_all(flat.body, options.grid)
+    flat = expanded(module, entry, options)
     stacker = Stacker(module, options, prefix)
+    stacker.location, stacker.name = flat.location, flat.name
     if options.watch is not None:
         stacker.after_op = tell_rows
     if memory is not None:
@@ -59,7 +58,6 @@ def stack(
     flags = [True] * len(flat.arguments) if stacked is None else list(stacked)
     types = [stacker.type_of(value.type, stacked=up) for value, up in zip(flat.arguments, flags, strict=True)]
     with stacker.block(types) as body:
-        stacker.location = flat.location
         leaves_of = [stacker.unpacked(value, stacked=up) for value, up in zip(body.arguments, flags, strict=True)]
         trees = stacker.run(flat.body, leaves_of)
         ups = [any(leaf.stacked for leaf in leaves(tree)) for tree in trees]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from spmd.compiler.stack.core import Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
 from spmd.compiler.stack.one_by_one import one_by_one
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 
 
 @rule("stablehlo.reduce")
@@ -25,7 +24,7 @@ def reduce_window(stacker: Stacker, op: Op) -> Sequence[Tree]:
     )
 
 
-def _folded(stacker: Stacker, op: Op, attributes: dict[str, Any]) -> Sequence[Tree]:
+def _folded(stacker: Stacker, op: Op, attributes: dict[str, AttributeValue]) -> Sequence[Tree]:
     """Initial values stay scalars; where they differ, processes take turns."""
     count = len(op.results)
     inits = [stacker.leaf(value) for value in op.operands[count:]]
@@ -35,9 +34,9 @@ def _folded(stacker: Stacker, op: Op, attributes: dict[str, Any]) -> Sequence[Tr
     return stacker.lifted(op, [*inputs, *(init.value for init in inits)], attributes)
 
 
-def _window(op: Op, names: Sequence[str]) -> dict[str, Any]:
+def _window(op: Op, names: Sequence[str]) -> dict[str, AttributeValue]:
     """A window that is one process wide."""
-    attributes: dict[str, Any] = {name: (1, *op[name]) for name in names if op[name]}
+    attributes: dict[str, AttributeValue] = {name: (1, *op[name]) for name in names if op[name]}
     if op["padding"] is not None:
         attributes["padding"] = np.concatenate([[[0, 0]], op["padding"]])
     return attributes

@@ -8,7 +8,8 @@ from dataclasses import replace
 from collectives.grid import ProcessGrid
 from spmd.compiler.options import Options
 from spmd.compiler.stack.core import refuse
-from spmd.compiler.stack.program import Stacked, stack
+from spmd.compiler.stack.program import stack
+from spmd.compiler.stack.several import StackedPrograms, stack_several
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import SpmdError
@@ -52,37 +53,48 @@ def _rewritten(
         symbol = f"{stacked.function.symbol}.stacked.{len(added)}"
         stacked.function.attributes = {**stacked.function.attributes, "sym_name": symbol, "sym_visibility": "private"}
         added += [op for op in stacked.module.body.ops if op is stacked.function or op not in kept]
-        replaced.update(zip(op.results, _called(writer, op, stacked, symbol), strict=True))
+        replaced.update(zip(op.results, _called(writer, module, op, stacked, symbol), strict=True))
     function.body.ops = writer.ops
     return function
 
 
-def _stacked(module: Module, options: Options, op: Op, prefix: str) -> Stacked:
+def _stacked(module: Module, options: Options, op: Op, prefix: str) -> StackedPrograms:
     table = op["programs"]
-    symbols = {str(getattr(symbol, "root", symbol)) for row in table for symbol in row}
-    if len(symbols) > 1:
-        raise refuse(op, "its processes run different programs")
+    symbols = [str(getattr(symbol, "root", symbol)) for row in table for symbol in row]
     if op["infeed"]:
         raise refuse(op, "its processes read from one queue")
-    return stack(module, replace(options, grid=ProcessGrid(len(table), len(table[0]))), symbols.pop(), prefix=prefix)
+    of_grid = replace(options, grid=ProcessGrid(len(table), len(table[0])))
+    different = list(dict.fromkeys(symbols))
+    if len(different) > 1:
+        program_of = [different.index(symbol) for symbol in symbols]
+        return stack_several([(module, symbol) for symbol in different], program_of, of_grid, prefix)
+    one = stack(module, of_grid, different[0], prefix=prefix)
+    return StackedPrograms(one.module, one.function, (tuple(range(len(symbols))),), (one.results,), one.serial)
 
 
-def _called(writer: OpBuilder, op: Op, stacked: Stacked, symbol: str) -> list[Value]:
+def _called(writer: OpBuilder, module: Module, op: Op, stacked: StackedPrograms, symbol: str) -> list[Value]:
     """The results of all processes in order of rank, from a call of the stacked function."""
     writer.location = op.location
-    size = sum(map(len, op["programs"]))
-    taken, num_results = len(op.operands) // size, len(op.results) // size
-    columns = [_joined(writer, op.operands[index::taken]) for index in range(taken)]
+    functions = [module.function(str(getattr(each, "root", each))) for row in op["programs"] for each in row]
+    operands, results = iter(op.operands), iter(op.results)
+    arguments_of = [[next(operands) for _ in function.type.inputs] for function in functions]
+    results_of = [[next(results) for _ in function.type.results] for function in functions]
+    columns = [
+        _joined(writer, column)
+        for ranks in stacked.ranks
+        for column in zip(*(arguments_of[rank] for rank in ranks), strict=True)
+    ]
     types = [value.type for value in stacked.function.body.terminator.operands]
     call = make_op("func.call", columns, types, {"callee": symbol}, location=op.location)
     writer.ops.append(call)
-    results = []
-    for rank in range(size):
-        for index in range(num_results):
-            value, whole = op.results[rank * num_results + index], call.results[index]
-            row = writer.slice(whole, 0, rank, rank + 1) if stacked.results[index] else whole
-            results.append(writer.one("reshape", [row], value.type) if stacked.results[index] else whole)
-    return results
+    whole, replaced = iter(call.results), dict[Value, Value]()
+    for ranks, ups in zip(stacked.ranks, stacked.results, strict=True):
+        for index, (value, up) in enumerate(zip((next(whole) for _ in ups), ups, strict=True)):
+            for row, rank in enumerate(ranks):
+                own = results_of[rank][index]
+                part = writer.slice(value, 0, row, row + 1) if up else value
+                replaced[own] = writer.one("reshape", [part], own.type) if up else value
+    return [replaced[value] for value in op.results]
 
 
 def _joined(writer: OpBuilder, values: Sequence[Value]) -> Value:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
     DotAlgorithmAttr,
     DotDimensionNumbersAttr,
 )
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.operand_parser import OperationState
@@ -48,7 +46,7 @@ class DotDimensions(Directive):
         return text
 
 
-def _list(values: Any) -> str:
+def _list(values: AttributeValue) -> str:
     return f"[{', '.join(map(str, values))}]"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from spmd.dialects.core import OpDef
 from spmd.dialects.structs import (
     ConvDimensionNumbersAttr,
 )
-from spmd.ir import Op
+from spmd.ir import AttributeValue, Op
 from spmd.syntax.attribute_parser import AttributeParser, attribute_parser
 from spmd.syntax.directives import Argument, Directive, custom
 from spmd.syntax.op_parser import OperationParser
@@ -86,7 +85,7 @@ def _conv(parser: AttributeParser) -> Attribute:
         # Behind `raw` stands a struct whose opening bracket has been read already.
         parser.tokens[parser.position] = "<"
         fields_here = parser.parse_struct_fields(ConvDimensionNumbersAttr)
-        absent: dict[str, Any] = {
+        absent: dict[str, AttributeValue] = {
             field.name: 0 if field.type == "int" else () for field in fields(ConvDimensionNumbersAttr)
         }
         return ConvDimensionNumbersAttr(**(absent | fields_here))
@@ -158,7 +157,7 @@ class WindowAttributes(Directive):
             if not parser.consume_if(","):
                 break
 
-    def _value(self, parser: OperationParser, word: str) -> Any:
+    def _value(self, parser: OperationParser, word: str) -> AttributeValue:
         if word == "pad":
             return self._padding(parser)
         if word == "reverse":

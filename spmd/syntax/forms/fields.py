@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from spmd.dialects.core import OpDef
 from spmd.ir import Op
@@ -56,7 +55,7 @@ class SliceRanges(Directive):
         return f"[{', '.join(ranges)}]"
 
 
-_RANGES: dict[str, Any] = {}
+_RANGES: dict[str, tuple[tuple[int, ...], ...]] = {}
 
 
 @custom("VariadicOperandWithAttribute")

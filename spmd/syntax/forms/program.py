@@ -10,7 +10,7 @@ from spmd.dialects import core
 from spmd.dialects.core import OpDef, Trait
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Block, Function, Op, Region
-from spmd.syntax.directives import Argument, Directive, custom
+from spmd.syntax.directives import WholeForm, custom
 from spmd.syntax.elements import type_sequence
 from spmd.syntax.op_parser import OperationParser, Parameter
 from spmd.syntax.operand_parser import OperationState
@@ -18,11 +18,6 @@ from spmd.syntax.printer import Printer
 
 _VISIBILITIES = ("public", "private", "nested")
 _NO_ENTRIES = DictAttr({})
-
-
-class _Whole(Directive):
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        self.definition = definition
 
 
 def _visibility(op: Op) -> str:
@@ -37,7 +32,7 @@ def _attributes(printer: Printer, op: Op, told: set[str]) -> str:
 
 
 @custom("Module")
-class ModuleForm(_Whole):
+class ModuleForm(WholeForm):
     """`module @name attributes {...} {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -64,7 +59,7 @@ class ModuleForm(_Whole):
 
 
 @custom("Func")
-class FunctionForm(_Whole):
+class FunctionForm(WholeForm):
     """`func.func visibility @name(%argument: type {...}) -> (type {...}) attributes {...} {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -159,7 +154,7 @@ class FunctionForm(_Whole):
 
 
 @custom("Constant")
-class ConstantForm(_Whole):
+class ConstantForm(WholeForm):
     """`stablehlo.constant dense<...> : type`, or with the parts of the generic form behind the name."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -192,7 +187,7 @@ class ConstantForm(_Whole):
 
 
 @custom("While")
-class WhileForm(_Whole):
+class WhileForm(WholeForm):
     """`stablehlo.while(%a = %b) : types attributes {...} cond {...} do {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -236,7 +231,7 @@ class WhileForm(_Whole):
 
 
 @custom("Reduce")
-class ReduceForm(_Whole):
+class ReduceForm(WholeForm):
     """`stablehlo.reduce(%x init: %y) applies op across dimensions = [0] : type`, or with `reducer(...) (...) {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:

@@ -24,9 +24,9 @@ def quantized_type(parser: TypeParser, position: int) -> t.Type:
     storage = _storage_type(parser)
     low, high = t.storage_range(storage)
     if parser.consume_if("<"):
-        low = parser.parse_integer("the smallest storage value")
+        low = _signed_integer(parser, "the smallest storage value")
         parser.expect(":")
-        high = parser.parse_integer("the largest storage value")
+        high = _signed_integer(parser, "the largest storage value")
         parser.expect(">")
     parser.expect(":")
     at = parser.position
@@ -37,6 +37,12 @@ def quantized_type(parser: TypeParser, position: int) -> t.Type:
     type = reader.read(storage)
     parser.expect(">")
     return type
+
+
+def _signed_integer(parser: TypeParser, what: str) -> int:
+    """An integer literal of the specification's, which may have a plus before it."""
+    parser.consume_if("+")
+    return parser.parse_integer(what)
 
 
 def _storage_type(parser: TypeParser) -> t.ElementType:
@@ -79,7 +85,7 @@ class _Parameters:
         parser.expect(",")
         if blocks:
             shape = self._nested(0)
-        elif axis is not None:
+        elif axis is not None or parser.at("{"):  # the specification's grammar has one parameter in braces, too
             self._flat()
         else:
             self._one()
@@ -132,11 +138,12 @@ class _Parameters:
 
     def _one(self) -> None:
         parser = self.parser
+        parser.consume_if("+")
         try:
             scale = float(parser.tokens[parser.position])
         except ValueError:
             parser.expected("a scale")
         parser.position += 1
-        zero_point = parser.parse_integer("a zero point") if parser.consume_if(":") else 0
+        zero_point = _signed_integer(parser, "a zero point") if parser.consume_if(":") else 0
         self.scales.append(scale)
         self.zero_points.append(zero_point)

@@ -6,22 +6,16 @@ import numpy as np
 
 from spmd import types as t
 from spmd.attributes import DenseAttr
-from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.directives import Argument, Directive, custom
+from spmd.syntax.directives import WholeForm, custom
 from spmd.syntax.elements import type_sequence
 from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.operand_parser import OperationState
 from spmd.syntax.printer import Printer
 
 
-class _Whole(Directive):
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
-
-
 @custom("ArithSelect")
-class ArithSelect(_Whole):
+class ArithSelect(WholeForm):
     """`%condition, %true, %false : type`, the condition's type in front when it is not i1."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -45,7 +39,7 @@ class ArithSelect(_Whole):
 
 
 @custom("ConstShape")
-class ConstShape(_Whole):
+class ConstShape(WholeForm):
     """`[1, 2] : tensor<2xindex>`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
@@ -67,7 +61,7 @@ class ConstShape(_Whole):
 
 
 @custom("Assuming")
-class Assuming(_Whole):
+class Assuming(WholeForm):
     """`%witness -> (types) {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:

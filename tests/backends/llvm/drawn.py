@@ -9,7 +9,7 @@ import spmd
 from spmd.builder import F32, S32, Shape, XlaBuilder, ops
 
 
-class Program:
+class DrawnUnits:
     """A program that grows: what is drawn next takes any value that is there."""
 
     def __init__(self, draw: st.DataObject) -> None:
@@ -162,7 +162,7 @@ class Program:
 
 def drawn_program(data: st.DataObject, most: int) -> tuple[spmd.Module, list[np.ndarray]]:
     """A random program of up to `most` steps, and arguments for it."""
-    program = Program(data)
+    program = DrawnUnits(data)
     program.grow(data.draw(st.integers(1, most)))
     module = program.build()
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))

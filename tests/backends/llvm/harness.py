@@ -44,7 +44,7 @@ def scalar_form(op: Op) -> list[Expression] | None:
     return None if results is None else [value for element in results for value in element]
 
 
-class Loop:
+class NativeLoop:
     """`void loop(operand pointers..., result pointers..., n)` at `width` lanes, what is left over masked off.
 
     `strides` are elements from one lane to the next, one for each operand and result.
@@ -169,11 +169,11 @@ def _vector_mask(writer: Writer, width: int, mask: str) -> str:
     return f"<{width} x i1> {mask}"
 
 
-def op_loop(op: Op, width: int) -> Loop:
+def op_loop(op: Op, width: int) -> NativeLoop:
     """The loop of an op on contiguous arrays."""
     form = scalar_form(op)
     assert form is not None, op
-    return Loop(
+    return NativeLoop(
         form,
         [operand.tensor.element_type for operand in op.operands],
         [result.tensor.element_type for result in op.results],

@@ -9,6 +9,7 @@ from spmd.compiler.lower import ModuleLowering
 from spmd.compiler.options import chosen_options
 from spmd.types import ELEMENT_TYPES, storage_range
 from tests.backends.modules import type_of
+from tests.loops import counted_loop
 
 TEXT = """func.func @main(%x: tensor<{lhs}x{element}>, %w: tensor<{rhs}x{element}>) -> tensor<{out}x{element}> {{
   %r = stablehlo.convolution(%x, %w) dim_numbers = {numbers},
@@ -66,6 +67,9 @@ CASES = {
     "single elements, strides": convolution("f32", (5, 6), (7, 9), (1, 1), stride=2),
     "bf16": convolution("bf16", (8, 8), (5, 6), (3, 3), pad=(1, 1)),
     "f16": convolution("f16", (8, 8), (5, 6), (3, 3), pad=(1, 1), layout="bf01"),
+    "image by image": convolution("f32", (21, 17), (24, 33), (3, 3), pad=(1, 1), batch=13),
+    "image by image, strides": convolution("f32", (21, 26), (24, 70), (3, 3), stride=2, pad=(2, 0), batch=9),
+    "image by image, f16": convolution("f16", (21, 17), (24, 8), (3, 3), pad=(1, 1), batch=12),
 }
 
 
@@ -94,6 +98,35 @@ def test_a_large_convolution_is_cut_for_threads() -> None:
     one, two, five = (spmd.compile(module, threads=threads)(x, w)[0] for threads in (1, 2, 5))
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(one, five)
+
+
+IMAGES = "tensor<14x600x16xf32>"
+CONVOLVED = f"""%t = stablehlo.tanh %v : {IMAGES}
+      %y = stablehlo.convolution(%t, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{pad = [[2, 0]]}}
+        {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : ({IMAGES}, tensor<3x16x16xf32>) -> {IMAGES}
+      %u = stablehlo.add READ : {IMAGES}"""
+LOOP = f"""func.func @main(%x: {IMAGES}, %w: tensor<3x16x16xf32>) -> ({IMAGES}, tensor<f32>) {{
+  %none = stablehlo.constant dense<0.0> : tensor<f32>
+{counted_loop(IMAGES, CONVOLVED, 3)}
+  %total = stablehlo.reduce(%r#1 init: %none) applies stablehlo.add across dimensions = [0, 1, 2]
+    : ({IMAGES}, tensor<f32>) -> tensor<f32>
+  return %r#1, %total : {IMAGES}, tensor<f32>
+}}"""
+
+
+@pytest.mark.parametrize("read", ["%y, %y", "%v, %y", "%y, %t"])
+@pytest.mark.parametrize("donate", [(), (0,)])
+def test_what_images_are_made_of_stays_until_the_last_image(read: str, donate: tuple[int, ...]) -> None:
+    """Nothing is written over it meanwhile, be it carried around a loop, read again or given away."""
+    module = spmd.parse(LOOP.replace("READ", read))
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((14, 600, 16), np.float32)
+    w = rng.standard_normal((3, 16, 16), np.float32) / 8
+    plain = spmd.compile(module, backends=("numpy",))(x, w)
+    for threads in (1, 3):
+        results = spmd.compile(module, threads=threads, donate=donate)(x.copy(), w)
+        for mine, other in zip(results, plain, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-3)
 
 
 INTEGERS = ["i8 i8 i32", "ui8 ui8 i32", "ui8 ui8 ui8", "i8 i8 i8", "i4 i4 i32", "i16 i16 i64"]

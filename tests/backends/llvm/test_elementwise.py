@@ -9,7 +9,7 @@ from spmd.backends.numpy import chlo, elementwise
 from spmd.backends.numpy.core import make_kernel
 from spmd.ir import Op
 from spmd.types import COMPLEX64, COMPLEX128, ELEMENT_TYPES, I1, ElementType, QuantizedType
-from tests.backends.llvm.harness import SIZE, Array, Loop, make_op, op_loop, same, scalar_form, values_of
+from tests.backends.llvm.harness import SIZE, Array, NativeLoop, make_op, op_loop, same, scalar_form, values_of
 
 ELEMENTS = [element for element in ELEMENT_TYPES.values() if element.numpy is not None and not element.is_index]
 FLOATS = [element for element in ELEMENTS if element.is_float]
@@ -215,7 +215,7 @@ def test_strides_and_sizes(element: ElementType) -> None:
     identity = [parameter(at, type) for at, type in enumerate(register_types(element))]
     for width in (1, 16):
         for strides in ((1, 1), (3, 1), (1, 2), (0, 1)):
-            loop = Loop(identity, [element], [element], width, strides)
+            loop = NativeLoop(identity, [element], [element], width, strides)
             for size in (0, 1, 15, 16, 17, 100):
                 array = values_of(element, np.random.default_rng(size), max(1, size * strides[0]))
                 (got,) = loop(array, size=size)

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 import spmd
+from spmd.backends.llvm import processor, products
+from spmd.backends.llvm.ahead import object_file
 from spmd.backends.llvm.integer_products import supports_pairs
-from spmd.backends.llvm.products import integer_product_of
+from spmd.backends.llvm.matrices import integer_product_of
+from spmd.backends.llvm.processor import host
 
 TYPES = {"i8": np.int8, "ui8": np.uint8}
 
@@ -37,8 +40,91 @@ def test_integer_products_are_exact(left: str, right: str, rows: int, depth: int
         np.testing.assert_array_equal(native, inputs[0].astype(np.int32) @ inputs[1].astype(np.int32))
 
 
+#: Dimension numbers of products of f and g: with batches, with what is contracted first or last.
+FORMS = {
+    "batch, k last": ("3x{m}x{k}", "3x{n}x{k}", "batching_dims = [0] x [0], contracting_dims = [2] x [2]",
+                      "bmk,bnk->bmn"),
+    "batch, k first": ("3x{k}x{m}", "3x{k}x{n}", "batching_dims = [0] x [0], contracting_dims = [1] x [1]",
+                       "bkm,bkn->bmn"),
+    "k first": ("{k}x{m}", "{k}x{n}", "contracting_dims = [0] x [0]", "km,kn->mn"),
+    "k last": ("{m}x{k}", "{n}x{k}", "contracting_dims = [1] x [1]", "mk,nk->mn"),
+    "k apart": ("{k}x{m}", "{n}x{k}", "contracting_dims = [0] x [1]", "km,nk->mn"),
+    "batches": ("2x3x{m}x{k}", "2x3x{k}x{n}", "batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [2]",
+                "abmk,abkn->abmn"),
+}  # fmt: skip
+
+
+@pytest.fixture(params=["tiles", "pairs"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the tile registers of processors that have them, and without."""
+    if request.param == "pairs":
+        monkeypatch.setattr(products, "suits_tiles", lambda product: False)
+    elif not host().has_tiles:
+        pytest.skip("no tile registers")
+    return str(request.param)
+
+
+@pytest.mark.skipif(not supports_pairs(), reason="another kind of processor")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("left", "right"), [("i8", "i8"), ("ui8", "i8"), ("i8", "ui8")])
+@pytest.mark.parametrize(
+    ("rows", "depth", "columns"), [(1, 1, 1), (5, 7, 9), (13, 6, 33), (12, 64, 32), (30, 131, 70), (200, 300, 90)]
+)
+@pytest.mark.usefixtures("kernel")
+def test_forms_of_integer_products(form: str, left: str, right: str, rows: int, depth: int, columns: int) -> None:
+    """One thread and three give the exact sums."""
+    lhs, rhs, numbers, formula = FORMS[form]
+    f, g = (text.format(m=rows, k=depth, n=columns) for text in (lhs, rhs))
+    rng = np.random.default_rng(rows)
+    arrays = []
+    for name, shape in ((left, f), (right, g)):
+        ends = np.iinfo(TYPES[name])
+        arrays.append(rng.integers(ends.min, ends.max, [*map(int, shape.split("x"))], TYPES[name], endpoint=True))
+    exact = np.einsum(formula, *(array.astype(np.int32) for array in arrays))
+    c = "x".join(map(str, exact.shape))
+    module = spmd.parse(f"""func.func @main(%a: tensor<{f}x{left}>, %b: tensor<{g}x{right}>) -> tensor<{c}xi32> {{
+      %r = stablehlo.dot_general %a, %b, {numbers} : (tensor<{f}x{left}>, tensor<{g}x{right}>) -> tensor<{c}xi32>
+      return %r : tensor<{c}xi32>
+    }}""")
+    assert integer_product_of(module.functions[0].body.ops[0]) is not None
+    for threads in (1, 3):
+        (native,) = spmd.compile(module, threads=threads)(*arrays)
+        np.testing.assert_array_equal(native, exact)
+
+
 @pytest.mark.parametrize("depth", [133_200, 0])
-def test_sums_wrap_and_those_of_nothing_are_zero(depth: int) -> None:
-    a, b = np.full((2, depth), -128, np.int8), np.full((depth, 3), -128, np.int8)
-    (native,) = spmd.compile(product("i8", "i8", 2, depth, 3))(a, b)
-    assert native.tolist() == [[(128 * 128 * depth + 2**31) % 2**32 - 2**31] * 3] * 2
+@pytest.mark.parametrize(("rows", "columns"), [(2, 3), (17, 20)])
+@pytest.mark.usefixtures("kernel")
+def test_sums_wrap_and_those_of_nothing_are_zero(rows: int, depth: int, columns: int) -> None:
+    a, b = np.full((rows, depth), -128, np.int8), np.full((depth, columns), -128, np.int8)
+    (native,) = spmd.compile(product("i8", "i8", rows, depth, columns))(a, b)
+    assert native.tolist() == [[(128 * 128 * depth + 2**31) % 2**32 - 2**31] * columns] * rows
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(32, 64, 32), (96, 192, 80), (12, 16, 12), (700, 1000, 500)])
+def test_whole_tiles_and_parts_of_them(rows: int, depth: int, columns: int) -> None:
+    """Rows of one size and of several, and as many that several threads share them."""
+    rng = np.random.default_rng(depth)
+    a, b = rng.integers(-128, 128, (rows, depth), np.int8), rng.integers(-128, 128, (depth, columns), np.int8)
+    for threads in (1, 2):
+        (native,) = spmd.compile(product("i8", "i8", rows, depth, columns), threads=threads)(a, b)
+        np.testing.assert_array_equal(native, a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_object_files_do_without_what_a_process_must_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A C program that links one has asked for nothing."""
+
+    def never(product: object) -> bool:
+        raise AssertionError("tile registers in an object file")
+
+    monkeypatch.setattr(products, "suits_tiles", never)
+    assert object_file(product("i8", "i8", 64, 64, 64).functions[0].body, "f").image
+
+
+def test_code_of_processes_that_may_not_use_tiles_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = host()
+    monkeypatch.setattr(processor, "_ask_for_tiles", lambda: False)
+    refused = processor.host.__wrapped__()
+    assert not refused.has_tiles
+    assert (refused.key == told.key) == (not told.has_tiles)

@@ -16,7 +16,7 @@ import scipy.special
 
 from spmd.analysis.scalar.expression import F32, F64, Primitive, expression, parameter
 from spmd.types import ELEMENT_TYPES
-from tests.backends.llvm.harness import Array, Loop
+from tests.backends.llvm.harness import Array, NativeLoop
 
 P = Primitive
 
@@ -45,12 +45,12 @@ LONG: dict[Primitive, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def native(function: Primitive, element: str, arity: int = 1, width: int = 16) -> Loop:
+def native(function: Primitive, element: str, arity: int = 1, width: int = 16) -> NativeLoop:
     """The function on arrays of f32 or f64."""
     element_type = ELEMENT_TYPES[element]
     type = F32 if element == "f32" else F64
     operands = [parameter(index, type) for index in range(arity)]
-    return Loop([expression(function, type, operands)], [element_type] * arity, [element_type], width)
+    return NativeLoop([expression(function, type, operands)], [element_type] * arity, [element_type], width)
 
 
 def single_errors(got: Array, exact: Array) -> Array:

@@ -20,6 +20,10 @@ from spmd.compiler.schedule.units import nests_of
 HEAD = "func.func @main(%x: tensor<6x40xf32>, %y: tensor<6x40xf32>) -> "
 SUM = """reduce({0} init: %zero) applies stablehlo.add across dimensions = [1]
     : (tensor<6x40xf32>, tensor<f32>) -> tensor<6xf32>"""
+#: Exponentials of %x, and the sum of each row of them.
+EXPONENTIALS = f"""%zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %e = stablehlo.exponential %x : tensor<6x40xf32>
+  %s = stablehlo.{SUM.format("%e")}"""
 
 
 def units_of(text: str) -> list[Unit]:
@@ -96,9 +100,7 @@ def test_a_unit_never_waits_for_what_waits_for_it() -> None:
     text = (
         HEAD
         + f"""tensor<6x40xf32> {{
-  %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %e = stablehlo.exponential %x : tensor<6x40xf32>
-  %s = stablehlo.{SUM.format("%e")}
+  {EXPONENTIALS}
   %d = stablehlo.dot_general %s, %y, contracting_dims = [0] x [0] : (tensor<6xf32>, tensor<6x40xf32>) -> tensor<40xf32>
   %b = stablehlo.broadcast_in_dim %d, dims = [1] : (tensor<40xf32>) -> tensor<6x40xf32>
   %r = stablehlo.multiply %e, %b : tensor<6x40xf32>
@@ -119,9 +121,7 @@ def test_a_softmax_runs_row_by_row() -> None:
     softmax = (
         HEAD
         + f"""tensor<6x40xf32> {{
-  %zero = stablehlo.constant dense<0.0> : tensor<f32>
-  %e = stablehlo.exponential %x : tensor<6x40xf32>
-  %s = stablehlo.{SUM.format("%e")}
+  {EXPONENTIALS}
   %b = stablehlo.broadcast_in_dim %s, dims = [0] : (tensor<6xf32>) -> tensor<6x40xf32>
   %r = stablehlo.divide %e, %b : tensor<6x40xf32>
   return %r : tensor<6x40xf32>
@@ -145,13 +145,27 @@ def test_buffers_that_are_needed_at_one_time_lie_apart_and_others_share() -> Non
         assert offsets[one] + rooms[one] <= offsets[other] or offsets[other] + rooms[other] <= offsets[one]
 
 
+def test_lent_memory_serves_what_the_arena_would_have_to_grow_for() -> None:
+    """The first buffer fits where the large one lies later, and leaves the lent block to those beside the large one."""
+    arena = Arena()
+    first = arena.allocate(128)
+    second = arena.allocate(128)
+    arena.release(first)
+    arena.allocate(1024)
+    arena.release(second)
+    arena.lend("%result", 128)
+    placement = arena.place()
+    assert placement.size == 1024
+    assert placement.blocks == [None, "%result", None]
+
+
 @given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 6)), max_size=40))
-def test_the_arena_holds_what_is_needed_at_one_time(wanted: list[tuple[int, int]]) -> None:
+def test_the_arena_holds_what_is_needed_at_one_time(blocks: list[tuple[int, int]]) -> None:
     """Each buffer is released after some more were allocated; none may overlap one that is needed meanwhile."""
     arena = Arena()
     alive: dict[int, int] = {}
     together: list[set[int]] = []
-    for moment, (nbytes, stays) in enumerate(wanted):
+    for moment, (nbytes, stays) in enumerate(blocks):
         for number in [number for number, end in alive.items() if end <= moment]:
             arena.release(number)
             del alive[number]
@@ -159,7 +173,7 @@ def test_the_arena_holds_what_is_needed_at_one_time(wanted: list[tuple[int, int]
         together.append(set(alive))
     placement = arena.place()
     for numbers in together:
-        spans = sorted((placement.offsets[number], placement.offsets[number] + wanted[number][0]) for number in numbers)
+        spans = sorted((placement.offsets[number], placement.offsets[number] + blocks[number][0]) for number in numbers)
         assert all(first[1] <= second[0] for first, second in pairwise(spans))
         assert all(end <= placement.size for _, end in spans)
 

@@ -1,5 +1,6 @@
 """The suite that every transport passes, on MPI ranks; and the same bits as threads give."""
 
+import os
 import threading
 import time
 import traceback
@@ -15,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from collectives import CommunicationError, Reduction, mpi_host, mpi_large
 from collectives.communicator import Communicator
 from collectives.mpi import MpiCommunicator
+from collectives.mpi_host import HostMemory
 from collectives.threads import run
 from tests.collectives.behaviours import BEHAVIOURS
-from tests.collectives.cases import Case, bits, cases, same
+from tests.collectives.cases import CollectiveCase, bits, cases, same
 from tests.mpi.ranks import number_of_ranks
 
 pytestmark = pytest.mark.mpi
@@ -30,13 +32,13 @@ def world() -> MpiCommunicator:
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(cases(most=number_of_ranks()))
-def test_collectives_mean_what_the_specification_says(case: Case) -> None:
+def test_collectives_mean_what_the_specification_says(case: CollectiveCase) -> None:
     check(case)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(cases(most=number_of_ranks()))
-def test_so_do_operands_too_large_for_one_call(case: Case) -> None:
+def test_so_do_operands_too_large_for_one_call(case: CollectiveCase) -> None:
     """As if MPI could count to five only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mpi_large, "MOST", 5)
@@ -55,7 +57,7 @@ def through_memory(monkeypatch: pytest.MonkeyPatch) -> MpiCommunicator:
 
 @settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(case=cases(most=number_of_ranks()))
-def test_so_do_operands_that_go_through_shared_memory(case: Case, through_memory: MpiCommunicator) -> None:
+def test_so_do_operands_that_go_through_shared_memory(case: CollectiveCase, through_memory: MpiCommunicator) -> None:
     check(case, through_memory)
 
 
@@ -90,7 +92,7 @@ def test_without_room_for_memory_to_share_mpi_reduces(
     assert through_memory.all_reduce((3,), np.int32)(np.ones(3, np.int32)).tolist() == [through_memory.size] * 3
 
 
-def check(case: Case, communicator: MpiCommunicator | None = None) -> None:
+def check(case: CollectiveCase, communicator: MpiCommunicator | None = None) -> None:
     """Ranks agree on each outcome, so that all of them see a failure at the same example."""
     fault = ""
     if world().rank < case.grid.size:
@@ -160,6 +162,22 @@ def test_a_second_thread_in_the_same_group_is_an_error_at_once_and_for_all() -> 
     else:
         MPI.COMM_WORLD.Barrier()
         communicator.barrier("rank 0")
+
+
+def test_memory_that_ranks_share_never_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mpi4py import MPI
+
+    monkeypatch.setattr(mpi_host, "FOLDER", str(tmp_path))
+    listed: list[list[str]] = []
+    allocate = os.posix_fallocate
+
+    def look(descriptor: int, offset: int, length: int) -> None:
+        allocate(descriptor, offset, length)
+        listed.append(os.listdir(tmp_path))
+
+    monkeypatch.setattr(os, "posix_fallocate", look)
+    memory = HostMemory.of(MPI.COMM_WORLD)
+    assert memory is not None and os.listdir(tmp_path) == [] and listed == [[]] * (MPI.COMM_WORLD.rank == 0)
 
 
 @pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])

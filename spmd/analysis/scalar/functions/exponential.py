@@ -17,9 +17,12 @@ from spmd.analysis.scalar.build import (
     fma,
     like,
     polynomial,
+    rarely,
+    rint,
     select,
     shift_left,
     shift_right,
+    to_integer,
 )
 from spmd.analysis.scalar.expression import F32, Expression, MachineType, Primitive
 from spmd.analysis.scalar.functions.table import define
@@ -32,8 +35,8 @@ class _Format:
     """What the exponential of a float type needs.
 
     `rounder` has numbers of units in its last place, so that adding it rounds to whole numbers; log 2 is the sum of
-    `log_2`. `lowest` and `highest` are just beyond where the result is zero and infinity, `minus_one` where
-    exp(x) - 1 is -1.
+    `log_2`. `lowest` and `highest` are just beyond where the result is zero and infinity, `normal` just within where
+    it is a normal number, `minus_one` where exp(x) - 1 is -1.
     """
 
     rounder: float
@@ -42,6 +45,7 @@ class _Format:
     mantissa: int
     bias: int
     lowest: float
+    normal: float
     highest: float
     minus_one: float
 
@@ -56,6 +60,7 @@ _SINGLE = _Format(
     23,
     127,
     -104.0,
+    -87.25,
     89.0,
     -18.0,
 )  # fmt: skip
@@ -70,6 +75,7 @@ _DOUBLE = _Format(
     52,
     1023,
     -746.0,
+    -708.25,
     710.0,
     -38.0,
 )  # fmt: skip
@@ -109,14 +115,17 @@ def at_most(x: Expression, limit: float) -> Expression:
 def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
     """exp(x) / 2^halvings, where exp(x) alone may overflow.
 
-    What is far below, as masked scores of attention are, is zero times a power: a product that underflows takes
-    processors many times as long.
+    What is below all normal numbers, as masked scores of attention are, is computed as the integer that its bits are:
+    a product that underflows takes processors many times as long.
     """
     form = _format(x.type)
     k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
     if halvings:
         k = k - halvings
-    return _times_power_of_two(select(compare("olt", x, form.lowest), 0.0, excess + 1), k)
+    mantissa = excess + 1
+    small = compare("olt", x, form.normal)
+    value = _times_power_of_two(select(small, 0.0, mantissa), k)
+    return rarely(small, _small_multiple(mantissa, k), value)
 
 
 def exp_of_sum(x: Expression, low: Expression) -> Expression:
@@ -130,6 +139,13 @@ def _times_power_of_two(mantissa: Expression, exponent: Expression) -> Expressio
     """In two steps: the power may be no normal number."""
     half = shift_right(exponent, 1, signed=True)
     return mantissa * _power_of_two(half, mantissa.type) * _power_of_two(exponent - half, mantissa.type)
+
+
+def _small_multiple(mantissa: Expression, exponent: Expression) -> Expression:
+    """mantissa 2^exponent, below twice the least normal number: a whole multiple of the least number of all."""
+    form = _format(mantissa.type)
+    scaled = mantissa * _power_of_two(exponent + (form.bias + form.mantissa - 1), mantissa.type)
+    return float_of(to_integer(rint(scaled), exponent.type))
 
 
 @define(Primitive.EXP)

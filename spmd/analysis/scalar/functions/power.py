@@ -2,29 +2,7 @@
 
 from __future__ import annotations
 
-from spmd.analysis.scalar.build import (
-    abs_,
-    any_of,
-    bits_of,
-    call,
-    compare,
-    copysign,
-    float_of,
-    fma,
-    infinity,
-    like,
-    mask,
-    nan,
-    polynomial,
-    rint,
-    select,
-    shift_left,
-    shift_right,
-    sqrt,
-    truncate,
-    udiv,
-    zero_extend,
-)
+from spmd.analysis.scalar import build as b
 from spmd.analysis.scalar.expression import I32, I64, Expression, Primitive, constant
 from spmd.analysis.scalar.functions.exponential import exp_of_sum
 from spmd.analysis.scalar.functions.logarithm import parts
@@ -45,62 +23,62 @@ _LOG_2 = (0.6931471803691238, 1.9082149292705877e-10)
 @in_double
 def power(x: Expression, y: Expression, single: bool) -> Expression:
     """exp(y log|x|), with the sign and the special values of C's pow."""
-    size, one = abs_(x), like(1, x)
+    size, one = b.abs_(x), b.like(1, x)
     magnitude = _in_range_of_single(size, y) if single else _power_of_positive(size, y)
-    whole = compare("oeq", rint(y), y)
+    whole = b.compare("oeq", b.rint(y), y)
     half = 0.5 * y
-    odd = whole & compare("une", rint(half), half)
-    infinite = compare("oeq", abs_(y), infinity(y.type))
-    always_one = any_of(compare("oeq", x, one), compare("oeq", y, 0), compare("oeq", size, one) & infinite)
-    negative = compare("slt", bits_of(x), 0)
-    result = select(negative & odd, -magnitude, magnitude)
-    finite_negative = compare("olt", x, 0) & compare("olt", size, infinity(x.type))
-    undefined = finite_negative & compare("one", rint(y), y)
-    result = select(undefined, nan(x.type), result)
-    return select(always_one, one, _exact_power(x, y, result))
+    odd = whole & b.compare("une", b.rint(half), half)
+    infinite = b.compare("oeq", b.abs_(y), b.infinity(y.type))
+    always_one = b.any_of(b.compare("oeq", x, one), b.compare("oeq", y, 0), b.compare("oeq", size, one) & infinite)
+    negative = b.compare("slt", b.bits_of(x), 0)
+    result = b.select(negative & odd, -magnitude, magnitude)
+    finite_negative = b.compare("olt", x, 0) & b.compare("olt", size, b.infinity(x.type))
+    undefined = finite_negative & b.compare("one", b.rint(y), y)
+    result = b.select(undefined, b.nan(x.type), result)
+    return b.select(always_one, one, _exact_power(x, y, result))
 
 
 def _exact_power(x: Expression, y: Expression, otherwise: Expression) -> Expression:
     """Squares, reciprocals and square roots, which have one rounding."""
-    root = abs_(sqrt(select(compare("oeq", x, -infinity(x.type)), infinity(x.type), x)))
+    root = b.abs_(b.sqrt(b.select(b.compare("oeq", x, -b.infinity(x.type)), b.infinity(x.type), x)))
     for exponent, value in ((2, x * x), (-1, 1 / x), (0.5, root)):
-        otherwise = select(compare("oeq", y, exponent), value, otherwise)
+        otherwise = b.select(b.compare("oeq", y, exponent), value, otherwise)
     return otherwise
 
 
 def _in_range_of_single(x: Expression, y: Expression) -> Expression:
     """Where the result is wanted as f32, the logarithm has digits enough."""
-    return call(Primitive.EXP, y * call(Primitive.LOG, x))
+    return b.call(Primitive.EXP, y * b.call(Primitive.LOG, x))
 
 
 def _power_of_positive(x: Expression, y: Expression) -> Expression:
     high, low = _long_log(x)
     product = y * high
-    rest = fma(y, high, -product) + y * low
-    inside = compare("ogt", x, 0) & compare("olt", x, infinity(x.type))
-    edge = y * call(Primitive.LOG, x)
-    tame = inside & compare("olt", abs_(product), 1e4)
-    return exp_of_sum(select(inside, product, edge), select(tame, rest, 0))
+    rest = b.fma(y, high, -product) + y * low
+    inside = b.compare("ogt", x, 0) & b.compare("olt", x, b.infinity(x.type))
+    edge = y * b.call(Primitive.LOG, x)
+    tame = inside & b.compare("olt", b.abs_(product), 1e4)
+    return exp_of_sum(b.select(inside, product, edge), b.select(tame, rest, 0))
 
 
 def _long_log(x: Expression) -> tuple[Expression, Expression]:
     """log(x) of a positive number as a sum of two, to about 68 bits."""
     exponent, f = parts(x)
-    two = like(2, x)
+    two = b.like(2, x)
     divisor = two + f
     divisor_low = f - (divisor - two)
     s = f / divisor
-    s_low = fma(-s, divisor_low, fma(-s, divisor, f)) / divisor
+    s_low = b.fma(-s, divisor_low, b.fma(-s, divisor, f)) / divisor
     square = s * s
-    square_low = fma(s + s, s_low, fma(s, s, -square))
-    third, third_low = (like(part, x) for part in _TWO_THIRDS)
+    square_low = b.fma(s + s, s_low, b.fma(s, s, -square))
+    third, third_low = (b.like(part, x) for part in _TWO_THIRDS)
     head = third * square
-    head_low = fma(third, square_low, fma(third_low, square, fma(third, square, -head)))
-    tail = square * square * polynomial(square, _SERIES)
+    head_low = b.fma(third, square_low, b.fma(third_low, square, b.fma(third, square, -head)))
+    tail = square * square * b.polynomial(square, _SERIES)
     ratio = head + tail
     ratio_low = tail - (ratio - head) + head_low
     cubic = s * ratio
-    cubic_low = fma(s_low, ratio, fma(s, ratio_low, fma(s, ratio, -cubic)))
+    cubic_low = b.fma(s_low, ratio, b.fma(s, ratio_low, b.fma(s, ratio, -cubic)))
     double = s + s
     high = double + cubic
     low = cubic - (high - double) + cubic_low + (s_low + s_low)
@@ -108,7 +86,7 @@ def _long_log(x: Expression) -> tuple[Expression, Expression]:
     total = whole + high
     moved = total - whole
     lost = whole - (total - moved) + (high - moved)
-    rest = lost + fma(exponent, like(_LOG_2[1], x), low)
+    rest = lost + b.fma(exponent, b.like(_LOG_2[1], x), low)
     sum_ = total + rest
     return sum_, rest - (sum_ - total)
 
@@ -127,23 +105,23 @@ _THIRDS = 400  # makes exponents positive before they are divided by three
 @in_double
 def cbrt(x: Expression, single: bool) -> Expression:
     """A polynomial of the mantissa, a third of the exponent, and Newton's steps."""
-    size = abs_(x)
-    small = compare("olt", size, 2.0**-1022)
-    size = select(small, size * 2.0**54, size)
-    bits = bits_of(size)
-    exponent = truncate(shift_right(bits, 52), I32) + (3 * _THIRDS - 1022)
-    third = udiv(exponent, constant(3, I32))
+    size = b.abs_(x)
+    small = b.compare("olt", size, 2.0**-1022)
+    size = b.select(small, size * 2.0**54, size)
+    bits = b.bits_of(size)
+    exponent = b.truncate(b.shift_right(bits, 52), I32) + (3 * _THIRDS - 1022)
+    third = b.udiv(exponent, constant(3, I32))
     rest = exponent - third * 3
-    mantissa = float_of(mask(bits, (1 << 52) - 1) | (1022 << 52))
-    number = float_of(mask(bits, (1 << 52) - 1) | shift_left(zero_extend(rest + 1022, I64), 52))
-    step = select(compare("eq", rest, 1), like(_ROOT_OF_2, x), _ROOT_OF_4)
-    root = polynomial(mantissa, _ROOT) * select(compare("eq", rest, 0), 1, step)
+    mantissa = b.float_of(b.mask(bits, (1 << 52) - 1) | (1022 << 52))
+    number = b.float_of(b.mask(bits, (1 << 52) - 1) | b.shift_left(b.zero_extend(rest + 1022, I64), 52))
+    step = b.select(b.compare("eq", rest, 1), b.like(_ROOT_OF_2, x), _ROOT_OF_4)
+    root = b.polynomial(mantissa, _ROOT) * b.select(b.compare("eq", rest, 0), 1, step)
     for _ in range(1 if single else 2):
         square = root * root
-        square_low = fma(root, root, -square)
-        error = fma(-square_low, root, fma(-square, root, number))
+        square_low = b.fma(root, root, -square)
+        error = b.fma(-square_low, root, b.fma(-square, root, number))
         root = root + error / (3 * square)
-    scale = shift_left(zero_extend(third + (1023 - _THIRDS), I64), 52)
-    result = root * (float_of(scale) * select(small, like(2.0**-18, x), 1))
-    ordinary = compare("one", x, 0) & compare("olt", abs_(x), infinity(x.type))
-    return select(ordinary, copysign(result, x), x)
+    scale = b.shift_left(b.zero_extend(third + (1023 - _THIRDS), I64), 52)
+    result = root * (b.float_of(scale) * b.select(small, b.like(2.0**-18, x), 1))
+    ordinary = b.compare("one", x, 0) & b.compare("olt", b.abs_(x), b.infinity(x.type))
+    return b.select(ordinary, b.copysign(result, x), x)

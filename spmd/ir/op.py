@@ -1,147 +1,25 @@
-"""The program as data: modules, functions, regions, blocks, ops, values.
-
-The shape is MLIR's: an op has operands, attributes, regions and results; a region has blocks; a block has arguments
-and ops. `Module` and `Function` are ops with names for their parts. Source: specification, "Programs".
-"""
+"""Operations: what a program does, small enough that there may be millions. Source: specification, "Programs"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spmd.attributes import Attribute, DictAttr, IntegerAttr
+from spmd.attributes import Attribute
 from spmd.errors import UNKNOWN, Location
-from spmd.types import FunctionType, TensorType, Type
+from spmd.ir.values import NumberedValue, Region, Value
+from spmd.types import Type
 
 if TYPE_CHECKING:
     from spmd.dialects.core import OpDef
 
 
-#: How many types, or functions, a repr shows.
-_MOST_SHOWN = 6
+#: What a declared attribute decodes to: the Python value that its kind says (spmd/dialects/kinds.py).
+AttributeValue: TypeAlias = Any
 #: The attributes of an op that has none.
-NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
-
-
-class Value:
-    """What an op gives or a block takes.
-
-    An op with one result is that result itself; a block's arguments, and the results of an op that has several, are
-    `NumberedValue`s. A plain `Value` is nobody's: it stands for an operand of some type.
-    """
-
-    __slots__ = ("type",)
-
-    def __init__(self, type: Type) -> None:
-        self.type = type
-
-    @property
-    def owner(self) -> Op | Block | None:
-        """The op or block that defines the value."""
-        return None
-
-    @property
-    def index(self) -> int:
-        """The place among the values that `owner` defines."""
-        return 0
-
-    @property
-    def name_hint(self) -> str | None:
-        """The source's name of the value, without `%`; None where it has none."""
-        return None
-
-    @name_hint.setter
-    def name_hint(self, name: str | None) -> None:
-        raise TypeError("a value that nobody defines has no name")
-
-    @property
-    def tensor(self) -> TensorType:
-        """The type, known to be a tensor; TypeError otherwise."""
-        if not isinstance(self.type, TensorType):
-            raise TypeError(f"value of type {self.type} where a tensor is needed")
-        return self.type
-
-    @property
-    def defining_op(self) -> Op | None:
-        """The op that gives this value; None for a block argument."""
-        return self.owner if isinstance(self.owner, Op) else None
-
-    def __repr__(self) -> str:
-        return f"<%{self.name_hint or '?'}: {self.type}>"
-
-
-class NumberedValue(Value):
-    """One of the values that a block takes, or that an op with several results gives."""
-
-    __slots__ = ("_located", "index", "name_hint", "owner")
-    owner: Op | Block | None
-    index: int
-    name_hint: str | None
-    _located: str | Callable[[], str | None] | None
-
-    def __init__(self, type: Type, owner: Op | Block | None, index: int, name_hint: str | None = None) -> None:
-        self.type = type
-        self.owner = owner
-        self.index = index
-        self.name_hint = name_hint
-        self._located = None
-
-    @property
-    def debug_location(self) -> str | None:
-        """The text of a block argument's `loc(...)`."""
-        return self._located() if callable(self._located) else self._located
-
-    def locate(self, text: str | Callable[[], str | None] | None) -> None:
-        """Says what the text of the argument's `loc(...)` is, or how it is found out when somebody asks."""
-        self._located = text
-
-
-class Block:
-    """Arguments and a list of ops, the last one the terminator."""
-
-    __slots__ = ("arguments", "ops")
-
-    def __init__(self, argument_types: Iterable[Type] = (), ops: Iterable[Op] = ()) -> None:
-        types = enumerate(argument_types)
-        self.arguments: tuple[Value, ...] = tuple([NumberedValue(type, self, index) for index, type in types])
-        self.ops: list[Op] = list(ops)
-
-    def add_argument(self, type: Type, name: str | None = None) -> NumberedValue:
-        value = NumberedValue(type, self, len(self.arguments), name)
-        self.arguments += (value,)
-        return value
-
-    def set_arguments(self, arguments: Iterable[Value]) -> None:
-        """Makes `arguments` of this or another block all that the block takes."""
-        self.arguments = tuple(arguments)
-        for index, argument in enumerate(self.arguments):
-            assert isinstance(argument, NumberedValue)
-            argument.owner, argument.index = self, index
-
-    @property
-    def terminator(self) -> Op:
-        """The last op; ValueError when the block is empty."""
-        if not self.ops:
-            raise ValueError("block has no ops")
-        return self.ops[-1]
-
-
-class Region:
-    """Blocks. Every region of StableHLO has one; a declaration's body has none."""
-
-    __slots__ = ("blocks",)
-
-    def __init__(self, blocks: Iterable[Block] = ()) -> None:
-        self.blocks = tuple(blocks)
-
-    @property
-    def block(self) -> Block:
-        """The only block; ValueError otherwise."""
-        if len(self.blocks) != 1:
-            raise ValueError(f"region has {len(self.blocks)} blocks where one is needed")
-        return self.blocks[0]
+NO_ATTRIBUTES: Mapping[str, AttributeValue] = MappingProxyType({})
 
 
 class SourcePage(Protocol):
@@ -186,6 +64,9 @@ class OpExtras:
 _NO_EXTRAS = OpExtras()
 _NO_RESULTS = OpExtras(results=())
 
+#: Classes of ops that have names for their parts, by the op's name: each is filed where it is defined.
+OP_CLASSES: dict[str, type[Op]] = {}
+
 
 class Op(Value):
     """An operation; with one result, it is also the value of that result.
@@ -206,12 +87,15 @@ class Op(Value):
     __slots__ = ("_extras", "_operands", "_place", "_token", "attributes", "definition")
     may_be_value = True
 
+    def __init_subclass__(cls, *, op_name: str) -> None:
+        OP_CLASSES[op_name] = cls
+
     def __init__(
         self,
         name: str,
         operands: Iterable[Value] = (),
         result_types: Iterable[Type] = (),
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
         regions: Iterable[Region] = (),
         definition: OpDef | None = None,
         discardable: Mapping[str, Attribute] | None = None,
@@ -244,7 +128,7 @@ class Op(Value):
         definition: OpDef,
         operands: list[Value],
         type: Type,
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, AttributeValue],
         page: SourcePage,
         token: int,
     ) -> Op:
@@ -360,7 +244,7 @@ class Op(Value):
         return [value.type for value in self.results]
 
     @property
-    def likeness(self) -> tuple[Any, ...] | None:
+    def likeness(self) -> tuple[object, ...] | None:
         """What an op has in common with its likes in one program: declaration, attributes as they are held, and types.
 
         None for an op with more than that to it: no result or several, regions, or attributes of others.
@@ -388,7 +272,7 @@ class Op(Value):
 
     # --- by the declaration's names ---
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> AttributeValue:
         """The value of declared attribute `name`, or its declared default."""
         if name in self.attributes:
             return self.attributes[name]
@@ -423,7 +307,9 @@ class Op(Value):
 
     def replace_operands(self, values: Mapping[Value, Value]) -> None:
         """Reads what `values` has in place of an operand; one that is not in it stays."""
-        self.operands = tuple([values.get(operand, operand) for operand in self.operands])
+        operands = self.operands
+        if values and not values.keys().isdisjoint(operands):
+            self.operands = tuple([values.get(operand, operand) for operand in operands])
 
     def walk(self) -> Iterator[Op]:
         """This op and all below it, each before what is inside it."""
@@ -442,7 +328,7 @@ class Op(Value):
         operands: Sequence[Value],
         result_types: Sequence[Type] | None = None,
         regions: Iterable[Region] | None = None,
-        attributes: Mapping[str, Any] | None = None,
+        attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Op:
         """The same op on other operands; result types, regions and attributes replaced where given."""
         op = new_op(
@@ -475,165 +361,6 @@ class Op(Value):
         return _printers[-1](self, generic=generic, keep_names=keep_names, debug_info=debug_info)
 
 
-class Function(Op):
-    """`func.func`."""
-
-    __slots__ = ()
-    may_be_value = False  # its type is the function's; a result, which it should not have, stands apart
-
-    @property
-    def symbol(self) -> str:
-        return str(self.attributes["sym_name"])
-
-    @property
-    def type(self) -> FunctionType:  # type: ignore[override]  # a function is no value
-        declared = self.attributes["function_type"]
-        assert isinstance(declared, FunctionType)
-        return declared
-
-    @property
-    def signature(self) -> str:
-        """`@main(tensor<2xf32>) -> tensor<2xf32>`, shortened where there are many types."""
-        inputs, results = _shortened(self.type.inputs), _shortened(self.type.results)
-        return f"@{self.symbol}({inputs}) -> {results if len(self.type.results) == 1 else f'({results})'}"
-
-    def __repr__(self) -> str:
-        return f"<function {self.signature}>"
-
-    @property
-    def is_public(self) -> bool:
-        return bool(self.attributes.get("sym_visibility", "public") == "public")
-
-    @property
-    def is_declaration(self) -> bool:
-        return not self.regions or not self.regions[0].blocks
-
-    @property
-    def body(self) -> Block:
-        return self.regions[0].block
-
-    @property
-    def arguments(self) -> tuple[Value, ...]:
-        return self.body.arguments
-
-    @property
-    def argument_attributes(self) -> list[Mapping[str, Attribute]]:
-        """The attribute dictionary of each argument, empty where it has none."""
-        return self._dictionaries("arg_attrs", len(self.type.inputs))
-
-    @property
-    def result_attributes(self) -> list[Mapping[str, Attribute]]:
-        return self._dictionaries("res_attrs", len(self.type.results))
-
-    def _dictionaries(self, name: str, count: int) -> list[Mapping[str, Attribute]]:
-        dict_attrs: Sequence[DictAttr] = self.attributes.get(name) or ()
-        return [entry.entries for entry in dict_attrs] if dict_attrs else [{} for _ in range(count)]
-
-
-def _shortened(types: Sequence[Type]) -> str:
-    shown = [str(type) for type in types[:_MOST_SHOWN]]
-    if len(types) > _MOST_SHOWN:
-        shown.append(f"... {len(types)} in all")
-    return ", ".join(shown)
-
-
-class Module(Op):
-    """`builtin.module`: a table of symbols."""
-
-    __slots__ = ()
-
-    @property
-    def body(self) -> Block:
-        return self.regions[0].block
-
-    @property
-    def symbol(self) -> str | None:
-        return self.attributes.get("sym_name")
-
-    @property
-    def functions(self) -> list[Function]:
-        return [op for op in self.body.ops if isinstance(op, Function)]
-
-    @property
-    def symbols(self) -> dict[str, Op]:
-        """Ops of this module that have a symbol, by it."""
-        return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
-
-    def with_ops(self, ops: Iterable[Op]) -> Module:
-        """A module of the same name, attributes and place that has `ops`."""
-        module = self.clone((), (), [Region([Block((), ops)])])
-        assert isinstance(module, Module)
-        return module
-
-    def __repr__(self) -> str:
-        name = f" @{self.symbol}" if self.symbol else ""
-        functions = self.functions
-        shown = [function.signature for function in functions if function.is_public][:_MOST_SHOWN]
-        if len(functions) > len(shown):
-            shown.append(f"{len(functions)} functions in all")
-        counts = [self.discardable.get(f"mhlo.num_{what}") for what in ("replicas", "partitions")]
-        grid = "x".join(str(count.value) if isinstance(count, IntegerAttr) else "1" for count in counts)
-        return f"<module{name}: {'; '.join(shown) or 'no functions'}{f' on a {grid} grid' if any(counts) else ''}>"
-
-    def function(self, name: str) -> Function:
-        """The function `name`; KeyError that lists the ones there are."""
-        for function in self.functions:
-            if function.symbol == name:
-                return function
-        known = ", ".join("@" + function.symbol for function in self.functions) or "none"
-        raise KeyError(f"no function @{name} in the module; its functions: {known}")
-
-
-#: Classes of ops that have names for their parts.
-OP_CLASSES: dict[str, type[Op]] = {"func.func": Function, "builtin.module": Module}
-
-
 def new_op(name: str, *args: Any, **kwargs: Any) -> Op:
     """An `Op`, or the class made for ops of that name."""
     return OP_CLASSES.get(name, Op)(name, *args, **kwargs)
-
-
-def copy_arguments(block: Block, values: dict[Value, Value]) -> Block:
-    """A block that has only the arguments of `block`; `values` is filled with them."""
-    copy = Block(argument.type for argument in block.arguments)
-    for old, new in zip(block.arguments, copy.arguments, strict=True):
-        new.name_hint = old.name_hint
-        if isinstance(old, NumberedValue) and isinstance(new, NumberedValue):
-            new.locate(old._located)
-        values[old] = new
-    return copy
-
-
-def copy_block(block: Block, values: dict[Value, Value], transform: Callable[[Op], Op] | None = None) -> Block:
-    """A deep copy of `block`; `values` maps outer values and is filled with the copies."""
-    copy = copy_arguments(block, values)
-    for op in block.ops:
-        copied = copy_op(op, values)
-        copy.ops.append(transform(copied) if transform else copied)
-    return copy
-
-
-def copy_op(op: Op, values: dict[Value, Value]) -> Op:
-    """A deep copy of `op`, its operands looked up in `values` (an unmapped one stays)."""
-    operands = [values.get(operand, operand) for operand in op.operands]
-    regions = [Region(copy_block(block, values) for block in region.blocks) for region in op.regions]
-    clone = op.clone(operands, regions=regions)
-    values.update(zip(op.results, clone.results, strict=True))
-    return clone
-
-
-def captured_values(op: Op) -> list[Value]:
-    """Values that the regions of `op` use and that are defined outside of `op`, each once, in order of first use."""
-    defined: set[Value] = set()
-    used: dict[Value, None] = {}
-    for region in op.regions:
-        for block in region.blocks:
-            defined.update(block.arguments)
-            for inner in block.ops:
-                for nested in inner.walk():
-                    used.update(dict.fromkeys(nested.operands))
-                    defined.update(nested.results)
-                    for inner_region in nested.regions:
-                        for inner_block in inner_region.blocks:
-                            defined.update(inner_block.arguments)
-    return [value for value in used if value not in defined]

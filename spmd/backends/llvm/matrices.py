@@ -1,0 +1,147 @@
+"""Products as matrices that lie in memory as they are: of which numbers and strides an op's product is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from spmd.analysis.affine import row_major
+from spmd.backends.llvm.integer_products import Bytes, IntegerProduct, supports_pairs
+from spmd.backends.llvm.tiles import LARGEST
+from spmd.backends.llvm.underflow import flushes
+from spmd.compiler.schedule.forms import is_plain
+from spmd.dialects.structs import DotDimensionNumbersAttr
+from spmd.ir import Op, Value
+
+#: By element type: the routine, and the type in LLVM.
+ROUTINES = {"f32": ("sgemm", "float"), "f64": ("dgemm", "double")}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An operand as matrices: the strides of its batching dimensions, of its rows and of its columns, in elements."""
+
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+
+    @property
+    def leading(self) -> int:
+        """BLAS's leading dimension."""
+        return max(self.row_stride, self.column_stride, 1)
+
+
+@dataclass(frozen=True)
+class Product:
+    """Products of matrices; small ones are written as loops (`is_tiled`).
+
+    `item` is an element's bytes, `leading` the elements from one row of a result to the next. `flushes`: subnormal
+    numbers count as zero.
+    """
+
+    element: str
+    item: int
+    batch: tuple[int, ...]
+    lhs: Matrix
+    rhs: Matrix
+    leading: int
+    is_tiled: bool
+    flushes: bool
+
+    @property
+    def size(self) -> int:
+        """Multiplications of each product."""
+        return self.lhs.rows * self.lhs.columns * self.rhs.columns
+
+    def strides(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """Bytes from one batch to the next: of the left operand, the right one, the result."""
+        result = self.lhs.rows * self.rhs.columns
+        in_result = tuple(stride * result for stride in row_major(self.batch))
+        left, right, target = (
+            tuple(stride * self.item for stride in each) for each in (self.lhs.batch, self.rhs.batch, in_result)
+        )
+        return left, right, target
+
+
+def _merged(shape: Sequence[int], strides: Sequence[int], dimensions: Sequence[int]) -> tuple[int, int] | None:
+    """Size and stride of several dimensions taken as one, in their order; None where they are no one dimension."""
+    size, stride = 1, 0
+    for dimension in reversed(dimensions):
+        if shape[dimension] == 1:
+            continue
+        if size == 1:
+            size, stride = shape[dimension], strides[dimension]
+        elif strides[dimension] == stride * size:
+            size *= shape[dimension]
+        else:
+            return None
+    return size, stride
+
+
+def _matrix(value: Value, batching: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrix | None:
+    shape = value.tensor.static_shape
+    strides = row_major(shape)
+    by_row, by_column = _merged(shape, strides, rows), _merged(shape, strides, columns)
+    if by_row is None or by_column is None:
+        return None
+    (row_count, row_stride), (column_count, column_stride) = by_row, by_column
+    if row_count > 1 and column_count > 1 and 1 not in (row_stride, column_stride):
+        return None
+    if row_count == 1:
+        row_stride = column_count if column_stride in (0, 1) else 1
+    if column_count == 1:
+        column_stride = 1 if row_stride != 1 else row_count
+    if 1 not in (row_stride, column_stride):
+        return None
+    return Matrix(tuple(strides[d] for d in batching), row_count, column_count, row_stride, column_stride)
+
+
+def product_of(op: Op) -> Product | None:
+    """`op`, a dot_general or dot, as products of matrices that lie in memory as BLAS reads them; None otherwise."""
+    types = {str(value.tensor.element_type) for value in (*op.operands, op.result)}
+    return _matrices_of(op) if len(types) == 1 and types <= set(ROUTINES) else None
+
+
+def integer_product_of(op: Op) -> IntegerProduct | None:
+    """`op` as products of 8-bit integers with sums of 32 bits; None otherwise."""
+    elements = [str(value.tensor.element_type) for value in op.operands]
+    if not set(elements) <= {"i8", "ui8"} or str(op.result.tensor.element_type) not in ("i32", "ui32"):
+        return None
+    product = _matrices_of(op) if supports_pairs() else None
+    if product is None or not prod(op.result.tensor.static_shape) or not product.lhs.columns:
+        return None
+    lhs, rhs = product.lhs, product.rhs
+    left = Bytes(lhs.row_stride, lhs.column_stride, lhs.batch, elements[0] == "i8")
+    right = Bytes(rhs.column_stride, rhs.row_stride, rhs.batch, elements[1] == "i8")
+    return IntegerProduct(product.batch, lhs.rows, rhs.columns, lhs.columns, left, right)
+
+
+def _matrices_of(op: Op) -> Product | None:
+    """`op` as products of matrices of which rows or columns lie side by side; None otherwise."""
+    if not all(is_plain(value.type) for value in (*op.operands, op.result)):
+        return None
+    lhs, rhs = op.operands
+    if op.name == "stablehlo.dot_general":
+        if op["algorithm"] is not None:
+            return None
+        numbers = op["dot_dimension_numbers"]
+    else:
+        numbers = DotDimensionNumbersAttr((), (), (lhs.tensor.rank - 1,), (0,))
+    left = _free(lhs, numbers.lhs_batching_dimensions, numbers.lhs_contracting_dimensions)
+    right = _free(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions)
+    first = _matrix(lhs, numbers.lhs_batching_dimensions, left, numbers.lhs_contracting_dimensions)
+    second = _matrix(rhs, numbers.rhs_batching_dimensions, numbers.rhs_contracting_dimensions, right)
+    if first is None or second is None:
+        return None
+    batch = tuple(lhs.tensor.static_shape[d] for d in numbers.lhs_batching_dimensions)
+    element = str(op.result.tensor.element_type)
+    item, leading = op.result.tensor.dtype.itemsize, max(second.columns, 1)
+    is_tiled = first.rows * first.columns * second.columns <= LARGEST and second.column_stride == 1
+    return Product(element, item, batch, first, second, leading, is_tiled, flushes(op))
+
+
+def _free(value: Value, batching: Sequence[int], contracting: Sequence[int]) -> list[int]:
+    return [d for d in range(value.tensor.rank) if d not in batching and d not in contracting]

@@ -1,0 +1,341 @@
+"""Different programs in lockstep: each is written up to where it communicates, then what they do together.
+
+They come to one collective, or to control flow with communication inside, where all of them must go the same way: their
+predicates are one value, or computed alike from what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from collectives.operations import describe
+from spmd.analysis.collectives import COMMUNICATING, DESCRIPTIONS
+from spmd.compiler.stack.collective import StackSettings
+from spmd.compiler.stack.core import StackedValue, Stacker, Tree, leaves, rebuilt, refuse
+from spmd.compiler.stack.mailboxes import RECV, SEND, Mailboxes
+from spmd.compiler.stack.placing import inverse, take_rows
+from spmd.dialects.core import is_pure
+from spmd.errors import CollectiveError, CompileError, Diagnostic
+from spmd.ir import Block, Op, Region, Value
+from spmd.types import FutureType, Type
+
+_BRANCHES, _LOOP = ("stablehlo.if", "stablehlo.case"), "stablehlo.while"
+
+
+@dataclass
+class _Cursor:
+    """One program on its way through a block: `at` is what it has come to that concerns the others."""
+
+    number: int
+    part: Stacker
+    block: Block
+    ops: Iterator[Op] = field(init=False)
+    at: Op | None = None
+
+    def __post_init__(self) -> None:
+        self.ops = iter(self.block.ops[:-1])
+
+    @property
+    def op(self) -> Op:
+        assert self.at is not None
+        return self.at
+
+    def advance(self, mailboxes: Mailboxes) -> bool:
+        """Writes what the program computes up to where it meets others; whether that was anything."""
+        moved = False
+        while self.at is None or self.at.name == RECV:
+            op = self.at or next(self.ops, None)
+            self.at = None
+            if op is None:
+                return moved
+            if op.name == SEND:
+                mailboxes.send(self.part, self.number, op)
+                self.part.trees[op.results[0]] = self.part.trees[op.operands[-1]]
+            elif op.name == RECV:
+                received = mailboxes.receive(self.part, self.number, op)
+                if received is None:
+                    self.at = op
+                    return moved
+                self.part.trees.update(zip(op.results, [*received, self.part.trees[op.operands[0]]], strict=True))
+            elif op.name in DESCRIPTIONS or op.name == "stablehlo.async_start" or _communicates(op):
+                self.at = op
+            else:
+                self.part.apply(op)
+            moved = True
+        return moved
+
+
+def _communicates(op: Op) -> bool:
+    return any(inner.name in COMMUNICATING for inner in op.walk())
+
+
+class Lockstep:
+    """The programs of `parts`, each a stacker of its processes, as `whole` has the values of all processes."""
+
+    def __init__(self, whole: Stacker, parts: Sequence[Stacker], mailboxes: Mailboxes) -> None:
+        self.whole, self.parts, self.mailboxes = whole, parts, mailboxes
+
+    def run(self, blocks: Sequence[Block]) -> list[list[Tree]]:
+        """Writes a block of each program where `whole` writes; what each returns."""
+        for part in self.parts:
+            part.ops = self.whole.ops
+        cursors = [_Cursor(*each) for each in zip(count(), self.parts, blocks)]
+        while True:
+            while any(cursor.advance(self.mailboxes) for cursor in cursors):
+                pass
+            if all(cursor.at is None for cursor in cursors):
+                break
+            self._meet(cursors)
+            for cursor in cursors:
+                cursor.at = None
+        return [
+            [part.trees[value] for value in b.terminator.operands] for part, b in zip(self.parts, blocks, strict=True)
+        ]
+
+    def _meet(self, cursors: Sequence[_Cursor]) -> None:
+        for cursor in cursors:
+            if cursor.at is not None and cursor.at.name == RECV:
+                raise refuse(cursor.at, "nothing has been sent to it when all programs wait")
+        _check_nobody_ended(cursors)
+        names = {cursor.op.name for cursor in cursors}
+        if len(names) == 1 and cursors[0].op.name in _BRANCHES:
+            self._branch(cursors)
+        elif names == {_LOOP}:
+            self._loop(cursors)
+        elif any(cursor.op.regions and cursor.op.name in (*_BRANCHES, _LOOP) for cursor in cursors):
+            raise _elsewhere(cursors, "different programs communicate in control flow that is not the same")
+        else:
+            self._collective(cursors)
+
+    # --- collectives
+
+    def _collective(self, cursors: Sequence[_Cursor]) -> None:
+        """Carries out the collective that all have come to, on values in rank order."""
+        whole, first = self.whole, _same_collective(cursors)
+        whole.location = first.location
+        order = np.concatenate([np.array(part.everyone) for part in self.parts])
+        places = inverse(order, whole.size)
+        for index, operand in enumerate(first.operands):
+            columns = [leaves(cursor.part.trees[cursor.op.operands[index]]) for cursor in cursors]
+            joined = [self._joined(places, column) for column in zip(*columns, strict=True)]
+            whole.trees[operand] = rebuilt(self.parts[0].trees[operand], iter(joined))
+        whole.apply(first)
+        for cursor in cursors:
+            for mine, result in zip(cursor.op.results, first.results, strict=True):
+                tree = whole.trees[result]
+                cursor.part.trees[mine] = rebuilt(tree, iter([_own(cursor.part, leaf) for leaf in leaves(tree)]))
+
+    def _joined(self, places: np.ndarray, column: Sequence[StackedValue]) -> StackedValue:
+        """What each part has, in rank order."""
+        if not any(leaf.stacked for leaf in column) and all(same(leaf.value, column[0].value) for leaf in column):
+            return column[0]
+        rows = [part.stack(leaf) for part, leaf in zip(self.parts, column, strict=True)]
+        return StackedValue(take_rows(self.whole, self.whole.concatenate(rows, 0), places), True)
+
+    # --- control flow
+
+    def _branch(self, cursors: Sequence[_Cursor]) -> None:
+        chosen = _same_predicate(cursors, [cursor.part.leaf(cursor.op.operands[0]) for cursor in cursors])
+        if len({len(cursor.op.regions) for cursor in cursors}) > 1:
+            raise _elsewhere(cursors, "different programs have other numbers of branches")
+        written, results = [], []
+        for number in range(len(cursors[0].op.regions)):
+            with self._inside(cursors[0].op) as block:
+                results.append(self.run([cursor.op.regions[number].block for cursor in cursors]))
+            written.append(block)
+        flat = [[leaf for trees in each for tree in trees for leaf in leaves(tree)] for each in results]
+        stacked = [any(leaf.stacked for leaf in column) for column in zip(*flat, strict=True)]
+        owners = [
+            part for part, trees in zip(self.parts, results[0], strict=True) for tree in trees for _ in leaves(tree)
+        ]
+        for block, column in zip(written, flat, strict=True):
+            with self._continued(block):
+                self.whole.finish(_values(owners, column, stacked))
+        types = [value.type for value in written[0].terminator.operands]
+        op = self.whole.op(cursors[0].op.name, [chosen], types, regions=[Region([block]) for block in written])
+        self._hand_out(cursors, results[0], iter(map(StackedValue, op.results, stacked)))
+
+    def _loop(self, cursors: Sequence[_Cursor]) -> None:
+        """What differs after a step, or is not the same in all programs that begin with it, is found by trying."""
+        trees = [[cursor.part.trees[value] for value in cursor.op.operands] for cursor in cursors]
+        initial = [leaf for column in trees for tree in column for leaf in leaves(tree)]
+        owners = self._owners(trees)
+        stacked = [leaf.stacked for leaf in initial]
+        shared = _shared(initial)
+        serial = [dict(part.serial) for part in self.parts]
+        while True:
+            for part, ops in zip(self.parts, serial, strict=True):
+                part.serial = dict(ops)
+            places = list(dict.fromkeys(shared))
+            init = _values(owners, initial, stacked)
+            types = [init[place].type for place in places]
+            with self._inside(cursors[0].op, types) as condition:
+                self._begin(cursors, 0, trees, condition, shared, places, stacked)
+                told = self.run([cursor.op.regions[0].block for cursor in cursors])
+                predicates = [leaf for (tree,) in told for leaf in leaves(tree)]
+                self.whole.finish([_same_predicate(cursors, predicates)])
+            with self._inside(cursors[0].op, types) as body:
+                self._begin(cursors, 1, trees, body, shared, places, stacked)
+                column = self.run([cursor.op.regions[1].block for cursor in cursors])
+                returned = [leaf for each in column for tree in each for leaf in leaves(tree)]
+                needed = [up or leaf.stacked for up, leaf in zip(stacked, returned, strict=True)]
+                apart = [
+                    index if up or not same(returned[index].value, returned[place].value) else place
+                    for index, (place, up) in enumerate(zip(shared, needed, strict=True))
+                ]
+                if (needed, apart) == (stacked, shared):
+                    values = _values(owners, returned, stacked)
+                    self.whole.finish([values[place] for place in places])
+                    break
+            stacked, shared = needed, apart
+        regions = [Region([condition]), Region([body])]
+        loop = self.whole.op(_LOOP, [init[place] for place in places], types, regions=regions)
+        results = dict(zip(places, loop.results, strict=True))
+        carried = (StackedValue(results[place], up) for place, up in zip(shared, stacked, strict=True))
+        self._hand_out(cursors, trees, carried)
+
+    def _owners(self, trees: Sequence[Sequence[Tree]]) -> list[Stacker]:
+        """Whose each leaf is of what all programs have."""
+        return [part for part, column in zip(self.parts, trees, strict=True) for tree in column for _ in leaves(tree)]
+
+    def _begin(
+        self, cursors: Sequence[_Cursor], region: int, trees: Sequence[Sequence[Tree]], block: Block,
+        shared: Sequence[int], places: Sequence[int], stacked: Sequence[bool],
+    ) -> None:  # fmt: skip
+        """Tells each part what the arguments of its region have become: arguments of `block`."""
+        arguments = dict(zip(places, block.arguments, strict=True))
+        carried = (StackedValue(arguments[place], up) for place, up in zip(shared, stacked, strict=True))
+        for cursor, column in zip(cursors, trees, strict=True):
+            for argument, tree in zip(cursor.op.regions[region].block.arguments, column, strict=True):
+                cursor.part.trees[argument] = rebuilt(tree, carried)
+
+    def _hand_out(
+        self, cursors: Sequence[_Cursor], trees: Sequence[Sequence[Tree]], results: Iterator[StackedValue]
+    ) -> None:
+        for cursor, column in zip(cursors, trees, strict=True):
+            for value, tree in zip(cursor.op.results, column, strict=True):
+                cursor.part.trees[value] = rebuilt(tree, results)
+
+    @contextmanager
+    def _inside(self, op: Op, types: Sequence[Type] = ()) -> Iterator[Block]:
+        """A region of the control flow `op` being written; what is sent in it must be received in it."""
+        outer, waiting = self.whole.ops, list(self.mailboxes.waiting())
+        with self.whole.block(types) as block:
+            yield block
+        for part in self.parts:
+            part.ops = outer
+        if list(self.mailboxes.waiting()) != waiting:
+            raise refuse(op, "a branch or step sends or receives what the other end does not receive or send there")
+
+    @contextmanager
+    def _continued(self, block: Block) -> Iterator[None]:
+        """`block` written on."""
+        outer, self.whole.ops = self.whole.ops, block.ops
+        for part in self.parts:
+            part.ops = block.ops
+        try:
+            yield
+        finally:
+            for stacker in (self.whole, *self.parts):
+                stacker.ops = outer
+
+
+def _values(owners: Sequence[Stacker], column: Sequence[StackedValue], stacked: Sequence[bool]) -> list[Value]:
+    triples = zip(owners, column, stacked, strict=True)
+    return [owner.stack(leaf) if up else leaf.value for owner, leaf, up in triples]
+
+
+def _own(part: Stacker, leaf: StackedValue) -> StackedValue:
+    """The rows of a part of what all processes have."""
+    return StackedValue(take_rows(part, leaf.value, np.array(part.everyone)), True) if leaf.stacked else leaf
+
+
+# --- what agrees
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values of the stacked program are one, or computed alike from what is."""
+    known: dict[tuple[Value, Value], bool] = {}
+    pending = [(left, right)]
+    while pending:
+        one, other = pending.pop()
+        if one is other or known.get((one, other)):
+            continue
+        known[one, other] = True
+        first, second = one.defining_op, other.defining_op
+        if first is None or second is None or one.type != other.type or first.regions or second.regions:
+            return False
+        alike = first.name == second.name and first.attributes == second.attributes and is_pure(first)
+        if not alike or first.results.index(one) != second.results.index(other):
+            return False
+        if len(first.operands) != len(second.operands):
+            return False
+        pending += zip(first.operands, second.operands, strict=True)
+    return True
+
+
+def _shared(initial: Sequence[StackedValue]) -> list[int]:
+    """For each value that loops carry, the first one that begins alike: itself where it differs between processes."""
+    shared: list[int] = []
+    for index, leaf in enumerate(initial):
+        alike = (place for place in dict.fromkeys(shared) if not initial[place].stacked)
+        place = None if leaf.stacked else next((p for p in alike if same(initial[p].value, leaf.value)), None)
+        shared.append(index if place is None else place)
+    return shared
+
+
+def _same_predicate(cursors: Sequence[_Cursor], predicates: Sequence[StackedValue]) -> Value:
+    """The one value by which all programs go on."""
+    first = predicates[0]
+    for cursor, predicate in zip(cursors, predicates, strict=True):
+        if predicate.stacked:
+            raise refuse(cursor.op, "different programs communicate in it, and its predicate may differ")
+        if not same(predicate.value, first.value):
+            text = f"its predicate may be another than that of {cursors[0].op.name} at {cursors[0].op.location}"
+            raise refuse(cursor.op, f"different programs communicate in it, and {text}")
+    return first.value
+
+
+def _elsewhere(cursors: Sequence[_Cursor], why: str) -> CompileError:
+    here, *others = cursors
+    there = next((each for each in others if each.op.name != here.op.name), others[0])
+    return refuse(here.op, f"{why}: process {there.part.everyone[0]} is at {there.op.name} at {there.op.location}")
+
+
+def _check_nobody_ended(cursors: Sequence[_Cursor]) -> None:
+    ended = next((cursor for cursor in cursors if cursor.at is None), None)
+    if ended is not None:
+        here = next(cursor for cursor in cursors if cursor.at is not None)
+        first, other = here.part.everyone[0], ended.part.everyone[0]
+        text = f"process {first} waits here for process {other}, whose program has ended"
+        raise CollectiveError(Diagnostic(here.op.location, text, here.op.name))
+
+
+def _same_collective(cursors: Sequence[_Cursor]) -> Op:
+    """The first program's collective; CollectiveError where another one is at another."""
+    first = cursors[0]
+    told = _described(first)
+    for cursor in cursors[1:]:
+        other = _described(cursor)
+        if told != other:
+            what = other[0] if other[0] != told[0] else "the same in other process groups, or in another way"
+            theirs = f"process {cursor.part.everyone[0]} at {cursor.op.location} {what}"
+            text = f"process {first.part.everyone[0]} does {told[0]}, {theirs}"
+            raise CollectiveError(Diagnostic(first.op.location, text, first.op.name))
+    return first.op
+
+
+def _described(cursor: _Cursor) -> tuple[object, ...]:
+    """All that must be equal for processes to meet."""
+    op = cursor.op
+    inner = op.regions[0].block.ops[0] if op.name == "stablehlo.async_start" else op
+    if inner.name not in DESCRIPTIONS or any(isinstance(type, FutureType) for type in op.operand_types):
+        raise refuse(op, "what communicates in it is neither control flow nor a collective")
+    collective = DESCRIPTIONS[inner.name](inner, StackSettings(cursor.part))
+    groups = None if collective.groups is None else tuple(collective.groups)
+    return ", ".join(map(describe, collective.operations)), op.name, collective.operations, groups

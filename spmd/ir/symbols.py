@@ -1,0 +1,122 @@
+"""Ops that have a name, and names for their parts: functions and modules. Source: specification, "Programs"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spmd.attributes import Attribute, DictAttr, IntegerAttr
+from spmd.ir.op import Op
+from spmd.ir.values import Block, Region, Value
+from spmd.types import FunctionType, Type
+
+#: How many types, or functions, a repr shows.
+_MOST_SHOWN = 6
+
+
+class Function(Op, op_name="func.func"):
+    """`func.func`."""
+
+    __slots__ = ()
+    may_be_value = False  # its type is the function's; a result, which it should not have, stands apart
+
+    @property
+    def symbol(self) -> str:
+        return str(self.attributes["sym_name"])
+
+    @property
+    def type(self) -> FunctionType:  # type: ignore[override]  # a function is no value
+        declared = self.attributes["function_type"]
+        assert isinstance(declared, FunctionType)
+        return declared
+
+    @property
+    def signature(self) -> str:
+        """`@main(tensor<2xf32>) -> tensor<2xf32>`, shortened where there are many types."""
+        inputs, results = _shortened(self.type.inputs), _shortened(self.type.results)
+        return f"@{self.symbol}({inputs}) -> {results if len(self.type.results) == 1 else f'({results})'}"
+
+    def __repr__(self) -> str:
+        return f"<function {self.signature}>"
+
+    @property
+    def is_public(self) -> bool:
+        return bool(self.attributes.get("sym_visibility", "public") == "public")
+
+    @property
+    def is_declaration(self) -> bool:
+        return not self.regions or not self.regions[0].blocks
+
+    @property
+    def body(self) -> Block:
+        return self.regions[0].block
+
+    @property
+    def arguments(self) -> tuple[Value, ...]:
+        return self.body.arguments
+
+    @property
+    def argument_attributes(self) -> list[Mapping[str, Attribute]]:
+        """The attribute dictionary of each argument, empty where it has none."""
+        return self._dictionaries("arg_attrs", len(self.type.inputs))
+
+    @property
+    def result_attributes(self) -> list[Mapping[str, Attribute]]:
+        return self._dictionaries("res_attrs", len(self.type.results))
+
+    def _dictionaries(self, name: str, count: int) -> list[Mapping[str, Attribute]]:
+        dict_attrs: Sequence[DictAttr] = self.attributes.get(name) or ()
+        return [entry.entries for entry in dict_attrs] if dict_attrs else [{} for _ in range(count)]
+
+
+def _shortened(types: Sequence[Type]) -> str:
+    shown = [str(type) for type in types[:_MOST_SHOWN]]
+    if len(types) > _MOST_SHOWN:
+        shown.append(f"... {len(types)} in all")
+    return ", ".join(shown)
+
+
+class Module(Op, op_name="builtin.module"):
+    """`builtin.module`: a table of symbols."""
+
+    __slots__ = ()
+
+    @property
+    def body(self) -> Block:
+        return self.regions[0].block
+
+    @property
+    def symbol(self) -> str | None:
+        return self.attributes.get("sym_name")
+
+    @property
+    def functions(self) -> list[Function]:
+        return [op for op in self.body.ops if isinstance(op, Function)]
+
+    @property
+    def symbols(self) -> dict[str, Op]:
+        """Ops of this module that have a symbol, by it."""
+        return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
+
+    def with_ops(self, ops: Iterable[Op]) -> Module:
+        """A module of the same name, attributes and place that has `ops`."""
+        module = self.clone((), (), [Region([Block((), ops)])])
+        assert isinstance(module, Module)
+        return module
+
+    def __repr__(self) -> str:
+        name = f" @{self.symbol}" if self.symbol else ""
+        functions = self.functions
+        shown = [function.signature for function in functions if function.is_public][:_MOST_SHOWN]
+        if len(functions) > len(shown):
+            shown.append(f"{len(functions)} functions in all")
+        counts = [self.discardable.get(f"mhlo.num_{what}") for what in ("replicas", "partitions")]
+        grid = "x".join(str(count.value) if isinstance(count, IntegerAttr) else "1" for count in counts)
+        return f"<module{name}: {'; '.join(shown) or 'no functions'}{f' on a {grid} grid' if any(counts) else ''}>"
+
+    def function(self, name: str) -> Function:
+        """The function `name`; KeyError that lists the ones there are."""
+        for function in self.functions:
+            if function.symbol == name:
+                return function
+        known = ", ".join("@" + function.symbol for function in self.functions) or "none"
+        raise KeyError(f"no function @{name} in the module; its functions: {known}")

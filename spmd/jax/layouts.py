@@ -1,0 +1,130 @@
+"""How the leaves of a function's arguments and results are cut into blocks, and which of them a tree holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import jax
+
+from partitioner import ShardedType
+from spmd.arrays import Tree
+from spmd.errors import UsageError
+from spmd.jax.leaves import AbstractLeaf, data_shape
+from spmd.types import TensorType
+
+#: Of each leaf, None where it is not cut.
+Layouts = Sequence[ShardedType | None]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The arguments of a function, its results, or some of them: a tree, and the form and the layout of each leaf."""
+
+    tree: Tree
+    forms: Sequence[AbstractLeaf]
+    layouts: Layouts
+
+    def parts(self) -> Iterator[Side]:
+        """Itself, and its children."""
+        yield self
+        start = 0
+        for child in self.tree.children():
+            part = slice(start, start + child.num_leaves)
+            yield Side(child, self.forms[part], self.layouts[part])
+            start = part.stop
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The arguments and results of a function; `stacked`: of how many processes blocks come together, if they do."""
+
+    arguments: Side
+    results: Side
+    stacked: int | None = None
+
+    def is_block(self, shape: tuple[int, ...], form: AbstractLeaf, layout: ShardedType | None) -> bool:
+        """Whether an array of `shape` is what processes hold of a leaf: its block, or the stacked ones of all."""
+        block = form.data_shape if layout is None else local_shape(layout)
+        if self.stacked is None:
+            return shape == block
+        return shape[1:] == block and shape[:1] in ((self.stacked,), (1,))
+
+    def fits(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> bool:
+        """Whether arguments of these forms are, leaf by leaf, whole arrays or blocks of these.
+
+        UsageError when some are certainly blocks of them, and others are neither.
+        """
+        misfit = self.misfit(forms, names)
+        if misfit is not None and any(self._blocks(forms)):
+            raise UsageError(misfit)
+        return misfit is None
+
+    def misfit(self, forms: Sequence[AbstractLeaf], names: Sequence[str]) -> str | None:
+        """Which of arguments of these forms is first neither a whole array nor a block; None where there is none."""
+        known = zip(forms, self.arguments.forms, self.arguments.layouts, self._blocks(forms), strict=True)
+        for index, (form, whole, layout, is_block) in enumerate(known):
+            if form != whole and not is_block:
+                block = (
+                    "" if layout is None else f" nor {self._of_a_process} block of it, of shape {local_shape(layout)}"
+                )
+                return f"{names[index]} is {form}: neither the global {whole}{block}"
+        return None
+
+    def _blocks(self, forms: Sequence[AbstractLeaf]) -> list[bool]:
+        """Which of arguments of these forms are certainly blocks."""
+        return [
+            (layout is not None or self.stacked is not None)
+            and self.is_block(form.data_shape, whole, layout)
+            and form.dtype == whole.dtype
+            for form, whole, layout in zip(forms, self.arguments.forms, self.arguments.layouts, strict=True)
+        ]
+
+    @property
+    def _of_a_process(self) -> str:
+        return "this process's" if self.stacked is None else f"each of {self.stacked} processes'"
+
+    def of(self, tree: Tree, arguments_first: bool) -> Side | None:
+        """What `tree` is of: the arguments, the results, one of either, or some of these; None where it is of neither.
+
+        `arguments_first`: which of them to think of first, where it could be both.
+        """
+        whole = self._part(tree, arguments_first)
+        if whole is not None:
+            return whole
+        children = jax.tree.leaves(tree, is_leaf=lambda part: part is not tree)
+        parts = [self._part(child, arguments_first) for child in children if child is not tree]
+        known = [part for part in parts if part is not None]
+        if not known or len(known) != len(parts):
+            return None
+        forms = [form for part in known for form in part.forms]
+        return Side(jax.tree.structure(tree), forms, [layout for part in known for layout in part.layouts])
+
+    def _part(self, tree: Tree, arguments_first: bool) -> Side | None:
+        leaves, structure = jax.tree.flatten(tree)
+        shapes = list(map(data_shape, leaves))
+        sides = (self.arguments, self.results) if arguments_first else (self.results, self.arguments)
+        for side in sides:
+            for part in side.parts():
+                if part.tree == structure and all(map(self._is_whole_or_block, shapes, part.forms, part.layouts)):
+                    return part
+        return None
+
+    def _is_whole_or_block(self, shape: tuple[int, ...], form: AbstractLeaf, layout: ShardedType | None) -> bool:
+        return shape == form.data_shape or self.is_block(shape, form, layout)
+
+
+def layouts_of(shardings: Sequence[Tree]) -> list[ShardedType | None]:
+    """The layouts of arrays with these shardings."""
+    return [layout if _is_cut(layout) else None for layout in shardings]
+
+
+def _is_cut(layout: object) -> bool:
+    return isinstance(layout, ShardedType) and layout.sharding is not None and not layout.sharding.is_replicated
+
+
+def local_shape(layout: ShardedType) -> tuple[int, ...]:
+    """The shape of a block."""
+    local = layout.local_type
+    assert isinstance(local, TensorType)
+    return local.static_shape

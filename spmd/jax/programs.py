@@ -1,0 +1,91 @@
+"""The programs of one function: one for each tree of arguments, their forms, values of static ones, and axes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import jax
+
+from spmd.arrays import Tree
+from spmd.errors import UsageError
+from spmd.jax.compiled import Compiled
+from spmd.jax.leaves import AbstractLeaf, names_of
+from spmd.jax.process_view import Axes
+from spmd.jax.statics import Statics
+
+Forms = tuple[AbstractLeaf, ...]
+_Kind = TypeVar("_Kind", bound=Compiled)
+
+
+class Programs(Generic[_Kind]):
+    """What was compiled of a function; `compile(forms, tree, static)` makes one more."""
+
+    def __init__(self, compile: Callable[[Forms, Tree, tuple[Tree, ...]], _Kind]) -> None:
+        self._compile = compile
+        self._programs: dict[Tree, _Kind] = {}
+
+    def of(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], axes: Axes, names: Sequence[str]) -> _Kind:
+        """The program for arguments of these forms, whole arrays or, in the global view, blocks of earlier ones."""
+        key = (tree, forms, static, axes)
+        program = self._programs.get(key)
+        if program is None:
+            known = self._of_blocks(forms, tree, static, names)
+            program = self._programs[key] = known or self._compiled(forms, tree, static, names)
+        return program
+
+    def _compiled(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], names: Sequence[str]) -> _Kind:
+        """One more; where JAX refuses what is like nothing before, the error says what has changed."""
+        try:
+            return self._compile(forms, tree, static)
+        except (TypeError, ValueError) as error:
+            last = next(reversed(self._programs.values()), None)
+            if last is None or isinstance(error, UsageError):
+                raise
+            if last.tree != tree:
+                error.add_note(f"the arguments are {tree}, and were {last.tree} in the call before")
+            elif last.is_global and (misfit := last.cuts.misfit(forms, names)) is not None:
+                raise UsageError(misfit) from error
+            raise
+
+    def _of_blocks(self, forms: Forms, tree: Tree, static: tuple[Tree, ...], names: Sequence[str]) -> _Kind | None:
+        """What was compiled for whole arrays of which some of these are blocks."""
+        for program in reversed(self._programs.values()):
+            is_same = program.is_global and program.tree == tree and program.static == static
+            if is_same and program.cuts.fits(forms, names):
+                return program
+        return None
+
+    def apply(self, what: str, tree: Tree) -> Tree:
+        """`tree` with what the method `what` of the program whose arguments or results it is makes of its leaves."""
+        for program in reversed(list(dict.fromkeys(self._programs.values()))):
+            side = program.cuts.of(tree, arguments_first=what == "shard")
+            if side is not None:
+                structure: Tree
+                leaves, structure = jax.tree.flatten(tree)
+                return structure.unflatten(getattr(program, what)(leaves, side))
+        if not self._programs:
+            raise UsageError(f"{what} needs a compiled program: call the step before, or its `executable(*arguments)`")
+        raise UsageError(
+            f"{what} takes arguments or results of the step, all or some, whole or as blocks; "
+            f"this tree is none: {jax.tree.structure(tree)}"
+        )
+
+
+class Names(Sequence[str]):
+    """Names of the leaves of (args, kwargs), made when somebody is told one."""
+
+    def __init__(self, tree: Tree, statics: Statics) -> None:
+        self._tree = tree
+        self._statics = statics
+
+    @functools.cached_property
+    def _names(self) -> list[str]:
+        return names_of(self._tree.unflatten([0] * len(self)), self._statics.names_of_rest())
+
+    def __getitem__(self, index: Tree) -> Tree:
+        return self._names[index]
+
+    def __len__(self) -> int:
+        return int(self._tree.num_leaves)

@@ -1,0 +1,81 @@
+"""Types of the language: element types, tensors, quantized tensors, tokens, tuples, futures, functions.
+
+One vocabulary, which the files of this folder define and everybody reads from here.
+Source: StableHLO specification, "Types"; quantized types also "Quantized tensors" and the quant dialect's spelling.
+"""
+
+from spmd.types.base import MOST_PARTS, Type, TypeOfTypes, spelled_by
+from spmd.types.element import (
+    BF16,
+    COMPLEX64,
+    COMPLEX128,
+    ELEMENT_TYPES,
+    F16,
+    F32,
+    F64,
+    I1,
+    I2,
+    I4,
+    I8,
+    I16,
+    I32,
+    I64,
+    INDEX,
+    TF32,
+    UI2,
+    UI4,
+    UI8,
+    UI16,
+    UI32,
+    UI64,
+    ElementType,
+    element_type_of,
+)
+from spmd.types.other import TOKEN, FunctionType, FutureType, OpaqueType, TokenType, TupleType, format_results
+from spmd.types.quantized import QuantizedType, storage_range
+from spmd.types.tensor import BufferType, ScalarType, TensorType, UnrankedTensorType, tensor_of
+
+__all__ = [
+    "BF16",
+    "COMPLEX64",
+    "COMPLEX128",
+    "ELEMENT_TYPES",
+    "F16",
+    "F32",
+    "F64",
+    "I1",
+    "I2",
+    "I4",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "INDEX",
+    "MOST_PARTS",
+    "TF32",
+    "TOKEN",
+    "UI2",
+    "UI4",
+    "UI8",
+    "UI16",
+    "UI32",
+    "UI64",
+    "BufferType",
+    "ElementType",
+    "FunctionType",
+    "FutureType",
+    "OpaqueType",
+    "QuantizedType",
+    "ScalarType",
+    "TensorType",
+    "TokenType",
+    "TupleType",
+    "Type",
+    "TypeOfTypes",
+    "UnrankedTensorType",
+    "element_type_of",
+    "format_results",
+    "spelled_by",
+    "storage_range",
+    "tensor_of",
+]

@@ -1,0 +1,85 @@
+"""Types that are no arrays: tokens, tuples, futures, functions, and what other dialects have.
+
+Source: StableHLO specification, "Types"; `future<...>`, the async ops.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spmd.types.base import Type, TypeOfTypes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TokenType(Type):
+    """`!stablehlo.token`: orders side effects; as a value it is None."""
+
+    def __str__(self) -> str:
+        return "!stablehlo.token"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _ListOfTypes(TypeOfTypes):
+    """Any number of types behind a keyword."""
+
+    keyword: ClassVar[str]
+    types: tuple[Type, ...]
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.types
+
+    def written(self) -> str:
+        return f"{self.keyword}<{', '.join(map(str, self.types))}>"
+
+
+class TupleType(_ListOfTypes):
+    """`tuple<...>`; as a value it is a Python tuple."""
+
+    keyword = "tuple"
+
+
+class FutureType(_ListOfTypes):
+    """`!stablehlo.future<...>`: what async_start gives and async_done takes."""
+
+    keyword = "!stablehlo.future"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FunctionType(TypeOfTypes):
+    """`(inputs) -> results`."""
+
+    inputs: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+    @property
+    def inner(self) -> tuple[Type, ...]:
+        return self.inputs + self.results
+
+    def written(self) -> str:
+        return f"({', '.join(map(str, self.inputs))}) -> {format_results(self.results)}"
+
+
+def format_results(types: tuple[Type, ...]) -> str:
+    """Result types as MLIR prints them: parentheses unless there is exactly one and it is no function."""
+    if len(types) == 1 and not isinstance(types[0], FunctionType):
+        return str(types[0])
+    return f"({', '.join(map(str, types))})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpaqueType(Type):
+    """A type of a dialect nobody here knows, or a builtin type no op uses: its text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+TOKEN = TokenType()
