@@ -51,7 +51,7 @@ def test_ranks_join_when_somebody_asks() -> None:
 
 def test_a_new_rank_that_fails_before_it_joins_is_given_up() -> None:
     faults = ",".join(["1:kill@step:3", *(f"{number}:raise@build:2" for number in range(2, 5))])
-    ended = ElasticJob(2, ["--faults", faults, "--await-ranks", "2"], ["--replace"]).finish()
+    ended = ElasticJob(2, ["--faults", faults, "--await-ranks", "2", "--epochs", "1"], ["--replace"]).finish()
     assert (ended.faults, ended.status) == ([], 0), ended.screen
     assert ended.outcome["counted"] and ended.outcome["ranks"] == 1, ended.screen
     assert "rank 2 was to join, and ended before it joined\n" in ended.screen
