@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from spmd.attributes import Attribute
 from spmd.errors import Source, SpmdError
@@ -10,27 +12,27 @@ from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.token_parser import TextNames
 from spmd.types import Type
 
+T = TypeVar("T")
+
 
 def parse_attribute(text: str) -> Attribute:
     """The attribute that all of `text` is; ValueError says what is wrong with it."""
-    parser = _parser(text)
-    try:
-        attribute = parser.parse_attribute()
-        _expect_end(parser)
-    except SpmdError as error:
-        raise ValueError(error.diagnostics[0].message) from None
-    return attribute
+    return _whole(text, OperationParser.parse_attribute)
 
 
 def parse_type(text: str) -> Type:
     """The type that all of `text` is; ValueError says what is wrong with it."""
+    return _whole(text, OperationParser.parse_type)
+
+
+def _whole(text: str, parse: Callable[[OperationParser], T]) -> T:
     parser = _parser(text)
     try:
-        type = parser.parse_type()
+        parsed = parse(parser)
         _expect_end(parser)
     except SpmdError as error:
         raise ValueError(error.diagnostics[0].message) from None
-    return type
+    return parsed
 
 
 def _parser(text: str) -> OperationParser:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -118,6 +118,12 @@ class DotDimensionNumbers:
         )
 
 
+def _fields(numbers: ConvolutionDimensionNumbers | GatherDimensionNumbers | ScatterDimensionNumbers) -> dict[str, Any]:
+    """By name, what StableHLO's attribute of the same fields is made of."""
+    values = {entry.name: getattr(numbers, entry.name) for entry in fields(numbers)}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
 @dataclass
 class ConvolutionDimensionNumbers:
     """Which dimension of input, kernel and output is what; the default is batch, feature, then space.
@@ -142,17 +148,7 @@ class ConvolutionDimensionNumbers:
         return cls(0, 1, list(places), 0, 1, list(places), 0, 1, list(places))
 
     def attribute(self) -> structs.ConvDimensionNumbersAttr:
-        return structs.ConvDimensionNumbersAttr(
-            self.input_batch_dimension,
-            self.input_feature_dimension,
-            tuple(self.input_spatial_dimensions),
-            self.kernel_input_feature_dimension,
-            self.kernel_output_feature_dimension,
-            tuple(self.kernel_spatial_dimensions),
-            self.output_batch_dimension,
-            self.output_feature_dimension,
-            tuple(self.output_spatial_dimensions),
-        )
+        return structs.ConvDimensionNumbersAttr(**_fields(self))
 
 
 @dataclass
@@ -165,14 +161,7 @@ class GatherDimensionNumbers:
     start_indices_batching_dims: list[int] = field(default_factory=list)
 
     def attribute(self) -> structs.GatherDimensionNumbersAttr:
-        return structs.GatherDimensionNumbersAttr(
-            tuple(self.offset_dims),
-            tuple(self.collapsed_slice_dims),
-            tuple(self.operand_batching_dims),
-            tuple(self.start_indices_batching_dims),
-            tuple(self.start_index_map),
-            self.index_vector_dim,
-        )
+        return structs.GatherDimensionNumbersAttr(**_fields(self))
 
 
 @dataclass
@@ -185,14 +174,7 @@ class ScatterDimensionNumbers:
     scatter_indices_batching_dims: list[int] = field(default_factory=list)
 
     def attribute(self) -> structs.ScatterDimensionNumbersAttr:
-        return structs.ScatterDimensionNumbersAttr(
-            tuple(self.update_window_dims),
-            tuple(self.inserted_window_dims),
-            tuple(self.input_batching_dims),
-            tuple(self.scatter_indices_batching_dims),
-            tuple(self.scatter_dims_to_operand_dims),
-            self.index_vector_dim,
-        )
+        return structs.ScatterDimensionNumbersAttr(**_fields(self))
 
 
 @dataclass

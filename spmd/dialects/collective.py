@@ -25,23 +25,13 @@ from spmd.dialects.structs import ChannelHandleAttr
 from spmd.ir import Op
 from spmd.types import UI32, TensorType, Type
 
-REPLICA_ID = define(
-    "stablehlo.replica_id",
-    results=[result("result", type_sets.tensor_of_types(UI32))],
-    assembly="attr-dict `:` type(results)",
-    traits=[Trait.PURE],
-)
-
-REPLICA_ID.infer(lambda op: [TensorType((), UI32)])
-
-PARTITION_ID = define(
-    "stablehlo.partition_id",
-    results=[result("result", type_sets.tensor_of_types(UI32))],
-    assembly="attr-dict `:` type(results)",
-    traits=[Trait.PURE],
-)
-
-PARTITION_ID.infer(lambda op: [TensorType((), UI32)])
+for _name in ("replica_id", "partition_id"):
+    define(
+        f"stablehlo.{_name}",
+        results=[result("result", type_sets.tensor_of_types(UI32))],
+        assembly="attr-dict `:` type(results)",
+        traits=[Trait.PURE],
+    ).infer(lambda op: [TensorType((), UI32)])
 
 ALL_GATHER = define(
     "stablehlo.all_gather",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from spmd.attributes import DictAttr
 from spmd.dialects import kinds, type_sets
@@ -11,7 +12,7 @@ from spmd.dialects.core import Lookup, OpDef, Trait, attribute, define, operand,
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import least_specific
 from spmd.ir import Function, Op
-from spmd.types import I1, I32, TOKEN, TensorType, TupleType, Type
+from spmd.types import I1, I32, TOKEN, FunctionType, TensorType, TupleType, Type
 
 
 def _check_branches(declared: OpDef, labels: tuple[str, str, str]) -> None:
@@ -192,17 +193,19 @@ def _(op: Op, lookup: Lookup) -> str | None:
     return None if isinstance(lookup(op["decomposition"]), Function) else f"@{op['decomposition']}"
 
 
-@COMPOSITE.symbol_constraint("C3", "types(inputs...) = input_types(decomposition)")
-def _(op: Op, lookup: Lookup) -> str | None:
+def _declared_types(op: Op, lookup: Lookup) -> FunctionType:
     function = lookup(op["decomposition"])
     assert isinstance(function, Function)
-    operand_types, declared = tuple(op.operand_types), function.type.inputs
-    return None if operand_types == declared else f"({listed(operand_types)}) and ({listed(declared)})"
+    return function.type
 
 
-@COMPOSITE.symbol_constraint("C4", "types(results...) = output_types(decomposition)")
-def _(op: Op, lookup: Lookup) -> str | None:
-    function = lookup(op["decomposition"])
-    assert isinstance(function, Function)
-    result_types, declared = tuple(op.result_types), function.type.results
-    return None if result_types == declared else f"({listed(result_types)}) and ({listed(declared)})"
+def _equal_types(types: Sequence[Type], declared: Sequence[Type]) -> str | None:
+    return None if tuple(types) == tuple(declared) else f"({listed(types)}) and ({listed(declared)})"
+
+
+COMPOSITE.symbol_constraint("C3", "types(inputs...) = input_types(decomposition)")(
+    lambda op, lookup: _equal_types(op.operand_types, _declared_types(op, lookup).inputs)
+)
+COMPOSITE.symbol_constraint("C4", "types(results...) = output_types(decomposition)")(
+    lambda op, lookup: _equal_types(op.result_types, _declared_types(op, lookup).results)
+)

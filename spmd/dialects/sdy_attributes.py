@@ -6,7 +6,6 @@ in front, as it stands inside other sdy attributes ("stripped"). Source: Shardy'
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from spmd.attributes import SymbolRefAttr
@@ -30,7 +29,6 @@ def factor_symbol(index: int) -> str:
 
 
 @struct_attribute("sdy", "mesh_axis")
-@dataclass(frozen=True)
 class MeshAxis(StructAttribute):
     """`"x"=4`: a named axis and its size."""
 
@@ -42,7 +40,6 @@ class MeshAxis(StructAttribute):
 
 
 @struct_attribute("sdy", "mesh")
-@dataclass(frozen=True)
 class Mesh(StructAttribute):
     """`<["x"=4, "y"=2], device_ids=[...]>`: axes, and the device at each position where that is not the position.
 
@@ -103,7 +100,6 @@ class Mesh(StructAttribute):
 
 
 @struct_attribute("sdy", "sub_axis_info")
-@dataclass(frozen=True)
 class SubAxisInfo(StructAttribute):
     """`(pre_size)size`: the part of `size` that has sub-axes of product `pre_size` on its left."""
 
@@ -115,7 +111,6 @@ class SubAxisInfo(StructAttribute):
 
 
 @struct_attribute("sdy", "axis_ref")
-@dataclass(frozen=True)
 class AxisRef(StructAttribute):
     """`"x"` or `"x":(2)4`: a mesh axis or a part of one."""
 
@@ -144,7 +139,6 @@ def format_axes(axes: tuple[AxisRef, ...]) -> str:
 
 
 @struct_attribute("sdy", "dimension_sharding")
-@dataclass(frozen=True)
 class DimensionSharding(StructAttribute):
     """`{"x", "y", ?}p1`: axes from major to minor, whether more may follow, and the priority."""
 
@@ -158,7 +152,6 @@ class DimensionSharding(StructAttribute):
 
 
 @struct_attribute("sdy", "sharding")
-@dataclass(frozen=True)
 class TensorSharding(StructAttribute):
     """`<@mesh, [{"x"}, {?}], replicated={"y"}, unreduced={"z"}>`.
 
@@ -183,7 +176,6 @@ class TensorSharding(StructAttribute):
 
 
 @struct_attribute("sdy", "sharding_per_value")
-@dataclass(frozen=True)
 class ShardingPerValue(StructAttribute):
     """`<[<@mesh, [...]>, ...]>`: one sharding an operand or result."""
 
@@ -197,7 +189,6 @@ class ShardingPerValue(StructAttribute):
 
 
 @struct_attribute("sdy", "manual_axes")
-@dataclass(frozen=True)
 class ManualAxes(StructAttribute):
     """`{"x", "y"}`: the axes that a manual computation is written for."""
 
@@ -208,7 +199,6 @@ class ManualAxes(StructAttribute):
 
 
 @struct_attribute("sdy", "dim_mapping")
-@dataclass(frozen=True)
 class DimMapping(StructAttribute):
     """`ij`: the factors of one dimension from major to minor."""
 
@@ -219,7 +209,6 @@ class DimMapping(StructAttribute):
 
 
 @struct_attribute("sdy", "tensor_mapping")
-@dataclass(frozen=True)
 class TensorMapping(StructAttribute):
     """`[i, jk]`: the factors of each dimension of one tensor."""
 
@@ -230,7 +219,6 @@ class TensorMapping(StructAttribute):
 
 
 @struct_attribute("sdy", "op_sharding_rule")
-@dataclass(frozen=True)
 class OpShardingRule(StructAttribute):
     """`<([i, k],[k, j])->([i, j]) {i=8, j=16, k=8} reduction={k}>`: how an op's dimensions are tied by factors."""
 
@@ -256,7 +244,6 @@ class OpShardingRule(StructAttribute):
 
 
 @struct_attribute("sdy", "axis_ref_list")
-@dataclass(frozen=True)
 class AxisRefList(StructAttribute):
     """`{"x", "y":(1)2}`."""
 
@@ -267,7 +254,6 @@ class AxisRefList(StructAttribute):
 
 
 @struct_attribute("sdy", "list_of_axis_ref_lists")
-@dataclass(frozen=True)
 class ListOfAxisRefLists(StructAttribute):
     """`[{"x"}, {}]`: one list of axes a dimension."""
 
@@ -278,7 +264,6 @@ class ListOfAxisRefLists(StructAttribute):
 
 
 @struct_attribute("sdy", "all_to_all_param")
-@dataclass(frozen=True)
 class AllToAllParam(StructAttribute):
     """`{"x"}: 0->2`: axes that move from one dimension to another."""
 
@@ -291,7 +276,6 @@ class AllToAllParam(StructAttribute):
 
 
 @struct_attribute("sdy", "all_to_all_param_list")
-@dataclass(frozen=True)
 class AllToAllParamList(StructAttribute):
     """`[{"x"}: 0->2, {"y"}: 1->3]`."""
 
@@ -302,7 +286,6 @@ class AllToAllParamList(StructAttribute):
 
 
 @struct_attribute("sdy", "edge_value_ref")
-@dataclass(frozen=True)
 class EdgeValueRef(StructAttribute):
     """`operand-0` or `result-1`."""
 
@@ -314,7 +297,6 @@ class EdgeValueRef(StructAttribute):
 
 
 @struct_attribute("sdy", "axis_to_propagation_details")
-@dataclass(frozen=True)
 class AxisToPropagationDetails(StructAttribute):
     """`{"x" = operand-0 -> [result-0]}`: where an axis came from and where it went."""
 
@@ -328,7 +310,6 @@ class AxisToPropagationDetails(StructAttribute):
 
 
 @struct_attribute("sdy", "propagation_one_step")
-@dataclass(frozen=True)
 class PropagationOneStep(StructAttribute):
     """`{step-0 = [...]}`: what one step of propagation did."""
 
@@ -340,7 +321,6 @@ class PropagationOneStep(StructAttribute):
 
 
 @struct_attribute("sdy", "propagation_edges")
-@dataclass(frozen=True)
 class PropagationEdges(StructAttribute):
     """`<[{step-0 = [...]}]>`."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, dataclass_transform
 
 from spmd.attributes import ArrayAttr, Attribute, DenseAttr, SymbolRefAttr
 from spmd.types import Type
@@ -33,10 +33,12 @@ class StructAttribute(Attribute):
 S = TypeVar("S", bound=StructAttribute)
 
 
+@dataclass_transform(frozen_default=True)
 def struct_attribute(dialect: str, mnemonic: str) -> Callable[[type[S]], type[S]]:
-    """Class decorator: registers the dataclass as attribute `#dialect.mnemonic<...>`."""
+    """Class decorator: makes the class a frozen dataclass, and registers it as attribute `#dialect.mnemonic<...>`."""
 
     def register(cls: type[S]) -> type[S]:
+        cls = dataclass(frozen=True)(cls)
         cls.DIALECT, cls.MNEMONIC, cls.SPELLING = dialect, mnemonic, f"#{dialect}.{mnemonic}<...>"
         STRUCTS[dialect, mnemonic] = cls
         return cls
@@ -45,7 +47,6 @@ def struct_attribute(dialect: str, mnemonic: str) -> Callable[[type[S]], type[S]
 
 
 @struct_attribute("stablehlo", "dot")
-@dataclass(frozen=True)
 class DotDimensionNumbersAttr(StructAttribute):
     lhs_batching_dimensions: tuple[int, ...] = ()
     rhs_batching_dimensions: tuple[int, ...] = ()
@@ -54,7 +55,6 @@ class DotDimensionNumbersAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "gather")
-@dataclass(frozen=True)
 class GatherDimensionNumbersAttr(StructAttribute):
     offset_dims: tuple[int, ...] = ()
     collapsed_slice_dims: tuple[int, ...] = ()
@@ -65,7 +65,6 @@ class GatherDimensionNumbersAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "scatter")
-@dataclass(frozen=True)
 class ScatterDimensionNumbersAttr(StructAttribute):
     update_window_dims: tuple[int, ...] = ()
     inserted_window_dims: tuple[int, ...] = ()
@@ -76,7 +75,6 @@ class ScatterDimensionNumbersAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "conv")
-@dataclass(frozen=True)
 class ConvDimensionNumbersAttr(StructAttribute):
     """Assembly: `#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>` (also `raw` form with field names)."""
 
@@ -104,7 +102,6 @@ _ALGORITHMS = {
 
 
 @struct_attribute("stablehlo", "dot_algorithm")
-@dataclass(frozen=True)
 class DotAlgorithmAttr(StructAttribute):
     lhs_precision_type: Type
     rhs_precision_type: Type
@@ -135,7 +132,6 @@ class DotAlgorithmAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "channel_handle")
-@dataclass(frozen=True)
 class ChannelHandleAttr(StructAttribute):
     """`type`: 0 or 1 device to device, 2 device to host, 3 host to device."""
 
@@ -144,7 +140,6 @@ class ChannelHandleAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "output_operand_alias")
-@dataclass(frozen=True)
 class OutputOperandAliasAttr(StructAttribute):
     output_tuple_indices: tuple[int, ...]
     operand_index: int
@@ -152,7 +147,6 @@ class OutputOperandAliasAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "result_accuracy")
-@dataclass(frozen=True)
 class ResultAccuracyAttr(StructAttribute):
     """`mode` is DEFAULT, HIGHEST or TOLERANCE."""
 
@@ -170,7 +164,6 @@ class ResultAccuracyAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "sub_axis_info")
-@dataclass(frozen=True)
 class SubAxisInfoAttr(StructAttribute):
     """Assembly: `(pre_size)size`."""
 
@@ -179,28 +172,24 @@ class SubAxisInfoAttr(StructAttribute):
 
 
 @struct_attribute("stablehlo", "axis_ref")
-@dataclass(frozen=True)
 class AxisRefAttr(StructAttribute):
     name: str
     sub_axis_info: SubAxisInfoAttr | None = None
 
 
 @struct_attribute("stablehlo", "mesh_axis")
-@dataclass(frozen=True)
 class MeshAxisAttr(StructAttribute):
     name: str
     size: int
 
 
 @struct_attribute("stablehlo", "mesh")
-@dataclass(frozen=True)
 class MeshAttr(StructAttribute):
     axes: tuple[MeshAxisAttr, ...]
     device_ids: DenseAttr | None = None
 
 
 @struct_attribute("stablehlo", "replica_group_mesh_axes")
-@dataclass(frozen=True)
 class ReplicaGroupMeshAxesAttr(StructAttribute):
     """`mesh` is a SymbolRefAttr or a MeshAttr; `axes` an array of AxisRefAttr."""
 
@@ -222,7 +211,6 @@ class ReplicaGroupMeshAxesAttr(StructAttribute):
 
 
 @struct_attribute("chlo", "ragged_dot")
-@dataclass(frozen=True)
 class RaggedDotDimensionNumbersAttr(StructAttribute):
     lhs_batching_dimensions: tuple[int, ...] = ()
     rhs_batching_dimensions: tuple[int, ...] = ()

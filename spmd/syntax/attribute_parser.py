@@ -9,6 +9,9 @@ from typing import TypeVar
 
 from spmd import types as t
 from spmd.attributes import (
+    FALSE,
+    TRUE,
+    UNIT,
     Attribute,
     EnumAttr,
     LocationAttr,
@@ -205,6 +208,18 @@ _FIELDS: dict[str, Callable[[AttributeParser], AttributeValue]] = {
     "ArrayAttr": AttributeParser.parse_array,
 }
 _Reader = Callable[[AttributeParser, str, t.Type | None, bool], Attribute]
+
+
+def _word(attribute: Attribute) -> _Reader:
+    """Reads the word that stands for `attribute`."""
+
+    def read(parser: AttributeParser, token: str, type: t.Type | None, typed: bool) -> Attribute:
+        parser.position += 1
+        return attribute
+
+    return read
+
+
 _BY_FIRST: dict[str, _Reader] = {
     '"': AttributeParser._string,
     "@": AttributeParser._symbol,
@@ -213,9 +228,9 @@ _BY_FIRST: dict[str, _Reader] = {
     "#": AttributeParser._hash,
 }
 _BY_WORD: dict[str, _Reader] = {
-    "unit": AttributeParser._unit,
-    "true": AttributeParser._true,
-    "false": AttributeParser._false,
+    "unit": _word(UNIT),
+    "true": _word(TRUE),
+    "false": _word(FALSE),
     "array": AttributeParser._dense_array,
     "dense": AttributeParser._dense,
     "dense_resource": AttributeParser._dense_resource,

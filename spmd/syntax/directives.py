@@ -49,6 +49,13 @@ class Directive:
         return False
 
 
+class PlainForm(Directive):
+    """A custom directive that needs to know neither the op's declaration nor arguments."""
+
+    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
+        pass
+
+
 class WholeForm(Directive):
     """The form of all that follows an op's name."""
 

@@ -200,19 +200,7 @@ class LiteralParser(TypeParser):
         self.position += 1
         return token
 
-    # --- words ---
-
-    def _unit(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        self.position += 1
-        return UNIT
-
-    def _true(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        self.position += 1
-        return TRUE
-
-    def _false(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
-        self.position += 1
-        return FALSE
+    # --- arrays of numbers and tensors ---
 
     def _dense_array(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         position = self.position

@@ -6,7 +6,8 @@ operations", "Element-wise unary functions", and the sections of the other opera
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -60,104 +61,63 @@ def _binary(builder: XlaBuilder, op: str, lhs: object, rhs: object, dimensions: 
     return builder.emit_one(f"stablehlo.{op}", [left, right])
 
 
-@operation_of('"Element-wise binary arithmetic operations"')
-def Add(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs + rhs; logical or for PRED. Operands of one element type, broadcast as the broadcasting semantics say."""
-    return _binary(builder, "add", lhs, rhs, broadcast_dimensions)
+class BinaryOperation(Protocol):
+    """An operation on two arrays of one element type, or on one and a number.
+
+    `broadcast_dimensions` are the dimensions of the operand of higher rank that those of the other one are.
+    """
+
+    def __call__(self, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp: ...
 
 
-@operation_of('"Element-wise binary arithmetic operations"')
-def Sub(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs - rhs."""
-    return _binary(builder, "subtract", lhs, rhs, broadcast_dimensions)
+def _of_two(
+    name: str, section: str, doc: str, write: Callable[[XlaBuilder, Operand, Operand, Sequence[int]], XlaOp]
+) -> BinaryOperation:
+    def function(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
+        return write(builder, lhs, rhs, broadcast_dimensions)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return operation_of(f'"{section}"')(function)
 
 
-@operation_of('"Element-wise binary arithmetic operations"')
-def Mul(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs * rhs; logical and for PRED."""
-    return _binary(builder, "multiply", lhs, rhs, broadcast_dimensions)
+def _arithmetic(name: str, op: str, doc: str) -> BinaryOperation:
+    return _of_two(
+        name, "Element-wise binary arithmetic operations", doc,
+        lambda builder, lhs, rhs, dimensions: _binary(builder, op, lhs, rhs, dimensions),
+    )  # fmt: skip
 
 
-@operation_of('"Element-wise binary arithmetic operations"')
-def Div(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs / rhs; integers round toward zero, and by zero give -1 (all bits set)."""
-    return _binary(builder, "divide", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Rem(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The remainder of lhs / rhs: the sign is the dividend's, the absolute value less than the divisor's."""
-    return _binary(builder, "remainder", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Pow(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs to the power of rhs."""
-    return _binary(builder, "power", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Max(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The larger of both; NaN where one of them is NaN; logical or for PRED."""
-    return _binary(builder, "maximum", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Min(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The smaller of both; NaN where one of them is NaN; logical and for PRED."""
-    return _binary(builder, "minimum", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def And(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Logical and of PRED, bitwise and of integers."""
-    return _binary(builder, "and", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Or(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Logical or of PRED, bitwise or of integers."""
-    return _binary(builder, "or", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Xor(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Logical exclusive or of PRED, bitwise exclusive or of integers."""
-    return _binary(builder, "xor", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def ShiftLeft(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Integers lhs shifted left by rhs bits; 0 when rhs is the width or more."""
-    return _binary(builder, "shift_left", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def ShiftRightArithmetic(
-    builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()
-) -> XlaOp:
-    """Integers lhs shifted right by rhs bits, the sign bit coming in."""
-    return _binary(builder, "shift_right_arithmetic", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def ShiftRightLogical(
-    builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()
-) -> XlaOp:
-    """Integers lhs shifted right by rhs bits, zeros coming in."""
-    return _binary(builder, "shift_right_logical", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Atan2(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """The angle of the point (rhs, lhs), in (-pi, pi]."""
-    return _binary(builder, "atan2", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise binary arithmetic operations"')
-def Complex(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Real parts lhs and imaginary parts rhs, both F32 or F64, as C64 or C128."""
-    return _binary(builder, "complex", lhs, rhs, broadcast_dimensions)
+Add = _arithmetic(
+    "Add",
+    "add",
+    "lhs + rhs; logical or for PRED. Operands of one element type, broadcast as the broadcasting semantics say.",
+)
+Sub = _arithmetic("Sub", "subtract", "lhs - rhs.")
+Mul = _arithmetic("Mul", "multiply", "lhs * rhs; logical and for PRED.")
+Div = _arithmetic("Div", "divide", "lhs / rhs; integers round toward zero, and by zero give -1 (all bits set).")
+Rem = _arithmetic(
+    "Rem",
+    "remainder",
+    "The remainder of lhs / rhs: the sign is the dividend's, the absolute value less than the divisor's.",
+)
+Pow = _arithmetic("Pow", "power", "lhs to the power of rhs.")
+Max = _arithmetic("Max", "maximum", "The larger of both; NaN where one of them is NaN; logical or for PRED.")
+Min = _arithmetic("Min", "minimum", "The smaller of both; NaN where one of them is NaN; logical and for PRED.")
+And = _arithmetic("And", "and", "Logical and of PRED, bitwise and of integers.")
+Or = _arithmetic("Or", "or", "Logical or of PRED, bitwise or of integers.")
+Xor = _arithmetic("Xor", "xor", "Logical exclusive or of PRED, bitwise exclusive or of integers.")
+ShiftLeft = _arithmetic(
+    "ShiftLeft", "shift_left", "Integers lhs shifted left by rhs bits; 0 when rhs is the width or more."
+)
+ShiftRightArithmetic = _arithmetic(
+    "ShiftRightArithmetic", "shift_right_arithmetic", "Integers lhs shifted right by rhs bits, the sign bit coming in."
+)
+ShiftRightLogical = _arithmetic(
+    "ShiftRightLogical", "shift_right_logical", "Integers lhs shifted right by rhs bits, zeros coming in."
+)
+Atan2 = _arithmetic("Atan2", "atan2", "The angle of the point (rhs, lhs), in (-pi, pi].")
+Complex = _arithmetic("Complex", "complex", "Real parts lhs and imaginary parts rhs, both F32 or F64, as C64 or C128.")
 
 
 # --- comparison ------------------------------------------------------------------------------------------------------
@@ -177,76 +137,25 @@ def _compare(
     return builder.emit_one("stablehlo.compare", [left, right], attributes)
 
 
-@operation_of('"Element-wise comparison operations"')
-def Eq(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs == rhs as PRED; floats as IEEE 754 says: NaN is unequal to all."""
-    return _compare(builder, "EQ", lhs, rhs, broadcast_dimensions)
+def _comparison(name: str, direction: str, doc: str, total: bool = False) -> BinaryOperation:
+    return _of_two(
+        name, "Element-wise comparison operations", doc,
+        lambda builder, lhs, rhs, dimensions: _compare(builder, direction, lhs, rhs, dimensions, total=total),
+    )  # fmt: skip
 
 
-@operation_of('"Element-wise comparison operations"')
-def Ne(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs != rhs as PRED."""
-    return _compare(builder, "NE", lhs, rhs, broadcast_dimensions)
+Eq = _comparison("Eq", "EQ", "lhs == rhs as PRED; floats as IEEE 754 says: NaN is unequal to all.")
+Ne = _comparison("Ne", "NE", "lhs != rhs as PRED.")
+Ge = _comparison("Ge", "GE", "lhs >= rhs as PRED.")
+Gt = _comparison("Gt", "GT", "lhs > rhs as PRED.")
+Le = _comparison("Le", "LE", "lhs <= rhs as PRED.")
+Lt = _comparison("Lt", "LT", "lhs < rhs as PRED.")
 
-
-@operation_of('"Element-wise comparison operations"')
-def Ge(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs >= rhs as PRED."""
-    return _compare(builder, "GE", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise comparison operations"')
-def Gt(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs > rhs as PRED."""
-    return _compare(builder, "GT", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise comparison operations"')
-def Le(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs <= rhs as PRED."""
-    return _compare(builder, "LE", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise comparison operations"')
-def Lt(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """lhs < rhs as PRED."""
-    return _compare(builder, "LT", lhs, rhs, broadcast_dimensions)
-
-
-@operation_of('"Element-wise comparison operations"')
-def EqTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Eq in the total order -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN."""
-    return _compare(builder, "EQ", lhs, rhs, broadcast_dimensions, total=True)
-
-
-@operation_of('"Element-wise comparison operations"')
-def NeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Ne in the total order of EqTotalOrder."""
-    return _compare(builder, "NE", lhs, rhs, broadcast_dimensions, total=True)
-
-
-@operation_of('"Element-wise comparison operations"')
-def GeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Ge in the total order of EqTotalOrder."""
-    return _compare(builder, "GE", lhs, rhs, broadcast_dimensions, total=True)
-
-
-@operation_of('"Element-wise comparison operations"')
-def GtTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Gt in the total order of EqTotalOrder."""
-    return _compare(builder, "GT", lhs, rhs, broadcast_dimensions, total=True)
-
-
-@operation_of('"Element-wise comparison operations"')
-def LeTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Le in the total order of EqTotalOrder."""
-    return _compare(builder, "LE", lhs, rhs, broadcast_dimensions, total=True)
-
-
-@operation_of('"Element-wise comparison operations"')
-def LtTotalOrder(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
-    """Lt in the total order of EqTotalOrder."""
-    return _compare(builder, "LT", lhs, rhs, broadcast_dimensions, total=True)
+_TOTAL = "{} in the total order -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN."
+EqTotalOrder, NeTotalOrder, GeTotalOrder, GtTotalOrder, LeTotalOrder, LtTotalOrder = (
+    _comparison(f"{name}TotalOrder", name.upper(), _TOTAL.format(name), total=True)
+    for name in ("Eq", "Ne", "Ge", "Gt", "Le", "Lt")
+)
 
 
 # --- choice and conversion -------------------------------------------------------------------------------------------

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from spmd.dialects.core import OpDef
 from spmd.ir import Op
-from spmd.syntax.directives import Argument, Directive, custom
+from spmd.syntax.directives import PlainForm, custom
 from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.operand_parser import OperationState
 from spmd.syntax.printer import Printer
 
 
 @custom("Scan")
-class ScanForm(Directive):
+class ScanForm(PlainForm):
     """`chlo.scan(%inputs) inits(%inits) dimension=0 attributes {...} {region} : type`."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         inputs = self._operands(parser, state)

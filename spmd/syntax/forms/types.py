@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from spmd import types as t
-from spmd.dialects.core import OpDef
 from spmd.errors import Diagnostic, ParseError
 from spmd.ir import Op
-from spmd.syntax.directives import Argument, Directive, custom
+from spmd.syntax.directives import PlainForm, custom
 from spmd.syntax.elements import type_sequence
 from spmd.syntax.op_parser import OperationParser
 from spmd.syntax.operand_parser import OperationState
@@ -25,11 +24,8 @@ def assign_signature(parser: OperationParser, state: OperationState, signature: 
 
 @custom("SameOperandsAndResultType")
 @custom("VariadicSameOperandsAndResultType")
-class SameOperandsAndResultType(Directive):
+class SameOperandsAndResultType(PlainForm):
     """One type for all operands and the result, or the whole signature."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -48,11 +44,8 @@ class SameOperandsAndResultType(Directive):
 
 
 @custom("PairwiseOpType")
-class PairwiseOpType(Directive):
+class PairwiseOpType(PlainForm):
     """A list of types, the same for operands and results."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -71,11 +64,8 @@ class PairwiseOpType(Directive):
 
 
 @custom("TupleOpType")
-class TupleOpType(Directive):
+class TupleOpType(PlainForm):
     """The result's tuple type, which tells the operands'."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -95,11 +85,8 @@ class TupleOpType(Directive):
 
 
 @custom("ComplexOpType")
-class ComplexOpType(Directive):
+class ComplexOpType(PlainForm):
     """The complex result's type, which tells that of both parts."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
@@ -127,11 +114,8 @@ def real_type(type: t.Type) -> t.TensorType | None:
 
 
 @custom("SelectOpType")
-class SelectOpType(Directive):
+class SelectOpType(PlainForm):
     """The predicate's type and that of the rest, or the whole signature."""
-
-    def __init__(self, definition: OpDef, arguments: list[Argument]) -> None:
-        pass
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
         position = parser.position
