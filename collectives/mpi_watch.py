@@ -78,6 +78,7 @@ class Watcher:
         self._since = time.monotonic()
         self._ended = False
         self._answers: dict[int, State] = {}
+        self._sends: list[MPI.Request] = []
         self._round = 0
         self._reported = 0.0
         self._insisted: tuple[int, float] | None = None
@@ -144,7 +145,9 @@ class Watcher:
                 self.verdict = content
 
     def _tell(self, rank: int, message: Any) -> None:
-        self.comm.isend(message, rank, _TAG)
+        # MPI may read a message later, where the ranks are not connected yet: it is kept until it has gone.
+        self._sends = [request for request in self._sends if not request.Test()]
+        self._sends.append(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
         """The states of all ranks that answer in time."""

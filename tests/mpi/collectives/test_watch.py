@@ -1,5 +1,10 @@
 """Who waits in vain, as far as the states of all ranks tell."""
 
+import gc
+import time
+import weakref
+from typing import Any
+
 import pytest
 
 pytestmark = pytest.mark.mpi
@@ -22,3 +27,58 @@ def test_waits_that_can_end_and_waits_that_cannot() -> None:
     circle = {0: waits("a", 1), 1: waits("b", 2), 2: waits("c", 0), 3: computes}
     assert waits_in_vain(1, circle) == {0, 1, 2}
     assert not waits_in_vain(1, circle | {2: waits("c", 0, 3)})
+
+
+def test_an_answer_is_kept_until_it_has_gone() -> None:
+    """MPI may read a message when the ranks are connected, later; mpi4py holds it as long as its request lives."""
+    from collectives.activity import Activity
+    from collectives.mpi_watch import Watcher
+    from collectives.settings import WatchSettings
+
+    class Sending:
+        gone = False
+
+        def Test(self) -> bool:
+            return self.gone
+
+    class Asked:
+        """Rank 0 of two, whom rank 1 asks `questions` times."""
+
+        rank, size, questions = 0, 2, 1
+
+        def __init__(self) -> None:
+            self.sent: list[weakref.ref[Sending]] = []
+
+        def Iprobe(self, *arguments: object) -> bool:
+            return len(self.sent) < self.questions
+
+        def recv(self, source: int, tag: int) -> tuple[str, int, None]:
+            return "ask", len(self.sent), None
+
+        def isend(self, message: object, rank: int, tag: int) -> Sending:
+            request = Sending()
+            self.sent.append(weakref.ref(request))
+            return request
+
+    comm: Any = Asked()
+    watcher = Watcher(comm, Activity(), WatchSettings())
+    try:
+        _until(lambda: len(comm.sent) == 1)
+        comm.questions = 2
+        _until(lambda: len(comm.sent) == 2)
+        gc.collect()
+        first = comm.sent[0]()
+        assert first is not None and comm.sent[1]() is not None
+        first.gone = True
+        del first
+        comm.questions = 3
+        _until(lambda: len(comm.sent) == 3)
+    finally:
+        watcher.stop()
+    gc.collect()
+    assert comm.sent[0]() is None and comm.sent[1]() is not None
+
+
+def _until(condition: Any) -> None:
+    while not condition():
+        time.sleep(0.01)
