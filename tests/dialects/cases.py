@@ -1,10 +1,22 @@
-"""Programs of one op that keep all its constraints, and the smallest change that breaks each of them."""
+"""Programs of one op that keep all its constraints, and the smallest change that breaks each of them.
+
+Those that need no code stand in text beside this file, family by family, in paragraphs:
+
+    let NAME = what $NAME stands for below
+    op its body
+        goes on in lines that are further in
+      C1: what is changed => what it becomes
+      arguments: (and operands, prelude, functions) a field of OpCase, once for each of its lines
+
+A label that stands several times takes all its changes together.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 #: A change of a sound program: all places where the first text stands become the second.
 Change = tuple[str, str]
@@ -76,6 +88,38 @@ class OpCase:
             assert parts_with_old, f"{self.op} {label}: {old!r} is nowhere in the program"
             parts.update({name: parts[name].replace(old, new) for name in parts_with_old})
         return OpCase(self.op, **parts).text
+
+
+_FIELDS = ("arguments", "operands", "prelude", "functions")
+
+
+def read_cases(family: str) -> list[OpCase]:
+    """The cases of `family`'s text."""
+    text = Path(__file__).with_name(f"{family}.txt").read_text()
+    meant: dict[str, str] = {}
+    cases = []
+    for line in re.sub(r"\n {4,}", " ", text).splitlines():
+        line = re.sub(r"\$([A-Z_0-9]+)", lambda name: meant[name[1]], line)
+        if line.startswith("let "):
+            name, _, meaning = line.removeprefix("let ").partition(" = ")
+            meant[name] = meaning
+        elif line.startswith("  "):
+            key, _, value = line.strip().partition(": ")
+            cases[-1] = _completed(cases[-1], key, value)
+        elif line and line[0] != "#":
+            cases.append(OpCase(*line.split(" ", 1)))
+    return cases
+
+
+def _completed(case: OpCase, key: str, value: str) -> OpCase:
+    if key in _FIELDS:
+        before = getattr(case, key)
+        return replace(case, **{key: f"{before}\n{value}" if before else value})
+    old, arrow, new = value.partition(" =>")
+    assert arrow, f"{case.op} {key}: {value!r} says of no change"
+    changes = case.breaks.get(key, [])
+    assert isinstance(changes, list)
+    return replace(case, breaks={**case.breaks, key: [*changes, (old, new.strip())]})
 
 
 def _signature(body: str) -> str:

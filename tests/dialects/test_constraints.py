@@ -16,17 +16,8 @@ from spmd.dialects.structs import DotAlgorithmAttr
 from spmd.errors import SpmdError
 from spmd.ir import Op, Value
 from spmd.types import BF16, F32
-from tests.dialects import (
-    collective_cases,
-    contraction_cases,
-    control_flow_cases,
-    data_movement_cases,
-    dynamism_cases,
-    elementwise_cases,
-    indexing_cases,
-    reduction_cases,
-)
-from tests.dialects.cases import OpCase, Unbreakable
+from tests.dialects import collective_cases, contraction_cases, elementwise_cases
+from tests.dialects.cases import OpCase, Unbreakable, read_cases
 
 LABELS = {
     "abs": 2, "add": 7, "all_gather": 6, "all_reduce": 7, "all_to_all": 9, "and": 1, "async_done": 1,
@@ -50,13 +41,13 @@ LABELS = {
 
 CASES: list[OpCase] = [
     *elementwise_cases.CASES,
-    *data_movement_cases.CASES,
-    *indexing_cases.CASES,
-    *reduction_cases.CASES,
     *contraction_cases.CASES,
-    *dynamism_cases.CASES,
-    *control_flow_cases.CASES,
     *collective_cases.CASES,
+    *read_cases("data_movement"),
+    *read_cases("indexing"),
+    *read_cases("reduction"),
+    *read_cases("dynamism"),
+    *read_cases("control_flow"),
 ]
 #: Constraints that an attribute states of itself (spmd/dialects/structs.py).
 OF_ATTRIBUTES = {"dot_general": ("C22", "C23", "C24")}

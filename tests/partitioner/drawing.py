@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 
 import numpy as np
 
@@ -89,6 +91,28 @@ class DrawnProgram:
 
     def index(self, value: int) -> str:
         return self.constant(str(value), (), "i32")
+
+
+def of_a_rank(write: Callable[[DrawnProgram, str, Shape], None]) -> Callable[[DrawnProgram], None]:
+    """Decorator: an op of a value that has dimensions; nothing where there is none."""
+
+    @wraps(write)
+    def draw(p: DrawnProgram) -> None:
+        name, shape = p.value(1)
+        if shape:
+            write(p, name, shape)
+
+    return draw
+
+
+def along_a_dimension(write: Callable[[DrawnProgram, str, Shape, int], None]) -> Callable[[DrawnProgram], None]:
+    """Decorator: an op along one dimension of such a value."""
+
+    @wraps(write)
+    def draw(p: DrawnProgram, name: str, shape: Shape) -> None:
+        write(p, name, shape, p.below(len(shape)))
+
+    return of_a_rank(draw)
 
 
 def _merge(axes: list[str]) -> list[str]:

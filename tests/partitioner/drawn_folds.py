@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import DrawnProgram, integers, tensor
+from tests.partitioner.drawing import DrawnProgram, Shape, along_a_dimension, integers, of_a_rank, tensor
 
 
-def reduce(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def reduce(p: DrawnProgram, name: str, shape: Shape) -> None:
     chosen = [index for index in range(len(shape)) if p.below(2)] or [0]
     op, start = p.pick((("add", 0.0), ("maximum", -1e30), ("minimum", 1e30), ("add", 1.0)))
     init = p.scalar(start)
@@ -22,11 +20,8 @@ def reduce(p: DrawnProgram) -> None:
     )
 
 
-def dot(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
+@along_a_dimension
+def dot(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
     fits = [(v, d) for v in p.values for d, size in enumerate(v[1]) if size == shape[place]]
     (other, other_shape), other_place = p.pick(fits)
     result_shape = (
@@ -43,11 +38,8 @@ def dot(p: DrawnProgram) -> None:
     )
 
 
-def reduce_window(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
+@along_a_dimension
+def reduce_window(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
     size = shape[place]
     if p.below(2):
         extents, stride, base, step = size, 1, 1, 1
@@ -126,12 +118,9 @@ def batch_dot(p: DrawnProgram) -> None:
     )
 
 
-def arg_reduce(p: DrawnProgram) -> None:
+@along_a_dimension
+def arg_reduce(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
     """The place of the first largest element, as argmax is written: two values folded together."""
-    name, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
     out = tuple(size for index, size in enumerate(shape) if index != place)
     iota, least, none, result = p.name(), p.scalar(-1e30), p.index(0), p.name()
     whole_numbers = tensor(shape, "i32")
@@ -152,12 +141,9 @@ def arg_reduce(p: DrawnProgram) -> None:
     p.emit(f"stablehlo.convert {result}#1 : ({tensor(out, 'i32')}) -> {tensor(out)}", out)
 
 
-def pool_gradient(p: DrawnProgram) -> None:
+@along_a_dimension
+def pool_gradient(p: DrawnProgram, _: str, shape: Shape, place: int) -> None:
     """select_and_scatter with windows side by side, or overlapping."""
-    _, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
     extent, stride = 1 + p.below(3), 1 + p.below(3)
     out = (shape[place] - extent) // stride + 1
     if out < 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, integers, tensor
+from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, along_a_dimension, integers, of_a_rank, tensor
 
 
 def dynamic_slice(p: DrawnProgram) -> None:
@@ -44,10 +44,8 @@ def random_slices(p: DrawnProgram, shape: Shape) -> tuple[int, str, Shape]:
     return place, indices, (count, *(size for index, size in enumerate(shape) if index != place))
 
 
-def gather(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def gather(p: DrawnProgram, name: str, shape: Shape) -> None:
     place, indices, out = random_slices(p, shape)
     offsets = list(range(1, len(shape)))
     sizes = [1 if index == place else size for index, size in enumerate(shape)]
@@ -59,10 +57,8 @@ def gather(p: DrawnProgram) -> None:
     )
 
 
-def scatter(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def scatter(p: DrawnProgram, name: str, shape: Shape) -> None:
     place, indices, updates_shape = random_slices(p, shape)
     updates = p.emit(
         f"stablehlo.broadcast_in_dim {p.scalar(3.0)}, dims = [] : (tensor<f32>) -> {tensor(updates_shape)}",
@@ -80,11 +76,9 @@ def scatter(p: DrawnProgram) -> None:
     )
 
 
-def gather_window(p: DrawnProgram) -> None:
+@of_a_rank
+def gather_window(p: DrawnProgram, name: str, shape: Shape) -> None:
     """Windows of a value at random places."""
-    name, shape = p.value(1)
-    if not shape:
-        return
     sizes = tuple(1 + p.below(size) for size in shape)
     count, rank = 1 + p.below(6), len(shape)
     result_shape = (count, *sizes)
@@ -100,11 +94,8 @@ def gather_window(p: DrawnProgram) -> None:
     )
 
 
-def sort(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
+@along_a_dimension
+def sort(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
     p.emit(
         f'"stablehlo.sort"({name}) <{{dimension = {place} : i64, is_stable = true}}> ({{\n'
         f"^bb0(%a: tensor<f32>, %b: tensor<f32>):\n%c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> "
@@ -113,12 +104,9 @@ def sort(p: DrawnProgram) -> None:
     )
 
 
-def sort_pair(p: DrawnProgram) -> None:
+@along_a_dimension
+def sort_pair(p: DrawnProgram, name: str, shape: Shape, place: int) -> None:
     """A value sorted together with where its elements came from."""
-    name, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
     iota, result = p.name(), p.name()
     text = (
         f"{iota} = stablehlo.iota dim = {place} : {tensor(shape)}\n"
@@ -132,10 +120,8 @@ def sort_pair(p: DrawnProgram) -> None:
     p.emit(f"stablehlo.add {result}#0, {result}#1 : {tensor(shape)}", shape)
 
 
-def top_k(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def top_k(p: DrawnProgram, name: str, shape: Shape) -> None:
     taken = 1 + p.below(shape[-1])
     out, result = (*shape[:-1], taken), p.name()
     text = f"{result}:2 = chlo.top_k({name}, k = {taken}) : {tensor(shape)} -> ({tensor(out)}, {tensor(out, 'i32')})"

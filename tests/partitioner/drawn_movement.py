@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, tensor
+from tests.partitioner.drawing import SIZES, DrawnProgram, Shape, along_a_dimension, of_a_rank, tensor
 
 
 def elementwise(p: DrawnProgram) -> None:
@@ -75,11 +75,8 @@ def pad(p: DrawnProgram) -> None:
     )
 
 
-def concatenate(p: DrawnProgram) -> None:
-    _, shape = p.value(1)
-    if not shape:
-        return
-    place = p.below(len(shape))
+@along_a_dimension
+def concatenate(p: DrawnProgram, _: str, shape: Shape, place: int) -> None:
     fits = [
         v
         for v in p.values
@@ -116,18 +113,14 @@ def roll(p: DrawnProgram) -> None:
     p.emit(f"stablehlo.concatenate {a}, {b}, dim = {place} : ({tensor(sa)}, {tensor(sb)}) -> {tensor(shape)}", shape)
 
 
-def reverse(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def reverse(p: DrawnProgram, name: str, shape: Shape) -> None:
     chosen = [index for index in range(len(shape)) if p.below(2)] or [0]
     p.emit(f"stablehlo.reverse {name}, dims = {chosen} : {tensor(shape)}", shape)
 
 
-def iota(p: DrawnProgram) -> None:
-    name, shape = p.value(1)
-    if not shape:
-        return
+@of_a_rank
+def iota(p: DrawnProgram, name: str, shape: Shape) -> None:
     iota_name = p.emit(f"stablehlo.iota dim = {p.below(len(shape))} : {tensor(shape)}", shape)
     p.emit(f"stablehlo.subtract {name}, {iota_name} : {tensor(shape)}", shape)
 
