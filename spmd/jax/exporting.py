@@ -16,7 +16,7 @@ from spmd.jax.jitting import checked_axes
 from spmd.jax.leaves import form_of, names_of
 from spmd.jax.module import check_no_callbacks, name_arguments
 from spmd.jax.step import function_and_statics
-from spmd.jax.tracing import lower
+from spmd.jax.tracing import lower, refuse_axes
 
 
 def export(
@@ -45,6 +45,7 @@ def export(
     forms = [form_of(leaf, names, index) for index, leaf in enumerate(leaves)]
     pairs = (("processes", 1),) if axes is None else checked_axes(axes)
     lowered = lower(plain, pairs, functools.partial(statics.insert, static), tree, forms)
+    refuse_axes(plain, None if axes is None else pairs, lowered.is_global, "spmd.jax.export")
     if axes is None and not lowered.is_global:
         raise UsageError('spmd.jax.export needs the axes of the view of one process, such as axes={"data": 4}')
     check_no_callbacks(lowered.module)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import linecache
 import re
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
 
 from spmd.errors import Location, Source
 from spmd.ir import Module
@@ -15,6 +18,21 @@ _FRAME = re.compile(r'"((?:[^"\\]|\\.)*)"\("((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 #: Files of libraries: of packages that are installed, and of Python itself.
 _LIBRARY = re.compile(rf"[/\\](?:site|dist)-packages[/\\]|{re.escape(sysconfig.get_path('stdlib'))}")
 _OWN = str(Path(__file__).parent)
+
+
+def _is_of_the_user(file: str) -> bool:
+    return not file.startswith(_OWN) and not _LIBRARY.search(file)
+
+
+def user_line(frames: Iterable[tuple[str, int]]) -> str:
+    """What an error begins with, "file:line: ", of the user's first of `frames`, files and lines; "" without one."""
+    return next((f"{file}:{line}: " for file, line in frames if _is_of_the_user(file)), "")
+
+
+def raising_line(traceback: TracebackType | None) -> str:
+    """`user_line` of what raised, from the innermost frame of its traceback outwards."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    return user_line(reversed(frames))
 
 
 class TracedLocation(Location):
@@ -33,7 +51,7 @@ class TracedLocation(Location):
         if self._kept_place is None:
             frames = [(file, int(line), int(column)) for _, file, line, column in _FRAME.findall(self._text)]
             frames = [frame for frame in frames if not frame[0].startswith(_OWN)]
-            own = [frame for frame in frames if not _LIBRARY.search(frame[0])]
+            own = [frame for frame in frames if _is_of_the_user(frame[0])]
             self._kept_place = next(iter(own or frames), ("", 0, 0))
         return self._kept_place
 

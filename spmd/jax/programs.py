@@ -39,7 +39,7 @@ class Programs(Generic[_Kind]):
         """One more; where JAX refuses what is like nothing before, the error says what has changed."""
         try:
             return self._compile(forms, tree, static)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
             last = next(reversed(self._programs.values()), None)
             if last is None or isinstance(error, UsageError):
                 raise

@@ -24,7 +24,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.programs import Forms, Names, Programs
 from spmd.jax.statics import Statics
 from spmd.jax.step import function_and_statics
-from spmd.jax.tracing import lower, name_of
+from spmd.jax.tracing import lower, name_of, refuse_axes
 from spmd.runtime.simulation import Simulation
 from spmd.runtime.simulation import simulate as simulate_module
 
@@ -95,11 +95,7 @@ class Simulated:
     def _compile(self, forms: Forms, tree: Tree, static: tuple[Tree, ...]) -> _Stacked:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes or (("processes", 1),), insert, tree, forms)
-        if lowered.is_global and self.axes is not None:
-            raise UsageError(
-                f"{name_of(self._function)} is of the global view, which has its mesh: "
-                "give spmd.jax.simulate no axes, and what it makes whole arrays"
-            )
+        refuse_axes(self._function, self.axes, lowered.is_global, "spmd.jax.simulate")
         if not lowered.is_global and self.axes is None:
             raise UsageError('spmd.jax.simulate needs the axes of the view of one process, such as axes={"data": 4}')
         return _Stacked(lowered, tree, static, forms, False, self._options)

@@ -19,7 +19,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
 from spmd.jax.statics import Donated, Statics, as_names, as_numbers
 from spmd.jax.structure import OTHER_STRUCTURE
-from spmd.jax.tracing import lower, name_of
+from spmd.jax.tracing import lower, name_of, refuse_axes
 from spmd.runtime import world
 from spmd.runtime.executable import Executable
 from spmd.usage import kind_of
@@ -168,6 +168,7 @@ class JittedFunction:
     def _compile(self, forms: tuple[AbstractLeaf, ...], tree: Tree, static: tuple[Tree, ...]) -> Compiled:
         insert = functools.partial(self._statics.insert, static)
         lowered = lower(self._function, self.axes, insert, tree, forms)
+        refuse_axes(self._function, self._axes, lowered.is_global, "spmd.jax.jit")
         donated = self._statics.leaves_of(self._donated, tree)
         return Compiled(lowered, tree, static, forms, self._as_jax, {**self._options, **lowered.donate(donated)})
 

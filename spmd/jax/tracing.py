@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ from spmd.ir import Module
 from spmd.jax import process_view
 from spmd.jax.leaves import AbstractLeaf
 from spmd.jax.module import drop_shardings, mesh_size, module_of, set_processes
+from spmd.jax.places import raising_line, user_line
 from spmd.jax.process_view import Axes
 
 #: Puts static arguments among the others: (args, kwargs) to (args, kwargs).
@@ -70,6 +73,12 @@ def lower(function: UserFunction, axes: Axes, insert: Insert, tree: Tree, forms:
     return Lowered(module, processes, is_global, shown, out_tree, tuple(sorted(kept)), tokens)
 
 
+def refuse_axes(function: UserFunction, axes: Axes | None, is_global: bool, taker: str) -> None:
+    """UsageError for a function of the global view that `taker` was given axes for: it has its mesh."""
+    if is_global and axes is not None:
+        raise UsageError(f"{name_of(function)} is of the global view, which has its mesh: give {taker} no axes")
+
+
 def name_of(function: UserFunction) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
@@ -106,8 +115,11 @@ def _check_permutations(traced: Any, sizes: Mapping[str, int]) -> None:
             outside = [pair for pair in equation.params["perm"] if not all(0 <= end < size for end in pair)]
             if outside:
                 axes = ", ".join(map(str, names))
+                traceback = equation.source_info.traceback
+                frames = [(frame.file_name, frame.line_num) for frame in traceback.frames] if traceback else []
                 raise UsageError(
-                    f"ppermute has the pair {outside[0]}, and the axis {axes} has positions 0 to {size - 1}"
+                    f"{user_line(frames)}ppermute has the pair {outside[0]}, "
+                    f"and the axis {axes} has positions 0 to {size - 1}"
                 )
 
 
@@ -125,7 +137,18 @@ def _axes_told(axes: Axes) -> Iterator[None]:
         if unbound is None:
             raise
         there = ", ".join(f"{name} ({size})" for name, size in axes)
-        raise _UnboundAxisError(f"a collective names the axis {unbound[1]}; the axes here are {there}") from error
+        raise _UnboundAxisError(
+            f"{raising_line(error.__traceback__)}a collective names the axis {unbound[1]}; the axes here are {there}"
+        ) from error
+    except AssertionError as error:
+        frame, line = list(walk_tb(error.__traceback__))[-1]
+        if error.args or "assert" in linecache.getline(frame.f_code.co_filename, line):
+            raise
+        # JAX checks the axes in jax.shard_map by an assertion, and takes its own frames out of the traceback.
+        raise _UnboundAxisError(
+            f"{raising_line(error.__traceback__)}JAX refuses this by an assertion: "
+            "a collective in jax.shard_map names an axis that its mesh does not have"
+        ) from error
 
 
 def _is_global(traced: Any) -> bool:

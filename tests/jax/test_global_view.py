@@ -92,6 +92,10 @@ def test_a_plain_function_that_maps_over_a_mesh_takes_no_axes() -> None:
     np.testing.assert_array_equal(many.unshard(many(X)), X[:3] + X[3:])
     with pytest.raises(spmd.UsageError, match=r"step is of the global view, which has its mesh: give .* no axes"):
         spmd.jax.simulate(step, axes={"data": 2})(X[None])
+    with pytest.raises(spmd.UsageError, match=r"step is of the global view, .* give spmd.jax.jit no axes"):
+        spmd.jax.jit(step, axes={"data": 2}).lower(X)
+    with pytest.raises(spmd.UsageError, match=r"step is of the global view, .* give spmd.jax.export no axes"):
+        spmd.jax.export(step, X, axes={"data": 2})
 
 
 def test_bad_use_gets_a_sentence() -> None:
@@ -110,6 +114,24 @@ def test_bad_use_gets_a_sentence() -> None:
         many.unshard({"other": np.ones(5)})
 
 
+def test_an_axis_that_the_mesh_does_not_have_is_told_with_its_line() -> None:
+    for checked, refused in ((True, "by an assertion: a collective"), (False, "a collective names the axis other; ")):
+        mapped = jax.shard_map(
+            lambda x: jax.lax.psum(x, "other"), mesh=MESH, in_specs=P("data"), out_specs=P(), check_vma=checked
+        )
+        with pytest.raises(spmd.UsageError, match=rf"^\S+test_global_view.py:\d+: .*{refused}"):
+            spmd.jax.simulate(jax.jit(mapped))(X)
+
+
+def test_an_assertion_of_the_user_stays_what_it_is() -> None:
+    def step(x: Any) -> Any:
+        assert x.shape == ()
+        return x
+
+    with pytest.raises(AssertionError):
+        spmd.jax.simulate(step, axes={"data": 2})(X[:2])
+
+
 def test_what_jax_refuses_tells_what_has_changed() -> None:
     many = spmd.jax.simulate(affine())
     many({"w": W}, X)
@@ -120,6 +142,10 @@ def test_what_jax_refuses_tells_what_has_changed() -> None:
     assert isinstance(told.value.__cause__, ValueError)
     with pytest.raises((TypeError, ValueError)) as other:
         many({"other": W}, X)
+    with pytest.raises(KeyError, match="rate") as missing:
+        changed = spmd.jax.simulate(lambda t: t["rate"] if "rate" in t else t["other"]["rate"], axes={"data": 2})
+        changed({"rate": X[:2]}), changed({"other": {"step": X[:2]}})
+    assert "'step': *" in missing.value.__notes__[-1]
     assert "'other': *" in other.value.__notes__[-1] and "and were PyTreeDef((({'w': *}, *), {}))" in str(
         other.value.__notes__
     )
