@@ -81,6 +81,21 @@ def test_special_values(function: Primitive, element: str) -> None:
     check(native(function, element)(x)[0], expected, (x,), 3e-6 if element == "f32" else 1e-15)
 
 
+@pytest.mark.parametrize(("function", "element"), [(P.EXP, "f32"), (P.EXP, "f64"), (P.SINH, "f64"), (P.COSH, "f64")])
+def test_last_finite_results(function: Primitive, element: str) -> None:
+    """Every number next to where exp, or half of it, becomes infinite; and NaN, whatever its last bits."""
+    dtype, whole = (np.float32, np.uint32) if element == "f32" else (np.float64, np.uint64)
+    ends = [dtype((np.finfo(dtype).maxexp + halvings) * np.log(np.longdouble(2))) for halvings in (0, 1)]
+    x = np.concatenate([(end.view(whole) + np.arange(-20, 20).astype(whole)).view(dtype) for end in ends])
+    (got,) = native(function, element)(x)
+    with mpmath.workprec(160), np.errstate(over="ignore"):
+        exact = np.array([dtype(float(LONG[function](mpmath.mpf(float(each))))) for each in x])
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(exact))
+    np.testing.assert_array_max_ulp(got, exact, 2)
+    payloads = (np.array([np.nan], dtype).view(whole) + np.arange(300, dtype=whole)).view(dtype)
+    assert np.isnan(native(function, element)(np.concatenate([payloads, -payloads]))[0]).all()
+
+
 def test_poles_of_gamma_functions() -> None:
     x = np.array([0.0, -1.0, -2.0, -1e20, np.inf, -np.inf, np.nan, 1.0, 2.0, 5e-324])
     (got,) = native(P.LGAMMA, "f64")(x)

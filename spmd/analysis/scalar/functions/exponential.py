@@ -7,6 +7,7 @@ the minimax polynomial on |r| <= log(2) / 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 from spmd.analysis.scalar.build import (
     abs_,
@@ -15,6 +16,7 @@ from spmd.analysis.scalar.build import (
     copysign,
     float_of,
     fma,
+    infinity,
     like,
     polynomial,
     rarely,
@@ -25,7 +27,7 @@ from spmd.analysis.scalar.build import (
     to_integer,
 )
 from spmd.analysis.scalar.expression import F32, Expression, MachineType, Primitive
-from spmd.analysis.scalar.functions.table import define
+from spmd.analysis.scalar.functions.table import by_width, define
 
 _LOG2_E = 1.4426950408889634
 
@@ -36,7 +38,8 @@ class _Format:
 
     `rounder` has numbers of units in its last place, so that adding it rounds to whole numbers; log 2 is the sum of
     `log_2`. `lowest` and `highest` are just beyond where the result is zero and infinity, `normal` just within where
-    it is a normal number, `minus_one` where exp(x) - 1 is -1.
+    it is a normal number, `minus_one` where exp(x) - 1 is -1. `infinite` has the least numbers whose exponential, and
+    half of it, are infinite.
     """
 
     rounder: float
@@ -48,6 +51,7 @@ class _Format:
     normal: float
     highest: float
     minus_one: float
+    infinite: tuple[float, float]
 
 
 _SINGLE = _Format(
@@ -63,6 +67,7 @@ _SINGLE = _Format(
     -87.25,
     89.0,
     -18.0,
+    (88.72283935546875, 89.4159927368164),
 )  # fmt: skip
 _DOUBLE = _Format(
     1.5 * 2**52,
@@ -78,6 +83,7 @@ _DOUBLE = _Format(
     -708.25,
     710.0,
     -38.0,
+    (709.7827128933841, 710.475860073944),
 )  # fmt: skip
 
 
@@ -85,15 +91,28 @@ def _format(type: MachineType) -> _Format:
     return _SINGLE if type is F32 else _DOUBLE
 
 
-def _reduced(x: Expression) -> tuple[Expression, Expression]:
-    """(k as an integer, exp(r) - 1)."""
+def _reduced(x: Expression, *, parts: int = 2) -> tuple[Expression, Expression]:
+    """(a float whose last bits are k, exp(r) - 1), with log 2 in one part or in two."""
     form = _format(x.type)
     rounder = like(form.rounder, x)
     shifted = fma(x, like(_LOG2_E, x), rounder)
     k = shifted - rounder
-    r = fma(k, like(-form.log_2[1], x), fma(k, like(-form.log_2[0], x), x))
+    if parts == 1:
+        r = fma(k, like(-log(2), x), x)
+    else:
+        r = fma(k, like(-form.log_2[1], x), fma(k, like(-form.log_2[0], x), x))
     excess = fma(r * r, polynomial(r, form.coefficients), r)
-    return bits_of(shifted) - bits_of(rounder), excess
+    return shifted, excess
+
+
+def _whole(shifted: Expression) -> Expression:
+    """k as an integer."""
+    return bits_of(shifted) - bits_of(like(_format(shifted.type).rounder, shifted))
+
+
+def _in_exponent(shifted: Expression, less: int = 0) -> Expression:
+    """k - `less` in the place of a float's exponent: the rounder's own bits are shifted out."""
+    return shift_left(bits_of(shifted) - less if less else bits_of(shifted), _format(shifted.type).mantissa)
 
 
 def _power_of_two(exponent: Expression, type: MachineType) -> Expression:
@@ -113,26 +132,25 @@ def at_most(x: Expression, limit: float) -> Expression:
 
 
 def scaled_exp(x: Expression, halvings: int = 0) -> Expression:
-    """exp(x) / 2^halvings, where exp(x) alone may overflow.
+    """exp(x) / 2^halvings, where exp(x) alone may overflow; halved once at most.
 
     What is below all normal numbers, as masked scores of attention are, is computed as the integer that its bits are:
-    a product that underflows takes processors many times as long.
+    a product that underflows takes processors many times as long. Normal numbers take k into their exponent's bits.
     """
     form = _format(x.type)
-    k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest + halvings))
-    if halvings:
-        k = k - halvings
+    shifted, excess = _reduced(_at_least(x, form.lowest))
     mantissa = excess + 1
+    value = float_of(bits_of(mantissa) + _in_exponent(shifted, halvings))
+    value = select(compare("olt", x, form.infinite[halvings]), value, x + infinity(x.type))  # NaN stays
     small = compare("olt", x, form.normal)
-    value = _times_power_of_two(select(small, 0.0, mantissa), k)
-    return rarely(small, _small_multiple(mantissa, k), value)
+    return rarely(small, _small_multiple(mantissa, _whole(shifted) - halvings), value)
 
 
 def exp_of_sum(x: Expression, low: Expression) -> Expression:
     """exp(x + low), where `low` is within the last places of x."""
     form = _format(x.type)
-    k, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest))
-    return _times_power_of_two(fma(excess + 1, low, excess) + 1, k)
+    shifted, excess = _reduced(at_most(_at_least(x, form.lowest), form.highest))
+    return _times_power_of_two(fma(excess + 1, low, excess) + 1, _whole(shifted))
 
 
 def _times_power_of_two(mantissa: Expression, exponent: Expression) -> Expression:
@@ -153,20 +171,15 @@ def exp(x: Expression) -> Expression:
     return scaled_exp(x)
 
 
-def unsigned_expm1(x: Expression) -> Expression:
-    """exp(x) - 1, but for the least numbers."""
-    form = _format(x.type)
-    k, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
-    half = _power_of_two(k - 1, x.type)  # of 2^k, which may overflow
-    result = fma(half, excess, half - 0.5)
-    return result + result
-
-
 @define(Primitive.EXPM1)
 def expm1(x: Expression) -> Expression:
     """Of the least numbers x itself, -0 and subnormal ones included."""
+    form = _format(x.type)
+    shifted, excess = _reduced(at_most(_at_least(x, form.minus_one), form.highest))
+    half = _power_of_two(_whole(shifted) - 1, x.type)  # of 2^k, which may overflow
+    result = fma(half, excess, half - 0.5)
     tiny = compare("olt", abs_(x), 2.0**-25 if x.type is F32 else 2.0**-54)
-    return select(tiny, x, unsigned_expm1(x))
+    return select(tiny, x, result + result)
 
 
 @define(Primitive.LOGISTIC)
@@ -177,12 +190,27 @@ def logistic(x: Expression) -> Expression:
     return _quotient(select(compare("olt", x, 0), small, one), one, small)
 
 
-@define(Primitive.TANH)
-def tanh(x: Expression) -> Expression:
+def _tanh_single(x: Expression) -> Expression:
+    """(1 - e) / (1 + e) with e = exp(-2|x|), at most 1: the divisor is rounded to half of what one above 2 would be.
+
+    log 2 is one float: its product with a small k is as near as the second one would leave it.
+    """
+    size = at_most(abs_(x), 10.0)
+    shifted, excess = _reduced(-(size + size), parts=1)
+    power = float_of(_in_exponent(shifted) + bits_of(like(1, x)))
+    return copysign(fma(-power, excess, 1 - power) / fma(power, excess, 1 + power), x)
+
+
+def _tanh_double(x: Expression) -> Expression:
     """e / (e + 2) with e = exp(2|x|) - 1."""
-    size = at_most(abs_(x), 10.0 if x.type is F32 else 20.0)
-    excess = unsigned_expm1(size + size)
+    size = at_most(abs_(x), 20.0)
+    shifted, excess = _reduced(size + size)
+    power = float_of(_in_exponent(shifted) + bits_of(like(1, x)))
+    excess = fma(power, excess, power - 1)
     return copysign(_quotient(excess, like(2, x), excess), x)
+
+
+define(Primitive.TANH)(by_width(_tanh_single, _tanh_double))
 
 
 def _quotient(numerator: Expression, x: Expression, y: Expression) -> Expression:
