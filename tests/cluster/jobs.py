@@ -45,6 +45,9 @@ class ClusterJob:
             "MARKER": self.marker,
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            # The hosts share their processors: bound to cores, a rank of each would spin on the same one, and what
+            # either waits for, the other's progress among it, may not run for minutes.
+            "PRTE_MCA_hwloc_default_binding_policy": "none",
         }
         shells = {"PRTE_MCA_plm_ssh_agent": str(hosts.agent), "HYDRA_LAUNCHER_EXEC": str(hosts.agent)}
         launch = [sys.executable, "-m", "launch", "launch", *options, "--"]
