@@ -266,6 +266,17 @@ def test_nothing_to_reduce_gives_the_initial_value() -> None:
     assert places.tolist() == [7, 7, 7]
 
 
+@pytest.mark.parametrize("run", [here, with_numpy])
+@pytest.mark.parametrize("element", ["f32", "bf16", "complex<f32>", "i16"])
+@pytest.mark.parametrize("name", ["add", "multiply"])
+def test_rows_of_no_columns(run: Callable[..., Any], element: str, name: str) -> None:
+    dtype = ELEMENT_TYPES[element].dtype
+    for size in (0, 1, 17, 120, 2500):
+        for axis in (0, 1):
+            shape = (size, 0) if axis == 0 else (0, size)
+            assert reduced(np.zeros(shape, dtype), dtype.type(0), [axis], name, element, run).shape == (0,)
+
+
 def test_what_is_reduced_is_not_written_over() -> None:
     """Nothing is added up over dimensions of size 1, and a region may hand its arguments back: both share no memory
     with what a later op writes in place."""

@@ -1,5 +1,8 @@
 """reduce_window and select_and_scatter of random geometry, against the reference interpreter; running totals."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -7,7 +10,7 @@ from hypothesis import strategies as st
 
 from spmd.backends.numpy.window import scan
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, region
+from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, region, with_numpy
 
 SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -179,11 +182,17 @@ def test_small_windows_are_combined_in_order(name: str, element: str, sizes: tup
 
 
 @pytest.mark.parametrize("name", ["add", "multiply", "maximum", "subtract"])
-@pytest.mark.parametrize("size", [2, 30])
-def test_a_window_that_reaches_beyond_its_operand_is_nowhere(name: str, size: int) -> None:
-    x, init = np.ones((4, 3), np.float32), np.asarray(0, np.float32)
-    text = window_text(monoid(name, "f32"), [size, 2], [1, 1], [1, 1], [4, 1], [(0, 0), (0, 0)])
-    assert here(op(text, [x, init], ("f32", (0, 2))), x, init)[0].shape == (0, 2)
+@pytest.mark.parametrize("element", ["i32", "f32"])
+@pytest.mark.parametrize("run", [here, with_numpy])
+@given(st.integers(0, 7), st.integers(2, 30), st.integers(1, 9), st.integers(1, 3), st.integers(0, 3))
+@settings(max_examples=8, deadline=None, derandomize=True)
+def test_a_window_that_reaches_beyond_its_operand_is_nowhere(
+    name: str, element: str, run: Callable[..., Any], length: int, size: int, dilation: int, stride: int, pad: int
+) -> None:
+    assume((size - 1) * dilation + 1 > length + pad)
+    x, init = np.ones((length, 3), ELEMENT_TYPES[element].dtype), np.asarray(0, ELEMENT_TYPES[element].dtype)
+    text = window_text(monoid(name, element), [size, 2], [stride, 1], [1, 1], [dilation, 1], [(0, pad), (0, 0)])
+    assert run(op(text, [x, init], (element, (0, 2))), x, init)[0].shape == (0, 2)
 
 
 def test_select_and_scatter_computes_in_the_type_of_its_region() -> None:

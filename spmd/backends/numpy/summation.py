@@ -81,7 +81,9 @@ def _complex_sum(array: Array) -> Array:
 
 
 def _sum(array: Array) -> Array:
-    _, size, inner = array.shape
+    outer, size, inner = array.shape
+    if not outer or not inner:
+        return np.empty((outer, inner), array.dtype)
     if size > _BLOCK:
         whole = size - size % _BLOCK
         sums = _blocks(_usual(array[:, :whole]))

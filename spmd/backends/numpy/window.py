@@ -60,6 +60,8 @@ def _monoid_windows(op: Op, index: int, windows: Windows, loop: Loop) -> Fold:
     """Function of (operand, initial value), which is also what padding holds."""
     target, init = op.results[index].tensor.dtype, op.operands[len(op.results) + index]
     neutral = is_identity(init, loop)
+    if 0 in windows.counts:
+        return lambda operand, init: np.empty(windows.counts, target)
     if loop.rounds and prod(windows.sizes) <= FEW:
         return _place_by_place(windows, loop, target, neutral)
     running = windows.running_axis()
