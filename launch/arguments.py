@@ -47,7 +47,8 @@ def _as_declared(array: Array, type: Type, what: str) -> Array:
     if not isinstance(type, TensorType):
         raise UsageError(f"{what} is of type {type}, which no file holds")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if array.dtype.kind == "V" and array.dtype.itemsize == type.dtype.itemsize:
+    bits_alone = array.dtype == np.dtype(f"V{array.dtype.itemsize}") and type.dtype.isbuiltin != 1
+    if bits_alone and array.dtype.itemsize == type.dtype.itemsize:
         array = array.view(type.dtype)
     fits = len(array.shape) == len(type.shape) and all(
         size in (None, of_file) for size, of_file in zip(type.shape, array.shape, strict=True)

@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     for path in filter(None, (args.output, args.profile, args.outfeed)):
         if not os.path.isdir(os.path.dirname(path) or "."):
             raise spmd.UsageError(f"{path}: there is no such folder to write to")
+        if os.path.isdir(path):
+            raise spmd.UsageError(f"{path}: a folder, and no file to write")
     module = programs.load(args.program, args.function)
     watcher = _watcher(args)
     results: list[tuple[Array, ...]] | None
@@ -191,17 +193,23 @@ def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Array]]) -> Non
 
     if args.output:
         named = {
-            f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": array
+            f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": _as_numpy_keeps(array)
             for rank, results in enumerate(processes)
             for index, array in _arrays(results)
         }
-        np.savez(args.output, **named)
+        with open(args.output, "wb") as file:  # of a name without .npz NumPy would make one with it
+            np.savez(file, **named)
         return
     for rank, results in enumerate(processes):
         for index, array in _arrays(results):
             owner = f"rank {rank}, " if len(processes) > 1 else ""
             shape = "x".join(map(str, (*array.shape, array.dtype.name)))
             print(f"{owner}result {index}: {shape}\n{np.array2string(array, separator=', ')}")
+
+
+def _as_numpy_keeps(array: Array) -> Array:
+    """Types that NumPy does not have as their bits: `<f1`, which it writes for f8E5M2, it does not read."""
+    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
 
 
 def _arrays(results: Sequence[Array], owner: str = "") -> Iterator[tuple[str, Any]]:

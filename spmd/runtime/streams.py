@@ -149,4 +149,5 @@ def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:
                 arrays[name] = array
             else:
                 arrays[f"{name}:{array.dtype.name}"] = array.view(bits_dtype(array.dtype))
-    np.savez(path, **arrays)
+    with open(path, "wb") as file:  # of a name without .npz NumPy would make one with it
+        np.savez(file, **arrays)

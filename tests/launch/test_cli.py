@@ -16,6 +16,7 @@ import pytest
 
 from launch import cli
 from spmd.array_files import read_arrays
+from spmd.types import ELEMENT_TYPES
 
 ROOT = Path(__file__).parents[2]
 ADD = """
@@ -160,6 +161,34 @@ def test_run_reads_low_precision_arrays_as_the_program_declares(
     assert capsys.readouterr().out == "result 0: 2xbfloat16\n[1.5, -2]\n"
 
 
+@pytest.mark.parametrize("element", [name for name, element in ELEMENT_TYPES.items() if element.numpy is not None])
+def test_what_run_writes_it_reads(folder: Path, element: str) -> None:
+    """Every element type, under the very name that is given."""
+    type = f"tensor<3x{element}>"
+    (folder / "p.mlir").write_text(f"func.func @main(%a: {type}) -> {type} {{ return %a : {type} }}")
+    assert cli.main(["run", "p.mlir", "--random", "1", "--output", "first"]) == 0
+    assert cli.main(["run", "p.mlir", "first", "--output", "second.npz"]) == 0
+    assert result(folder / "first").tobytes() == result(folder / "second.npz").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("program", "array"),
+    [
+        ("add", np.zeros(2, [("x", np.float32)])),
+        ("add", np.zeros(2, "V4")),
+        ("bf16", np.zeros(2, [("x", "V2")])),
+        ("bf16", np.zeros(2, np.float16)),
+        ("add", np.zeros(2, np.int32)),
+    ],
+)
+def test_elements_of_another_type_are_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], program: str, array: np.ndarray
+) -> None:
+    np.save("x.npy", array)
+    assert cli.main(["run", f"{program}.mlir", *["x.npy"] * (1 + (program == "add"))]) == 2
+    assert "x.npy: argument 0 is of type" in capsys.readouterr().err
+
+
 def test_run_makes_arguments_of_the_signature(folder: Path) -> None:
     for name in ("one.npz", "two.npz"):
         assert cli.main(["run", "add.mlir", "--random", "3", "--output", name]) == 0
@@ -284,8 +313,8 @@ WRONG_LINES = [
     "run dynamic.mlir --random 1", "run token.mlir --random 1", "run token.mlir a.npy", "run add.mlir --random -1",
     "run add.mlir --random 1 a.npy", "run sharded.mlir double.npy --grid 1x2", "run sharded.mlir three.npy --grid 1x2",
     "run sum.mlir a.npy", "run add.mlir a.npy b.npy --grid=", "run add.mlir --function nope a.npy b.npy", "run",
-    "check", "run add.mlir both.npz --output nowhere/out.npz", "run add.mlir both.npz --collective-timeout nan",
-    "print",
+    "check", "run add.mlir both.npz --output nowhere/out.npz", "run add.mlir both.npz --output .",
+    "run add.mlir both.npz --collective-timeout nan", "print",
     "run add.mlir both.npz --combine-threshold -1", "run add.mlir both.npz --check-nans --print-each", "dance", "",
     "explain sum.mlir --grid 0x1", "explain add.mlir --function nope", "partition add.mlir", "test", "test absent",
     "partition sharded.mlir --axis-priority nope", "launch", "launch -n 0 true", "launch -n 2 --threads x true",

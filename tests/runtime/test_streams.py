@@ -52,10 +52,12 @@ def test_streams_in_files(tmp_path: Path) -> None:
     assert [tuple(map(int, entry)) for entry in read_stream(tmp_path / "out.npz")] == [(1, 1), (3, 2), (6, 3)]
 
 
-def test_a_file_keeps_order_and_element_types(tmp_path: Path) -> None:
-    entries = [(np.full(2, i, ml_dtypes.bfloat16), np.arange(i)) for i in range(12)]
-    write_stream(tmp_path / "s.npz", entries)
-    for got, entry in zip(read_stream(tmp_path / "s.npz"), entries, strict=True):
+@pytest.mark.parametrize("name", ["s.npz", "of no ending"])
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4])
+def test_a_file_keeps_order_and_element_types(tmp_path: Path, name: str, dtype: type) -> None:
+    entries = [(np.full(2, i % 8, dtype), np.arange(i)) for i in range(12)]
+    write_stream(tmp_path / name, entries)
+    for got, entry in zip(read_stream(tmp_path / name), entries, strict=True):
         for a, b in zip(got, entry, strict=True):
             np.testing.assert_array_equal(a, b, strict=True)
 
