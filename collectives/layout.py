@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from collectives.arrays import Array, DType, bits_dtype
+from collectives.arrays import Array, DType, bits_dtype, numpy_has
 from collectives.element_types import bit_width
 from collectives.operations import Shape
 
@@ -63,7 +63,7 @@ def concatenator(part: Shape, dim: int, parts: int) -> Callable[[Array, Array], 
 
 def wire_dtype(dtype: DType) -> DType:
     """The type as which MPI moves ``dtype``: itself, or an integer of its size where MPI has no such type."""
-    if dtype.isbuiltin == 1 and dtype != np.float16:
+    if numpy_has(dtype) and dtype != np.float16:
         return dtype
     return bits_dtype(dtype)
 

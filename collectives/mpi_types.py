@@ -15,7 +15,7 @@ import numpy as np
 from mpi4py import MPI
 from mpi4py.util import dtlib
 
-from collectives.arrays import Array, DType, bits_dtype
+from collectives.arrays import Array, DType, bits_dtype, numpy_has
 from collectives.layout import wire_dtype
 from collectives.reduction import Arithmetic
 from collectives.steps import step_of
@@ -48,7 +48,7 @@ def mpi_reduction(rule: Arithmetic) -> tuple[MPI.Op, Callable[[Array], Message]]
         return _own_operation(name, not rule.ordered), _tagged(dtype)
     if dtype == np.bool_:
         return _BOOL[name], _viewed(np.dtype(np.uint8))
-    if dtype.isbuiltin != 1 or (dtype.kind == "i" and name in ("add", "multiply")):
+    if not numpy_has(dtype) or (dtype.kind == "i" and name in ("add", "multiply")):
         return _NATIVE[name], _viewed(bits_dtype(dtype))
     return _NATIVE[name], as_is
 

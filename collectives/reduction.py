@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from collectives.arrays import Array, DType, bits_dtype
+from collectives.arrays import Array, DType, bits_dtype, numpy_has
 from collectives.element_types import is_float, is_integer
 from collectives.steps import Step, step_of
 
@@ -95,7 +95,7 @@ class Arithmetic:
         name, dtype = self.reduction.name, self.accumulator
         if dtype == np.bool_ or name in ("and", "or", "xor"):
             return True
-        if dtype.isbuiltin != 1 or dtype == np.float16:
+        if not numpy_has(dtype) or dtype == np.float16:
             return False
         if name in ("minimum", "maximum"):
             return dtype.kind in "iu"

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from collectives.arrays import Array
+from collectives.arrays import Array, numpy_has
 from collectives.element_types import element
 from collectives.monoids import UFUNCS
 from collectives.reduction import Arithmetic
@@ -65,7 +65,7 @@ def fold_first(slabs: Array, arithmetic: Arithmetic) -> Array:
     NumPy goes through the first axis slab by slab as long as a slab has several elements; else it adds in a tree.
     """
     name, dtype = arithmetic.reduction.name, slabs.dtype
-    is_plain = dtype.isbuiltin == 1 and dtype.kind == "f" and dtype.itemsize >= 4
+    is_plain = numpy_has(dtype) and dtype.kind == "f" and dtype.itemsize >= 4
     with np.errstate(all="ignore"):
         if len(slabs) > 2 and is_plain and arithmetic.reduction.fold is None:
             contiguous = np.ascontiguousarray(slabs)

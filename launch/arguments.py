@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from spmd.array_files import read_arrays
-from spmd.arrays import Array
+from spmd.arrays import Array, numpy_has
 from spmd.errors import UsageError
 from spmd.ir import Function, Module, Op, Value
 from spmd.types import TensorType, Type
@@ -47,7 +47,7 @@ def _as_declared(array: Array, type: Type, what: str) -> Array:
     if not isinstance(type, TensorType):
         raise UsageError(f"{what} is of type {type}, which no file holds")
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    bits_alone = array.dtype == np.dtype(f"V{array.dtype.itemsize}") and type.dtype.isbuiltin != 1
+    bits_alone = array.dtype == np.dtype(f"V{array.dtype.itemsize}") and not numpy_has(type.dtype)
     if bits_alone and array.dtype.itemsize == type.dtype.itemsize:
         array = array.view(type.dtype)
     fits = len(array.shape) == len(type.shape) and all(

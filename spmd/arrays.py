@@ -12,6 +12,7 @@ import numpy.typing as npt
 from collectives.arrays import Array as Array
 from collectives.arrays import DType as DType
 from collectives.arrays import bits_dtype as bits_dtype
+from collectives.arrays import numpy_has as numpy_has
 
 #: What a program takes: anything that NumPy makes an array of, a tuple for a tuple, None for a token.
 Argument: TypeAlias = "npt.ArrayLike | tuple[Argument, ...] | None"

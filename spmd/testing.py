@@ -29,7 +29,7 @@ import pytest
 
 import spmd
 from spmd.analysis.grid import grid_of
-from spmd.arrays import Array
+from spmd.arrays import Array, numpy_has
 from spmd.runtime.world import ranks, under_mpi
 
 #: What a process takes or gives: a sequence with an entry a process in rank order, or a function of the rank.
@@ -127,6 +127,6 @@ def _faults(results: Sequence[Array], expected: Sequence[Array], rtol: float, at
 def _compare(actual: Array, expected: Array, rtol: float, atol: float) -> None:
     if (actual.dtype, actual.shape) != (expected.dtype, expected.shape):
         raise AssertionError(f"{actual.dtype} of shape {actual.shape}, expected {expected.dtype} of {expected.shape}")
-    if actual.dtype.isbuiltin != 1:
+    if not numpy_has(actual.dtype):
         actual, expected = actual.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)

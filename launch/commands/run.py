@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from launch import mpirun, options, parallel, programs
-from spmd.arrays import Array
+from spmd.arrays import Array, numpy_has
 
 if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
@@ -209,7 +209,7 @@ def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Array]]) -> Non
 
 def _as_numpy_keeps(array: Array) -> Array:
     """Types that NumPy does not have as their bits: `<f1`, which it writes for f8E5M2, it does not read."""
-    return array if array.dtype.isbuiltin == 1 else array.view(f"V{array.dtype.itemsize}")
+    return array if numpy_has(array.dtype) else array.view(f"V{array.dtype.itemsize}")
 
 
 def _arrays(results: Sequence[Array], owner: str = "") -> Iterator[tuple[str, Any]]:

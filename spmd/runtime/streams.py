@@ -21,7 +21,7 @@ import numpy as np
 
 from collectives.grid import ProcessGrid
 from spmd.array_files import read_arrays
-from spmd.arrays import Array, bits_dtype
+from spmd.arrays import Array, bits_dtype, numpy_has
 from spmd.errors import ArrayFileError, ExecutionError, UsageError
 from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
@@ -145,7 +145,7 @@ def write_stream(path: str | PathLike[str], entries: Iterable[Entry]) -> None:
     for place, entry in enumerate(entries):
         for index, array in enumerate(entry):
             name = f"{place}" if len(entry) == 1 else f"{place}.{index}"
-            if array.dtype.isbuiltin == 1:
+            if numpy_has(array.dtype):
                 arrays[name] = array
             else:
                 arrays[f"{name}:{array.dtype.name}"] = array.view(bits_dtype(array.dtype))

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spmd.arrays import Array
+from spmd.arrays import Array, numpy_has
 from spmd.backends.numpy.core import Call
 from spmd.types import ElementType
 
@@ -77,4 +77,4 @@ def as_scalar(array: Array) -> Array:
     anything else as it is."""
     if array.ndim or isinstance(array, np.generic):
         return array
-    return array[()] if array.dtype.isbuiltin == 1 else array.copy()
+    return array[()] if numpy_has(array.dtype) else array.copy()
