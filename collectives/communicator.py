@@ -16,7 +16,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,16 @@ class Request(Protocol):
     def wait(self) -> Array:
         """The result, once it is there. May be called once."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Completed(Generic[V]):
+    """A request whose result is there already."""
+
+    result: V
+
+    def wait(self) -> V:
+        return self.result
 
 
 class Start(Protocol):

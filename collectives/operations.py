@@ -69,10 +69,9 @@ class Operation(ABC):
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
         """Bytes that the busiest process of a group of ``size`` sends and receives, by the best algorithms.
 
-        ``nbytes`` are those of its operand as it travels.
+        ``nbytes`` are those of its operand as it travels. Unless an operation needs less, all operands go to everybody.
         """
-        share = nbytes * (size - 1) // size
-        return share, share
+        return nbytes, nbytes * (size - 1)
 
     @classmethod
     def named(cls, name: str) -> type[Operation]:
@@ -157,8 +156,7 @@ class AllReduce(ReducingOperation):
     mpi_call = "MPI_Allreduce"
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
-        twice = 2 * (nbytes * (size - 1) // size)  # a reduce_scatter and an all_gather
-        return twice, twice
+        return by_parts(nbytes, size, 2)  # a reduce_scatter and an all_gather
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [self.arithmetic.fold(arrays)] * len(arrays)
@@ -179,6 +177,9 @@ class ReduceScatter(ReducingOperation):
     def result_shape(self, size: int) -> Shape:
         self._check_dim(self.dim, "scatter_dimension")
         return split_shape(self.shape, self.dim, size)
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        return by_parts(nbytes, size)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return np.split(self.arithmetic.fold(arrays), len(arrays), self.dim)
@@ -203,9 +204,6 @@ class AllGather(Operation):
     def result_shape(self, size: int) -> Shape:
         self._check_dim(self.dim, "all_gather_dim")
         return scale_shape(self.shape, self.dim, size)
-
-    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
-        return nbytes, nbytes * (size - 1)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return [np.concatenate(arrays, self.dim)] * len(arrays)
@@ -236,6 +234,9 @@ class AllToAll(Operation):
                 f"(C8) split_count is {self.split_count}, but the process group has {size} processes"
             )
         return scale_shape(split_shape(self.shape, self.split_dim, size), self.concat_dim, size)
+
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        return by_parts(nbytes, size)
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return list(self.stacked(np.stack(arrays)[None, :, None], (1, len(arrays), 1), ARRAYS)[0, :, 0])
@@ -332,9 +333,7 @@ class CollectiveReduce(ReducingOperation):
         return self.shape
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
-        share, _ = super().traffic(nbytes, size)
-        times = 2 if self.is_exchanged else 1  # exchanged by parts, then gathered
-        return times * share, times * share
+        return by_parts(nbytes, size, 2 if self.is_exchanged else 1)  # exchanged by parts, then gathered
 
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         total = self.arithmetic.fold(arrays)
@@ -354,11 +353,20 @@ class Barrier(Operation):
     name = "barrier"
     mpi_call = "MPI_Barrier"
 
+    def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
+        return 0, 0
+
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return arrays
 
     def stacked(self, x: T, extent: tuple[int, int, int], on: Stacks[T]) -> T:
         return x
+
+
+def by_parts(nbytes: int, size: int, times: int = 1) -> tuple[int, int]:
+    """Bytes sent and received by who sends each other process of a group of ``size`` its part, ``times`` times."""
+    share = times * (nbytes * (size - 1) // size)
+    return share, share
 
 
 def filled(operation: CollectivePermute | CollectiveReduce) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collectives.arrays import Array
-from collectives.communicator import BoundCollective, Communicator, Start, V
+from collectives.communicator import BoundCollective, Communicator, Completed, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
@@ -72,7 +72,7 @@ class ThreadCommunicator(Communicator):
         operation = self.world.same(operation)
         operation.result_shape(self.size)  # raises where the shapes do not fit the group
         if self.size == 1 and not isinstance(operation, Barrier):
-            return lambda array: _Done(_own(operation.evaluate([array])[0], array))
+            return lambda array: Completed(_own(operation.evaluate([array])[0], array))
         if isinstance(operation, CollectivePermute):
             return self._permute(operation, where)
         label = self._label(operation, where)
@@ -117,11 +117,11 @@ class ThreadCommunicator(Communicator):
         source, target = operation.source(self.rank), operation.target(self.rank)
         label = describe(operation)
 
-        def start(array: Array) -> _PendingReceive | _Done:
+        def start(array: Array) -> _PendingReceive | Completed[Array]:
             if target is not None:
                 self.world.post(("permute", self.members, self.rank, target, 0), Posted(array.copy(), label, where))
             if source is None:
-                return _Done(filled(operation))
+                return Completed(filled(operation))
             return _PendingReceive(self, ("permute", self.members, source, self.rank, 0), label, where)
 
         return start
@@ -203,18 +203,6 @@ class _PendingReceive:
                 f"  process {sender}: {posted.label}{at_place(posted.where)}\n  process {receiver}: {self._expected}"
             )
         return posted.array
-
-
-class _Done:
-    """A collective that needed nobody else."""
-
-    __slots__ = ("_result",)
-
-    def __init__(self, result: Array) -> None:
-        self._result = result
-
-    def wait(self) -> Array:
-        return self._result
 
 
 def _own(result: Array, operand: Array) -> Array:

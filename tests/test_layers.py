@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 BASE = {
     "collectives.arrays",
     "collectives.errors",
+    "spmd.amounts",
     "spmd.array_files",
     "spmd.arrays",
     "spmd.collecting",

@@ -2,13 +2,14 @@
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch import options
 
 if TYPE_CHECKING:
     from collectives.grid import Groups, ProcessGrid
     from spmd.analysis.collectives import Collective
+    from spmd.compiler.lower import ModuleLowering
     from spmd.ir import Block, Op
 
 HELP = "show the process grid and each collective's groups, bytes and algorithm, or the schedule"
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _collectives(
-    lowering: Any, block: "Block", repeated: bool, seen: set[str]
+    lowering: "ModuleLowering", block: "Block", repeated: bool, seen: set[str]
 ) -> Iterator[tuple["Op", "Collective | None", bool]]:
     """The collectives of a block and of the regions inside, with what each asks for, and whether a loop repeats it.
 
@@ -67,6 +68,8 @@ def _collectives(
 
 
 def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | None", bool]]) -> list[str]:
+    from spmd.amounts import amount
+
     lines = [
         f"process grid {grid} (replicas by partitions): {grid.size} process{'es' * (grid.size > 1)}, "
         f"rank = replica_id * {grid.num_partitions} + partition_id"
@@ -84,13 +87,14 @@ def _report(grid: "ProcessGrid", collectives: list[tuple["Op", "Collective | Non
         lines.append("no collectives: the processes do not talk to each other")
     else:
         lines.append("")
-        lines.append(f"once through, a process sends up to {_bytes(sent)} and receives up to {_bytes(received)}")
+        lines.append(f"once through, a process sends up to {amount(sent)} and receives up to {amount(received)}")
     return lines
 
 
 def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: bool) -> tuple[list[str], int, int]:
     from collectives.explain import cost
     from collectives.operations import describe
+    from spmd.amounts import amount
 
     size = grid.size if collective.groups is None else collective.groups.largest
     lines = [f"{op.location}: {op.name}{', in a loop' * repeated}", f"  {_groups(collective.groups)}"]
@@ -98,7 +102,7 @@ def _tell(grid: "ProcessGrid", op: "Op", collective: "Collective", repeated: boo
     for operation in collective.messages:
         price = cost(operation, size)
         sent, received = sent + price.sent, received + price.received
-        lines.append(f"  {describe(operation)}: sends {_bytes(price.sent)}, receives {_bytes(price.received)}")
+        lines.append(f"  {describe(operation)}: sends {amount(price.sent)}, receives {amount(price.received)}")
         lines.append(f"    {price.algorithm}")
     if len(collective.messages) < len(collective.operations):
         lines.append(f"    {len(collective.operations)} operands travel as one message")
@@ -118,10 +122,3 @@ def _groups(groups: "Groups | None") -> str:
     shown = ", ".join(short_list(group) for group in groups[:_MOST_GROUPS])
     rest = f", ... {len(groups)} in all" if len(groups) > _MOST_GROUPS else ""
     return f"{len(groups)} group{'s' * (len(groups) > 1)}: {shown}{rest}"
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} B"

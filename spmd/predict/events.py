@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from spmd.amounts import amount
 from spmd.analysis.collectives import DESCRIPTIONS, Collective
 from spmd.backends.llvm.stretch import is_native
 from spmd.compiler.lower import ModuleLowering
@@ -363,14 +364,6 @@ class _SchedulePricer:
         if unit.fused:
             return [*self.facts(unit).reads, *(v for op in unit.roots if unit.is_update for v in op.operands)]
         return [v for op in unit.roots for v in (*op.operands, *(captured_values(op) if op.regions else ()))]
-
-
-def amount(nbytes: float) -> str:
-    """Bytes for people: `1.5 MB`."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes:.0f} B"
 
 
 def _told(unit: Unit) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor, log2
 from string import ascii_letters
 
-from spmd.predict.events import amount
+from spmd.amounts import amount
 from spmd.predict.prediction import Prediction
 
 #: Lines of the critical path that are told.

@@ -156,15 +156,9 @@ class LiteralParser(TypeParser):
             return attribute
         self.deeper()
         self.expect("[")
-        elements: list[Attribute] = []
-        if not self.consume_if("]"):
-            while True:
-                elements.append(self.parse_attribute())
-                if not self.consume_if(","):
-                    break
-            self.expect("]")
+        elements = tuple([self.parse_attribute() for _ in self.items("]")])
         self.depth -= 1
-        return ArrayAttr(tuple(elements))
+        return ArrayAttr(elements)
 
     def _dictionary(self, token: str, type: t.Type | None, typed: bool) -> Attribute:
         return DictAttr(self.parse_dictionary())

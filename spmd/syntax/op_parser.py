@@ -227,12 +227,7 @@ class OperationParser(OperandParser):
 
     def _regions(self, state: OperationState, *, isolated: bool) -> None:
         self.expect("(")
-        if not self.consume_if(")"):
-            while True:
-                state.regions += (self.parse_region(isolated=isolated),)
-                if not self.consume_if(","):
-                    break
-            self.expect(")")
+        state.regions += tuple([self.parse_region(isolated=isolated) for _ in self.items(")")])
 
     def _successors(self, state: OperationState) -> None:
         """`[^bb1, ^bb2]`, kept as the blocks' numbers in their region."""
@@ -303,12 +298,9 @@ class OperationParser(OperandParser):
         if block.ops or block.arguments:
             self.fail(f"redefinition of block '{label}'")
         self.position += 1
-        if self.consume_if("(") and not self.consume_if(")"):
-            while True:
+        if self.consume_if("("):
+            for _ in self.items(")"):
                 self._add_argument(block, self.parse_argument(), location)
-                if not self.consume_if(","):
-                    break
-            self.expect(")")
         self.expect(":")
         self._ops(block)
         return block

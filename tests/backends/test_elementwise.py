@@ -1,5 +1,7 @@
 """Elementwise ops against the reference interpreter, and the edges that the specification leaves to XLA."""
 
+from collections.abc import Callable, Iterator, Mapping
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spmd
-from spmd.backends.numpy.elementwise import BINARY, COMPARISONS, UNARY
+from spmd.backends.numpy.elementwise import BINARY, COMPARISONS, UNARY, ElementwiseKernels
 from spmd.backends.numpy.elementwise_integer import divide_signed, remainder, truncated_quotient
 from spmd.types import ELEMENT_TYPES, ElementType
 from tests.backends.programs import apply, decoded, one_op, run_here, run_reference, steps_apart, values_of
@@ -54,14 +56,21 @@ def check_against_reference(
     assert_close(decoded(run_here(text), element.name), decoded(run_reference(text), element.name), ulps)
 
 
+def drawn(test: Callable[..., None]) -> Callable[..., None]:
+    """Decorator: a test of a few shapes, and of the values that a seed gives."""
+    return settings(max_examples=3, deadline=None)(given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))(test))
+
+
+def elements_of(kernels: Mapping[str, ElementwiseKernels], name: str, arity: int) -> Iterator[ElementType]:
+    """The element types that `name` is defined on, and on which the reference can be compared with."""
+    return (each for each in ELEMENTS if kernels[name].call(each, arity) is not None and comparable(name, each))
+
+
 @pytest.mark.parametrize("name", UNARY)
-@settings(max_examples=3, deadline=None)
-@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+@drawn
 def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for element in ELEMENTS:
-        if UNARY[name].call(element, 1) is None or not comparable(name, element):
-            continue
+    for element in elements_of(UNARY, name, 1):
         operand = values_of(element, rng, shape)
         if element.is_complex:
             operand = np.where(np.isfinite(operand), operand, 1)  # C99 and the reference differ at infinities
@@ -69,13 +78,10 @@ def test_unary_against_reference(name: str, shape: tuple[int, ...], seed: int) -
 
 
 @pytest.mark.parametrize("name", BINARY)
-@settings(max_examples=3, deadline=None)
-@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+@drawn
 def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
-    for element in ELEMENTS:
-        if BINARY[name].call(element, 2) is None or not comparable(name, element):
-            continue
+    for element in elements_of(BINARY, name, 2):
         operands = [values_of(element, rng, shape) for _ in range(2)]
         if element.is_integer and name in ("stablehlo.divide", "stablehlo.remainder"):
             operands[1] = np.where((operands[1] == 0) | (operands[1] == -1), 3, operands[1]).astype(element.dtype)
@@ -87,8 +93,7 @@ def test_binary_against_reference(name: str, shape: tuple[int, ...], seed: int) 
 
 
 @pytest.mark.parametrize("direction", COMPARISONS)
-@settings(max_examples=3, deadline=None)
-@given(shape=SHAPES, seed=st.integers(0, 2**32 - 1))
+@drawn
 def test_compare_against_reference(direction: str, shape: tuple[int, ...], seed: int) -> None:
     rng = np.random.default_rng(seed)
     attribute = f"comparison_direction = #stablehlo<comparison_direction {direction}>"

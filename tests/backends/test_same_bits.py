@@ -17,6 +17,8 @@ SIZES = [*range(1, 71), 1023, 1024, 1025]
 TOTAL = 3 * 1025 + 40
 FLOATS = [element for element in ELEMENT_TYPES.values() if element.is_float and element.numpy is not None]
 WIDE = [ELEMENT_TYPES[name] for name in ("bf16", "f16", "f32", "f64", "complex<f32>", "complex<f64>")]
+UNARY = {**elementwise.UNARY, **chlo.UNARY}
+BINARY = {**elementwise.BINARY, **chlo.BINARY}
 #: Those that are worked out by many functions in turn.
 SLOW = ("chlo.polygamma", "chlo.zeta")
 #: Those on NumPy's own loops; the others are looked up in tables, or computed as these are.
@@ -109,19 +111,11 @@ def check_broadcast(kernel: Kernel, operands: list[np.ndarray], what: str) -> No
 
 
 @pytest.mark.parametrize("element", WIDE, ids=str)
-@pytest.mark.parametrize("name", [*elementwise.UNARY, *chlo.UNARY])
-def test_unary(name: str, element: ElementType) -> None:
-    if {**elementwise.UNARY, **chlo.UNARY}[name].call(element, 1) is None:
+@pytest.mark.parametrize(("name", "arity"), [*((name, 1) for name in UNARY), *((name, 2) for name in BINARY)])
+def test_each_function(name: str, arity: int, element: ElementType) -> None:
+    if (UNARY if arity == 1 else BINARY)[name].call(element, arity) is None:
         pytest.skip("not defined")
-    check(name, element, 1)
-
-
-@pytest.mark.parametrize("element", WIDE, ids=str)
-@pytest.mark.parametrize("name", [*elementwise.BINARY, *chlo.BINARY])
-def test_binary(name: str, element: ElementType) -> None:
-    if {**elementwise.BINARY, **chlo.BINARY}[name].call(element, 2) is None:
-        pytest.skip("not defined")
-    check(name, element, 2)
+    check(name, element, arity)
 
 
 @pytest.mark.parametrize("name", ["stablehlo.exponential", "stablehlo.tanh", "stablehlo.add", "stablehlo.power"])

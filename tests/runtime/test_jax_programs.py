@@ -4,13 +4,7 @@ import pytest
 
 import spmd
 from partitioner import join_blocks, shard_array
-from tests.jax_programs import NAMES, JaxProgram, close, export
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JaxProgram]:
-    pytest.importorskip("jax")
-    return export(8, tmp_path_factory.mktemp("jax"))
+from tests.jax_programs import NAMES, JaxProgram, close
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ from spmd.arrays import Array
 from tests.backends.collective_programs import PROGRAMS
 from tests.backends.modules import reference
 from tests.compiler.stacking import same_bits
-from tests.jax_programs import NAMES, JaxProgram, close, export
+from tests.jax_programs import NAMES, JaxProgram, close
 
 
 def stacked_inputs(inputs: list[tuple[Array, ...]]) -> list[Array]:
@@ -24,12 +24,6 @@ def test_programs_of_collectives_give_what_the_specification_says(name: str) -> 
     for rank in range(program.grid.size):
         for part, desired in zip(results, program.expected(rank), strict=True):
             assert same_bits(np.asarray(part[rank]), np.asarray(desired)), rank
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JaxProgram]:
-    pytest.importorskip("jax")
-    return export(8, tmp_path_factory.mktemp("jax"))
 
 
 @pytest.mark.parametrize("name", NAMES)

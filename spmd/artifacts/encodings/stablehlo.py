@@ -47,8 +47,14 @@ STRUCT_FIELDS: dict[type, tuple[Field, ...]] = {
 }
 
 
+def enum_encodings(table: EncodingTable, dialect: str, **codes: int) -> None:
+    """Declares the codes of enum attributes, by their mnemonics."""
+    for mnemonic, code in codes.items():
+        enum_encoding(table, code, dialect, mnemonic)
+
+
 def enum_encoding(table: EncodingTable, code: int, dialect: str, mnemonic: str, first: int = 0) -> None:
-    """Declares the code of an enum attribute."""
+    """Declares the code of an enum attribute, the first of whose cases is number `first`."""
     table.encoding(
         code, EnumAttr, Enum(ENUMS[dialect, mnemonic], first),
         make=lambda case: EnumAttr(dialect, mnemonic, case),
@@ -112,11 +118,10 @@ for _code, _cls in (
     (14, structs.OutputOperandAliasAttr), (15, structs.DotAlgorithmAttr), (19, structs.SubAxisInfoAttr),
 ):  # fmt: skip
     _attributes.encoding(_code, _cls, *STRUCT_FIELDS[_cls])
-for _code, _mnemonic in (
-    (2, "comparison_direction"), (3, "comparison_type"), (6, "fft_type"), (8, "precision"), (9, "rng_algorithm"),
-    (12, "transpose"),
-):  # fmt: skip
-    enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
+enum_encodings(
+    _attributes, "stablehlo",
+    comparison_direction=2, comparison_type=3, fft_type=6, precision=8, rng_algorithm=9, transpose=12,
+)  # fmt: skip
 enum_encoding(_attributes, 10, "stablehlo", "rng_distribution", first=1)
 _attributes.encoding(13, Bounds, SHAPE, take=lambda value: (value.bounds,))
 accuracy_encodings(_attributes, 16, 17)

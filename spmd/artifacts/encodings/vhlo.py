@@ -48,6 +48,7 @@ from spmd.artifacts.encodings.stablehlo import (
     checked_axis,
     checked_mesh,
     enum_encoding,
+    enum_encodings,
 )
 from spmd.dialects import structs
 
@@ -116,11 +117,10 @@ def _mesh_of(value: structs.ReplicaGroupMeshAxesAttr) -> attrs.Attribute:
 
 _attributes.encoding(1, attrs.ArrayAttr, ATTRIBUTES)
 _attributes.whole(2, attrs.BoolAttr, Simple(_read_truth, lambda writer, value: writer.varint(int(value.value))))
-for _code, _mnemonic in (
-    (3, "comparison_direction"), (4, "comparison_type"), (7, "fft_type"), (11, "precision"), (12, "rng_algorithm"),
-    (16, "transpose"),
-):  # fmt: skip
-    enum_encoding(_attributes, _code, "stablehlo", _mnemonic)
+enum_encodings(
+    _attributes, "stablehlo",
+    comparison_direction=3, comparison_type=4, fft_type=7, precision=11, rng_algorithm=12, transpose=16,
+)  # fmt: skip
 enum_encoding(_attributes, 13, "stablehlo", "rng_distribution", first=1)
 _attributes.encoding(5, ApiVersion, VARINT, take=lambda value: (value.number,))
 _attributes.whole(6, attrs.DictAttr, Simple(_read_entries, _write_entries))

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from collectives.communicator import BoundCollective, Communicator, Request, Start
+from collectives.communicator import BoundCollective, Communicator, Completed, Request, Start
 from collectives.operations import AllReduce
 from spmd.analysis.collectives import DESCRIPTIONS, ROOTED, Collective
 from spmd.arrays import Array, DType, Results
@@ -168,24 +168,12 @@ def _dynamic_root(op: Op, context: Context) -> Kernel:
 # --- asynchronously --------------------------------------------------------------------------------------------------
 
 
-class _Computed:
-    """A future whose value is there already."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, values: Results) -> None:
-        self._values = values
-
-    def wait(self) -> Results:
-        return self._values
-
-
 class _Pending:
     """A future of collectives under way."""
 
     __slots__ = ("_requests",)
 
-    def __init__(self, requests: Sequence[Request | _Computed]) -> None:
+    def __init__(self, requests: Sequence[Request | Completed[Results]]) -> None:
         self._requests = requests
 
     def wait(self) -> Results:
@@ -203,16 +191,16 @@ def async_start(op: Op, context: Context) -> Kernel:
     if describe is None or inner.attributes.get("has_dynamic_root"):
         program = context.region(op, 0)
 
-        def run(process: Process, *arrays: Array) -> _Computed:
+        def run(process: Process, *arrays: Array) -> Completed[Results]:
             results = program(process, *arrays)
-            return _Computed(results[0] if len(results) == 1 else results)
+            return Completed(results[0] if len(results) == 1 else results)
 
         return Kernel(run, needs_process=True, aliases=everything)
     collective = describe(inner, context)
     positions = [body.arguments.index(value) for value in inner.operands]
     key = object()
 
-    def bind(process: Process) -> Sequence[Callable[[Array], Request | _Computed]]:
+    def bind(process: Process) -> Sequence[Callable[[Array], Request | Completed[Results]]]:
         communicator = _end(collective, process, context)
         if communicator is None:
             return [_computing(_outside(collective, i)) for i in range(len(collective.operations))]
@@ -227,8 +215,8 @@ def async_start(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True, aliases=everything)
 
 
-def _computing(call: BoundCollective) -> Callable[[Array], _Computed]:
-    return lambda array: _Computed(call(array))
+def _computing(call: BoundCollective) -> Callable[[Array], Completed[Results]]:
+    return lambda array: Completed(call(array))
 
 
 def _converting(start: Start, dtype: DType | None) -> Start:

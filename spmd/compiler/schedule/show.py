@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from spmd.amounts import amount
 from spmd.compiler.schedule.costs import cost_of_unit
 from spmd.compiler.schedule.fusion import Unit, fuse
 from spmd.compiler.schedule.rows import row_groups
@@ -57,14 +58,7 @@ def title(unit: Unit) -> str:
 
 def _price(unit: Unit) -> str:
     cost = cost_of_unit(unit)
-    return f"{_count(cost.operations)} operations, {_count(cost.read)}B read, {_count(cost.written)}B written"
-
-
-def _count(number: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number} "
+    return f"{amount(cost.operations, '').strip()} operations, {amount(cost.read)} read, {amount(cost.written)} written"
 
 
 def sources(ops: Sequence[Op]) -> str:

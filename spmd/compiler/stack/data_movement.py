@@ -22,10 +22,15 @@ def reshape(stacker: Stacker, op: Op) -> Sequence[Tree]:
     return stacker.lifted(op, [stacker.leaf(op.operands[0]).value])
 
 
-@rule("stablehlo.broadcast_in_dim")
-def broadcast_in_dim(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    dimensions = (0, *after(op["broadcast_dimensions"]))
-    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {"broadcast_dimensions": dimensions})
+#: Attributes that say of each dimension where it goes, or comes from.
+_PLACES = {"stablehlo.broadcast_in_dim": "broadcast_dimensions", "stablehlo.transpose": "permutation"}
+
+
+@rule(*_PLACES)
+def placed(stacker: Stacker, op: Op) -> Sequence[Tree]:
+    """The leading axis stays in front."""
+    name = _PLACES[op.name]
+    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {name: (0, *after(op[name]))})
 
 
 @rule("stablehlo.broadcast")
@@ -35,12 +40,6 @@ def broadcast(stacker: Stacker, op: Op) -> Sequence[Tree]:
     dimensions = (0, *range(new + 1, new + value.tensor.rank))
     type = stacker.tensor_of(op.result.type)
     return [StackedValue(stacker.one("broadcast_in_dim", [value], type, broadcast_dimensions=dimensions), True)]
-
-
-@rule("stablehlo.transpose")
-def transpose(stacker: Stacker, op: Op) -> Sequence[Tree]:
-    permutation = (0, *after(op["permutation"]))
-    return stacker.lifted(op, [stacker.leaf(op.operands[0]).value], {"permutation": permutation})
 
 
 @rule("stablehlo.reverse")

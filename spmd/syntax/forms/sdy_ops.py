@@ -59,14 +59,8 @@ class RegionWithArguments(_Named):
     """`(%arg0: type, ...) {...}`."""
 
     def parse(self, parser: OperationParser, state: OperationState) -> None:
-        arguments = []
         parser.expect("(")
-        if not parser.consume_if(")"):
-            while True:
-                arguments.append(parser.parse_argument())
-                if not parser.consume_if(","):
-                    break
-            parser.expect(")")
+        arguments = [parser.parse_argument() for _ in parser.items(")")]
         state.regions += (parser.parse_region(arguments, isolated=True, dialect="sdy"),)
 
     def print(self, printer: Printer, op: Op) -> str:
