@@ -7,12 +7,13 @@ as their bytes, with one dimension more. Source: the safetensors repository, "Fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -77,6 +78,16 @@ class FilePart:
     blocks: tuple[Stored, ...]
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Has errors of writing name the file, too: those of a full disk come without one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: bool) -> FilePart:
     """Writes blocks (leaf, the name in the file, which part, its elements) to a new file, flushed to the disk.
 
@@ -89,7 +100,7 @@ def write(path: Path, blocks: Sequence[tuple[int, str, Box, Array]], *, aside: b
     if aside:
         summing.start()
     stored, offset = [], len(header)
-    with path.open("xb", buffering=0) as stream:
+    with naming(path), path.open("xb", buffering=0) as stream:
         try:
             _write(stream, [memoryview(header), *[part.data for part in data]])
             if not aside:

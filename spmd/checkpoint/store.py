@@ -14,7 +14,7 @@ from pathlib import Path
 
 from spmd.checkpoint import manifest as manifests
 from spmd.checkpoint.manifest import Manifest
-from spmd.checkpoint.safetensors import PartFile
+from spmd.checkpoint.safetensors import PartFile, naming
 from spmd.errors import CheckpointError, DamagedCheckpointError
 
 _MANIFEST = re.compile(r"step-(\d{12,})\.json")
@@ -100,7 +100,7 @@ def commit(folder: Path, manifest: Manifest) -> Path:
     unfinished = folder / f".{manifest.folder}.json"
     flush_folder(folder / manifest.folder)
     try:
-        with unfinished.open("xb") as stream:
+        with naming(unfinished), unfinished.open("xb") as stream:
             stream.write(manifests.encode(manifest))
             stream.flush()
             os.fsync(stream.fileno())
@@ -186,6 +186,7 @@ def flush_folder(folder: Path) -> None:
     """Makes what was made and renamed in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(folder):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
