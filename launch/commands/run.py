@@ -192,7 +192,7 @@ def _tell(args: argparse.Namespace, processes: Sequence[Sequence[Array]]) -> Non
     import numpy as np
 
     if args.output:
-        named = {
+        named: dict[str, Any] = {
             f"result{index}" if len(processes) == 1 else f"rank{rank}.result{index}": _as_numpy_keeps(array)
             for rank, results in enumerate(processes)
             for index, array in _arrays(results)
