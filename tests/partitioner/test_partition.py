@@ -289,7 +289,9 @@ def test_replicas_run_apart() -> None:
     for replica in range(2):
         (desired,) = run_whole(_mlp(), batches[replica])
         blocks = [results[4 * replica + index][0] for index in range(4)]
-        np.testing.assert_allclose(partitioner.join_blocks(blocks, parts.out_shardings[0]), desired, rtol=1e-5)
+        joined = partitioner.join_blocks(blocks, parts.out_shardings[0])
+        # Sums of up to 15 in another order, of which some nearly cancel.
+        np.testing.assert_allclose(joined, desired, rtol=1e-5, atol=1e-5)
 
 
 def test_shardings_put_on_a_program_without_any() -> None:
