@@ -207,14 +207,8 @@ class FoldWriter:
             for reduction, slots, total in zip(stage.reductions, parts, totals, strict=True):
                 self._merge(reduction, total, slots, width)
 
-        whole = length // size
-        if whole:
-            name, _ = self.point.text.open_loop()
-            block(self._plus(start, name), size)
-            self.point.text.close_loop(whole * size, size)
-        if length % size:
-            with self.point.text.part():
-                block(self._plus(start, str(whole * size)), length % size)
+        for number, places in self.point.text.chunks(length, size):
+            block(self._plus(start, number), places)
 
     def _fold_turns(
         self, stage: Stage, last: Variable, start: str, length: int, slots: Sequence[list[str]], width: int

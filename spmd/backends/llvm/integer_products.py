@@ -116,14 +116,8 @@ def write_integer_product(
             target = text.value(f"getelementptr i32, ptr {result}, i64 {place}")
             write_tiled(text, part, memory, block, target, (), block)
 
-        whole = rows - rows % tiled.tile_rows
-        if whole:
-            row, _ = text.open_loop()
-            tile(row, tiled.tile_rows)
-            text.close_loop(whole, tiled.tile_rows)
-        if rows % tiled.tile_rows:
-            with text.part():
-                tile(str(whole), rows % tiled.tile_rows)
+        for row, count in text.chunks(rows, tiled.tile_rows):
+            tile(row, count)
 
 
 def _widen_rows(
@@ -171,14 +165,8 @@ def _widen_pairs(
                 address = text.value(f"getelementptr i32, ptr {target}, i64 {at}")
                 text.line(f"store <{lanes} x i32> {joined}, ptr {address}, align 4")
 
-    whole = depth - depth % step
-    if whole:
-        number, _ = text.open_loop()
-        pairs(number, step)
-        text.close_loop(whole, step)
-    if depth % step:
-        with text.part():
-            pairs(str(whole), depth % step)
+    for number, codes in text.chunks(depth, step):
+        pairs(number, codes)
 
 
 def _side_by_side(

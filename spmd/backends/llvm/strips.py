@@ -118,14 +118,8 @@ class StripWriter(FoldWriter):
             self._fold_rows(begin, rows, levels[:-1], parts, turns)
             self._each_column([totals, parts], self._merge_all)
 
-        whole = length // size
-        if whole:
-            name, _ = text.open_loop()
-            block(self._plus(start, name), size)
-            text.close_loop(whole * size, size)
-        if length % size:
-            with text.part():
-                block(self._plus(start, str(whole * size)), length % size)
+        for number, rows in text.chunks(length, size):
+            block(self._plus(start, number), rows)
 
     # --- at some columns ---
 

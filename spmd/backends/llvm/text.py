@@ -131,6 +131,20 @@ class FunctionText:
         ]
         outer.label = f"{head}.end"
 
+    def chunks(self, count: int, step: int) -> Iterator[tuple[str, int]]:
+        """Chunks of `step` of `count`, the last one what is left: where each begins, and its size.
+
+        What is written meanwhile is run for each of them.
+        """
+        rest = count % step
+        if count >= step:
+            start, _ = self.open_loop()
+            yield start, step
+            self.close_loop(count - rest, step)
+        if rest:
+            with self.part():
+                yield str(count - rest), rest
+
     @property
     def lines(self) -> list[str]:
         """All lines but allocations."""

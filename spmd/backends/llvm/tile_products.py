@@ -62,14 +62,8 @@ def write_tile_product(
         _lay_out(text, product, _at(text, right, start), memory, valid)
         place = _at(text, result, text.value(f"mul i64 {column}, 4"))
         block = _Block(text, product, left, place, memory, valid)
-        whole = rows - rows % BLOCK_ROWS
-        if whole:
-            row, _ = text.open_loop()
-            block.write(row, BLOCK_ROWS)
-            text.close_loop(whole, BLOCK_ROWS)
-        if rows % BLOCK_ROWS:
-            with text.part():
-                block.write(str(whole), rows % BLOCK_ROWS)
+        for row, count in text.chunks(rows, BLOCK_ROWS):
+            block.write(row, count)
     text.line("call void @llvm.x86.tilerelease()")
 
 
@@ -91,7 +85,6 @@ def _configure(text: FunctionText) -> None:
 def _lay_out(text: FunctionText, product: IntegerProduct, source: str, target: str, valid: Sequence[int]) -> None:
     """The columns from `source` on, four contracted numbers side by side, with zeros behind; a panel for each tile."""
     size = _panel_bytes(product)
-    fours, rest = divmod(product.depth, 4)
 
     def four(number: str, codes: int) -> None:
         for panel, count in enumerate(valid):
@@ -100,13 +93,8 @@ def _lay_out(text: FunctionText, product: IntegerProduct, source: str, target: s
             place = _at(text, target, text.value(f"add i64 {text.value(f'mul i64 {number}, {_ROWS}')}, {panel * size}"))
             text.line(f"store <{_NUMBERS} x i8> {vector}, ptr {place}, align 1")
 
-    if fours:
-        number, _ = text.open_loop()
-        four(number, 4)
-        text.close_loop(4 * fours, 4)
-    if rest:
-        with text.part():
-            four(str(4 * fours), rest)
+    for number, codes in text.chunks(product.depth, 4):
+        four(number, codes)
     written = -(-product.depth // 4) * 4
     if written < _padded(product):
         number, _ = text.open_loop()
@@ -183,18 +171,9 @@ class _Block:
         row, _ = text.open_loop()
         start = _at(text, source, text.value(f"mul i64 {row}, {self.product.left.free}"))
         target = _at(text, self.rows, text.value(f"mul i64 {row}, {_padded(self.product)}"))
-
-        def chunk(number: str, numbers: int) -> None:
+        for number, numbers in text.chunks(depth, _NUMBERS):
             vector = neighbours(text, start, number, _NUMBERS, numbers)
             text.line(f"store <{_NUMBERS} x i8> {vector}, ptr {_at(text, target, number)}, align 1")
-
-        whole = depth - depth % _NUMBERS
-        if whole:
-            number, _ = text.open_loop()
-            chunk(number, _NUMBERS)
-            text.close_loop(whole, _NUMBERS)
-        if depth % _NUMBERS:
-            chunk(str(whole), depth % _NUMBERS)
         text.close_loop(count)
 
     def _add(self, left: str, stride: int, number: str, heights: int) -> None:

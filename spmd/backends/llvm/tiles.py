@@ -130,14 +130,8 @@ def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, lis
 
     What is written meanwhile is run for each of them.
     """
-    whole, rest = divmod(product.columns, product.width)
-    if whole:
-        column, _ = text.open_loop()
-        yield column, [product.lanes] * _VECTORS
-        text.close_loop(whole * product.width, product.width)
-    if rest:
-        with text.part():
-            yield str(whole * product.width), [min(product.lanes, rest - s) for s in range(0, rest, product.lanes)]
+    for column, columns in text.chunks(product.columns, product.width):
+        yield column, [min(product.lanes, columns - first) for first in range(0, columns, product.lanes)]
 
 
 class _Columns:
@@ -175,14 +169,8 @@ class _Columns:
 
     def _rows(self, left: str, result: str) -> None:
         text, product = self.text, self.product
-        whole, rest = divmod(product.rows, product.tile_rows)
-        if whole:
-            row, _ = text.open_loop()
-            self._tile(row, left, result, product.tile_rows)
-            text.close_loop(whole * product.tile_rows, product.tile_rows)
-        if rest:
-            with text.part():
-                self._tile(str(whole * product.tile_rows), left, result, rest)
+        for row, rows in text.chunks(product.rows, product.tile_rows):
+            self._tile(row, left, result, rows)
 
     def _tile(self, row: str, left: str, result: str, rows: int) -> None:
         text, product = self.text, self.product
