@@ -21,6 +21,7 @@ from mpi4py import MPI
 from collectives.activity import Activity, Waiting
 from collectives.mpi_losses import tells_of_loss
 from collectives.mpi_request import stop_progress, unfinished
+from collectives.mpi_sends import PendingSends
 from collectives.settings import WatchSettings
 from collectives.states import ranks_text, states_text
 
@@ -78,7 +79,7 @@ class Watcher:
         self._since = time.monotonic()
         self._ended = False
         self._answers: dict[int, State] = {}
-        self._sends: list[MPI.Request] = []
+        self._sends = PendingSends(comm)
         self._round = 0
         self._reported = 0.0
         self._insisted: tuple[int, float] | None = None
@@ -145,9 +146,7 @@ class Watcher:
                 self.verdict = content
 
     def _tell(self, rank: int, message: Any) -> None:
-        # MPI may read a message later, where the ranks are not connected yet: it is kept until it has gone.
-        self._sends = [request for request in self._sends if not request.Test()]
-        self._sends.append(self.comm.isend(message, rank, _TAG))
+        self._sends.add(self.comm.isend(message, rank, _TAG))
 
     def _ask_all(self) -> Mapping[int, State]:
         """The states of all ranks that answer in time."""

@@ -18,6 +18,7 @@ from contextlib import suppress
 import numpy as np
 from mpi4py import MPI
 
+from collectives.mpi_sends import PendingSends
 from collectives.mpi_watch import LAST_TAG
 from spmd.elastic.members import Member
 from spmd.runtime import failure
@@ -33,7 +34,7 @@ class Heart:
     def __init__(self, comm: MPI.Intracomm, members: Sequence[Member], patience: float) -> None:
         self._comm, self._members, self._patience = comm, members, patience
         self._pause = patience / _BEATS
-        self._sends: list[MPI.Request] = []
+        self._sends = PendingSends(comm)
         self._buffer = np.empty(1, np.int64)
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -57,10 +58,8 @@ class Heart:
 
     def _run(self) -> None:
         while not self._stop.wait(self._pause):
-            try:
+            with suppress(MPI.Exception):  # a rank is lost, and the next look is at those that live
                 self._look()
-            except MPI.Exception:
-                self._sends.clear()  # to a rank that is lost
 
     def _look(self) -> None:
         now = time.monotonic()
@@ -120,5 +119,5 @@ class Heart:
             time.sleep(0.01)
 
     def _send(self, rank: int, tag: int, content: int) -> None:
-        self._sends = [request for request in self._sends if not request.Test()]
-        self._sends.append(self._comm.Isend(np.array([content], np.int64), rank, tag))
+        with self._lock:
+            self._sends.add(self._comm.Isend(np.array([content], np.int64), rank, tag))
