@@ -22,6 +22,7 @@ from launch.beginning import LOOK_SECONDS, Beginning
 from launch.connection_filter import ConnectionFilter
 from launch.hydra_banners import HydraBannerFilter
 from launch.lingering import Lingering
+from launch.listeners import Listeners
 from launch.mpirun import LOOPBACK_ALONE, WITHOUT_NETWORK, Kind
 from launch.report_filter import ReportFilter
 from spmd.runtime import endings, failure
@@ -32,6 +33,8 @@ FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHU
 ENDING = frozenset(FORWARDED[:3])
 PATIENCE_SECONDS = 5.0
 QUIET_SECONDS = 0.2
+#: The pause between two looks, and for how long, while the launcher begins to listen.
+_FIRST_LOOK_SECONDS, _FIRST_SECONDS = 0.02, 2.0
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
@@ -97,7 +100,8 @@ def run(
                 os.close(printing)
         beginning = None if growth is None else Beginning(process.pid, growth.ranks, Path(reports))
         lingering = Lingering(process.pid) if kind == "openmpi" and one_machine else None
-        told = _Job(process, messages, printed, Path(reports), beginning, lingering)
+        listeners = Listeners(process.pid, proxies=kind == "hydra") if one_machine else None
+        told = _Job(process, messages, printed, Path(reports), beginning, lingering, listeners)
         return told.finish(elastic=ELASTIC_VARIABLE in added_environment, one_machine=one_machine)
 
 
@@ -170,11 +174,13 @@ class _Job:
         reports: Path,
         beginning: Beginning | None,
         lingering: Lingering | None,
+        listeners: Listeners | None,
     ) -> None:
         self._process = process
         self._reports = reports
         self._beginning = beginning
         self._lingering = lingering
+        self._listeners = listeners
         self._ended_by: int | None = None
         #: The rank that the others wait for to begin, and that has ended.
         self._missing: int | None = None
@@ -220,11 +226,15 @@ class _Job:
         insistence."""
         insistence = [signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]
         due: float | None = None
+        began = now = time.monotonic()
         while True:
             try:
-                return self._process.wait(timeout=LOOK_SECONDS)  # a wait without end would outlast the signal
+                # A wait without end would outlast the signal.
+                return self._process.wait(_FIRST_LOOK_SECONDS if now - began < _FIRST_SECONDS else LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 now = time.monotonic()
+                if self._listeners is not None:
+                    self._listeners.keep_local()
                 if self._beginning is not None and self._missing is None:
                     self._missing = self._beginning.missing()
                 if self._lingering is not None and self._lingering.lingers():

@@ -24,10 +24,11 @@ HOST_VARIABLES = {
     "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE",
 }  # fmt: skip
 #: What keeps Open MPI and UCX, which MPICH has, from the network: on one machine shared memory does all. The launchers
-#: themselves go on listening on all addresses, since nothing that they can be told changes it: PRRTE 3 and 4 bind to
-#: INADDR_ANY and in6addr_any in oob_tcp_listener.c (create_listen, create_listen6), refuse loopback interfaces where
-#: there is any other (component_available), and do not start without a listener; Hydra's HYDU_sock_listen ends in
-#: mpl_sockaddr.c (MPL_listen_anyport), whose loopback flag it never sets, whatever -iface and -localhost say.
+#: themselves listen on all addresses (`launch.listeners` keeps others from them), and nothing that they can be told
+#: changes it: PRRTE 3 and 4 bind to INADDR_ANY and in6addr_any in oob_tcp_listener.c (create_listen, create_listen6),
+#: refuse loopback interfaces where there is any other (component_available), and do not start without a listener;
+#: Hydra's HYDU_sock_listen ends in mpl_sockaddr.c (MPL_listen_anyport), whose loopback flag it never sets, whatever
+#: -iface and -localhost say.
 WITHOUT_NETWORK = {"OMPI_MCA_btl": "^tcp", "UCX_TLS": "self,sm"}
 #: Open MPI has shared memory for ranks that were started together, and TCP for those that come later; here alone.
 LOOPBACK_ALONE = {"OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8"}

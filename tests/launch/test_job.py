@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.launch.sockets import open_to_others
+
 ROOT = Path(__file__).parents[2]
 LAUNCH = [sys.executable, "-m", "launch", "launch", "-n", "3", "--"]
 PRELUDE = """
@@ -182,25 +184,20 @@ def test_a_caught_exit_is_no_failure(start: Start) -> None:
     assert (status, out, err) == (0, "3\n" * 3, "")
 
 
-LISTENERS = """
-def sockets(process):
-    links = []
-    for entry in os.scandir(f"/proc/{process}/fd"):
-        try: links.append(os.readlink(entry.path))
-        except OSError: pass
-    return {link[8:-1] for link in links if link.startswith("socket:[")}
-def listening():
-    rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").readlines()[1:]]
-    return {row[9]: row[1] for row in rows if row[3] == "0A"}
-world.allreduce(1)
-own = {inode: where for inode, where in listening().items() if inode in sockets(os.getpid())}
-print([where for where in own.values() if not where.startswith("0100007F:")], flush=True)
-world.Barrier()
-"""
-
-
-def test_ranks_of_one_machine_do_not_listen_to_the_network(start: Start) -> None:
-    assert finish(start(LISTENERS)) == (0, "[]\n" * 3, "")
+def test_nothing_of_a_job_of_one_machine_listens_to_the_network(start: Start) -> None:
+    """Its ranks do not; its launcher, which listens on all addresses, is held to the loopback interface."""
+    job = start("world.Barrier()\nif world.rank == 0: print('ready', flush=True)\ntime.sleep(60)")
+    assert job.stdout is not None and job.stdout.readline() == "ready\n"
+    processes = [job.pid]
+    for process in processes:
+        processes += map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())
+    assert len(processes) >= 5, "ranks and launchers"
+    deadline = time.monotonic() + 5
+    while (listening := open_to_others(processes)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    job.send_signal(signal.SIGTERM)
+    finish(job)
+    assert listening == []
 
 
 def test_a_killed_rank_ends_the_job_within_five_seconds_with_a_message(start: Start) -> None:

@@ -1,0 +1,91 @@
+"""Keeping what a launcher listens on from the network, where all of its job is on this machine.
+
+PRRTE and Hydra listen on all of a machine's addresses, and cannot be told another (see `launch.mpirun`). Their sockets
+are bound to the loopback interface from outside, then: pidfd_getfd(2) gives a process a descriptor of its child's
+socket, and SO_BINDTODEVICE, of socket(7), has Linux drop what comes over other interfaces. Both are Linux's, and a
+container may forbid the first: there the launcher listens on as before.
+"""
+
+import contextlib
+import ctypes
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from launch.lingering import running_children
+
+_PIDFD_GETFD = 438  # its number on every processor
+_LOOPBACK = b"lo\0"
+_LOCAL = ("127.", "::1")
+_PROXIES = "hydra"  # how the names begin of processes that Hydra starts its ranks with
+
+
+class Listeners:
+    """Those of the process `launcher`, a child of this one; with `proxies` that it starts ranks by, theirs too."""
+
+    def __init__(self, launcher: int, *, proxies: bool) -> None:
+        self._launcher, self._proxies = launcher, proxies
+        self._kept: set[str] = set()
+
+    def keep_local(self) -> None:
+        """Binds those that are open by now to the loopback interface.
+
+        Hydra's proxies call its launcher by the machine's name: nothing is bound until there are ranks.
+        """
+        for process in self._processes() if hasattr(os, "pidfd_open") else ():
+            with contextlib.suppress(OSError):  # it has ended
+                handle = os.pidfd_open(process)
+                try:
+                    self._bind(process, handle)
+                finally:
+                    os.close(handle)
+
+    def _processes(self) -> list[int]:
+        if not self._proxies:
+            return [self._launcher]
+        launchers, begun = [str(self._launcher)], False
+        for process in launchers:
+            for child in running_children(int(process)) or ():
+                if _name(child).startswith(_PROXIES):
+                    launchers.append(child)
+                else:
+                    begun = True
+        return list(map(int, launchers)) if begun else []
+
+    def _bind(self, process: int, handle: int) -> None:
+        for number, link in _sockets(process):
+            if link not in self._kept:
+                with contextlib.suppress(OSError), socket.socket(fileno=_fetch(handle, number)) as ours:
+                    if ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and _is_open_to_others(ours):
+                        ours.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)
+                        self._kept.add(link)
+
+
+def _name(process: str) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text()
+    except OSError:
+        return ""
+
+
+def _sockets(process: int) -> Iterator[tuple[int, str]]:
+    """The descriptors of a process that are sockets, and what tells one from all others of the machine."""
+    for entry in os.listdir(f"/proc/{process}/fd"):
+        with contextlib.suppress(OSError):  # it has been closed
+            link = os.readlink(f"/proc/{process}/fd/{entry}")
+            if link.startswith("socket:"):
+                yield int(entry), link
+
+
+def _fetch(handle: int, number: int) -> int:
+    """A descriptor of ours for the one that a process has under `number`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    ours = libc.syscall(_PIDFD_GETFD, handle, number, 0)
+    if ours < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(ours)
+
+
+def _is_open_to_others(listener: socket.socket) -> bool:
+    return listener.family in (socket.AF_INET, socket.AF_INET6) and not listener.getsockname()[0].startswith(_LOCAL)
