@@ -1,7 +1,7 @@
 """What Open MPI prints of connections when a job on several hosts begins and ends, taken out of the stream.
 
-Every rank that was connected to one that has gone prints six lines, whatever else is known of the end; and its launcher
-warns of remote shells that were quicker than itself.
+Every rank that was connected to one that has gone prints six lines, whatever else is known of the end; its launcher
+warns of remote shells that were quicker than itself, and tells of a rank that has gone while it wrote to it.
 """
 
 import re
@@ -9,7 +9,10 @@ import re
 _CLOSED = re.compile(rb"\[([^\]:\n]*):\d+\] \*\*\* An error occurred in Socket closed\n")
 _REPORTED = re.compile(rb"\[[^\]:\n]*:\d+\] \*\*\* reported by process \[\d+,(\d+)\]")
 _FOLLOWING = re.compile(rb"\[[^\]:\n]*:\d+\] \*\*\* ")
-_WARNING = re.compile(rb"\[[^\]:\n]*:\d+\] plm:ssh: Warning: setpgid\(")
+_WARNING = re.compile(
+    rb"\[[^\]:\n]*:\d+\] "
+    rb"(plm:ssh: Warning: setpgid\(|pmix_ptl_base: send_msg: write failed: (Connection reset|Broken pipe))"
+)
 
 
 class ConnectionFilter:

@@ -11,7 +11,10 @@ CLOSED = b"""\
 [b:00000] *** MPI_ERRORS_ARE_FATAL (processes in this communicator will now abort,
 [b:00000] ***    and MPI will try to terminate your MPI job as well)
 """
-WARNING = b"[a:00037] plm:ssh: Warning: setpgid(41,41) failed in parent with errno=Permission denied(13)\n"
+WARNING = b"""\
+[a:00037] plm:ssh: Warning: setpgid(41,41) failed in parent with errno=Permission denied(13)
+[a:00037] pmix_ptl_base: send_msg: write failed: Connection reset by peer (104) [sd = 27]
+"""
 OTHER = b"""\
 [info] *** of the user
  40%|##  \r[x:1] *** An error occurred in MPI_Send
