@@ -42,6 +42,9 @@ class Operation(ABC):
     grouping: ClassVar[Grouping | None] = None
     #: What MPI calls what carries it; any operation can be carried by all operands going to everybody.
     mpi_call: ClassVar[str] = "MPI_Allgather"
+    #: What HLO text and XlaBuilder call it; empty where they have no such operation.
+    hlo_opcode: ClassVar[str] = ""
+    builder_name: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
@@ -76,14 +79,15 @@ class Operation(ABC):
     @classmethod
     def named(cls, name: str) -> type[Operation]:
         """The operation of that name, such as ``all_gather``."""
-        return next(each for each in _kinds(cls) if each.name == name)
+        return next(each for each in cls.kinds() if each.name == name)
 
-
-def _kinds(base: type[Operation]) -> Iterator[type[Operation]]:
-    for each in base.__subclasses__():
-        if "name" in vars(each):
-            yield each
-        yield from _kinds(each)
+    @classmethod
+    def kinds(cls) -> Iterator[type[Operation]]:
+        """All operations of this kind that have a name."""
+        for each in cls.__subclasses__():
+            if "name" in vars(each):
+                yield each
+            yield from each.kinds()
 
 
 def strategy(op: str, channel_id: int = 0, use_global_device_ids: bool = False) -> Strategy:
@@ -153,6 +157,8 @@ class AllReduce(ReducingOperation):
 
     reproducible: bool = False
     name = "all_reduce"
+    hlo_opcode = "all-reduce"
+    builder_name = "AllReduce"
     mpi_call = "MPI_Allreduce"
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
@@ -172,6 +178,8 @@ class ReduceScatter(ReducingOperation):
     dim: int
     reproducible: bool = False
     name = "reduce_scatter"
+    hlo_opcode = "reduce-scatter"
+    builder_name = "ReduceScatter"
     mpi_call = "MPI_Reduce_scatter_block"
 
     def result_shape(self, size: int) -> Shape:
@@ -199,6 +207,8 @@ class AllGather(Operation):
 
     dim: int
     name = "all_gather"
+    hlo_opcode = "all-gather"
+    builder_name = "AllGather"
     grouping = REDUCING
 
     def result_shape(self, size: int) -> Shape:
@@ -223,6 +233,8 @@ class AllToAll(Operation):
     concat_dim: int
     split_count: int
     name = "all_to_all"
+    hlo_opcode = "all-to-all"
+    builder_name = "AllToAll"
     mpi_call = "MPI_Alltoall"
     grouping = MOVING
 
@@ -260,6 +272,8 @@ class CollectivePermute(Operation):
     pairs: tuple[tuple[int, int], ...]
     fill: int = 0
     name = "collective_permute"
+    hlo_opcode = "collective-permute"
+    builder_name = "CollectivePermute"
     mpi_call = "MPI_Sendrecv"
     grouping = MOVING
 
@@ -301,6 +315,8 @@ class CollectiveBroadcast(Operation):
 
     root: int = 0
     name = "collective_broadcast"
+    hlo_opcode = "collective-broadcast"
+    builder_name = "CollectiveBroadcast"
     mpi_call = "MPI_Bcast"
     grouping = MOVING
 

@@ -10,7 +10,7 @@ from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.make import make_op
 from spmd.dialects.sdy_attributes import SHARDING_NAME
 from spmd.errors import CompileError, Diagnostic, UsageError
-from spmd.ir import Block, Function, Module, Region, new_op
+from spmd.ir import Function, Module
 from spmd.types import I32, TensorType, Type
 
 #: One entry a dimension: no axis, one, or several from major to minor.
@@ -40,18 +40,7 @@ def with_shardings(
     discardable: dict[str, Attribute] = dict(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(size, I32)
     discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
-    annotated = new_op(
-        module.name,
-        (),
-        (),
-        dict(module.attributes),
-        [Region([Block((), [mesh_op, annotated_entry, *others])])],
-        definition=module.definition,
-        discardable=discardable,
-        location=module.location,
-    )
-    assert isinstance(annotated, Module)
-    return annotated
+    return module.with_ops([mesh_op, annotated_entry, *others], discardable)
 
 
 def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
@@ -70,18 +59,7 @@ def with_axis_size(module: Module, axis: str | None, size: int) -> Module:
     ops = [other if op is mesh else op for op in module.body.ops]
     discardable: dict[str, Attribute] = dict(module.discardable)
     discardable["mhlo.num_partitions"] = IntegerAttr(prod(each.size for each in axes), I32)
-    resized = new_op(
-        module.name,
-        (),
-        (),
-        dict(module.attributes),
-        [Region([Block((), ops)])],
-        definition=module.definition,
-        discardable=discardable,
-        location=module.location,
-    )
-    assert isinstance(resized, Module)
-    return resized
+    return module.with_ops(ops, discardable)
 
 
 def _annotated(function: Function, arguments: Sequence[Spec | None], results: Sequence[Spec | None] | None) -> Function:
@@ -99,16 +77,7 @@ def _annotated(function: Function, arguments: Sequence[Spec | None], results: Se
             DictAttr(dict(entries) if spec is None else {**entries, SHARDING_NAME: _sharding(spec, type, function)})
             for spec, type, entries in zip(specs, types, dictionaries, strict=True)
         )
-    annotated = new_op(
-        function.name,
-        (),
-        (),
-        attributes,
-        function.regions,
-        definition=function.definition,
-        discardable=dict(function.discardable),
-        location=function.location,
-    )
+    annotated = function.clone((), attributes=attributes)
     assert isinstance(annotated, Function)
     return annotated
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from partitioner.processes import ProcessLayout
 from partitioner.sharding import ShardedType
 from spmd.attributes import Attribute, DictAttr, IntegerAttr
-from spmd.ir import Block, Function, Module, Op, Region, new_op
+from spmd.ir import Block, Function, Module, Op
 from spmd.types import I32, FunctionType
 
 #: Attributes that speak of the global program alone.
@@ -42,18 +42,7 @@ def local_module(module: Module, function: Function, others: Iterable[Op], proce
     if processes.by_replica:
         discardable["mhlo.num_replicas"] = IntegerAttr(processes.devices, I32)
     discardable.setdefault("mhlo.num_replicas", IntegerAttr(1, I32))
-    local = new_op(
-        module.name,
-        (),
-        (),
-        dict(module.attributes),
-        [Region([Block((), [function, *kept])])],
-        definition=module.definition,
-        discardable=discardable,
-        location=module.location,
-    )
-    assert isinstance(local, Module)
-    return local
+    return module.with_ops([function, *kept], discardable)
 
 
 def local_function(function: Function, block: Block) -> Function:
@@ -65,17 +54,8 @@ def local_function(function: Function, block: Block) -> Function:
     for name in ("arg_attrs", "res_attrs"):
         if attributes.get(name):
             attributes[name] = tuple(DictAttr(strip(dict(entry.entries))) for entry in attributes[name])
-    local = new_op(
-        function.name,
-        (),
-        (),
-        attributes,
-        [Region([block])],
-        definition=function.definition,
-        discardable=strip(function.discardable),
-        location=function.location,
-    )
-    assert isinstance(local, Function)
+    local = function.with_body(block, attributes)
+    local.discardable = strip(function.discardable)
     return local
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from collectives.operations import scale_shape, split_shape
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.processes import ProcessLayout
 from spmd.attributes import ArrayAttr
@@ -116,9 +117,7 @@ class Emitter(OpBuilder):
         return {} if self.processes.by_replica else {"channel_handle": self._channel()}
 
     def all_gather(self, value: Value, dimension: int, axes: Axes) -> Value:
-        shape = list(value.tensor.static_shape)
-        shape[dimension] *= self.mesh.count(axes)
-        type = value.tensor.with_shape(tuple(shape))
+        type = value.tensor.with_shape(scale_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if type.size == 0:
             return self.splat(0, type)
         attributes = {"all_gather_dim": dimension, **self._among_all(axes)}
@@ -131,9 +130,7 @@ class Emitter(OpBuilder):
         return self.op("stablehlo.all_reduce", [value], None, self._among_all(axes), [region]).results[0]
 
     def reduce_scatter(self, value: Value, dimension: int, axes: Axes, name: str) -> Value:
-        shape = list(value.tensor.static_shape)
-        shape[dimension] //= self.mesh.count(axes)
-        type = value.tensor.with_shape(tuple(shape))
+        type = value.tensor.with_shape(split_shape(value.tensor.static_shape, dimension, self.mesh.count(axes)))
         if value.tensor.size == 0:
             return self.splat(0, type)
         attributes = {"scatter_dimension": dimension, **self._among_all(axes)}

@@ -11,26 +11,30 @@ from contextlib import suppress
 from typing import Any
 
 
-def program_in(value: Any) -> str | bytes | None:
+def program_in(value: object) -> str | bytes | None:
     """The text or bytes of the program that `value` holds; None when it holds none that is known."""
-    if callable(getattr(value, "read", None)):
-        content = value.read()
+    read = getattr(value, "read", None)
+    if callable(read):
+        content = read()
         return content if isinstance(content, str | bytes) else bytes(content)
-    if callable(getattr(value, "lower", None)) and hasattr(value, "jaxpr"):
-        value = value.lower()
+    lower = getattr(value, "lower", None)
+    if callable(lower) and hasattr(value, "jaxpr"):
+        value = lower()
     if hasattr(value, "mlir_module_serialized"):
         return _exported(value)
-    if callable(getattr(value, "compiler_ir", None)):
+    compiler_ir = getattr(value, "compiler_ir", None)
+    if callable(compiler_ir):
         with suppress(TypeError, ValueError, NotImplementedError):  # its text is StableHLO all the same
-            value = value.compiler_ir("stablehlo")
-    operation = getattr(value, "operation", value)
-    if callable(getattr(operation, "write_bytecode", None)):
+            value = compiler_ir("stablehlo")
+    write_bytecode = getattr(getattr(value, "operation", value), "write_bytecode", None)
+    if callable(write_bytecode):
         buffer = io.BytesIO()
-        operation.write_bytecode(buffer)
+        write_bytecode(buffer)
         return buffer.getvalue()
     for name in ("as_text", "get_asm"):
-        if callable(getattr(value, name, None)):
-            text = getattr(value, name)()
+        write = getattr(value, name, None)
+        if callable(write):
+            text = write()
             return text if isinstance(text, str | bytes) else None
     return None
 

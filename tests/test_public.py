@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any, get_overloads, get_type_hints
 
 import numpy as np
 import pytest
@@ -21,9 +21,12 @@ import collectives
 import partitioner
 import spmd
 import spmd.builder
+import spmd.checkpoint
 import spmd.jax
 import spmd.testing
+from spmd.checkpoint.saving import SaveOptions
 from spmd.compiler.options import CompileOptions, Options
+from spmd.jax.jitting import JitOptions
 from spmd.syntax import difference
 from tests.measuring import with_peak_memory
 
@@ -335,3 +338,15 @@ def test_public_signatures_say_what_they_take(package: ModuleType) -> None:
     written = dict(entry for name in public for entry in signatures(getattr(package, name)))
     assert written
     assert {where: text for where, text in written.items() if re.search(r"\bAny\b", text)} == {}
+
+
+@pytest.mark.parametrize(("function", "options"), [(spmd.jax.jit, JitOptions), (spmd.checkpoint.save, SaveOptions)])
+def test_overloads_take_the_keyword_arguments_of_the_function(function: Callable[..., object], options: type) -> None:
+    def named(signature: inspect.Signature) -> set[str]:
+        return {name for name, each in signature.parameters.items() if each.kind is not inspect.Parameter.VAR_KEYWORD}
+
+    of_options = options.__annotations__.keys() - CompileOptions.__annotations__.keys()
+    overloads = get_overloads(function)
+    assert len(overloads) == 2
+    for overload in overloads:
+        assert named(inspect.signature(overload)) | of_options == named(inspect.signature(function))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collectives.grid import ProcessGrid
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
+    from spmd.runtime.trace import TraceEvent
 
 HELP = "run a program: alone, under MPI, or with --grid 4x2 on processes inside this one"
 
@@ -175,7 +176,7 @@ def _shard(executable: "Executable", arrays: Sequence[Array], rank: int) -> list
 
 
 def _tell_profile(
-    args: argparse.Namespace, watcher: Any, executable: "Executable", events: list[list[dict[str, Any]]] | None
+    args: argparse.Namespace, watcher: Any, executable: "Executable", events: "list[list[TraceEvent]] | None"
 ) -> None:
     """On rank 0, which has the events of all: its own table on the screen, and one trace."""
     if events is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from operator import index
+from typing import SupportsIndex, cast
 
 import numpy as np
 
@@ -16,12 +17,14 @@ from spmd.builder.options import ReplicaGroup
 from spmd.builder.shape import Shape
 from spmd.ir import Value
 
+Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 
-def integers(values: Any, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
+
+def integers(values: object, argument: str, count: int | None = None, least: int | None = None) -> tuple[int, ...]:
     """`values` as a tuple of ints, `count` of them, each at least `least`."""
     try:
-        numbers = tuple(int(v.__index__()) for v in values)
-    except (TypeError, AttributeError):
+        numbers = tuple(int(index(value)) for value in cast("Iterable[SupportsIndex]", values))
+    except TypeError:
         raise ArgumentError(argument, f"a sequence of integers is needed, got {values!r}") from None
     if count is not None and len(numbers) != count:
         raise ArgumentError(argument, f"{count} entries are needed, got {len(numbers)}: {list(numbers)}")
@@ -30,10 +33,10 @@ def integers(values: Any, argument: str, count: int | None = None, least: int | 
     return numbers
 
 
-def integer(value: Any, argument: str, least: int | None = None) -> int:
+def integer(value: object, argument: str, least: int | None = None) -> int:
     try:
-        number = int(value.__index__())
-    except (TypeError, AttributeError):
+        number = int(index(cast("SupportsIndex", value)))
+    except TypeError:
         raise ArgumentError(argument, f"an integer is needed, got {value!r}") from None
     if least is not None and number < least:
         raise ArgumentError(argument, f"must be at least {least}, got {number}")
@@ -56,7 +59,7 @@ def dimensions(values: object, rank: int, argument: str) -> tuple[int, ...]:
     return numbers
 
 
-def per_dimension(values: Any, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
+def per_dimension(values: Sequence[int] | None, rank: int, argument: str, least: int = 1) -> tuple[int, ...]:
     """One integer a dimension; all 1 when none is given."""
     return integers(values, argument, rank, least) if values is not None and len(values) else (1,) * rank
 
@@ -69,7 +72,7 @@ def array(builder: XlaBuilder, operand: object, argument: str) -> Value:
     return value
 
 
-def arrays(builder: XlaBuilder, operands: Any, argument: str, least: int = 1) -> list[Value]:
+def arrays(builder: XlaBuilder, operands: object, argument: str, least: int = 1) -> list[Value]:
     """Operands that are arrays; a single XlaOp stands for a sequence of one."""
     sequence = operands if isinstance(operands, (list, tuple)) else [operands]
     if len(sequence) < least:
@@ -147,7 +150,7 @@ def reducer(builder: XlaBuilder, computation: object, argument: str, values: Ite
     return signature(builder, computation, argument, [*scalars, *scalars], scalars)
 
 
-def groups(replica_groups: Any, argument: str = "replica_groups") -> Array:
+def groups(replica_groups: Groups | None, argument: str = "replica_groups") -> Array:
     """Replica groups as a matrix of ids, a row a group, short rows filled with -1; empty: all in one group."""
     rows = []
     for group in replica_groups or ():

@@ -54,6 +54,28 @@ def operation_of(source: str) -> Callable[[Callable[Concatenate[B, P], R]], Call
     return add
 
 
+def operation_named(name: str, doc: str, source: str) -> Callable[[Callable[Concatenate[B, P], R]], Callable[P, R]]:
+    """Decorator for operations that are made alike: the function becomes the operation `name`, of this docstring."""
+
+    def add(function: Callable[Concatenate[B, P], R]) -> Callable[P, R]:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = doc
+        return operation_of(source)(function)
+
+    return add
+
+
+def synonym(name: str, of: Callable[P, R], doc: str, source: str) -> Callable[P, R]:
+    """The operation `of` under another documented name, of this docstring."""
+    meant: Callable[..., R] = inspect.unwrap(of)
+
+    @functools.wraps(meant)
+    def function(builder: Builder, *args: Any, **kwargs: Any) -> R:
+        return meant(builder, *args, **kwargs)
+
+    return operation_named(name, doc, source)(function)
+
+
 def _builder_of(values: Iterable[object]) -> Builder | None:
     for value in values:
         if isinstance(value, XlaOp):

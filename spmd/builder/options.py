@@ -247,10 +247,11 @@ def make_replica_groups(replica_groups: Iterable[Iterable[int]] | None) -> list[
     return [ReplicaGroup(list(group)) for group in replica_groups or ()]
 
 
-Pairs = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+#: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)).
+DimensionPairs = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
 
-def make_dot_dimension_numbers(dimension_numbers: DotDimensionNumbers | Pairs) -> DotDimensionNumbers:
+def make_dot_dimension_numbers(dimension_numbers: DotDimensionNumbers | DimensionPairs) -> DotDimensionNumbers:
     """DotDimensionNumbers from ((lhs contracting, rhs contracting), (lhs batch, rhs batch))."""
     if isinstance(dimension_numbers, DotDimensionNumbers):
         return dimension_numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -22,30 +22,25 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 
-@overload
-def save(
-    folder: str | os.PathLike[str],
-    step: int,
-    tree: object,
-    shardings: object = None,
-    *,
-    keep: int | None = 2,
-    wait: Literal[True] = True,
-    communicator: MPI.Comm | None = None,
-) -> Path: ...
+class SaveOptions(TypedDict, total=False):
+    """Keyword arguments of `save`, which says what they are."""
+
+    keep: int | None
+    communicator: MPI.Comm | None
 
 
 @overload
 def save(
-    folder: str | os.PathLike[str],
-    step: int,
-    tree: object,
-    shardings: object = None,
-    *,
-    keep: int | None = 2,
-    wait: Literal[False],
-    communicator: MPI.Comm | None = None,
-) -> Pending: ...
+    folder: str | os.PathLike[str], step: int, tree: object, shardings: object = None, *, wait: Literal[True] = True,
+    **options: Unpack[SaveOptions],
+) -> Path: ...  # fmt: skip
+
+
+@overload
+def save(
+    folder: str | os.PathLike[str], step: int, tree: object, shardings: object = None, *, wait: Literal[False],
+    **options: Unpack[SaveOptions],
+) -> Pending: ...  # fmt: skip
 
 
 def save(

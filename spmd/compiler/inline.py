@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spmd.dialects.calls import CALLS, MOST_OPS, Calls
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments, new_op
+from spmd.ir import Block, Function, Module, Op, Region, Value, copy_arguments
 
 #: In a program of more than MOST_OPS, what functions are still inlined.
 _SMALL = 1 << 8
@@ -71,18 +71,7 @@ class _Inliner:
             else:
                 self._plain(op, walk)
         self._calls.leave(function)
-        function_op = new_op(
-            function.name,
-            (),
-            (),
-            dict(function.attributes),
-            [Region([body])],
-            definition=function.definition,
-            discardable=dict(function.discardable),
-            location=function.location,
-        )
-        assert isinstance(function_op, Function)
-        return function_op
+        return function.with_body(body)
 
     def _copy(self, block: Block, values: dict[Value, Value], depth: int) -> Block:
         """A block for the ops of `block`, which follow next."""

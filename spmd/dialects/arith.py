@@ -6,6 +6,7 @@ from spmd import types as t
 from spmd.dialects import kinds
 from spmd.dialects.checks import element_of, equal, listed, same_shape, same_types
 from spmd.dialects.core import OPS, OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.declarations import define_constant
 from spmd.dialects.shapes import with_element
 from spmd.dialects.type_sets import TypeSet
 from spmd.ir import Op
@@ -45,12 +46,8 @@ def _of_booleans(type: t.Type) -> t.Type:
     return with_element(type, t.I1) if isinstance(type, t.TensorType) else t.I1
 
 
-CONSTANT = define(
-    "arith.constant",
-    attributes=[attribute("value", kinds.TYPED)],
-    results=[result("result", _VALUE)],
-    assembly="attr-dict $value",
-    traits=[Trait.PURE],
+CONSTANT = define_constant(
+    "arith.constant", value=kinds.TYPED, output="result", types=_VALUE, assembly="attr-dict $value"
 )
 CONSTANT.infers("", "the result has the type of value")(lambda op: [getattr(op["value"], "type", t.I1)])
 

@@ -21,6 +21,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import InferenceError, OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.declarations import comparison_attributes, define_constant
 from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
 from spmd.dialects.type_sets import TypeSet, tensor_of_kinds
 from spmd.ir import Op
@@ -174,17 +175,7 @@ _binary("mulhi", "lhs", "rhs", type_sets.INTEGER, commutative=True)
 BROADCAST_COMPARE = define(
     "chlo.broadcast_compare",
     operands=[operand("lhs", type_sets.ANY_TENSOR), operand("rhs", type_sets.ANY_TENSOR)],
-    attributes=[
-        _BROADCAST_DIMENSIONS,
-        attribute(
-            "comparison_direction", kinds.enum("chlo", "comparison_direction", "EQ", "NE", "GE", "GT", "LE", "LT")
-        ),
-        attribute(
-            "compare_type",
-            kinds.enum("chlo", "comparison_type", "NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
-            optional=True,
-        ),
-    ],
+    attributes=[_BROADCAST_DIMENSIONS, *comparison_attributes("chlo")],
     results=[result("result", _PREDICATE)],
     assembly=_BROADCAST_FORM,
     traits=[Trait.PURE, Trait.BROADCASTING],
@@ -212,13 +203,7 @@ BROADCAST_SELECT.infers("", "the result has the shape that all operands are broa
     lambda op: [broadcast_type(op.operand_types, element_of(op.operands[1].type))]
 )
 
-CONSTANT = define(
-    "chlo.constant",
-    attributes=[attribute("value", kinds.ELEMENTS)],
-    results=[result("output", type_sets.STATIC_TENSOR)],
-    assembly="attr-dict $value",
-    traits=[Trait.PURE],
-)
+CONSTANT = define_constant("chlo.constant", assembly="attr-dict $value")
 
 CONSTANT.infers("", "the result has the type of value")(lambda op: [op["value"].type])
 

@@ -288,7 +288,9 @@ def operands_of(types: TypeSet, *names: str) -> list[OperandDef]:
     return [OperandDef(name, types) for name in names]
 
 
-def attribute(name: str, kind: AttributeKind[Any], *, default: Any = _REQUIRED, optional: bool = False) -> AttributeDef:
+def attribute(
+    name: str, kind: AttributeKind[Any], *, default: AttributeValue = _REQUIRED, optional: bool = False
+) -> AttributeDef:
     return AttributeDef(name, kind, default, optional)
 
 

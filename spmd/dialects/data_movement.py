@@ -23,6 +23,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import Trait, attribute, define, operand, result
+from spmd.dialects.declarations import define_constant
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.quantized_axes import reshaped_axis, reshaped_elements, same_but_axis, stretched_axis
 from spmd.dialects.result_types import keeps_element_type, keeps_type
@@ -31,13 +32,7 @@ from spmd.dialects.type_sets import tensor_of_kinds
 from spmd.ir import Op
 from spmd.types import QuantizedType, Type
 
-CONSTANT = define(
-    "stablehlo.constant",
-    attributes=[attribute("value", kinds.ELEMENTS)],
-    results=[result("output", type_sets.STATIC_TENSOR)],
-    assembly="custom<Constant>",
-    traits=[Trait.PURE],
-)
+CONSTANT = define_constant("stablehlo.constant")
 
 
 @CONSTANT.constraint("C1", "type(value) = type(output)", on_results=True)

@@ -16,6 +16,7 @@ from spmd.dialects.checks import (
     same_types,
 )
 from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.declarations import comparison_attributes
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.shapes import most_specific, with_element
 from spmd.dialects.structs import ResultAccuracyAttr
@@ -221,16 +222,7 @@ def _(op: Op) -> list[Type]:
 COMPARE = define(
     "stablehlo.compare",
     operands=[operand("lhs"), operand("rhs")],
-    attributes=[
-        attribute(
-            "comparison_direction", kinds.enum("stablehlo", "comparison_direction", "EQ", "NE", "GE", "GT", "LE", "LT")
-        ),
-        attribute(
-            "compare_type",
-            kinds.enum("stablehlo", "comparison_type", "NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
-            optional=True,
-        ),
-    ],
+    attributes=comparison_attributes("stablehlo"),
     results=[result("result", type_sets.PREDICATE)],
     assembly="$comparison_direction `,` $lhs `,` $rhs (`,` $compare_type^)? " + TYPED,
     traits=_ELEMENTWISE,

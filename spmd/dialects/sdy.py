@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 from spmd.dialects import sdy_attributes as sdy
 from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, operand, region, result
-from spmd.dialects.kinds import ELEMENTS, I64, STRING, integer_enum, struct
-from spmd.dialects.type_sets import ANY_TYPE, STATIC_TENSOR, TypeSet
+from spmd.dialects.declarations import define_constant
+from spmd.dialects.kinds import I64, STRING, integer_enum, struct
+from spmd.dialects.type_sets import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import I32, TensorType, Type
 
@@ -97,13 +98,7 @@ SHARDING_GROUP = define(
     assembly="$input `group_id` `` `=` `` $group_id attr-dict `:` type($input)",
 )
 
-CONSTANT = define(
-    "sdy.constant",
-    attributes=[attribute("value", ELEMENTS)],
-    results=[result("output", STATIC_TENSOR)],
-    assembly="custom<Constant>",
-    traits=(Trait.PURE,),
-)
+CONSTANT = define_constant("sdy.constant")
 
 
 @CONSTANT.infer

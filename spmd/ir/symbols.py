@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from spmd.attributes import Attribute, DictAttr, IntegerAttr
-from spmd.ir.op import Op
+from spmd.ir.op import AttributeValue, Op
 from spmd.ir.values import Block, Region, Value
 from spmd.types import FunctionType, Type
 
@@ -54,6 +54,12 @@ class Function(Op, op_name="func.func"):
     def arguments(self) -> tuple[Value, ...]:
         return self.body.arguments
 
+    def with_body(self, body: Block, attributes: Mapping[str, AttributeValue] | None = None) -> Function:
+        """A function of the same place and attributes (or these) that does what `body` does."""
+        function = self.clone((), (), [Region([body])], attributes)
+        assert isinstance(function, Function)
+        return function
+
     @property
     def argument_attributes(self) -> list[Mapping[str, Attribute]]:
         """The attribute dictionary of each argument, empty where it has none."""
@@ -97,10 +103,12 @@ class Module(Op, op_name="builtin.module"):
         """Ops of this module that have a symbol, by it."""
         return {op.attributes["sym_name"]: op for op in self.body.ops if op.attributes.get("sym_name") is not None}
 
-    def with_ops(self, ops: Iterable[Op]) -> Module:
-        """A module of the same name, attributes and place that has `ops`."""
+    def with_ops(self, ops: Iterable[Op], discardable: Mapping[str, Attribute] | None = None) -> Module:
+        """A module of the same name, attributes (or these discardable ones) and place that has `ops`."""
         module = self.clone((), (), [Region([Block((), ops)])])
         assert isinstance(module, Module)
+        if discardable is not None:
+            module.discardable = discardable
         return module
 
     def __repr__(self) -> str:

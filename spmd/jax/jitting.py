@@ -16,34 +16,24 @@ from spmd.jax.step import JittedFunction, function_and_statics
 from spmd.usage import check_grid
 
 
-@overload
-def jit(
-    function: UserFunction,
-    *,
-    axes: Mapping[str, int] | None = None,
-    grid: ProcessGrid | None = None,
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Sequence[str] = (),
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    as_jax: bool = False,
-    **options: Unpack[CompileOptions],
-) -> JittedFunction: ...
+class JitOptions(CompileOptions, total=False):
+    """The keyword arguments of `jit`, which says what they are."""
+
+    axes: Mapping[str, int] | None
+    grid: ProcessGrid | None
+    donate_argnums: int | Sequence[int]
+    donate_argnames: str | Sequence[str]
+    static_argnums: int | Sequence[int]
+    static_argnames: str | Sequence[str]
+    as_jax: bool
 
 
 @overload
-def jit(
-    function: None = None,
-    *,
-    axes: Mapping[str, int] | None = None,
-    grid: ProcessGrid | None = None,
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Sequence[str] = (),
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
-    as_jax: bool = False,
-    **options: Unpack[CompileOptions],
-) -> Callable[[UserFunction], JittedFunction]: ...
+def jit(function: UserFunction, **options: Unpack[JitOptions]) -> JittedFunction: ...
+
+
+@overload
+def jit(function: None = None, **options: Unpack[JitOptions]) -> Callable[[UserFunction], JittedFunction]: ...
 
 
 def jit(
@@ -80,23 +70,17 @@ def jit(
     :raises UsageError: for axes, static arguments and leaves that are none, and a number of ranks that does not fit.
     """
     donated = Donated(as_numbers(donate_argnums, "donate_argnums"), as_names(donate_argnames, "donate_argnames"))
-    if function is None:
-        return lambda function: _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
-    return _jit(function, axes, grid, static_argnums, static_argnames, donated, as_jax, options)
+
+    def jitted(function: UserFunction) -> JittedFunction:
+        plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
+        _check_options(as_jax, options)
+        return JittedFunction(plain, _all_axes(axes, grid), statics, as_jax, options, donated)
+
+    return jitted if function is None else jitted(function)
 
 
-def _jit(
-    function: Tree,
-    axes: Mapping[str, int] | None,
-    grid: ProcessGrid | None,
-    static_argnums: int | Sequence[int],
-    static_argnames: str | Sequence[str],
-    donated: Donated,
-    as_jax: bool,
-    options: Mapping[str, Tree],
-) -> JittedFunction:
-    plain, statics = function_and_statics(function, static_argnums, static_argnames, "spmd.jax.jit")
-    check_grid(grid, "spmd.jax.jit")
+def _check_options(as_jax: object, options: CompileOptions) -> None:
+    """UsageError for what are no options of jit and of spmd.compile."""
     if not isinstance(as_jax, bool):
         raise UsageError(f"as_jax is True or False, got {as_jax!r}")
     of_jax = sorted({"in_shardings", "out_shardings"}.intersection(options))
@@ -105,12 +89,17 @@ def _jit(
             f"{of_jax[0]} is an option of jax.jit: spmd.jax.jit takes what jax.jit(f, {of_jax[0]}=...) gives"
         )
     chosen_options(ProcessGrid(1, 1), options)
-    axes_of_jit = None if axes is None else checked_axes(axes)
-    if grid is not None:
-        if axes_of_jit is not None:
-            raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
-        axes_of_jit = (("processes", grid.size),)
-    return JittedFunction(plain, axes_of_jit, statics, as_jax, options, donated)
+
+
+def _all_axes(axes: Mapping[str, int] | None, grid: ProcessGrid | None) -> Axes | None:
+    """The axes, or the one of a grid; None where neither is given."""
+    check_grid(grid, "spmd.jax.jit")
+    chosen = None if axes is None else checked_axes(axes)
+    if grid is None:
+        return chosen
+    if chosen is not None:
+        raise UsageError("spmd.jax.jit takes axes or a grid, not both: the axes say how many processes there are")
+    return (("processes", grid.size),)
 
 
 def checked_axes(axes: object) -> Axes:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from spmd.predict.timeline import Moment, Timeline
+from spmd.runtime.trace import TraceEvent
 
-Entry = dict[str, Any]
 #: Processes whose tracks are written.
 MOST_TRACKS = 64
 #: Measured tracks have this much added to their process's number.
 _MEASURED = 1_000_000
 
 
-def predicted_events(predicted: Timeline) -> Iterator[Entry]:
+def predicted_events(predicted: Timeline) -> Iterator[TraceEvent]:
     """Trace events of a predicted step: of each process what it computes, communicates and waits for."""
     size = min(MOST_TRACKS, len(predicted.computing))
     for rank in range(size):
@@ -23,7 +22,7 @@ def predicted_events(predicted: Timeline) -> Iterator[Entry]:
             yield from _of_moment(moment, rank)
 
 
-def _of_moment(moment: Moment, rank: int) -> Iterator[Entry]:
+def _of_moment(moment: Moment, rank: int) -> Iterator[TraceEvent]:
     event = moment.event
     arrives, begins, ends = (float(part[rank]) for part in (moment.arrives, moment.begins, moment.ends))
     kind = "compute" if event.collective is None else "communication"
@@ -34,7 +33,7 @@ def _of_moment(moment: Moment, rank: int) -> Iterator[Entry]:
         yield _entry(event.title, kind, rank, track, begins, ends - begins, event.place)
 
 
-def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[Entry]:
+def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]) -> Iterator[TraceEvent]:
     """Trace events of the units of a step that ran: (title, place, start, seconds) each."""
     number = _MEASURED + rank
     yield {"name": "process_name", "ph": "M", "pid": number, "args": {"name": f"rank {rank}, measured"}}
@@ -42,7 +41,7 @@ def measured_events(rank: int, measured: Sequence[tuple[str, str, float, float]]
         yield _entry(title, "measured", number, 0, start, seconds, place)
 
 
-def _entry(name: str, kind: str, process: int, track: int, start: float, seconds: float, place: str) -> Entry:
+def _entry(name: str, kind: str, process: int, track: int, start: float, seconds: float, place: str) -> TraceEvent:
     return {
         "name": name,
         "cat": kind,

@@ -7,7 +7,7 @@ collectives, channels and streams.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol, TypeVar, cast
 
 from collectives.communicator import Communicator
 from collectives.errors import CommunicationError
@@ -15,6 +15,8 @@ from collectives.grid import ProcessGrid, ProcessId
 from collectives.one_thread import OneThread
 from collectives.threads import single_process
 from spmd.arrays import Array, Nested
+
+T = TypeVar("T")
 
 
 class Infeed(Protocol):
@@ -71,9 +73,9 @@ class Process:
         self.streams = streams
         self.bound: dict[Hashable, Any] = {}
 
-    def bind(self, key: Hashable, make: Callable[[Process], Any]) -> Any:
+    def bind(self, key: Hashable, make: Callable[[Process], T]) -> T:
         """What `make` gives for this process, made at the first call with `key` and kept."""
-        bound = self.bound.get(key)
+        bound: T | None = self.bound.get(key)
         if bound is None:
             bound = self.bound[key] = make(self)
         return bound
@@ -87,7 +89,7 @@ class Process:
             member.rank, member.id = rank, grid.process_id(rank)
             return member
 
-        return cast(Process, self.bind((Process, grid, rank), make))
+        return self.bind((Process, grid, rank), make)
 
     def join(self, communicator: Communicator) -> None:
         """Goes on as a process of other ranks: what was found out about those of before is forgotten."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from spmd import machine
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 #: What the numerical libraries read when they are loaded.
 THREAD_VARIABLES = (
@@ -36,7 +39,7 @@ def share(processors: set[int], others: Sequence[set[int]], cores: int) -> int:
     return max(1, cores // sharing)
 
 
-def take(world: Any) -> None:
+def take(world: MPI.Comm) -> None:
     """Gives this rank's numerical libraries its share. Collective among the ranks of ``world``, an MPI communicator."""
     global taken
     from mpi4py import MPI  # late: importing it starts MPI

@@ -10,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from collectives.grid import Groups, ProcessGrid
 from spmd.analysis.process_groups import process_groups
@@ -18,7 +18,26 @@ from spmd.dialects import OPS
 from spmd.dialects.core import Trait
 from spmd.ir import Module
 
-Event = dict[str, Any]
+
+class TraceArguments(TypedDict, total=False):
+    """What a track shows of an event: the op's place in the source and its bytes; of metadata, the name."""
+
+    name: str
+    place: str
+    bytes: int
+
+
+class TraceEvent(TypedDict, total=False):
+    """An event of the Trace Event Format (`ph` "X": a stretch of time; "M": metadata); `ts`, `dur` in microseconds."""
+
+    name: str
+    cat: str
+    ph: str
+    ts: float
+    dur: float
+    pid: int
+    tid: int
+    args: TraceArguments
 
 
 def _is_met(name: str) -> bool:
@@ -29,17 +48,17 @@ def _is_met(name: str) -> bool:
     return name in OPS and Trait.COLLECTIVE in OPS[name].traits and name != "stablehlo.collective_permute"
 
 
-def merged(events: Iterable[Event], module: Module, grid: ProcessGrid) -> list[Event]:
+def merged(events: Iterable[TraceEvent], module: Module, grid: ProcessGrid) -> list[TraceEvent]:
     """`events` of all processes on one clock, with names for their tracks, and the waits inside collectives."""
     events = list(events)
-    names = [
+    names: list[TraceEvent] = [
         {"name": "process_name", "ph": "M", "pid": rank, "args": {"name": f"rank {rank} {grid.process_id(rank)}"}}
         for rank in sorted({event["pid"] for event in events})
     ]
     return [*names, *events, *_waits(events, _groups(module, grid))]
 
 
-def write_trace(path: str | Path, events: Iterable[Event]) -> None:
+def write_trace(path: str | Path, events: Iterable[TraceEvent]) -> None:
     """Writes trace events as a file that Perfetto (ui.perfetto.dev) and Chrome open."""
     Path(path).write_text(json.dumps({"traceEvents": list(events), "displayTimeUnit": "ns"}))
 
@@ -49,9 +68,9 @@ def _groups(module: Module, grid: ProcessGrid) -> dict[str, Groups]:
     return {str(op.location): process_groups(op, grid, module) for op in module.walk() if _is_met(op.name)}
 
 
-def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
+def _waits(events: list[TraceEvent], groups: Mapping[str, Groups]) -> list[TraceEvent]:
     counts: dict[tuple[int, str, str], int] = defaultdict(int)
-    meetings: dict[tuple[object, ...], list[Event]] = defaultdict(list)
+    meetings: dict[tuple[object, ...], list[TraceEvent]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event["ts"]):
         name, place, rank = event["name"], event["args"]["place"], event["pid"]
         group = groups[place].find(rank) if place in groups else None
@@ -65,7 +84,7 @@ def _waits(events: list[Event], groups: Mapping[str, Groups]) -> list[Event]:
     return waits
 
 
-def _wait(event: Event, last: Event) -> Event:
+def _wait(event: TraceEvent, last: TraceEvent) -> TraceEvent:
     return {
         **event,
         "name": f"wait for rank {last['pid']}",

@@ -20,6 +20,7 @@ from spmd.arrays import Array, Results
 from spmd.compiler.schedule.watching import Clock, Run, ScheduledUnit, name_of, place_of
 from spmd.errors import Diagnostic, ExecutionError, Location
 from spmd.ir import Op, Value
+from spmd.runtime.trace import TraceEvent
 from spmd.types import TensorType
 
 
@@ -184,7 +185,7 @@ class Profile:
         lines.append(f"{total:10.6f} 100.0% {sum(event.calls for event in self.events):8d}  in all")
         return "\n".join(lines)
 
-    def trace_events(self, rank: int = 0) -> list[dict[str, object]]:
+    def trace_events(self, rank: int = 0) -> list[TraceEvent]:
         """The events in the trace event format, times in microseconds.
 
         The process of the trace is the rank; for in-process ranks, that of the thread.

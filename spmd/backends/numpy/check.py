@@ -217,13 +217,18 @@ def print_value(op: Op, context: Context) -> Kernel:
     return Kernel(call, needs_process=True)
 
 
+def _no_values(process: Process) -> dict[str, list[Array]]:
+    """What a process's probes have seen before they have run, by their ids."""
+    return {}
+
+
 @kernel("interpreter.probe")
 def probe(op: Op, context: Context) -> Kernel:
     """Gives its operand, and keeps a copy with the process under the probe's id, once for each time it runs."""
     name = op["probe_id"]
 
     def call(process: Process, operand: Array) -> Array:
-        process.bind(_PROBES, lambda _: {}).setdefault(name, []).append(np.array(operand))
+        process.bind(_PROBES, _no_values).setdefault(name, []).append(np.array(operand))
         return operand
 
     return Kernel(call, needs_process=True, aliases=(0,))
@@ -236,7 +241,7 @@ def expect_serialized_eq(op: Op, context: Context) -> Kernel:
     check = _check(op, _equal)
 
     def call(process: Process, expected: Array) -> tuple[()]:
-        seen = process.bind(_PROBES, lambda _: {}).get(name, [])
+        seen = process.bind(_PROBES, _no_values).get(name, [])
         if iteration >= len(seen):
             message = f"probe {name!r} saw {len(seen)} values, none at iteration {iteration}"
             raise ExecutionError(Diagnostic(op.location, message, op.name))

@@ -6,6 +6,7 @@ from spmd.builder.computation import writes_hlo
 from spmd.builder.hlo import (  # noqa: F401  they file what they know
     buffers,
     calls,
+    collective,
     convert,
     convert_calls,
     instructions,

@@ -1,18 +1,15 @@
-"""HLO instructions that run computations, move data between processes, or talk to the host."""
+"""HLO instructions that run computations, or send data to other processes and to the host."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from spmd.builder import checks, ops
-from spmd.builder.hlo.groups import Groups, parse_groups
+from spmd.builder.hlo.collective import TRANSFER_PAIRS, read_pairs
 from spmd.builder.hlo.instructions import WindowConfig, precision
 from spmd.builder.hlo.manual import TO_GLOBAL, TO_LOCAL, read_manual_call
 from spmd.builder.hlo.parser import Call, flat, instruction
-from spmd.builder.hlo.reader import split
 from spmd.builder.options import ChannelHandle, ChannelType, ConvolutionDimensionNumbers
-from spmd.builder.shape import Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.dialects import OPS
 
@@ -140,103 +137,13 @@ def _after_all(call: Call) -> XlaOp:
     return call.builder.AfterAll(call.operands())
 
 
-# --- collectives -----------------------------------------------------------------------------------------------------
-
-
-def _groups(call: Call) -> Groups:
-    return parse_groups(call.attribute("replica_groups", "{}"))
-
-
-def _tupled(call: Call) -> XlaOp:
-    operands = call.operands()
-    return operands[0] if len(operands) == 1 else call.builder.Tuple(operands)
-
-
-@instruction("all-reduce")
-def _all_reduce(call: Call) -> XlaOp:
-    flag = call.flag("use_global_device_ids")
-    return ops.AllReduce(_tupled(call), call.computation("to_apply"), _groups(call), call.channel(), flag)
-
-
-@instruction("all-gather")
-def _all_gather(call: Call) -> XlaOp:
-    number, groups, channel = call.dimension("dimensions"), _groups(call), call.channel()
-    flag = call.flag("use_global_device_ids")
-
-    def gathered(operand: XlaOp, shape: Shape) -> XlaOp:
-        size = operand.shape.sizes[number]
-        count = shape.sizes[number] // size if size else call.group_size(groups)
-        return ops.AllGather(operand, number, count, groups, channel, flag)
-
-    return _each(call, gathered)
-
-
-def _each(call: Call, make: Callable[[XlaOp, Shape], XlaOp]) -> XlaOp:
-    """A collective on several operands is one on each of them; their results are a tuple."""
-    operands, shapes = call.operands(), call.shape.leaves()
-    if len(operands) != len(shapes):
-        raise call.fail(f"{len(operands)} operands give {len(operands)} results, there are {len(shapes)}")
-    calls = [make(operand, shape) for operand, shape in zip(operands, shapes, strict=True)]
-    return call.builder.Tuple(calls) if call.shape.is_tuple() else calls[0]
-
-
-@instruction("reduce-scatter")
-def _reduce_scatter(call: Call) -> XlaOp:
-    operand, number = _tupled(call), call.dimension("dimensions")
-    whole, part = operand.shape.leaves()[0].sizes[number], call.shape.leaves()[0].sizes[number]
-    flag, groups = call.flag("use_global_device_ids"), _groups(call)
-    count = whole // part if part else call.group_size(groups)
-    return ops.ReduceScatter(operand, call.computation("to_apply"), number, count, groups, call.channel(), flag)
-
-
-@instruction("all-to-all")
-def _all_to_all(call: Call) -> XlaOp:
-    operands, groups, channel = call.operands(), _groups(call), call.channel()
-    if call.has("dimensions"):
-        number = call.dimension("dimensions")
-        count = call.group_size(groups)
-        return ops.AllToAll(operands[0], number, number, count, groups, channel)
-    shape = operands[0].shape.sizes  # operand i goes to process i of the group
-    stacked = ops.Concatenate([ops.Reshape(one, (1, *shape)) for one in operands], 0)
-    moved = ops.AllToAll(stacked, 0, 0, len(operands), groups, channel)
-    return call.builder.Tuple([moved[i] for i in range(len(operands))])
-
-
-@instruction("collective-permute")
-def _collective_permute(call: Call) -> XlaOp:
-    pairs, channel = _pairs(call.attribute("source_target_pairs")), call.channel()
-    return _each(call, lambda operand, _: ops.CollectivePermute(operand, pairs, channel))
-
-
-@instruction("collective-broadcast")
-def _collective_broadcast(call: Call) -> XlaOp:
-    groups, channel = _groups(call), call.channel()
-    return _each(call, lambda operand, _: ops.CollectiveBroadcast(operand, groups, channel))
-
-
-def _pairs(text: str) -> list[tuple[int, int]]:
-    """`{{0,1},{1,2}}`."""
-    rows = [split(row) for row in split(text)]
-    return [(int(source), int(target)) for source, target in rows]
+# --- streams and channels --------------------------------------------------------------------------------------------
 
 
 def _transfer_pairs(call: Call) -> list[tuple[int, int]] | None:
     """Who sends to whom, which HLO text tells in the frontend's attributes; None when it does not."""
-    pairs_text = call.frontend("_xla_send_recv_source_target_pairs", "")
-    return _pairs(pairs_text) if pairs_text else None
-
-
-@instruction("replica-id")
-def _replica_id(call: Call) -> XlaOp:
-    return call.builder.ReplicaId()
-
-
-@instruction("partition-id")
-def _partition_id(call: Call) -> XlaOp:
-    return call.builder.PartitionId()
-
-
-# --- streams and channels --------------------------------------------------------------------------------------------
+    pairs_text = call.frontend(TRANSFER_PAIRS, "")
+    return read_pairs(pairs_text) if pairs_text else None
 
 
 @instruction("infeed")

@@ -1,19 +1,17 @@
-"""Ops with regions, calls, collectives and streams as HLO instructions."""
+"""Ops with regions, calls and streams as HLO instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from spmd import types as t
+from spmd.builder.hlo.collective import TRANSFER_PAIRS, pairs_text
 from spmd.builder.hlo.convert import window_text
 from spmd.builder.hlo.printer import Body, converts, integers
 from spmd.builder.shape import Shape
 from spmd.ir import Op, Region, Value, captured_values
 from spmd.syntax.attribute_printer import format_attribute
 
-#: How HLO text tells who sends to whom.
-TRANSFER_PAIRS = "_xla_send_recv_source_target_pairs"
 _REQUEST = Shape.scalar_shape("u32")
 
 
@@ -146,80 +144,6 @@ def _after_all(body: Body, op: Op) -> None:
     body.instruction(op, "after-all", op.operands)
 
 
-# --- collectives -----------------------------------------------------------------------------------------------------
-
-
-def _groups(rows: Any) -> str:
-    return "replica_groups={" + ",".join(integers(n for n in row if n >= 0) for row in rows.tolist()) + "}"
-
-
-def _common(op: Op) -> list[str]:
-    attributes = [_groups(op["replica_groups"])]
-    channel = op["channel_handle"]
-    if channel is not None:
-        attributes.insert(0, f"channel_id={channel.handle}")
-    if "use_global_device_ids" in op.attributes and op["use_global_device_ids"]:
-        attributes.append("use_global_device_ids=true")
-    return attributes
-
-
-@converts("stablehlo.all_reduce")
-def _all_reduce(body: Body, op: Op) -> None:
-    body.instruction(op, "all-reduce", op.operands, [*_common(op), _to_apply(body, op)])
-
-
-@converts("stablehlo.all_gather")
-def _all_gather(body: Body, op: Op) -> None:
-    dimensions = "dimensions=" + integers([op["all_gather_dim"]])
-    body.instruction(op, "all-gather", op.operands, [*_common(op), dimensions])
-
-
-@converts("stablehlo.reduce_scatter")
-def _reduce_scatter(body: Body, op: Op) -> None:
-    dimensions = "dimensions=" + integers([op["scatter_dimension"]])
-    body.instruction(op, "reduce-scatter", op.operands, [*_common(op), dimensions, _to_apply(body, op)])
-
-
-@converts("stablehlo.all_to_all")
-def _all_to_all(body: Body, op: Op) -> None:
-    """HLO exchanges blocks in place; they are then moved to where they are to be joined."""
-    split, concat, count = op["split_dimension"], op["concat_dimension"], op["split_count"]
-    attributes = _common(op)
-    operand = op.operands[0].tensor
-    current = body.add(
-        "all-to-all", operand, [body.name_of(op.operands[0])], [*attributes, "dimensions=" + integers([split])]
-    )
-    if split != concat:
-        sizes = list(operand.static_shape)
-        cut = [*sizes[:split], count, sizes[split] // count, *sizes[split + 1 :]]
-        rest = [d for d in range(len(cut)) if d != split]
-        order = [*rest[:concat], split, *rest[concat:]]
-        current = body.add("reshape", operand.with_shape(tuple(cut)), [current])
-        moved = tuple(cut[d] for d in order)
-        current = body.add("transpose", operand.with_shape(moved), [current], ["dimensions=" + integers(order)])
-        current = body.add("reshape", op.result.type, [current])
-    body.name_value(op.result, current)
-
-
-@converts("stablehlo.collective_permute")
-def _collective_permute(body: Body, op: Op) -> None:
-    body.instruction(op, "collective-permute", op.operands, [*_channel(op), _pairs(op)])
-
-
-def _channel(op: Op) -> list[str]:
-    channel = op["channel_handle"]
-    return [] if channel is None else [f"channel_id={channel.handle}"]
-
-
-def _pairs(op: Op) -> str:
-    return "source_target_pairs={" + ",".join(integers(pair) for pair in op["source_target_pairs"].tolist()) + "}"
-
-
-@converts("stablehlo.collective_broadcast")
-def _collective_broadcast(body: Body, op: Op) -> None:
-    body.instruction(op, "collective-broadcast", op.operands, [*_channel(op), _groups(op["replica_groups"])])
-
-
 # --- streams and channels --------------------------------------------------------------------------------------------
 
 
@@ -253,8 +177,7 @@ def _transfer(op: Op) -> list[str]:
     host = ["is_host_transfer=true"] if op["is_host_transfer"] else []
     pairs = []
     if op["source_target_pairs"] is not None:
-        table = _pairs(op).removeprefix("source_target_pairs=")
-        pairs = [f"frontend_attributes={{{TRANSFER_PAIRS}={table}}}"]
+        pairs = [f"frontend_attributes={{{TRANSFER_PAIRS}={pairs_text(op)}}}"]
     return [f"channel_id={op['channel_handle'].handle}", *host, *pairs]
 
 

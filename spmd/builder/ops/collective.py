@@ -13,24 +13,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from collectives.operations import scale_shape, split_shape
 from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
+from spmd.builder.checks import Groups
 from spmd.builder.computation import XlaComputation, region_of
 from spmd.builder.errors import ArgumentError
 from spmd.builder.operation import operation
-from spmd.builder.options import ChannelHandle, ReplicaGroup
+from spmd.builder.options import ChannelHandle
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects import structs
 from spmd.ir import AttributeValue, Value
 
-Groups = Sequence[ReplicaGroup] | Sequence[Sequence[int]]
 Channel = int | ChannelHandle | None
 
 
 def _common(
-    replica_groups: object, channel_id: Channel, use_global_device_ids: bool = False
+    replica_groups: Groups, channel_id: Channel, use_global_device_ids: bool = False
 ) -> dict[str, AttributeValue]:
     attributes: dict[str, AttributeValue] = {"replica_groups": checks.groups(replica_groups), **channel(channel_id)}
     if use_global_device_ids:
@@ -120,14 +121,9 @@ def AllGather(
     value = checks.array(builder, operand, "operand")
     number = checks.dimension(all_gather_dim, value.tensor.rank, "all_gather_dim")
     attributes = {"all_gather_dim": number, **_common(replica_groups, channel_id, use_global_device_ids)}
-    kind = _scaled(value, number, _sized(attributes, shard_count, "shard_count"))
+    shards = _sized(attributes, shard_count, "shard_count")
+    kind = value.tensor.with_shape(scale_shape(value.tensor.static_shape, number, shards))
     return builder.emit_one("stablehlo.all_gather", [value], attributes, kind)
-
-
-def _scaled(value: Value, number: int, factor: int, divisor: int = 1) -> t.TensorType:
-    sizes = list(value.tensor.static_shape)
-    sizes[number] = sizes[number] * factor // divisor
-    return value.tensor.with_shape(tuple(sizes))
 
 
 @operation
@@ -188,10 +184,9 @@ def ReduceScatter(
             raise ArgumentError("shard_count", f"{shards} does not divide the size {size} of dimension {number}")
         used = checks.reducer(builder, computation, "computation", [part])
         region = region_of(used, [t.TensorType((), part.tensor.element_type)] * 2)
+        kind = part.tensor.with_shape(split_shape(part.tensor.static_shape, number, shards))
         scatter_attributes = {"scatter_dimension": number, **attributes}
-        results += builder.emit(
-            "stablehlo.reduce_scatter", [part], scatter_attributes, [_scaled(part, number, 1, shards)], [region]
-        )
+        results += builder.emit("stablehlo.reduce_scatter", [part], scatter_attributes, [kind], [region])
     return builder.collate(results) if not isinstance(value.type, t.TupleType) else builder.tuple(results)
 
 

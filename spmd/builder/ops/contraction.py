@@ -7,7 +7,6 @@ TensorFlow compiler framework document for the other convolutions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from spmd import types as t
 from spmd.builder import checks
@@ -17,6 +16,7 @@ from spmd.builder.operation import operation, operation_of
 from spmd.builder.ops.reduction import PaddingLike, padding_attribute, window_padding
 from spmd.builder.options import (
     ConvolutionDimensionNumbers,
+    DimensionPairs,
     DotDimensionNumbers,
     Padding,
     Precision,
@@ -84,7 +84,7 @@ def DotGeneral(
     builder: XlaBuilder,
     lhs: XlaOp,
     rhs: XlaOp,
-    dimension_numbers: DotDimensionNumbers | Any,
+    dimension_numbers: DotDimensionNumbers | DimensionPairs,
     precision_config: PrecisionLike = None,
     preferred_element_type: ElementLike | None = None,
 ) -> XlaOp:

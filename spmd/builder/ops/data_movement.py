@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from spmd import types as t
 from spmd.builder import checks
@@ -15,7 +14,7 @@ from spmd.builder.broadcasting import Sizes
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation, synonym
 from spmd.builder.options import PaddingConfig
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
@@ -157,14 +156,13 @@ def Concatenate(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) 
     return builder.emit_one("stablehlo.concatenate", values, {"dimension": number})
 
 
-@operation
-def ConcatInDim(builder: XlaBuilder, operands: Sequence[XlaOp], dimension: int) -> XlaOp:
-    """Concatenate under its name in the builder. Source: "Concatenate"."""
-    return OPERATIONS["Concatenate"](builder, operands, dimension)
+ConcatInDim = synonym("ConcatInDim", Concatenate, "Concatenate under its name in the builder.", '"Concatenate"')
 
 
 @operation
-def Pad(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_config: PaddingConfig | Any) -> XlaOp:
+def Pad(
+    builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_config: PaddingConfig | Sequence[Sequence[int]]
+) -> XlaOp:
     """`operand` with `padding_value` around and between its elements. Source: "Pad".
 
     `padding_config`: a PaddingConfig, or a (low, high, interior) triple for each dimension. Negative edge padding
@@ -188,7 +186,7 @@ def Pad(builder: XlaBuilder, operand: XlaOp, padding_value: XlaOp, padding_confi
     return builder.emit_one("stablehlo.pad", [value, filler], dict(zip(names, columns, strict=True)))
 
 
-def _padding_config(config: Any) -> PaddingConfig:
+def _padding_config(config: Sequence[Sequence[int]]) -> PaddingConfig:
     return PaddingConfig([checks.integers(entry, "padding_config", 3) for entry in config])
 
 

@@ -17,7 +17,7 @@ from spmd.builder import checks
 from spmd.builder.broadcasting import broadcast_pair
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import operation, operation_of
+from spmd.builder.operation import operation, operation_named
 from spmd.builder.shape import ElementLike, PrimitiveType, Shape
 from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
@@ -73,12 +73,11 @@ class BinaryOperation(Protocol):
 def _of_two(
     name: str, section: str, doc: str, write: Callable[[XlaBuilder, Operand, Operand, Sequence[int]], XlaOp]
 ) -> BinaryOperation:
+    @operation_named(name, doc, f'"{section}"')
     def function(builder: XlaBuilder, lhs: Operand, rhs: Operand, broadcast_dimensions: Sequence[int] = ()) -> XlaOp:
         return write(builder, lhs, rhs, broadcast_dimensions)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return operation_of(f'"{section}"')(function)
+    return function
 
 
 def _arithmetic(name: str, op: str, doc: str) -> BinaryOperation:

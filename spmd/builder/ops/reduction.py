@@ -6,7 +6,7 @@ Source: XlaBuilder operation semantics, "Map", "Reduce", "ReduceWindow", "Select
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.computation import XlaComputation, region_of
 from spmd.builder.errors import ArgumentError
-from spmd.builder.operation import operation
+from spmd.builder.operation import operation, synonym
 from spmd.builder.options import Padding, make_padding
 from spmd.builder.shape import Shape
 from spmd.builder.xla_op import OPERATIONS, XlaOp
@@ -80,7 +80,7 @@ def ReduceAll(
 
 
 def window_padding(
-    padding: Any, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
+    padding: PaddingLike, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
     """(low, high) for each dimension from SAME, VALID or the pairs themselves."""
     if isinstance(padding, (Padding, str)):
@@ -138,7 +138,7 @@ def ReduceWindow(
     return builder.collate(builder.emit("stablehlo.reduce_window", [*values, *starts], attributes, None, [region]))
 
 
-def _are_pairs(values: Sequence[object]) -> bool:
+def _are_pairs(values: Sequence[int] | Sequence[tuple[int, int]]) -> TypeGuard[Sequence[tuple[int, int]]]:
     """Whether `values` are (low, high) pairs, and not one number a dimension."""
     return any(isinstance(value, Sequence | np.ndarray) for value in values)
 
@@ -151,7 +151,7 @@ def ReduceWindowWithGeneralPadding(
     computation: XlaComputation,
     window_dimensions: Sequence[int],
     window_strides: Sequence[int] | None = None,
-    base_dilations: Sequence[Any] | None = None,
+    base_dilations: Sequence[int] | Sequence[tuple[int, int]] | None = None,
     window_dilations: Sequence[int] | None = None,
     padding: Sequence[tuple[int, int]] = (),
 ) -> XlaOp:
@@ -214,22 +214,12 @@ def SelectAndScatter(
     return builder.emit_one("stablehlo.select_and_scatter", [value, source_value, start], attributes, None, regions)
 
 
-@operation
-def SelectAndScatterWithGeneralPadding(
-    builder: XlaBuilder,
-    operand: XlaOp,
-    select: XlaComputation,
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int] | None,
-    padding: Sequence[tuple[int, int]],
-    source: XlaOp,
-    init_value: XlaOp,
-    scatter: XlaComputation,
-) -> XlaOp:
-    """SelectAndScatter with a (low, high) pair for each dimension. Source: "SelectAndScatter"."""
-    return OPERATIONS["SelectAndScatter"](
-        builder, operand, select, window_dimensions, window_strides, padding, source, init_value, scatter
-    )
+SelectAndScatterWithGeneralPadding = synonym(
+    "SelectAndScatterWithGeneralPadding",
+    SelectAndScatter,
+    "SelectAndScatter with a (low, high) pair for each dimension.",
+    '"SelectAndScatter"',
+)
 
 
 @operation

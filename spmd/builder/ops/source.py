@@ -6,6 +6,8 @@ interface of the TensorFlow compiler framework document.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from spmd import types as t
@@ -13,9 +15,11 @@ from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
 from spmd.builder.errors import ArgumentError
 from spmd.builder.literal import Literal, as_array
-from spmd.builder.operation import operation, operation_of
+from spmd.builder.operation import operation, operation_named, operation_of
 from spmd.builder.shape import ElementLike, Shape
 from spmd.builder.xla_op import XlaOp
+
+_INTERFACE = '"C++ interface", and XlaBuilder'
 
 
 def shape_argument(shape: object, argument: str = "shape") -> Shape:
@@ -37,20 +41,20 @@ def array_shape_argument(shape: object, argument: str = "shape") -> Shape:
     return array_shape
 
 
-@operation_of('"C++ interface", and XlaBuilder')
+@operation_of(_INTERFACE)
 def Parameter(builder: XlaBuilder, parameter_number: int, shape: Shape, name: str = "") -> XlaOp:
     """Argument number `parameter_number` of the computation, of `shape` (an array, a tuple or a token)."""
     return builder.parameter(checks.integer(parameter_number, "parameter_number"), shape_argument(shape), str(name))
 
 
-@operation_of('"C++ interface", and XlaBuilder')
+@operation_of(_INTERFACE)
 def Constant(builder: XlaBuilder, value: object) -> XlaOp:
     """A constant: a NumPy array, a number, nested lists, or a Literal (also of a tuple shape)."""
     literal = value if isinstance(value, Literal) else Literal(value)
     return _literal(builder, literal)
 
 
-@operation_of('"C++ interface", and XlaBuilder')
+@operation_of(_INTERFACE)
 def ConstantLiteral(builder: XlaBuilder, literal: Literal) -> XlaOp:
     """A constant with the value of a Literal."""
     if not isinstance(literal, Literal):
@@ -72,13 +76,13 @@ def _ranked(builder: XlaBuilder, value: object, rank: int, type: ElementLike | N
     return XlaOp(builder, builder.constant(array))
 
 
-@operation_of('"C++ interface", and XlaBuilder')
+@operation_of(_INTERFACE)
 def ConstantR0(builder: XlaBuilder, value: object, type: ElementLike | None = None) -> XlaOp:
     """A scalar constant. Python's bool, int and float are PRED, S32 and F32 unless `type` says otherwise."""
     return _ranked(builder, value, 0, type)
 
 
-@operation_of('"C++ interface", and XlaBuilder')
+@operation_of(_INTERFACE)
 def ConstantR1(builder: XlaBuilder, values: object, value: object = None, type: ElementLike | None = None) -> XlaOp:
     """A vector constant of `values`; or, as ConstantR1(length, value), `length` times `value`."""
     if value is not None:
@@ -90,28 +94,28 @@ def ConstantR1(builder: XlaBuilder, values: object, value: object = None, type: 
     return _ranked(builder, values, 1, type)
 
 
-@operation_of('"C++ interface", and XlaBuilder')
-def ConstantR2(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
-    """A matrix constant, from nested lists or an array."""
-    return _ranked(builder, values, 2, type)
+class ConstantOfRank(Protocol):
+    """An operation that makes a constant of nested lists or an array, of one rank."""
+
+    def __call__(self, values: object, type: ElementLike | None = None) -> XlaOp: ...
 
 
-@operation_of('"C++ interface", and XlaBuilder')
-def ConstantR2FromArray2D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
-    """A matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python."""
-    return _ranked(builder, values, 2, type)
+def _of_rank(name: str, rank: int, doc: str) -> ConstantOfRank:
+    @operation_named(name, doc, _INTERFACE)
+    def function(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
+        return _ranked(builder, values, rank, type)
+
+    return function
 
 
-@operation_of('"C++ interface", and XlaBuilder')
-def ConstantR3FromArray3D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
-    """A constant of rank 3."""
-    return _ranked(builder, values, 3, type)
-
-
-@operation_of('"C++ interface", and XlaBuilder')
-def ConstantR4FromArray4D(builder: XlaBuilder, values: object, type: ElementLike | None = None) -> XlaOp:
-    """A constant of rank 4."""
-    return _ranked(builder, values, 4, type)
+ConstantR2 = _of_rank("ConstantR2", 2, "A matrix constant, from nested lists or an array.")
+ConstantR2FromArray2D = _of_rank(
+    "ConstantR2FromArray2D",
+    2,
+    "A matrix constant, from nested lists or an array: these are what the document's `Array2D` is in Python.",
+)
+ConstantR3FromArray3D = _of_rank("ConstantR3FromArray3D", 3, "A constant of rank 3.")
+ConstantR4FromArray4D = _of_rank("ConstantR4FromArray4D", 4, "A constant of rank 4.")
 
 
 @operation

@@ -11,7 +11,7 @@ import numpy as np
 
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
-from spmd.builder.operation import operation_of
+from spmd.builder.operation import operation_named, operation_of
 from spmd.builder.xla_op import XlaOp
 from spmd.ir import Value
 
@@ -24,13 +24,12 @@ _SECTION = '"Element-wise unary functions"'
 def _unary(
     name: str, op: str, text: str, kinds: tuple[str, ...], doc: str, source: str = _SECTION
 ) -> Callable[[XlaOp], XlaOp]:
+    @operation_named(name, f"{doc} The operand is of {text} type; the result has its shape.", source)
     def function(builder: XlaBuilder, operand: XlaOp) -> XlaOp:
         value = checks.kind(checks.array(builder, operand, "operand"), "operand", f"of {text} type", *kinds)
         return builder.emit_one(op if "." in op else f"stablehlo.{op}", [value])
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc} The operand is of {text} type; the result has its shape."
-    return operation_of(source)(function)
+    return function
 
 
 _ANY_FLOAT = "a floating-point or complex"

@@ -15,7 +15,7 @@ from spmd.compiler.stack.core import StackedValue, Stacker, leaves, rebuilt
 from spmd.compiler.stack.watched import tell_rows
 from spmd.dialects.make import make_function, make_op
 from spmd.errors import CompileError, Diagnostic
-from spmd.ir import Block, Function, Module, Op, Region, Value, captured_values, new_op
+from spmd.ir import Block, Function, Module, Op, Value, captured_values
 from spmd.types import FunctionType, TensorType
 
 
@@ -113,30 +113,20 @@ def function_of(flat: Function, body: Block) -> Function:
     }
     for old, new in zip(flat.arguments, body.arguments, strict=False):
         new.name_hint = old.name_hint
-    function = new_op(
-        flat.name, (), (), attributes, [Region([body])], definition=flat.definition, location=flat.location
-    )
-    assert isinstance(function, Function)
+    function = flat.with_body(body, attributes)
+    function.discardable = {}
     return function
 
 
 def module_of(module: Module, function: Function, added: Sequence[Function]) -> Module:
     """The stacked function, and what it names, of those `added` or of the module: functions that calls are given."""
     named = _named({**module.symbols, **{each.symbol: each for each in added}}, function)
-    block = Block()
-    block.ops += [function, *named]
-    attributes = dict(module.attributes)
     kept = {
         name: value
         for name, value in module.discardable.items()
         if name not in ("mhlo.num_replicas", "mhlo.num_partitions")
     }
-    stacked_module = new_op(
-        module.name, (), (), attributes, [Region([block])], definition=module.definition, discardable=kept,
-        location=module.location,
-    )  # fmt: skip
-    assert isinstance(stacked_module, Module)
-    return stacked_module
+    return module.with_ops([function, *named], kept)
 
 
 def _named(symbols: Mapping[str, Op], function: Function) -> list[Op]:

@@ -13,7 +13,7 @@ from spmd.compiler.stack.several import StackedPrograms, stack_several
 from spmd.dialects.make import make_op
 from spmd.dialects.op_builder import OpBuilder
 from spmd.errors import SpmdError
-from spmd.ir import Block, Function, Module, Op, Region, Value, new_op
+from spmd.ir import Function, Module, Op, Value
 from spmd.types import TensorType
 
 RUN = "interpreter.run_parallel"
@@ -22,15 +22,10 @@ RUN = "interpreter.run_parallel"
 def stack_runs(module: Module, options: Options) -> tuple[Module, list[SpmdError]]:
     """`module` with each grid run as one stacked function; and why some were left as they are."""
     refused: list[SpmdError] = []
-    block = Block()
+    ops: list[Op] = []
     for op in module.body.ops:
-        block.ops.append(_rewritten(module, options, op, block.ops, refused) if isinstance(op, Function) else op)
-    stacked_module = new_op(
-        module.name, (), (), dict(module.attributes), [Region([block])],
-        definition=module.definition, discardable=module.discardable, location=module.location,
-    )  # fmt: skip
-    assert isinstance(stacked_module, Module)
-    return stacked_module, refused
+        ops.append(_rewritten(module, options, op, ops, refused) if isinstance(op, Function) else op)
+    return module.with_ops(ops), refused
 
 
 def _rewritten(

@@ -1,0 +1,34 @@
+"""Declarations that ops of several dialects have in common."""
+
+from __future__ import annotations
+
+from spmd.attributes import Attribute
+from spmd.dialects import kinds, type_sets
+from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, result
+from spmd.dialects.kinds import AttributeKind
+from spmd.dialects.type_sets import TypeSet
+
+
+def define_constant(
+    name: str,
+    *,
+    value: AttributeKind[Attribute] = kinds.ELEMENTS,
+    output: str = "output",
+    types: TypeSet = type_sets.STATIC_TENSOR,
+    assembly: str = "custom<Constant>",
+) -> OpDef:
+    """Declares op `name`, whose result `output`, one of `types`, is its attribute `value`."""
+    return define(
+        name,
+        attributes=[attribute("value", value)],
+        results=[result(output, types)],
+        assembly=assembly,
+        traits=[Trait.PURE],
+    )
+
+
+def comparison_attributes(dialect: str) -> list[AttributeDef]:
+    """`comparison_direction` and `compare_type`, of the enumerations of `dialect`."""
+    directions = kinds.enum(dialect, "comparison_direction", "EQ", "NE", "GE", "GT", "LE", "LT")
+    types = kinds.enum(dialect, "comparison_type", "NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED")
+    return [attribute("comparison_direction", directions), attribute("compare_type", types, optional=True)]
