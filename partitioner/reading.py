@@ -31,7 +31,7 @@ class ShardingReader:
         roots = [module] if function is None else [function, *called_functions(module, [function])]
         self._sdy: dict[str, sdy.Mesh] = {op["sym_name"]: op["mesh"] for op in module.body.ops if op.name == "sdy.mesh"}
         used = list(_used_meshes(roots, self._sdy))
-        tiles = [tile for text in _strings(roots) for tile in _parse(text, module)]
+        tiles = [tile for op, value, text in _strings(roots) for tile in _parse(text, op, value)]
         self._used = [mesh for _, mesh in used]
         grids = list(map(_grid, self._used))
         if any(tile.kind == "tiled" for tile in tiles) or not grids:
@@ -186,11 +186,13 @@ class ShardingReader:
         return [None] * len(types)
 
 
-def _parse(text: str, op: Op) -> tuple[TileSharding, ...]:
+def _parse(text: str, op: Op, value: str = "") -> tuple[TileSharding, ...]:
+    """The shardings of a string of `op`, of one `value` of it where there are many. CompileError where it is none."""
     try:
         return parse_sharding(text)
     except MeshError as error:
-        raise CompileError(Diagnostic(op.location, str(error), op.name)) from None
+        message = f"{value}: {error}" if value else str(error)
+        raise CompileError(Diagnostic(op.location, message, op.name)) from None
 
 
 def _grid(mesh: sdy.Mesh) -> Grid:
@@ -202,15 +204,17 @@ def _partitions(module: Module) -> int:
     return count.value if isinstance(count, IntegerAttr) else 1
 
 
-def _strings(roots: Sequence[Op]) -> Iterator[str]:
+def _strings(roots: Sequence[Op]) -> Iterator[tuple[Op, str, str]]:
+    """(op, which of a function's values, text) of GSPMD's shardings."""
     for op in _walked(roots):
-        entries = [op.discardable]
+        entries = {"": op.discardable}
         if isinstance(op, Function):
-            entries += [*op.argument_attributes, *op.result_attributes]
-        for entry in entries:
+            entries |= {f"argument {i} of @{op.symbol}": entry for i, entry in enumerate(op.argument_attributes)}
+            entries |= {f"result {i} of @{op.symbol}": entry for i, entry in enumerate(op.result_attributes)}
+        for value, entry in entries.items():
             text = entry.get(GSPMD_NAME)
             if isinstance(text, StringAttr):
-                yield text.value
+                yield op, value, text.value
 
 
 def _walked(roots: Sequence[Op]) -> Iterator[Op]:

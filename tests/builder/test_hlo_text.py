@@ -452,10 +452,11 @@ ENTRY main {
     assert spmd.compile(module)()[0] == 6
 
 
-def test_an_error_of_a_sharding_names_the_place_of_the_module() -> None:
+def test_an_error_of_a_sharding_names_the_computation_and_its_parameter() -> None:
     sharding = "{devices=[99999999999]<=[99999999999]}"
     text = f"HloModule m, num_partitions=4\n\nENTRY e {{ ROOT p = f32[8] parameter(0), sharding={sharding} }}"
-    with pytest.raises(SpmdError, match=r"^many\.hlo:1:11: builtin\.module: 99,999,999,999 devices; there may be"):
+    told = r"^many\.hlo:3:7: func\.func: argument 0 of @main: 99,999,999,999 devices; there may be"
+    with pytest.raises(SpmdError, match=told):
         spmd.compile(spmd.parse(text, "many.hlo"))
 
 
