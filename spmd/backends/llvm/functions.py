@@ -1,4 +1,4 @@
-"""Functions of floats out of line: one piece of code for each function, type and number of lanes.
+"""Functions out of line: one piece of code for each function of floats, type and number of lanes, and micro-kernel.
 
 A loop that needs exp calls it: LLVM then optimizes the polynomial once for all programs, not once for each place
 where one stands. The code is made when it is first needed, and kept for the process.
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.micro_kernels import MicroKernel, kernel_text
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import Renderer
-from spmd.backends.llvm.writer import Callee, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
 
 _LOCK = threading.Lock()
 _LIBRARIES: dict[Callee, Library] = {}
@@ -45,6 +46,13 @@ def _library(callee: Callee) -> Library:
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:
     """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
+    if isinstance(callee, MicroKernel):
+        return kernel_text(callee, linkage)
+    assert isinstance(callee, FloatFunction)
+    return _float_text(callee, linkage)
+
+
+def _float_text(callee: FloatFunction, linkage: str) -> str:
     writer = Writer()
     writer.label("entry")
     renderer = _BodyRenderer(writer, callee)
@@ -63,7 +71,7 @@ _ATTRIBUTES = f"memory(none) nounwind willreturn {CODE_ATTRIBUTES}"
 class _BodyRenderer(Renderer):
     """A renderer that may write blocks and tables: what lanes rarely choose is jumped over when none does."""
 
-    def __init__(self, writer: Writer, callee: Callee) -> None:
+    def __init__(self, writer: Writer, callee: FloatFunction) -> None:
         super().__init__(writer, callee.width, [f"%p{index}" for index in range(callee.arity)])
         self.tables: list[str] = []
         self._stem = callee.name

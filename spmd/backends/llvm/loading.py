@@ -32,7 +32,7 @@ _NO_ARRAY = np.empty(0, np.uint8)
 class StretchCode:
     """A native function as it is kept: its code, and what it is to be given when it is loaded and called.
 
-    `callees` and `routines` are the functions of floats and the names of BLAS's routines that it calls; `results` has
+    `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `results` has
     shape and dtype of each array that it writes, None for a token, and `over` by its place the input that a result is
     written over. After inputs and results the function takes `arena` bytes of memory, then `constants`.
     """

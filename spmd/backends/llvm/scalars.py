@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spmd.analysis.scalar.expression import F32, I16, Expression, MachineType, Primitive, walk
-from spmd.backends.llvm.writer import Callee, Writer, constant_text, llvm_type, suffix
+from spmd.backends.llvm.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
 
 P = Primitive
 
@@ -154,7 +154,7 @@ def _half(primitive: Primitive, typed: str, width: int, emit: Emit) -> str:
 
 def _call(node: Expression, operands: Sequence[str], width: int, emit: Emit, callees: dict[str, Callee]) -> str:
     lanes = min(width, WIDEST_CALL)
-    callee = Callee(node.primitive, node.type, lanes, len(operands))
+    callee = FloatFunction(node.primitive, node.type, lanes, len(operands))
     callees[callee.name] = callee
     type = llvm_type(node.type, lanes)
     parts = []

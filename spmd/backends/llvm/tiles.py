@@ -3,7 +3,8 @@ on multiplying, and those that convolutions are made of.
 
 A tile of the result, some rows by two vectors, stays in registers while loops go over what is contracted; each step
 is a broadcast element of the left operand times a stretch of a row of the right one. Sums run in the order of the
-contracted dimensions, in fused steps, whatever the sizes.
+contracted dimensions, in fused steps, whatever the sizes. Few steps are written where they stand, with their sizes in
+the code; more are done by micro-kernels out of line, which make up for a call.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from spmd.backends.llvm.micro_kernels import MicroKernel, Sizes
 from spmd.backends.llvm.processor import host
 from spmd.backends.llvm.text import FunctionText
+from spmd.backends.llvm.tile_sums import Numbers, TileSums
 
 #: Multiply-adds up to which a product is written as loops.
 LARGEST = 1 << 22
+#: Multiply-adds of a block of columns from which on a micro-kernel out of line does them.
+_LEAST_APART = 1 << 13
 _VECTORS = 2
-#: The instruction that multiplies 16-bit numbers and adds neighbouring products, by how many sums it gives.
-_PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Outer:
 
 
 @dataclass(frozen=True)
-class Tiled:
+class Tiled(Numbers):
     """A product of numbers of LLVM's `type`, `bits` wide: `rows` by `columns` sums over the dimensions `depth`.
 
     The left operand has any strides; the right one and the result have rows of neighbours.
@@ -54,16 +57,6 @@ class Tiled:
     bits: int
     left_row: int
     result_row: int
-
-    @property
-    def kind(self) -> str:
-        """f for floats, i for integers, each of which is then a pair of 16-bit ones, but for the result's."""
-        return "i" if self.type.startswith("i") else "f"
-
-    @property
-    def lanes(self) -> int:
-        """Numbers of one vector register."""
-        return host().vector_bits // self.bits
 
     @property
     def width(self) -> int:
@@ -118,10 +111,10 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
         place = text.value(f"add i64 {place}, {block}")
         for number, count in enumerate(valid):
             source = text.value(f"add i64 {start}, {number * product.lanes}")
-            vector = _load(text, product, right, source, count)
+            vector = product.load(text, text.value(f"getelementptr {product.type}, ptr {right}, i64 {source}"), count)
             at = text.value(f"add i64 {place}, {number * product.lanes}")
             address = text.value(f"getelementptr {product.type}, ptr {target}, i64 {at}")
-            text.line(f"store <{product.lanes} x {product.type}> {vector}, ptr {address}, align {product.bits // 8}")
+            product.store(text, vector, address, product.lanes)
         text.close_loop(product.depth_rows)
 
 
@@ -169,77 +162,83 @@ class _Columns:
 
     def _rows(self, left: str, result: str) -> None:
         text, product = self.text, self.product
+        if product.rows * product.depth_rows * sum(self.valid) >= _LEAST_APART:
+            self._call(left, result)
+            return
         for row, rows in text.chunks(product.rows, product.tile_rows):
             self._tile(row, left, result, rows)
 
+    # --- out of line ---
+
+    def _call(self, left: str, result: str) -> None:
+        """Calls of micro-kernels: for all tiles of as many rows as may be, and for the rows that are left over."""
+        product = self.product
+        tiles, rest = divmod(product.rows, product.tile_rows)
+        done = tiles * product.tile_rows
+        right = self.right if self.packed is None else self.packed
+        right = self._address(right, self._first_of_right())
+        result = self._plus(result, self.column)
+        for rows, count, first in ((product.tile_rows, tiles, 0), (rest, 1, done)):
+            if rows:
+                kernel = MicroKernel(
+                    product.type, product.bits, rows, tuple(self.valid), len(product.depth), self.packed is not None
+                )
+                addresses = (
+                    self._address(self.left, self._shifted(left, first * product.left_row)),
+                    right,
+                    self._address(self.result, self._shifted(result, first * product.result_row)),
+                )
+                kernel.call(self.text, addresses, self._sizes(count))
+
+    def _sizes(self, tiles: int) -> Sizes:
+        product = self.product
+        item = product.bits // 8
+        loops = tuple((each.size, each.left * item, self._right_stride(each) * item) for each in product.depth)
+        return Sizes(tiles, product.left_row * item, product.result_row * item, loops)
+
+    # --- where they stand ---
+
     def _tile(self, row: str, left: str, result: str, rows: int) -> None:
         text, product = self.text, self.product
-        vector = f"<{product.lanes} x {product.type}>"
-        sums = [[text.allocate(vector) for _ in self.valid] for _ in range(rows)]
-        for slots in sums:
-            for slot in slots:
-                text.line(f"store {vector} zeroinitializer, ptr {slot}")
+        sums = TileSums(text, product, rows, self.valid)
         first = self._plus(left, text.value(f"mul i64 {row}, {product.left_row}"))
-        packed = text.value(f"mul i64 {self.column}, {product.depth_rows}") if self.packed is not None else "0"
-        self._contract(product.depth, first, packed, sums)
-        for number, slots in enumerate(sums):
-            line = text.value(f"add i64 {row}, {number}")
-            offset = text.value(f"mul i64 {line}, {product.result_row}")
-            target = self._plus(self._plus(offset, result), self.column)
-            for which, (slot, count) in enumerate(zip(slots, self.valid, strict=True)):
-                value = text.value(f"load {vector}, ptr {slot}")
-                at = self._shifted(target, which * product.lanes)
-                address = text.value(f"getelementptr {product.type}, ptr {self.result}, i64 {at}")
-                _store(text, product, value, address, count)
+        self._contract(product.depth, first, self._first_of_right(), rows, sums)
+        target = self._plus(self._plus(text.value(f"mul i64 {row}, {product.result_row}"), result), self.column)
+        places = [self._shifted(target, number * product.result_row) for number in range(rows)]
+        sums.put([self._address(self.result, place) for place in places])
 
-    def _contract(self, depth: Sequence[Depth], left: str, right: str, sums: list[list[str]]) -> None:
+    def _contract(self, depth: Sequence[Depth], left: str, right: str, rows: int, sums: TileSums) -> None:
         """The loops over `depth` from places `left` and `right` on."""
+        product = self.product
         if not depth:
-            self._step(left, right, sums)
+            places = [self._shifted(left, number * product.left_row) for number in range(rows)]
+            base = self.packed or self.right
+            column = [self._address(self.left, place) for place in places]
+            sums.add(column, self._address(base, right), whole=self.packed is not None)
             return
-        text, product = self.text, self.product
+        text = self.text
         name, _ = text.open_loop()
-        stride = depth[0].right
-        if self.packed is not None:
-            stride = stride // product.depth[-1].right * product.width
         left = self._plus(left, text.value(f"mul i64 {name}, {depth[0].left}"))
-        right = self._plus(right, text.value(f"mul i64 {name}, {stride}"))
-        self._contract(depth[1:], left, right, sums)
+        right = self._plus(right, text.value(f"mul i64 {name}, {self._right_stride(depth[0])}"))
+        self._contract(depth[1:], left, right, rows, sums)
         text.close_loop(depth[0].size)
 
-    def _step(self, left: str, right: str, sums: list[list[str]]) -> None:
-        text, product = self.text, self.product
-        vector = f"<{product.lanes} x {product.type}>"
-        whole = self.packed is not None
-        base = self.packed or self.right
-        start = right if whole else self._plus(right, self.column)
-        stretches = [
-            _load(text, product, base, self._shifted(start, number * product.lanes), product.lanes if whole else count)
-            for number, count in enumerate(self.valid)
-        ]
-        for number, slots in enumerate(sums):
-            at = self._shifted(left, number * product.left_row)
-            address = text.value(f"getelementptr {product.type}, ptr {self.left}, i64 {at}")
-            one = text.value(f"load {product.type}, ptr {address}")
-            single = text.value(f"insertelement {vector} poison, {product.type} {one}, i64 0")
-            places = f"<{product.lanes} x i32> zeroinitializer"
-            all_lanes = text.value(f"shufflevector {vector} {single}, {vector} poison, {places}")
-            for slot, stretch in zip(slots, stretches, strict=True):
-                before = text.value(f"load {vector}, ptr {slot}")
-                after = self._multiplied(all_lanes, stretch, before)
-                text.line(f"store {vector} {after}, ptr {slot}")
+    # --- places ---
 
-    def _multiplied(self, left: str, right: str, total: str) -> str:
-        """The vector of products added to `total`: of floats in one rounding, of i32 the sums of two products each."""
-        text, product = self.text, self.product
-        vector = f"<{product.lanes} x {product.type}>"
-        if product.kind == "f":
-            name = f"@llvm.fma.v{product.lanes}f{product.bits}"
-            return text.value(f"call {vector} {name}({vector} {left}, {vector} {right}, {vector} {total})")
-        pairs = f"<{2 * product.lanes} x i16>"
-        one, other = (text.value(f"bitcast {vector} {name} to {pairs}") for name in (left, right))
-        sums = text.value(f"call {vector} @{_PAIRS[product.lanes]}({pairs} {one}, {pairs} {other})")
-        return text.value(f"add {vector} {total}, {sums}")
+    def _first_of_right(self) -> str:
+        """Where the block begins in the right operand."""
+        if self.packed is None:
+            return self.column
+        return self.text.value(f"mul i64 {self.column}, {self.product.depth_rows}")
+
+    def _right_stride(self, depth: Depth) -> int:
+        """Numbers from one turn of a loop to the next in the right operand."""
+        if self.packed is None:
+            return depth.right
+        return depth.right // self.product.depth[-1].right * self.product.width
+
+    def _address(self, base: str, place: str) -> str:
+        return self.text.value(f"getelementptr {self.product.type}, ptr {base}, i64 {place}")
 
     def _plus(self, first: str, second: str) -> str:
         if first == "0":
@@ -248,28 +247,3 @@ class _Columns:
 
     def _shifted(self, place: str, offset: int) -> str:
         return self._plus(place, str(offset))
-
-
-def _load(text: FunctionText, product: Tiled, base: str, at: str, count: int) -> str:
-    vector, align = f"<{product.lanes} x {product.type}>", product.bits // 8
-    address = text.value(f"getelementptr {product.type}, ptr {base}, i64 {at}")
-    if count == product.lanes:
-        return text.value(f"load {vector}, ptr {address}, align {align}")
-    return text.value(
-        f"call {vector} @llvm.masked.load.v{product.lanes}{product.kind}{product.bits}.p0(ptr align {align} {address}, "
-        f"<{product.lanes} x i1> {_mask(product.lanes, count)}, {vector} zeroinitializer)"
-    )
-
-
-def _store(text: FunctionText, product: Tiled, value: str, address: str, count: int) -> None:
-    vector, align = f"<{product.lanes} x {product.type}>", product.bits // 8
-    if count == product.lanes:
-        text.line(f"store {vector} {value}, ptr {address}, align {align}")
-        return
-    name = f"@llvm.masked.store.v{product.lanes}{product.kind}{product.bits}.p0"
-    mask = f"<{product.lanes} x i1> {_mask(product.lanes, count)}"
-    text.line(f"call void {name}({vector} {value}, ptr align {align} {address}, {mask})")
-
-
-def _mask(lanes: int, count: int) -> str:
-    return "<" + ", ".join(f"i1 {'true' if lane < count else 'false'}" for lane in range(lanes)) + ">"

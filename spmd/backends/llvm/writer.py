@@ -58,9 +58,23 @@ def _double_bits(bits: int, type: MachineType) -> int:
     return sign << 63 | wide_exponent << 52 | mantissa << 29
 
 
-@dataclass(frozen=True)
 class Callee:
-    """A function of scalars on `width` lanes that stands out of line."""
+    """A function that stands out of line: made when a program first needs it, for all programs."""
+
+    @property
+    def name(self) -> str:
+        """The function's symbol, which tells it from every other."""
+        raise NotImplementedError
+
+    @property
+    def declaration(self) -> str:
+        """The line that a module which calls the function needs."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FloatFunction(Callee):
+    """A function of scalars on `width` lanes."""
 
     function: Primitive
     type: MachineType
@@ -74,7 +88,6 @@ class Callee:
 
     @property
     def declaration(self) -> str:
-        """The line that a module which calls the function needs."""
         name = llvm_type(self.type, self.width)
         return f"declare {name} @{self.name}({', '.join([name] * self.arity)}) memory(none) nounwind willreturn"
 
