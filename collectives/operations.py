@@ -37,6 +37,7 @@ class Operation(ABC):
 
     shape: Shape
     dtype: DType
+    #: The op's name without the dialect.
     name: ClassVar[str]
     #: How ids are grouped into processes; None for an operation on all of them.
     grouping: ClassVar[Grouping | None] = None
@@ -45,6 +46,11 @@ class Operation(ABC):
     #: What HLO text and XlaBuilder call it; empty where they have no such operation.
     hlo_opcode: ClassVar[str] = ""
     builder_name: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, name: str = "", hlo_opcode: str = "", builder_name: str = "") -> None:
+        super().__init_subclass__()
+        if name:
+            cls.name, cls.hlo_opcode, cls.builder_name = name, hlo_opcode, builder_name
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(d) for d in self.shape))
@@ -152,13 +158,10 @@ class ReducingOperation(Operation):
 
 
 @dataclass(frozen=True)
-class AllReduce(ReducingOperation):
+class AllReduce(ReducingOperation, name="all_reduce", hlo_opcode="all-reduce", builder_name="AllReduce"):
     """Every process gets the reduction of all operands."""
 
     reproducible: bool = False
-    name = "all_reduce"
-    hlo_opcode = "all-reduce"
-    builder_name = "AllReduce"
     mpi_call = "MPI_Allreduce"
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:
@@ -172,14 +175,13 @@ class AllReduce(ReducingOperation):
 
 
 @dataclass(frozen=True)
-class ReduceScatter(ReducingOperation):
+class ReduceScatter(
+    ReducingOperation, name="reduce_scatter", hlo_opcode="reduce-scatter", builder_name="ReduceScatter"
+):
     """Every process gets its part, along ``dim``, of the reduction of all operands."""
 
     dim: int
     reproducible: bool = False
-    name = "reduce_scatter"
-    hlo_opcode = "reduce-scatter"
-    builder_name = "ReduceScatter"
     mpi_call = "MPI_Reduce_scatter_block"
 
     def result_shape(self, size: int) -> Shape:
@@ -202,13 +204,10 @@ class ReduceScatter(ReducingOperation):
 
 
 @dataclass(frozen=True)
-class AllGather(Operation):
+class AllGather(Operation, name="all_gather", hlo_opcode="all-gather", builder_name="AllGather"):
     """Every process gets all operands, concatenated along ``dim``."""
 
     dim: int
-    name = "all_gather"
-    hlo_opcode = "all-gather"
-    builder_name = "AllGather"
     grouping = REDUCING
 
     def result_shape(self, size: int) -> Shape:
@@ -226,15 +225,12 @@ class AllGather(Operation):
 
 
 @dataclass(frozen=True)
-class AllToAll(Operation):
+class AllToAll(Operation, name="all_to_all", hlo_opcode="all-to-all", builder_name="AllToAll"):
     """Part i along ``split_dim`` goes to process i; what arrives is concatenated along ``concat_dim``."""
 
     split_dim: int
     concat_dim: int
     split_count: int
-    name = "all_to_all"
-    hlo_opcode = "all-to-all"
-    builder_name = "AllToAll"
     mpi_call = "MPI_Alltoall"
     grouping = MOVING
 
@@ -266,14 +262,13 @@ class AllToAll(Operation):
 
 
 @dataclass(frozen=True)
-class CollectivePermute(Operation):
+class CollectivePermute(
+    Operation, name="collective_permute", hlo_opcode="collective-permute", builder_name="CollectivePermute"
+):
     """A target gets its source's operand, by positions in the group; ``fill`` where nothing arrives."""
 
     pairs: tuple[tuple[int, int], ...]
     fill: int = 0
-    name = "collective_permute"
-    hlo_opcode = "collective-permute"
-    builder_name = "CollectivePermute"
     mpi_call = "MPI_Sendrecv"
     grouping = MOVING
 
@@ -310,13 +305,12 @@ class CollectivePermute(Operation):
 
 
 @dataclass(frozen=True)
-class CollectiveBroadcast(Operation):
+class CollectiveBroadcast(
+    Operation, name="collective_broadcast", hlo_opcode="collective-broadcast", builder_name="CollectiveBroadcast"
+):
     """Every process gets the operand of the process at position ``root``."""
 
     root: int = 0
-    name = "collective_broadcast"
-    hlo_opcode = "collective-broadcast"
-    builder_name = "CollectiveBroadcast"
     mpi_call = "MPI_Bcast"
     grouping = MOVING
 
@@ -335,13 +329,12 @@ class CollectiveBroadcast(Operation):
 
 
 @dataclass(frozen=True)
-class CollectiveReduce(ReducingOperation):
+class CollectiveReduce(ReducingOperation, name="collective_reduce"):
     """The process at position ``root`` gets the reduction of all operands, the others ``fill``."""
 
     root: int = 0
     reproducible: bool = False
     fill: int = 0
-    name = "collective_reduce"
     mpi_call = "MPI_Reduce"
 
     def result_shape(self, size: int) -> Shape:
@@ -361,12 +354,11 @@ class CollectiveReduce(ReducingOperation):
 
 
 @dataclass(frozen=True)
-class Barrier(Operation):
+class Barrier(Operation, name="barrier"):
     """Nobody returns before all have come."""
 
     shape: Shape = (0,)
     dtype: DType = field(default_factory=lambda: np.dtype(np.uint8))
-    name = "barrier"
     mpi_call = "MPI_Barrier"
 
     def traffic(self, nbytes: int, size: int) -> tuple[int, int]:

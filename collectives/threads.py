@@ -143,9 +143,7 @@ class ThreadCommunicator(Communicator):
         return gathered
 
 
-class _AllGatherObject(Operation):
-    name = "allgather_object"
-
+class _AllGatherObject(Operation, name="allgather_object"):
     def evaluate(self, arrays: Sequence[Array]) -> Sequence[Array]:
         return ()
 

@@ -1,6 +1,7 @@
 """Options that several commands take, each declared once."""
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from launch import values
@@ -13,6 +14,13 @@ Arguments = argparse.ArgumentParser | argparse._ArgumentGroup
 MODES = ("auto", "stacked", "threads")
 
 
+def valued(
+    parser: Arguments, name: str, type: Callable[[str], object], metavar: str, use: str, default: object = None
+) -> None:
+    """An option that takes a value, which `type` reads, and is `default` where it is not given."""
+    parser.add_argument(name, type=type, metavar=metavar, default=default, help=use)
+
+
 def program(parser: Arguments) -> None:
     """The program, in any form, and the function that is meant."""
     parser.add_argument("program", metavar="PROGRAM", help="a program in any form that is read")
@@ -20,11 +28,11 @@ def program(parser: Arguments) -> None:
 
 
 def grid(parser: Arguments, use: str = "replicas by partitions (default: the module's own)") -> None:
-    parser.add_argument("--grid", type=values.grid, metavar="RxP", help=use)
+    valued(parser, "--grid", values.grid, "RxP", use)
 
 
 def seed(parser: Arguments, use: str, default: int | None = None) -> None:
-    parser.add_argument("--random", type=values.not_negative, default=default, metavar="SEED", help=use)
+    valued(parser, "--random", values.not_negative, "SEED", use, default)
 
 
 def mode(parser: Arguments, use: str, default: str) -> None:
@@ -36,12 +44,8 @@ def communication(parser: Arguments) -> None:
     parser.add_argument(
         "--reproducible", action="store_true", help="reductions between processes give the same bits on any transport"
     )
-    parser.add_argument(
-        "--combine-threshold",
-        type=values.not_negative,
-        metavar="BYTES",
-        help="combine small all_reduces up to this size; 0: never",
-    )
+    use = "combine small all_reduces up to this size; 0: never"
+    valued(parser, "--combine-threshold", values.not_negative, "BYTES", use)
     parser.add_argument(
         "--overlap",
         action=argparse.BooleanOptionalAction,

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--threads",
-        type=values.positive,
-        metavar="N",
-        help="threads of native code in each process (default: $OMP_NUM_THREADS; else one a rank, all cores alone)",
-    )
+    use = "threads of native code in each process (default: $OMP_NUM_THREADS; else one a rank, all cores alone)"
+    options.valued(parser, "--threads", values.positive, "N", use)
     group = parser.add_argument_group("processes that run together")
     options.communication(group)
     group.add_argument(
@@ -36,23 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "more than 16 where it can be done, and -v tells why it could not",
         default="auto",
     )
-    group.add_argument(
-        "--memory",
-        type=values.memory,
-        metavar="BYTES",
-        help="what stacked arrays may take, such as 4GB; beyond it processes run in chunks (default: half of the free)",
-    )
+    use = "what stacked arrays may take, such as 4GB; beyond it processes run in chunks (default: half of the free)"
+    options.valued(group, "--memory", values.memory, "BYTES", use)
     group.add_argument("--infeed", metavar="FILE.npz", help="what infeed reads; {rank} stands for the process's rank")
     group.add_argument("--outfeed", metavar="FILE.npz", help="where outfeed writes; {rank} as above")
 
 
 def add_timeout_arguments(parser: options.Arguments) -> None:
-    parser.add_argument(
-        "--collective-timeout",
-        type=values.seconds,
-        metavar="SECONDS",
-        help="tell who waits for whom when a process waits this long, and again (default: 60; 0: never)",
-    )
+    use = "tell who waits for whom when a process waits this long, and again (default: 60; 0: never)"
+    options.valued(parser, "--collective-timeout", values.seconds, "SECONDS", use)
     parser.add_argument("--collective-abort", action="store_true", help="end the job at the first such wait")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
+
+from spmd.context import holding
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,6 @@ def prices() -> Prices:
     return _IN_FORCE.get()
 
 
-@contextmanager
-def using(chosen: Prices) -> Iterator[None]:
+def using(chosen: Prices) -> AbstractContextManager[None]:
     """While programs are partitioned by other prices. Every process of a program must use the same."""
-    token = _IN_FORCE.set(chosen)
-    try:
-        yield
-    finally:
-        _IN_FORCE.reset(token)
+    return holding(_IN_FORCE, chosen)

@@ -16,6 +16,7 @@ BASE = {
     "spmd.array_files",
     "spmd.arrays",
     "spmd.collecting",
+    "spmd.context",
     "spmd.depth",
     "spmd.errors",
     "spmd.registry",

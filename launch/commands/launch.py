@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from launch import elastic, hosts, job, joining, mpirun, parallel, remote, values
+from launch import elastic, hosts, job, joining, mpirun, options, parallel, remote, values
 from spmd import machine
 from spmd.runtime import thread_share
 
@@ -41,19 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--elastic", action="store_true", help="go on when ranks are lost (see spmd.elastic); Open MPI alone can"
     )
-    parser.add_argument("--min-ranks", type=values.positive, metavar="M", help="with --elastic: end below M ranks")
-    parser.add_argument(
-        "--patience",
-        type=values.seconds,
-        metavar="SECONDS",
-        help="with --elastic: a rank that is silent this long is declared dead (default: 10; 0: never)",
-    )
+    options.valued(parser, "--min-ranks", values.positive, "M", "with --elastic: end below M ranks")
+    use = "with --elastic: a rank that is silent this long is declared dead (default: 10; 0: never)"
+    options.valued(parser, "--patience", values.seconds, "SECONDS", use)
     parser.add_argument(
         "--replace", action="store_true", help="with --elastic: start a new rank in the place of each lost one"
     )
-    parser.add_argument(
-        "--max-ranks", type=values.positive, metavar="M", help="with --elastic: let ranks join, with --join, up to M"
-    )
+    options.valued(parser, "--max-ranks", values.positive, "M", "with --elastic: let ranks join, with --join, up to M")
     parser.add_argument(
         "--join",
         nargs="?",

@@ -19,12 +19,8 @@ HELP = "print the program of one process of a program with shardings, and a tabl
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.program(parser)
-    parser.add_argument(
-        "--axis-priority",
-        default="",
-        metavar="AXES",
-        help="mesh axes in the order in which they are propagated, such as data,model; the others come last",
-    )
+    use = "mesh axes in the order in which they are propagated, such as data,model; the others come last"
+    options.valued(parser, "--axis-priority", str, "AXES", use, "")
     parser.add_argument("--no-propagate", action="store_true", help="what the program does not lay out is replicated")
     parser.add_argument(
         "--conservative",

@@ -34,12 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE.json", help="write the step as a trace for Perfetto")
     parser.add_argument("--json", action="store_true", help="print JSON")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--sweep",
-        type=values.counts,
-        metavar="1,2,4,...,4096",
-        help="speed-up and efficiency over numbers of processes, of programs with shardings or data-parallel ones",
-    )
+    use = "speed-up and efficiency over numbers of processes, of programs with shardings or data-parallel ones"
+    options.valued(what, "--sweep", values.counts, "1,2,4,...,4096", use)
     what.add_argument(
         "--check", action="store_true", help="run the program as well, on the ranks that there are, and compare by unit"
     )

@@ -316,17 +316,10 @@ class Lowering:
         allowed: Callable[[int], bool] | None = None,
         extra: Callable[[Assignment], float] | None = None,
     ) -> Assignment:
-        """The cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if equal."""
-        return self.choose_priced(op, rule, allowed, extra)[0]
+        """The cheapest assignment of sub-axes to the factors of `op`: operands in, results out, least work if equal.
 
-    def choose_priced(
-        self,
-        op: Op,
-        rule: Rule,
-        allowed: Callable[[int], bool] | None = None,
-        extra: Callable[[Assignment], float] | None = None,
-    ) -> tuple[Assignment, float]:
-        """The cheapest assignment, and what it costs."""
+        It costs `assignment_cost` and what `extra` says.
+        """
         usable = allowed or (lambda factor: rule.kinds[factor] in (PASS, REDUCE))
         best: tuple[tuple[float, float], Assignment] | None = None
         for assignment in candidates(self.mesh, rule, self.known(op), usable):
@@ -337,7 +330,7 @@ class Lowering:
             if spent == 0.0 and best[1] is assignment and not extra:
                 break
         assert best is not None
-        return best[1], best[0][0]
+        return best[1]
 
     def assignment_cost(self, op: Op, rule: Rule, assignment: Assignment) -> float:
         spent = 0.0

@@ -97,7 +97,8 @@ def _permuted(lowering: Lowering, op: Op, windows: Windows) -> tuple[Rule, Assig
                 spent += win.price(windows(0, dimension, blocks), row)
         return spent
 
-    return rule, *lowering.choose_priced(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
+    assignment = lowering.choose(op, rule, lambda factor: rule.kinds[factor] in (PASS, PERMUTE), extra)
+    return rule, assignment, lowering.assignment_cost(op, rule, assignment) + extra(assignment)
 
 
 def _exchange(
@@ -184,9 +185,9 @@ def _sum_of_parts(lowering: Lowering, op: Op, otherwise: float) -> bool:
     if otherwise == 0 or any(step != 1 for step in op["strides"]) or nothing is None:
         return False
     rule = sum_rule(op)
-    assignment, spent = lowering.choose_priced(op, rule)
+    assignment = lowering.choose(op, rule)
     axes = reduced(rule, assignment)
-    if spent >= otherwise or not axes:
+    if lowering.assignment_cost(op, rule, assignment) >= otherwise or not axes:
         return False
     layout = sharding_of(lowering.mesh, rule.operands[0], assignment)
     result = sharding_of(lowering.mesh, rule.results[0], assignment)

@@ -143,7 +143,7 @@ class XlaBuilder(Builder):
         finished.set_arguments(arguments)
         names = tuple(name for _, name, _ in entries)
         shape = ProgramShape(tuple(shape for _, _, shape in entries), Shape.of(result.type), names)
-        shardings = [self._parameter_shardings.get(number) for number in numbers]
+        shardings = tuple(self._parameter_shardings.get(number) for number in numbers)
         return XlaComputation(self._name, finished, result, shape, dict(self.called), shardings)
 
     build = Build

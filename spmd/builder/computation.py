@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from spmd import types as t
 from spmd.builder.shape import ProgramShape
@@ -42,6 +43,7 @@ CALLEES = ("callee", "decomposition")
 SHARDING = "mhlo.sharding"
 
 
+@dataclass(eq=False, repr=False)
 class XlaComputation:
     """A computation: parameters, ops and a result. `Build` of a builder makes one; it does not change any more.
 
@@ -49,25 +51,18 @@ class XlaComputation:
     each parameter that has one, `result_shardings` for each result (none, or all).
     """
 
-    def __init__(
-        self,
-        name: str,
-        block: Block,
-        result: Value,
-        shape: ProgramShape,
-        called: dict[str, XlaComputation],
-        parameter_shardings: Sequence[str | None] = (),
-    ) -> None:
-        self._name = name
-        self.block = block
-        self.result = result
-        self._shape = shape
-        self.called = called
-        self.parameter_shardings = tuple(parameter_shardings)
-        self.result_shardings: tuple[str, ...] = ()
-        self.symbol = f"{name}.{next(_SERIAL)}"
-        #: What clients made of it, by client.
-        self.loaded: dict[object, object] = {}
+    _name: str
+    block: Block
+    result: Value
+    _shape: ProgramShape
+    called: dict[str, XlaComputation]
+    parameter_shardings: tuple[str | None, ...] = ()
+    result_shardings: tuple[str, ...] = ()
+    #: What clients made of it, by client.
+    loaded: dict[object, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.symbol = f"{self._name}.{next(_SERIAL)}"
 
     def name(self) -> str:
         return self._name

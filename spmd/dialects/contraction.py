@@ -20,6 +20,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.declarations import define_unary
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import Size, bounds_of, most_specific_size, tensor
 from spmd.dialects.structs import DotAlgorithmAttr, DotDimensionNumbersAttr, RaggedDotDimensionNumbersAttr
@@ -247,13 +248,10 @@ EINSUM = define(
     traits=[Trait.PURE],
 )
 
-UNARY_EINSUM = define(
+UNARY_EINSUM = define_unary(
     "stablehlo.unary_einsum",
-    operands=[operand("operand")],
-    attributes=[attribute("einsum_config", kinds.STRING)],
-    results=[result("result")],
-    assembly="$operand `,` `config` `=` $einsum_config " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `,` `config` `=` $einsum_config " + TYPED,
+    attribute("einsum_config", kinds.STRING),
 )
 
 

@@ -9,6 +9,7 @@ from spmd.attributes import DictAttr
 from spmd.dialects import kinds, type_sets
 from spmd.dialects.checks import all_compatible, at_least, listed, parameters, returned, signature
 from spmd.dialects.core import Lookup, OpDef, Trait, attribute, define, operand, region, result
+from spmd.dialects.declarations import define_unary
 from spmd.dialects.forms import TYPED
 from spmd.dialects.shapes import least_specific
 from spmd.ir import Function, Op
@@ -140,13 +141,12 @@ TUPLE.infers("C1", "the result has type tuple<E0, ..., EN-1> where Ei = type(val
     lambda op: [TupleType(tuple(op.operand_types))]
 )
 
-GET_TUPLE_ELEMENT = define(
+GET_TUPLE_ELEMENT = define_unary(
     "stablehlo.get_tuple_element",
-    operands=[operand("operand", type_sets.TUPLE)],
-    attributes=[attribute("index", kinds.I32)],
-    results=[result("result", type_sets.VALUE_BUFFER_OR_TUPLE)],
-    assembly="$operand `[` $index `]` " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `[` $index `]` " + TYPED,
+    attribute("index", kinds.I32),
+    types=type_sets.TUPLE,
+    results=type_sets.VALUE_BUFFER_OR_TUPLE,
 )
 
 

@@ -23,7 +23,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.core import Trait, attribute, define, operand, result
-from spmd.dialects.declarations import define_constant
+from spmd.dialects.declarations import define_constant, define_unary
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.quantized_axes import reshaped_axis, reshaped_elements, same_but_axis, stretched_axis
 from spmd.dialects.result_types import keeps_element_type, keeps_type
@@ -63,13 +63,11 @@ def _(op: Op) -> str | None:
     return in_range([op["iota_dimension"]], op.result.tensor.rank)
 
 
-BROADCAST = define(
+BROADCAST = define_unary(
     "stablehlo.broadcast",
-    operands=[operand("operand")],
-    attributes=[attribute("broadcast_sizes", kinds.I64_ARRAY)],
-    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
-    assembly="$operand `,` `sizes` `=` $broadcast_sizes " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `,` `sizes` `=` $broadcast_sizes " + TYPED,
+    attribute("broadcast_sizes", kinds.I64_ARRAY),
+    results=type_sets.TENSOR_OR_PER_AXIS,
 )
 
 BROADCAST.constraint("", "0 <= broadcast_sizes")(lambda op: non_negative(op["broadcast_sizes"]))
@@ -82,13 +80,12 @@ def _(op: Op) -> list[Type]:
     return [tensor((*sizes, *operand.shape), operand.element_type, bounds)]
 
 
-BROADCAST_IN_DIM = define(
+BROADCAST_IN_DIM = define_unary(
     "stablehlo.broadcast_in_dim",
-    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
-    attributes=[attribute("broadcast_dimensions", kinds.I64_ARRAY)],
-    results=[result("result", type_sets.STATIC_OR_BOUNDED)],
-    assembly="$operand `,` `dims` `=` $broadcast_dimensions " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `,` `dims` `=` $broadcast_dimensions " + TYPED,
+    attribute("broadcast_dimensions", kinds.I64_ARRAY),
+    types=type_sets.TENSOR_OR_PER_AXIS,
+    results=type_sets.STATIC_OR_BOUNDED,
 )
 
 
@@ -228,12 +225,8 @@ def _(op: Op) -> list[Type]:
     return [tensor([s for s, _ in sizes], op.operands[0].tensor.element_type, [bound for _, bound in sizes])]
 
 
-RESHAPE = define(
-    "stablehlo.reshape",
-    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
-    results=[result("result", type_sets.STATIC_OR_BOUNDED)],
-    assembly="operands " + TYPED,
-    traits=[Trait.PURE],
+RESHAPE = define_unary(
+    "stablehlo.reshape", "operands " + TYPED, types=type_sets.TENSOR_OR_PER_AXIS, results=type_sets.STATIC_OR_BOUNDED
 )
 
 
@@ -252,13 +245,10 @@ RESHAPE.constraint("C3", "sizes before, at and after the quantization_dimension 
     reshaped_axis
 )
 
-REVERSE = define(
+REVERSE = define_unary(
     "stablehlo.reverse",
-    operands=[operand("operand")],
-    attributes=[attribute("dimensions", kinds.I64_ARRAY)],
-    results=[result("result")],
-    assembly="$operand `,` `dims` `=` $dimensions " + one_type("operand", "result"),
-    traits=[Trait.PURE],
+    "$operand `,` `dims` `=` $dimensions " + one_type("operand", "result"),
+    attribute("dimensions", kinds.I64_ARRAY),
 )
 
 REVERSE.constraint("C2", "is_unique(dimensions)")(lambda op: unique(op["dimensions"]))
@@ -310,13 +300,11 @@ def _(op: Op) -> list[Type]:
     return [tensor(shape, op.operands[0].tensor.element_type)]
 
 
-TRANSPOSE = define(
+TRANSPOSE = define_unary(
     "stablehlo.transpose",
-    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
-    attributes=[attribute("permutation", kinds.I64_ARRAY)],
-    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
-    assembly="$operand `,` `dims` `=` $permutation " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `,` `dims` `=` $permutation " + TYPED,
+    attribute("permutation", kinds.I64_ARRAY),
+    types=type_sets.TENSOR_OR_PER_AXIS,
 )
 
 

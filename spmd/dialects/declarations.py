@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spmd.attributes import Attribute
 from spmd.dialects import kinds, type_sets
-from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, result
+from spmd.dialects.core import AttributeDef, OpDef, Trait, attribute, define, operand, result
 from spmd.dialects.kinds import AttributeKind
 from spmd.dialects.type_sets import TypeSet
 
@@ -22,6 +22,24 @@ def define_constant(
         name,
         attributes=[attribute("value", value)],
         results=[result(output, types)],
+        assembly=assembly,
+        traits=[Trait.PURE],
+    )
+
+
+def define_unary(
+    name: str,
+    assembly: str,
+    *attributes: AttributeDef,
+    types: TypeSet = type_sets.TENSOR,
+    results: TypeSet | None = None,
+) -> OpDef:
+    """Declares op `name`, without effects: one `operand`, of `types`, gives one `result`, of those or `results`."""
+    return define(
+        name,
+        operands=[operand("operand", types)],
+        attributes=attributes,
+        results=[result("result", results or types)],
         assembly=assembly,
         traits=[Trait.PURE],
     )

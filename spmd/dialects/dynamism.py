@@ -25,6 +25,7 @@ from spmd.dialects.checks import (
 from spmd.dialects.convolution import CONVOLUTION_ATTRIBUTES, check_convolution, check_convolution_results, convolved
 from spmd.dialects.core import OpDef, Trait, attribute, define, operand, operands_of, result
 from spmd.dialects.data_movement import padded_size, reshaped_size
+from spmd.dialects.declarations import define_unary
 from spmd.dialects.forms import TYPED
 from spmd.dialects.indexing import check_gather, check_slice_sizes, gathered
 from spmd.dialects.quantized_axes import reshaped_axis, reshaped_elements, same_but_axis, stretched_axis
@@ -311,13 +312,12 @@ def _(op: Op) -> list[Type]:
     return [tensor(shape, operand.element_type)]
 
 
-GET_DIMENSION_SIZE = define(
+GET_DIMENSION_SIZE = define_unary(
     "stablehlo.get_dimension_size",
-    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
-    attributes=[attribute("dimension", kinds.I64)],
-    results=[result("result", tensor_of_types(I32))],
-    assembly="$operand `,` `dim` `=` $dimension " + TYPED,
-    traits=[Trait.PURE],
+    "$operand `,` `dim` `=` $dimension " + TYPED,
+    attribute("dimension", kinds.I64),
+    types=type_sets.TENSOR_OR_PER_AXIS,
+    results=tensor_of_types(I32),
 )
 
 GET_DIMENSION_SIZE.constraint("C1", "0 <= dimension < rank(operand)")(

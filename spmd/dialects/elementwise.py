@@ -16,7 +16,7 @@ from spmd.dialects.checks import (
     same_types,
 )
 from spmd.dialects.core import OpDef, Trait, attribute, define, operand, result
-from spmd.dialects.declarations import comparison_attributes
+from spmd.dialects.declarations import comparison_attributes, define_unary
 from spmd.dialects.forms import TYPED, one_type
 from spmd.dialects.shapes import most_specific, with_element
 from spmd.dialects.structs import ResultAccuracyAttr
@@ -308,12 +308,10 @@ REDUCE_PRECISION.constraint("C2", "1 <= exponent_bits")(lambda op: at_least(op["
 REDUCE_PRECISION.constraint("C3", "0 <= mantissa_bits")(lambda op: at_least(op["mantissa_bits"], 0))
 REDUCE_PRECISION.infers("C1", "baseline_type(operand) = baseline_type(output)")(lambda op: [op.operands[0].type])
 
-BITCAST_CONVERT = define(
+BITCAST_CONVERT = define_unary(
     "stablehlo.bitcast_convert",
-    operands=[operand("operand", type_sets.TENSOR_OR_PER_AXIS)],
-    results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
-    assembly="operands " + TYPED,
-    traits=[Trait.PURE],
+    "operands " + TYPED,
+    types=type_sets.TENSOR_OR_PER_AXIS,
 )
 
 

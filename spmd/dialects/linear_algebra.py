@@ -155,47 +155,6 @@ def _(op: Op) -> list[Type]:
 
 
 _FEATURES = tensor_of_kinds("float", "quantized", rank=1)
-_BATCH_NORM = [attribute("epsilon", kinds.F32), attribute("feature_index", kinds.I64)]
-
-BATCH_NORM_GRAD = define(
-    "stablehlo.batch_norm_grad",
-    operands=[
-        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
-        *operands_of(_FEATURES, "scale", "mean", "variance"),
-        operand("grad_output", type_sets.FLOAT_OR_QUANTIZED),
-    ],
-    attributes=_BATCH_NORM,
-    results=[
-        result("grad_operand", type_sets.FLOAT_OR_QUANTIZED),
-        *operands_of(_FEATURES, "grad_scale", "grad_offset"),
-    ],
-    traits=[Trait.PURE],
-)
-
-BATCH_NORM_INFERENCE = define(
-    "stablehlo.batch_norm_inference",
-    operands=[
-        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
-        *operands_of(_FEATURES, "scale", "offset", "mean", "variance"),
-    ],
-    attributes=_BATCH_NORM,
-    results=[result("result", type_sets.FLOAT_OR_QUANTIZED)],
-    traits=[Trait.PURE],
-)
-
-BATCH_NORM_TRAINING = define(
-    "stablehlo.batch_norm_training",
-    operands=[
-        operand("operand", type_sets.FLOAT_OR_QUANTIZED),
-        *operands_of(_FEATURES, "scale", "offset"),
-    ],
-    attributes=_BATCH_NORM,
-    results=[
-        result("output", type_sets.FLOAT_OR_QUANTIZED),
-        *operands_of(_FEATURES, "batch_mean", "batch_var"),
-    ],
-    traits=[Trait.PURE],
-)
 
 
 def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str, str], results: str) -> None:
@@ -238,10 +197,35 @@ def _check_batch_norm(declared: OpDef, whole: Sequence[str], features: dict[str,
         return types[: len(declared.results)]
 
 
-_check_batch_norm(
-    BATCH_NORM_GRAD, ["operand", "grad_output"], {"scale": "C5", "mean": "C5", "variance": "C5"}, "C3, C4"
+def _batch_norm(
+    kind: str, whole: Sequence[str], features: dict[str, str], results: Sequence[str], labels: str
+) -> OpDef:
+    """Declares a batch normalization, whose first operand and first result have the full shape.
+
+    `whole` and `features` as for `_check_batch_norm`; `labels` are those of what `results` are.
+    """
+    full = type_sets.FLOAT_OR_QUANTIZED
+    declared = define(
+        f"stablehlo.batch_norm_{kind}",
+        operands=[operand(whole[0], full), *operands_of(_FEATURES, *features), *operands_of(full, *whole[1:])],
+        attributes=[attribute("epsilon", kinds.F32), attribute("feature_index", kinds.I64)],
+        results=[result(results[0], full), *operands_of(_FEATURES, *results[1:])],
+        traits=[Trait.PURE],
+    )
+    _check_batch_norm(declared, whole, features, labels)
+    return declared
+
+
+BATCH_NORM_GRAD = _batch_norm(
+    "grad",
+    ["operand", "grad_output"],
+    {"scale": "C5", "mean": "C5", "variance": "C5"},
+    ["grad_operand", "grad_scale", "grad_offset"],
+    "C3, C4",
 )
-_check_batch_norm(
-    BATCH_NORM_INFERENCE, ["operand"], {"scale": "C3", "offset": "C4", "mean": "C5", "variance": "C6"}, "C7"
+BATCH_NORM_INFERENCE = _batch_norm(
+    "inference", ["operand"], {"scale": "C3", "offset": "C4", "mean": "C5", "variance": "C6"}, ["result"], "C7"
 )
-_check_batch_norm(BATCH_NORM_TRAINING, ["operand"], {"scale": "C3", "offset": "C4"}, "C5, C6, C7")
+BATCH_NORM_TRAINING = _batch_norm(
+    "training", ["operand"], {"scale": "C3", "offset": "C4"}, ["output", "batch_mean", "batch_var"], "C5, C6, C7"
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spmd.dialects.checks import element_of, listed, same_shape
-from spmd.dialects.core import Trait, define, operand, result
+from spmd.dialects.core import OpDef, OperandDef, Trait, define, operand, result
 from spmd.dialects.type_sets import ANY_TYPE, TypeSet
 from spmd.ir import Op
 from spmd.types import INDEX, TensorType, UnrankedTensorType
@@ -12,44 +12,40 @@ _INDEX = TypeSet("index", lambda type: type is INDEX)
 _RANKED = TypeSet("ranked tensor", lambda type: isinstance(type, TensorType))
 _SHAPED = TypeSet("tensor", lambda type: isinstance(type, (TensorType, UnrankedTensorType)))
 
-DIM = define(
-    "tensor.dim",
-    operands=[operand("source", _SHAPED), operand("index", _INDEX)],
-    results=[result("result", _INDEX)],
-    assembly="attr-dict $source `,` $index `:` type($source)",
-    traits=[Trait.PURE],
+
+def _pure(name: str, operands: list[OperandDef], output: OperandDef, assembly: str) -> OpDef:
+    """An op of one result that has no effects."""
+    return define(f"tensor.{name}", operands=operands, results=[output], assembly=assembly, traits=[Trait.PURE])
+
+
+DIM = _pure(
+    "dim",
+    [operand("source", _SHAPED), operand("index", _INDEX)],
+    result("result", _INDEX),
+    "attr-dict $source `,` $index `:` type($source)",
 )
 
-RANK = define(
-    "tensor.rank",
-    operands=[operand("tensor", _SHAPED)],
-    results=[result("result", _INDEX)],
-    assembly="$tensor attr-dict `:` type($tensor)",
-    traits=[Trait.PURE],
+RANK = _pure("rank", [operand("tensor", _SHAPED)], result("result", _INDEX), "$tensor attr-dict `:` type($tensor)")
+
+EXTRACT = _pure(
+    "extract",
+    [operand("tensor", _RANKED), operand("indices", _INDEX, variadic=True)],
+    result("result", ANY_TYPE),
+    "$tensor `[` $indices `]` attr-dict `:` type($tensor)",
 )
 
-EXTRACT = define(
-    "tensor.extract",
-    operands=[operand("tensor", _RANKED), operand("indices", _INDEX, variadic=True)],
-    results=[result("result", ANY_TYPE)],
-    assembly="$tensor `[` $indices `]` attr-dict `:` type($tensor)",
-    traits=[Trait.PURE],
+FROM_ELEMENTS = _pure(
+    "from_elements",
+    [operand("elements", ANY_TYPE, variadic=True)],
+    result("result", _RANKED),
+    "$elements attr-dict `:` type($result)",
 )
 
-FROM_ELEMENTS = define(
-    "tensor.from_elements",
-    operands=[operand("elements", ANY_TYPE, variadic=True)],
-    results=[result("result", _RANKED)],
-    assembly="$elements attr-dict `:` type($result)",
-    traits=[Trait.PURE],
-)
-
-CAST = define(
-    "tensor.cast",
-    operands=[operand("source", _SHAPED)],
-    results=[result("dest", _SHAPED)],
-    assembly="$source attr-dict `:` type($source) `to` type($dest)",
-    traits=[Trait.PURE],
+CAST = _pure(
+    "cast",
+    [operand("source", _SHAPED)],
+    result("dest", _SHAPED),
+    "$source attr-dict `:` type($source) `to` type($dest)",
 )
 
 

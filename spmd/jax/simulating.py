@@ -24,7 +24,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.programs import Forms, Names, Programs
 from spmd.jax.statics import Statics
 from spmd.jax.step import function_and_statics
-from spmd.jax.tracing import lower, name_of, refuse_axes
+from spmd.jax.tracing import described, lower, refuse_axes
 from spmd.runtime.simulation import Simulation
 from spmd.runtime.simulation import simulate as simulate_module
 
@@ -89,8 +89,7 @@ class Simulated:
         return self._programs.apply("unshard", tree)
 
     def __repr__(self) -> str:
-        axes = "" if self.axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self.axes)
-        return f"<spmd.jax.simulate of {name_of(self._function)}{axes}>"
+        return described("spmd.jax.simulate", self._function, self.axes)
 
     def _compile(self, forms: Forms, tree: Tree, static: tuple[Tree, ...]) -> _Stacked:
         insert = functools.partial(self._statics.insert, static)

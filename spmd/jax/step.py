@@ -19,7 +19,7 @@ from spmd.jax.process_view import Axes
 from spmd.jax.programs import Names, Programs
 from spmd.jax.statics import Donated, Statics, as_names, as_numbers
 from spmd.jax.structure import OTHER_STRUCTURE
-from spmd.jax.tracing import lower, name_of, refuse_axes
+from spmd.jax.tracing import described, lower, name_of, refuse_axes
 from spmd.runtime import world
 from spmd.runtime.executable import Executable
 from spmd.usage import kind_of
@@ -131,8 +131,7 @@ class JittedFunction:
         return self._programs.apply("shardings", tree)
 
     def __repr__(self) -> str:
-        axes = "" if self._axes is None else " over " + ", ".join(f"{name}={size}" for name, size in self._axes)
-        return f"<spmd.jax.jit of {name_of(self._function)}{axes}>"
+        return described("spmd.jax.jit", self._function, self._axes)
 
     # --- compiling ---
 

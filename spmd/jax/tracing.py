@@ -83,6 +83,12 @@ def name_of(function: UserFunction) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def described(maker: str, function: UserFunction, axes: Axes | None) -> str:
+    """`<maker of function over axis=size>`: what `maker` has made of a function, as its repr."""
+    over = "" if axes is None else " over " + ", ".join(f"{name}={size}" for name, size in axes)
+    return f"<{maker} of {name_of(function)}{over}>"
+
+
 def _trace(function: UserFunction, axes: Axes, insert: Insert, args: Tree, kwargs: Tree) -> tuple[Tree, bool]:
     """What JAX traced, and whether it is the global view, which is lowered as JAX itself does."""
     if isinstance(function, jax.stages.Wrapped):  # the work of jax.jit

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from math import exp, log
@@ -21,7 +21,19 @@ from collectives.network import Level, Network
 from collectives.operations import Operation, ReducingOperation
 from spmd.compiler.schedule.costs import Work
 from spmd.errors import UsageError
-from spmd.predict.tables import FileTable, number_text, quoted
+from spmd.predict.tables import (
+    COUNT,
+    NUMBER,
+    NUMBERS,
+    TEXT,
+    WHOLE,
+    WHOLES,
+    FileTable,
+    number_text,
+    one_of,
+    quoted,
+    record_lines,
+)
 
 #: Seconds, each with what it is.
 OVERHEADS = {
@@ -60,30 +72,30 @@ HOW = ("mpi", "widened", "exchanged", *ALGORITHMS)
 class Memory:
     """Bytes a second that a loop reads, and writes, where what it goes over was last touched `bytes` ago."""
 
-    bytes: float
-    read: float
-    write: float
+    bytes: float = field(metadata=WHOLE)
+    read: float = field(metadata=NUMBER)
+    write: float = field(metadata=NUMBER)
 
 
 @dataclass(frozen=True)
 class MeasuredProduct:
     """Products of numbers of `bits`, `sizes` and `form` (see Work): `rate` operations a second."""
 
-    bits: int
-    form: str
-    sizes: tuple[float, ...]
-    rate: float
+    bits: int = field(metadata=COUNT)
+    form: str = field(metadata=one_of(FORMS))
+    sizes: tuple[float, ...] = field(metadata=WHOLES)
+    rate: float = field(metadata=NUMBER)
 
 
 @dataclass(frozen=True)
 class Curve:
     """Seconds of a collective on `ranks` processes, by bytes of an operand as it travels."""
 
-    name: str
-    how: str
-    ranks: int
-    bytes: tuple[float, ...]
-    seconds: tuple[float, ...]
+    name: str = field(metadata=TEXT)
+    how: str = field(metadata=one_of(HOW))
+    ranks: int = field(metadata=COUNT)
+    bytes: tuple[float, ...] = field(metadata=WHOLES)
+    seconds: tuple[float, ...] = field(metadata=NUMBERS)
 
     def at(self, nbytes: float) -> float:
         """Seconds for operands of `nbytes`: between what was measured, and beyond it in proportion."""
@@ -194,21 +206,16 @@ class Machine:
             "# Bytes a second that loops read and write of what was touched so many bytes ago: caches, then memory.",
         ]
         for each in self.memory:
-            lines += ["[[memory]]", f"bytes = {each.bytes:.0f}", f"read = {number_text(each.read)}"]
-            lines += [f"write = {number_text(each.write)}"]
+            lines += record_lines("memory", each)
         lines += [
             "",
             "# Matrix products, and convolutions as such: batch, rows, depth and columns; operations a second.",
         ]
         for product in self.products:
-            sizes = ", ".join(f"{size:.0f}" for size in product.sizes)
-            lines += ["[[product]]", f"bits = {product.bits}", f"form = {quoted(product.form)}", f"sizes = [{sizes}]"]
-            lines += [f"rate = {number_text(product.rate)}"]
+            lines += record_lines("product", product)
         lines += ["", "# Collectives: seconds by bytes of an operand; how they travel, or would by an algorithm."]
         for curve in self.curves:
-            lines += ["[[collective]]", f"name = {quoted(curve.name)}", f"how = {quoted(curve.how)}"]
-            lines += [f"ranks = {curve.ranks}", f"bytes = [{', '.join(f'{size:.0f}' for size in curve.bytes)}]"]
-            lines += [f"seconds = [{', '.join(map(number_text, curve.seconds))}]"]
+            lines += record_lines("collective", curve)
         return "\n".join(lines) + "\n"
 
 
@@ -244,7 +251,7 @@ def _machine(table: FileTable) -> Machine:
     link = table.table("link")
     level = Level("machine", None, link.number("latency"), link.number("bandwidth"), HALVING)
     link.done()
-    memory = sorted(map(_memory, table.tables("memory")), key=lambda each: each.bytes)
+    memory = sorted([each.record(Memory) for each in table.tables("memory")], key=lambda each: each.bytes)
     if not memory:
         raise table.fault("memory", "tables, [[memory]], at least one")
     machine = Machine(
@@ -266,33 +273,17 @@ def _numbers(table: FileTable, names: Mapping[str, str]) -> dict[str, float]:
     return numbers
 
 
-def _memory(table: FileTable) -> Memory:
-    memory = Memory(table.number("bytes"), table.number("read"), table.number("write"))
-    table.done()
-    return memory
-
-
 def _product(table: FileTable) -> MeasuredProduct:
-    product = MeasuredProduct(
-        table.count("bits"), table.text("form", FORMS), table.numbers("sizes"), table.number("rate")
-    )
+    product = table.record(MeasuredProduct)
     if len(product.sizes) != 4:
         raise table.fault("sizes", "batch, rows, depth and columns")
-    table.done()
     return product
 
 
 def _curve(table: FileTable) -> Curve:
-    curve = Curve(
-        table.text("name"),
-        table.text("how", HOW),
-        table.count("ranks"),
-        table.numbers("bytes"),
-        table.numbers("seconds"),
-    )
+    curve = table.record(Curve)
     if len(curve.bytes) != len(curve.seconds) or any(np.diff(curve.bytes) <= 0):
         raise UsageError(f"{table.where}: bytes must rise, and seconds have an entry for each")
-    table.done()
     return curve
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spmd.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,12 @@ class FileTable:
             raise self.fault(name, f"tables, [[{name}]]")
         return [FileTable(entry, f"{self.where}: [[{name}]] {index + 1}", set()) for index, entry in enumerate(value)]
 
+    def record(self, kind: type[R]) -> R:
+        """All of the table as a `kind`, a dataclass that says by `entry` what each of its fields is in a file."""
+        record = kind(**{each.name: each.metadata[_ENTRY].read(self, each.name) for each in fields(kind)})
+        self.done()
+        return record
+
     def done(self) -> None:
         """UsageError for an entry that has no meaning."""
         unknown = sorted(set(self.entries) - self.taken)
@@ -114,3 +125,44 @@ def quoted(text: str) -> str:
 def number_text(value: float) -> str:
     """A number with the three digits that are meant."""
     return f"{value:.3g}" if abs(value) < 1000 and value == int(value) else f"{value:.3e}"
+
+
+@dataclass(frozen=True)
+class EntryKind:
+    """How an entry of a table is read, and written as TOML."""
+
+    read: Callable[[FileTable, str], object]
+    write: Callable[[Any], str]
+
+
+_ENTRY = "entry"
+
+
+def entry(read: Callable[[FileTable, str], object], write: Callable[[Any], str]) -> Mapping[str, EntryKind]:
+    """The metadata of a field of a record (see `FileTable.record`): an entry of the field's name."""
+    return {_ENTRY: EntryKind(read, write)}
+
+
+def one_of(texts: tuple[str, ...]) -> Mapping[str, EntryKind]:
+    """A text among `texts`."""
+    return entry(lambda table, name: table.text(name, texts), quoted)
+
+
+def _listed(write: Callable[[float], str]) -> Callable[[Iterable[float]], str]:
+    return lambda values: f"[{', '.join(map(write, values))}]"
+
+
+_whole = "{:.0f}".format
+TEXT = entry(FileTable.text, quoted)
+COUNT = entry(FileTable.count, str)
+#: A number, and several, in the digits that are meant; and without a fraction.
+NUMBER = entry(FileTable.number, number_text)
+NUMBERS = entry(FileTable.numbers, _listed(number_text))
+WHOLE = entry(FileTable.number, _whole)
+WHOLES = entry(FileTable.numbers, _listed(_whole))
+
+
+def record_lines(name: str, record: DataclassInstance) -> list[str]:
+    """`record` as the lines of a table [[name]]."""
+    texts = [f"{each.name} = {each.metadata[_ENTRY].write(getattr(record, each.name))}" for each in fields(record)]
+    return [f"[[{name}]]", *texts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from spmd.syntax.lexer import LongHex
 from spmd.syntax.literals import float_bits, hex_bits, parse_elements, parse_integer, unquote
 from spmd.syntax.token_parser import LOCATION_NAME
 from spmd.syntax.type_parser import TypeParser
+
+A = TypeVar("A", bound=Attribute)
 
 _MOST_NUMBERS = 10_000
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|-?0x[\da-fA-F]+", re.ASCII)
@@ -345,19 +348,18 @@ class LiteralParser(TypeParser):
 
     def parse_array(self) -> ArrayAttr:
         """`[...]`."""
-        position = self.position
-        array_attr = self.parse_attribute()
-        if not isinstance(array_attr, ArrayAttr):
-            self.fail("expected an array", position)
-        return array_attr
+        return self._parse_kind(ArrayAttr, "an array")
 
     def parse_dense(self) -> DenseAttr:
         """A `dense<...>` constant."""
+        return self._parse_kind(DenseAttr, "dense<...>")
+
+    def _parse_kind(self, kind: type[A], expected: str) -> A:
         position = self.position
-        dense_attr = self.parse_attribute()
-        if not isinstance(dense_attr, DenseAttr):
-            self.fail("expected dense<...>", position)
-        return dense_attr
+        attribute = self.parse_attribute()
+        if not isinstance(attribute, kind):
+            self.fail(f"expected {expected}", position)
+        return attribute
 
 
 def _too_long(token: str) -> int:

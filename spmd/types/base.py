@@ -5,11 +5,13 @@ Types are interned: two equal types are one object, so equality is identity and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any, ClassVar, TypeVar
+
+from spmd.context import holding
 
 _T = TypeVar("_T")
 
@@ -34,14 +36,9 @@ MOST_PARTS = 1 << 18
 DEEPEST = 200
 
 
-@contextmanager
-def spelled_by(speller: Speller) -> Iterator[None]:
+def spelled_by(speller: Speller) -> AbstractContextManager[None]:
     """While the types that `speller` has a text for are written as that text."""
-    token = _speller.set(speller)
-    try:
-        yield
-    finally:
-        _speller.reset(token)
+    return holding(_speller, speller)
 
 
 class Type(metaclass=_Interned):

@@ -160,10 +160,8 @@ def a_custom_reduction_sees_the_operands_in_group_order(c: Communicator) -> None
 
 
 @dataclass(frozen=True)
-class HalfOfNext(Operation):
+class HalfOfNext(Operation, name="half_of_next"):
     """Every process gets the second half of what the next one has."""
-
-    name = "half_of_next"
 
     def result_shape(self, size: int) -> Shape:
         return (self.shape[0] // 2,)

@@ -10,7 +10,7 @@ import re
 
 from spmd.builder import checks, ops
 from spmd.builder.hlo.opcodes import PLAIN
-from spmd.builder.hlo.parser import INSTRUCTIONS, Call, flat, instruction
+from spmd.builder.hlo.parser import INSTRUCTIONS, Call, Make, flat, instruction
 from spmd.builder.hlo.reader import split
 from spmd.builder.literal import parse_values
 from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, PaddingConfig, ScatterDimensionNumbers
@@ -26,48 +26,30 @@ def _plain(operation: str, call: Call) -> XlaOp:
 for _opcode, (_, _operation) in PLAIN.items():
     INSTRUCTIONS[_opcode] = functools.partial(_plain, _operation)
 
-
-@instruction("parameter")
-def _parameter(call: Call) -> XlaOp:
-    return call.builder.Parameter(int(call.text), call.shape, call.instruction.name)
-
-
-@instruction("constant")
-def _constant(call: Call) -> XlaOp:
-    return call.builder.Constant(parse_values(call.text, call.shape))
-
-
-@instruction("iota")
-def _iota(call: Call) -> XlaOp:
-    return call.builder.Iota(call.shape, call.integer("iota_dimension"))
-
-
-@instruction("copy")
-def _copy(call: Call) -> XlaOp:
-    return call.operand()
-
-
-@instruction("tuple")
-def _tuple(call: Call) -> XlaOp:
-    return call.builder.Tuple(call.operands())
-
-
-@instruction("get-tuple-element")
-def _element(call: Call) -> XlaOp:
-    return ops.GetTupleElement(call.operand(), call.integer("index"))
+#: Instructions that are one operation on what the text says, as it says it.
+_DIRECT: dict[str, Make] = {
+    "parameter": lambda call: call.builder.Parameter(int(call.text), call.shape, call.instruction.name),
+    "constant": lambda call: call.builder.Constant(parse_values(call.text, call.shape)),
+    "iota": lambda call: call.builder.Iota(call.shape, call.integer("iota_dimension")),
+    "copy": lambda call: call.operand(),
+    "tuple": lambda call: call.builder.Tuple(call.operands()),
+    "get-tuple-element": lambda call: ops.GetTupleElement(call.operand(), call.integer("index")),
+    "convert": lambda call: ops.ConvertElementType(call.operand(), call.shape.xla_element_type()),
+    "bitcast-convert": lambda call: ops.BitcastConvertType(call.operand(), call.shape.xla_element_type()),
+    "broadcast": lambda call: ops.BroadcastInDim(call.operand(), call.shape.sizes, call.integers("dimensions")),
+    "reshape": lambda call: ops.Reshape(call.operand(), call.shape.sizes),
+    "transpose": lambda call: ops.Transpose(call.operand(), call.integers("dimensions")),
+    "reverse": lambda call: ops.Rev(call.operand(), call.integers("dimensions")),
+    "concatenate": lambda call: ops.Concatenate(call.operands(), call.dimension("dimensions")),
+    "topk": lambda call: ops.TopK(call.operand(), call.integer("k"), call.flag("largest")),
+    "get-dimension-size": lambda call: ops.GetDimensionSize(call.operand(), call.dimension("dimensions")),
+    "fft": lambda call: ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length")),
+    "cholesky": lambda call: ops.Cholesky(call.operand(), call.flag("lower")),
+}
+INSTRUCTIONS.update(_DIRECT)
 
 
 # --- elementwise -----------------------------------------------------------------------------------------------------
-
-
-@instruction("convert")
-def _convert(call: Call) -> XlaOp:
-    return ops.ConvertElementType(call.operand(), call.shape.xla_element_type())
-
-
-@instruction("bitcast-convert")
-def _bitcast(call: Call) -> XlaOp:
-    return ops.BitcastConvertType(call.operand(), call.shape.xla_element_type())
 
 
 @instruction("compare")
@@ -86,16 +68,6 @@ def _reduce_precision(call: Call) -> XlaOp:
 # --- data movement ---------------------------------------------------------------------------------------------------
 
 
-@instruction("broadcast")
-def _broadcast(call: Call) -> XlaOp:
-    return ops.BroadcastInDim(call.operand(), call.shape.sizes, call.integers("dimensions"))
-
-
-@instruction("reshape")
-def _reshape(call: Call) -> XlaOp:
-    return ops.Reshape(call.operand(), call.shape.sizes)
-
-
 @instruction("dynamic-reshape")
 def _dynamic_reshape(call: Call) -> XlaOp:
     """The sizes of the result, each an operand; the shape of the text holds their bounds."""
@@ -105,21 +77,6 @@ def _dynamic_reshape(call: Call) -> XlaOp:
     shape = ops.Concatenate([ops.Reshape(size, (1,)) for size in sizes], 0)
     values = checks.arrays(call.builder, [operand, shape], "operands")
     return call.builder.emit_one("stablehlo.dynamic_reshape", values, {}, call.shape.tensor)
-
-
-@instruction("transpose")
-def _transpose(call: Call) -> XlaOp:
-    return ops.Transpose(call.operand(), call.integers("dimensions"))
-
-
-@instruction("reverse")
-def _reverse(call: Call) -> XlaOp:
-    return ops.Rev(call.operand(), call.integers("dimensions"))
-
-
-@instruction("concatenate")
-def _concatenate(call: Call) -> XlaOp:
-    return ops.Concatenate(call.operands(), call.dimension("dimensions"))
 
 
 @instruction("slice")
@@ -144,16 +101,6 @@ def _pad(call: Call) -> XlaOp:
 def _sort(call: Call) -> XlaOp:
     dimension, comparator = call.dimension("dimensions"), call.computation("to_apply")
     return ops.Sort(flat(call.operands()), comparator, dimension, call.flag("is_stable"))
-
-
-@instruction("topk")
-def _topk(call: Call) -> XlaOp:
-    return ops.TopK(call.operand(), call.integer("k"), call.flag("largest"))
-
-
-@instruction("get-dimension-size")
-def _get_dimension_size(call: Call) -> XlaOp:
-    return ops.GetDimensionSize(call.operand(), call.dimension("dimensions"))
 
 
 @instruction("set-dimension-size")
@@ -251,16 +198,6 @@ def _ragged_dot(call: Call) -> XlaOp:
         attributes["precision_config"] = tuple(precisions)  # type: ignore[assignment]
     operands = checks.arrays(call.builder, call.operands(3), "operands")
     return call.builder.emit_one("chlo.ragged_dot", operands, attributes, call.shape.tensor)
-
-
-@instruction("fft")
-def _fft(call: Call) -> XlaOp:
-    return ops.Fft(call.operand(), call.attribute("fft_type"), call.integers("fft_length"))
-
-
-@instruction("cholesky")
-def _cholesky(call: Call) -> XlaOp:
-    return ops.Cholesky(call.operand(), call.flag("lower"))
 
 
 @instruction("triangular-solve")
