@@ -30,7 +30,7 @@ class ProgramResult:
     difference: float | None
     memory: dict[str, int] | None
     xla_memory: dict[str, int] | None
-    xla_estimate: xla.XlaMemory | None
+    xla_estimate: int | None
 
     def row(self) -> tuple[str, ...]:
         return (
@@ -42,7 +42,7 @@ class ProgramResult:
             "-" if self.xla is None else f"{self.xla.spread:.0%}",
             _mebibytes(self.memory),
             _mebibytes(self.xla_memory),
-            "-" if self.xla_estimate is None else f"{self.xla_estimate.total / MEBIBYTE:.1f}",
+            "-" if self.xla_estimate is None else f"{self.xla_estimate / MEBIBYTE:.1f}",
             "-" if self.difference is None else f"{self.difference:.1e}",
         )
 

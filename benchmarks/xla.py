@@ -2,7 +2,6 @@
 
 import importlib.util
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,6 @@ import numpy.typing as npt
 
 def is_installed() -> bool:
     return importlib.util.find_spec("jaxlib") is not None
-
-
-@dataclass(frozen=True)
-class XlaMemory:
-    """XLA's own estimate for one run, in bytes."""
-
-    arguments: int
-    outputs: int
-    temporaries: int
-
-    @property
-    def total(self) -> int:
-        return self.arguments + self.outputs + self.temporaries
 
 
 class XlaProgram:
@@ -60,6 +46,7 @@ class XlaProgram:
         """Run on NumPy arrays and return NumPy arrays."""
         return [np.asarray(result) for result in self.run(self.put(arrays))]
 
-    def memory(self) -> XlaMemory:
+    def memory(self) -> int:
+        """XLA's own estimate for one run, in bytes: arguments, results and temporaries."""
         stats = self._executable.get_compiled_memory_stats()
-        return XlaMemory(stats.argument_size_in_bytes, stats.output_size_in_bytes, stats.temp_size_in_bytes)
+        return int(stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes)

@@ -20,7 +20,7 @@ from spmd.dialects.checks import (
     same_types,
     unique,
 )
-from spmd.dialects.core import InferenceError, OpDef, Trait, attribute, define, operand, result
+from spmd.dialects.core import InferenceError, OpDef, Trait, attribute, define, operand, operands_of, result
 from spmd.dialects.declarations import comparison_attributes, define_constant
 from spmd.dialects.shapes import Size, bounds_of, most_specific, tensor, with_element
 from spmd.dialects.type_sets import TypeSet, tensor_of_kinds
@@ -185,11 +185,7 @@ _infer_broadcast(BROADCAST_COMPARE, lambda element: I1)
 
 BROADCAST_SELECT = define(
     "chlo.broadcast_select",
-    operands=[
-        operand("pred", type_sets.PREDICATE),
-        operand("on_true", type_sets.ANY_TENSOR),
-        operand("on_false", type_sets.ANY_TENSOR),
-    ],
+    operands=[operand("pred", type_sets.PREDICATE), *operands_of(type_sets.ANY_TENSOR, "on_true", "on_false")],
     results=[result("result", type_sets.ANY_TENSOR)],
     assembly="$pred `,` $on_true `,` $on_false attr-dict `:` "
     "`(` type($pred) `,` type($on_true) `,` type($on_false) `)` `->` type(results)",

@@ -21,7 +21,7 @@ from spmd.dialects.checks import (
     unique,
 )
 from spmd.dialects.contraction import check_dot, contraction_element, few_precisions, free_sizes
-from spmd.dialects.core import Trait, attribute, define, operand, region, result
+from spmd.dialects.core import Trait, attribute, define, operand, operands_of, region, result
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
 from spmd.ir import Op
@@ -31,11 +31,7 @@ _PRECISION_CONFIG = kinds.array_of(kinds.enum("chlo", "precision", "DEFAULT", "H
 
 RAGGED_DOT = define(
     "chlo.ragged_dot",
-    operands=[
-        operand("lhs", type_sets.ANY_TENSOR),
-        operand("rhs", type_sets.ANY_TENSOR),
-        operand("group_sizes", type_sets.INTEGER),
-    ],
+    operands=[*operands_of(type_sets.ANY_TENSOR, "lhs", "rhs"), operand("group_sizes", type_sets.INTEGER)],
     attributes=[
         attribute("ragged_dot_dimension_numbers", kinds.struct(RaggedDotDimensionNumbersAttr)),
         attribute("precision_config", _PRECISION_CONFIG, optional=True),

@@ -33,9 +33,14 @@ from spmd.dialects.result_types import keeps_element_type
 from spmd.dialects.shape import INDEX_ONLY, WITNESS
 from spmd.dialects.shapes import bounds_of, tensor
 from spmd.dialects.structs import GatherDimensionNumbersAttr
-from spmd.dialects.type_sets import tensor_of_kinds, tensor_of_types
+from spmd.dialects.type_sets import tensor_of_types
 from spmd.ir import Op, Value
 from spmd.types import I32, TensorType, Type
+
+
+def _static_integers(rank: int) -> type_sets.TypeSet:
+    """Integer tensors of a static shape."""
+    return type_sets.tensor_of_kinds("signed", "unsigned", rank=rank, static=True)
 
 
 def constant_list(value: Value) -> list[int] | None:
@@ -141,11 +146,7 @@ DYNAMIC_BROADCAST_IN_DIM.infer(lambda op: _inferred_shape(op, op.operands[1], op
 
 DYNAMIC_CONV = define(
     "stablehlo.dynamic_conv",
-    operands=[
-        operand("lhs"),
-        operand("rhs", type_sets.TENSOR_OR_PER_AXIS),
-        operand("padding", tensor_of_kinds("signed", "unsigned", rank=2, static=True)),
-    ],
+    operands=[operand("lhs"), operand("rhs", type_sets.TENSOR_OR_PER_AXIS), operand("padding", _static_integers(2))],
     attributes=CONVOLUTION_ATTRIBUTES,
     results=[result("result", type_sets.TENSOR_OR_PER_AXIS)],
     traits=[Trait.PURE, Trait.READS_CONTEXT],
@@ -170,7 +171,7 @@ DYNAMIC_GATHER = define(
     operands=[
         operand("operand"),
         operand("start_indices", type_sets.INTEGER),
-        operand("slice_sizes", tensor_of_kinds("signed", "unsigned", rank=1, static=True)),
+        operand("slice_sizes", _static_integers(1)),
     ],
     attributes=[
         attribute("dimension_numbers", kinds.struct(GatherDimensionNumbersAttr)),

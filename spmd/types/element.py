@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +24,26 @@ class ElementType(Type):
     kind: str
     bits: int
     numpy: DType | None = None
+    #: What `kind` says, of every type; i1 is no integer (specification: "Types", BooleanType is apart).
+    is_boolean: ClassVar[bool]
+    is_signed: ClassVar[bool]
+    is_unsigned: ClassVar[bool]
+    is_integer: ClassVar[bool]
+    is_float: ClassVar[bool]
+    is_complex: ClassVar[bool]
+    is_index: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        kind = self.kind
+        vars(self).update(
+            is_boolean=kind == "i1",
+            is_signed=kind == "signed",
+            is_unsigned=kind == "unsigned",
+            is_integer=kind in ("signed", "unsigned"),
+            is_float=kind == "float",
+            is_complex=kind == "complex",
+            is_index=kind == "index",
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -35,35 +56,6 @@ class ElementType(Type):
         if self.numpy is None:
             raise TypeError(f"no array holds elements of type {self.name}")
         return self.numpy
-
-    @property
-    def is_boolean(self) -> bool:
-        return self.kind == "i1"
-
-    @property
-    def is_signed(self) -> bool:
-        return self.kind == "signed"
-
-    @property
-    def is_unsigned(self) -> bool:
-        return self.kind == "unsigned"
-
-    @property
-    def is_integer(self) -> bool:
-        """Signed or unsigned integer; i1 is not one (specification: "Types", BooleanType is apart)."""
-        return self.kind in ("signed", "unsigned")
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_complex(self) -> bool:
-        return self.kind == "complex"
-
-    @property
-    def is_index(self) -> bool:
-        return self.kind == "index"
 
     @property
     def real(self) -> ElementType:

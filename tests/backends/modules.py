@@ -73,7 +73,18 @@ def region(arguments: int, element: str, lines: str, returned: str, result: str 
 
 def monoid(name: str, element: str) -> str:
     """A region that applies one op to its two arguments."""
-    return region(2, element, f"%c = stablehlo.{name} %a0, %a1 : tensor<{element}>", "%c")
+    return region(2, element, f"%folded = stablehlo.{name} %a0, %a1 : tensor<{element}>", "%folded")
+
+
+def pair_kept(direction: str, element: str) -> str:
+    """A region on pairs of `element` and i32: the first one where its first part compares so, else the second."""
+    return f"""({{
+    ^bb0(%a: tensor<{element}>, %b: tensor<i32>, %c: tensor<{element}>, %d: tensor<i32>):
+      %p = stablehlo.compare {direction}, %a, %c : (tensor<{element}>, tensor<{element}>) -> tensor<i1>
+      %v = stablehlo.select %p, %a, %c : tensor<i1>, tensor<{element}>
+      %w = stablehlo.select %p, %b, %d : tensor<i1>, tensor<i32>
+      stablehlo.return %v, %w : tensor<{element}>, tensor<i32>
+    }})"""
 
 
 def ints(values: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, here, ints, monoid, op, region
+from tests.backends.modules import assert_as_reference, here, ints, monoid, op, pair_kept, region
 
 SOME = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -66,12 +66,17 @@ def gather_text(n: Numbers) -> str:
         index_vector_dim = {n.vector_dim}>, slice_sizes = {ints(n.sizes)}, indices_are_sorted = false}}"""
 
 
+def draw_gather(data: st.DataObject) -> tuple[str, np.ndarray, np.ndarray]:
+    """A gather as a program, and its arguments."""
+    n = draw_numbers(data)
+    x = np.arange(int(np.prod(n.shape)), dtype=np.float32).reshape(n.shape)
+    return op(gather_text(n), [x, n.indices], ("f32", n.table)), x, n.indices
+
+
 @given(st.data())
 @SOME
 def test_gather(data: st.DataObject) -> None:
-    n = draw_numbers(data)
-    x = np.arange(int(np.prod(n.shape)), dtype=np.float32).reshape(n.shape)
-    assert_as_reference(op(gather_text(n), [x, n.indices], ("f32", n.table)), x, n.indices)
+    assert_as_reference(*draw_gather(data))
 
 
 def scatter_text(n: Numbers, body: str, inputs: int = 1) -> str:
@@ -116,14 +121,7 @@ def test_scatter_of_two_operands(data: st.DataObject) -> None:
     x = np.arange(int(np.prod(n.shape)), dtype=np.int32).reshape(n.shape)
     updates = (np.arange(int(np.prod(n.table)), dtype=np.int32) * 7 % 13).reshape(n.table)
     arrays = [x, -x, n.indices, updates, updates + 50]
-    body = """({
-    ^bb0(%a: tensor<i32>, %b: tensor<i32>, %c: tensor<i32>, %d: tensor<i32>):
-      %p = stablehlo.compare LT, %a, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
-      %v = stablehlo.select %p, %c, %a : tensor<i1>, tensor<i32>
-      %w = stablehlo.select %p, %d, %b : tensor<i1>, tensor<i32>
-      stablehlo.return %v, %w : tensor<i32>, tensor<i32>
-    })"""
-    text = op(scatter_text(n, body, inputs=2), arrays, ("i32", n.shape), ("i32", n.shape))
+    text = op(scatter_text(n, pair_kept("GE", "i32"), inputs=2), arrays, ("i32", n.shape), ("i32", n.shape))
     assert_as_reference(text, *arrays)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spmd.backends.numpy.window import scan
 from spmd.types import ELEMENT_TYPES
-from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, region, with_numpy
+from tests.backends.modules import assert_as_reference, dense, here, ints, monoid, op, pair_kept, region, with_numpy
 
 SOME = settings(max_examples=40, deadline=None, derandomize=True)
 
@@ -119,18 +119,11 @@ def test_a_running_total_of_any_region() -> None:
 
 
 def test_two_operands_in_one_window() -> None:
-    body = """({
-    ^bb0(%a: tensor<f32>, %b: tensor<i32>, %c: tensor<f32>, %d: tensor<i32>):
-      %p = stablehlo.compare GE, %a, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
-      %v = stablehlo.select %p, %a, %c : tensor<i1>, tensor<f32>
-      %w = stablehlo.select %p, %b, %d : tensor<i1>, tensor<i32>
-      stablehlo.return %v, %w : tensor<f32>, tensor<i32>
-    })"""
     x = np.random.default_rng(0).standard_normal((5, 6)).astype(np.float32)
     places = np.arange(30, dtype=np.int32).reshape(5, 6)
     arrays = [x, places, np.float32(-np.inf), np.int32(-1)]
     sizes = f"window_dimensions = {ints([2, 3])}, window_strides = {ints([1, 2])}"
-    text = f'"stablehlo.reduce_window"(%0, %1, %2, %3) <{{{sizes}}}> {body}'
+    text = f'"stablehlo.reduce_window"(%0, %1, %2, %3) <{{{sizes}}}> {pair_kept("GE", "f32")}'
     assert_as_reference(op(text, arrays, ("f32", (4, 2)), ("i32", (4, 2))), *arrays)
 
 

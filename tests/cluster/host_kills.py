@@ -4,7 +4,6 @@
 host's ranks have finished without it. A run is as it should be as those of ``tests.elastic.kills`` are.
 """
 
-import argparse
 import json
 import random
 import statistics
@@ -15,15 +14,13 @@ from tests.cluster.jobs import ClusterJob
 from tests.cluster.machines import Hosts
 from tests.elastic.jobs import ACCURACY, WORKER
 from tests.elastic.kills import EPOCHS, PACE
+from tests.launch.failures import runs_parser
 
 LONGEST = 2.0  # seconds after the first step
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = runs_parser(__doc__, 10).parse_args()
     rng = random.Random(options.seed)
     bad, pauses = 0, []
     for number in range(options.runs):

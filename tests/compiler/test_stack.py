@@ -9,7 +9,7 @@ from spmd.types import ELEMENT_TYPES
 from tests.backends.modules import dense, monoid, op, region
 from tests.backends.test_contraction import dot_text, draw_dot
 from tests.backends.test_convolution import defined, draw_convolution
-from tests.backends.test_indexing import draw_numbers, gather_text, scatter_text
+from tests.backends.test_indexing import draw_gather, draw_numbers, scatter_text
 from tests.compiler.stacking import assert_stacks
 
 SOME = settings(max_examples=25, deadline=None, derandomize=True)
@@ -213,9 +213,7 @@ def test_convolutions(data: st.DataObject) -> None:
 @given(st.data())
 @SOME
 def test_gathers(data: st.DataObject) -> None:
-    n = draw_numbers(data)
-    x = np.arange(int(np.prod(n.shape)), dtype=np.float32).reshape(n.shape)
-    assert_stacks(op(gather_text(n), [x, n.indices], ("f32", n.table)), x, n.indices)
+    assert_stacks(*draw_gather(data))
 
 
 @pytest.mark.parametrize("body", [monoid("add", "i32"), region(2, "i32", "", "%a1")])

@@ -8,6 +8,7 @@ import pytest
 import spmd
 from spmd.compiler.simplify import remove_dead
 from spmd.compiler.transpose_folding import fold_transposes
+from tests.loops import counted_loop
 
 
 def transposes(module: spmd.Module) -> int:
@@ -55,22 +56,15 @@ def test_precisions_follow_their_operands() -> None:
 
 
 def test_no_product_is_taken_into_a_loop() -> None:
-    text = """func.func @main(%a: tensor<3x4xf32>, %n: tensor<i32>) -> tensor<4x4xf32> {
+    body = """%t = stablehlo.transpose %p, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %u = stablehlo.add %v, %t : tensor<4x4xf32>"""
+    text = f"""func.func @main(%a: tensor<3x4xf32>, %n: tensor<i32>) -> tensor<4x4xf32> {{
       %p = stablehlo.dot_general %a, %a, contracting_dims = [0] x [0]
         : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<4x4xf32>
       %z = stablehlo.constant dense<0.0> : tensor<4x4xf32>
-      %i, %r = stablehlo.while(%x = %n, %y = %z) : tensor<i32>, tensor<4x4xf32>
-        cond { %c = stablehlo.constant dense<0> : tensor<i32>
-          %l = stablehlo.compare GT, %x, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %l : tensor<i1> } do {
-          %o = stablehlo.constant dense<1> : tensor<i32>
-          %d = stablehlo.subtract %x, %o : tensor<i32>
-          %t = stablehlo.transpose %p, dims = [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
-          %s = stablehlo.add %y, %t : tensor<4x4xf32>
-          stablehlo.return %d, %s : tensor<i32>, tensor<4x4xf32>
-        }
-      return %r : tensor<4x4xf32>
-    }"""
+    {counted_loop("tensor<4x4xf32>", body, start="%z")}
+      return %r#1 : tensor<4x4xf32>
+    }}"""
     assert transposes(spmd.parse(text)) == 1
 
 

@@ -64,20 +64,21 @@ def test_loops_with_effects_stay() -> None:
     assert loops_left(text) == 1
 
 
+def below(counter: str, bound: int) -> str:
+    """The condition of a loop that goes on while `counter` is less than `bound`."""
+    return f"""cond {{
+        %b = stablehlo.constant dense<{bound}> : tensor<i32>
+        %c = stablehlo.compare LT, {counter}, %b, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }}"""
+
+
 def test_nested_loops_and_what_later_regions_capture() -> None:
     text = """func.func @main(%a: tensor<2xi32>, %p: tensor<i1>) -> tensor<2xi32> {
       %z = stablehlo.constant dense<0> : tensor<i32>
-      %r:2 = stablehlo.while(%i = %z, %x = %a) : tensor<i32>, tensor<2xi32> cond {
-        %b = stablehlo.constant dense<2> : tensor<i32>
-        %c = stablehlo.compare LT, %i, %b, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
-        stablehlo.return %c : tensor<i1>
-      } do {
+      %r:2 = stablehlo.while(%i = %z, %x = %a) : tensor<i32>, tensor<2xi32> I_TO_2 do {
         %o = stablehlo.constant dense<1> : tensor<i32>
-        %q:2 = stablehlo.while(%k = %z, %w = %x) : tensor<i32>, tensor<2xi32> cond {
-          %b = stablehlo.constant dense<3> : tensor<i32>
-          %c = stablehlo.compare LT, %k, %b, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1>
-        } do {
+        %q:2 = stablehlo.while(%k = %z, %w = %x) : tensor<i32>, tensor<2xi32> K_TO_3 do {
           %l = stablehlo.add %k, %o : tensor<i32>
           %v = stablehlo.add %w, %a : tensor<2xi32>
           stablehlo.return %l, %v : tensor<i32>, tensor<2xi32>
@@ -92,7 +93,7 @@ def test_nested_loops_and_what_later_regions_capture() -> None:
         stablehlo.return %r#1 : tensor<2xi32>
       }) : (tensor<i1>) -> tensor<2xi32>
       return %s : tensor<2xi32>
-    }"""
+    }""".replace("I_TO_2", below("%i", 2)).replace("K_TO_3", below("%k", 3))
     assert loops_left(text) == 0
     program = spmd.compile(spmd.parse(text))
     assert program(np.int32([1, 10]), np.False_)[0].tolist() == [7, 70]

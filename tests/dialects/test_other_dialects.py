@@ -32,23 +32,13 @@ def _refused(arguments: str, op: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "result"),
-    [
-        ("2x3", "3", "2x3"),
-        ("2x1", "1x3", "2x3"),
-        ("?x3", "2x1", "2x3"),
-        ("0", "4x1", "4x0"),
-        ("4x?", "", "4x?"),
-        ("*", "2", "?"),
-    ],
+    "shapes", ["2x3, 3 -> 2x3", "2x1, 1x3 -> 2x3", "?x3, 2x1 -> 2x3", "0, 4x1 -> 4x0", "4x?,  -> 4x?", "*, 2 -> ?"]
 )
-def test_chlo_broadcasts_as_numpy_does(left: str, right: str, result: str) -> None:
-    def tensor(shape: str) -> str:
-        return f"tensor<{shape + 'x' if shape else ''}f32>"
-
-    arguments = f"%a: {tensor(left)}, %b: {tensor(right)}"
-    types = f"({tensor(left)}, {tensor(right)}) -> {tensor(result)}"
-    spmd.parse(_program(arguments, f"%0 = chlo.broadcast_add %a, %b : {types}"))
+def test_chlo_broadcasts_as_numpy_does(shapes: str) -> None:
+    operands, _, result = shapes.partition(" -> ")
+    left, right, whole = (f"tensor<{shape + 'x' if shape else ''}f32>" for shape in (*operands.split(", "), result))
+    types = f"({left}, {right}) -> {whole}"
+    spmd.parse(_program(f"%a: {left}, %b: {right}", f"%0 = chlo.broadcast_add %a, %b : {types}"))
 
 
 @pytest.mark.parametrize(

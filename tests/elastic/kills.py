@@ -7,7 +7,6 @@ rank's death to the first step that the others have finished without it. With ``
 those that join are killed, too, while they start, join or run.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -16,6 +15,7 @@ import sys
 import time
 
 from tests.elastic.jobs import ElasticJob
+from tests.launch.failures import runs_parser
 
 EPOCHS = 4
 PACE = 0.02  # seconds a step, so that there is time to be killed in
@@ -23,9 +23,7 @@ SLOWER = 5  # so that there is time to join in
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = runs_parser(__doc__, 200)
     parser.add_argument("--replace", action="store_true")
     options = parser.parse_args()
     rng = random.Random(options.seed)

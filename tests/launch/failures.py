@@ -201,11 +201,16 @@ def kill_processes_left(marker: str) -> None:
             os.kill(int(process), signal.SIGKILL)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=100)
+def runs_parser(description: str | None, runs: int) -> argparse.ArgumentParser:
+    """Reads how many runs are asked for, and from what seed they are drawn."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--runs", type=int, default=runs)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    options = runs_parser(__doc__, 100).parse_args()
     rng = random.Random(options.seed)
     bad = 0
     for number in range(options.runs):

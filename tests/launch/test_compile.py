@@ -10,6 +10,7 @@ import pytest
 
 import spmd
 from launch.cli import main
+from tests.loops import counted_loop
 
 cc = shutil.which("cc")
 pytestmark = pytest.mark.skipif(cc is None, reason="there is no compiler of C")
@@ -80,18 +81,11 @@ def test_functions_and_reductions_and_several_results(tmp_path: Path) -> None:
 
 
 def test_a_loop_and_a_small_product(tmp_path: Path) -> None:
-    text = """func.func @main(%m: tensor<3x3xf64>, %n: tensor<i32>) -> tensor<3x3xf64> {
-      %i, %r = stablehlo.while(%k = %n, %p = %m) : tensor<i32>, tensor<3x3xf64>
-        cond { %z = stablehlo.constant dense<0> : tensor<i32>
-          %c = stablehlo.compare GT, %k, %z : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1> } do {
-          %o = stablehlo.constant dense<1> : tensor<i32>
-          %d = stablehlo.subtract %k, %o : tensor<i32>
-          %q = stablehlo.dot %p, %m : (tensor<3x3xf64>, tensor<3x3xf64>) -> tensor<3x3xf64>
-          stablehlo.return %d, %q : tensor<i32>, tensor<3x3xf64>
-        }
-      return %r : tensor<3x3xf64>
-    }"""
+    body = "%u = stablehlo.dot %v, %m : (tensor<3x3xf64>, tensor<3x3xf64>) -> tensor<3x3xf64>"
+    text = f"""func.func @main(%m: tensor<3x3xf64>, %n: tensor<i32>) -> tensor<3x3xf64> {{
+    {counted_loop("tensor<3x3xf64>", body, start="%m")}
+      return %r#1 : tensor<3x3xf64>
+    }}"""
     check(tmp_path, text, np.random.default_rng(0).standard_normal((3, 3)), np.array(5, np.int32))
 
 

@@ -32,17 +32,17 @@ func.func @main(%a: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [LEFT]
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "expected"),
+    ("operands", "expected"),
     [
-        ('{"x"}, {}', '{}, {"y"}', '[{"x"}, {"y"}]'),
-        ('{"x"}, {"y"}', '{"y"}, {}', '[{"x"}, {}]'),
-        ('{"x", "y"}, {}', "{}, {}", '[{"x", "y"}, {}]'),
+        (('{"x"}, {}', '{}, {"y"}'), '[{"x"}, {"y"}]'),
+        (('{"x"}, {"y"}', '{"y"}, {}'), '[{"x"}, {}]'),
+        (('{"x", "y"}, {}', "{}, {}"), '[{"x", "y"}, {}]'),
         # Both sides want x: the larger source has it.
-        ('{"x"}, {}', '{}, {"x"}', '[{"x"}, {}]'),
+        (('{"x"}, {}', '{}, {"x"}'), '[{"x"}, {}]'),
     ],
 )
-def test_a_dot_hands_on_its_free_dimensions(left: str, right: str, expected: str) -> None:
-    layouts = _layouts(_MATMUL.replace("LEFT", left).replace("RIGHT", right))
+def test_a_dot_hands_on_its_free_dimensions(operands: tuple[str, str], expected: str) -> None:
+    layouts = _layouts(_MATMUL.replace("LEFT", operands[0]).replace("RIGHT", operands[1]))
     assert layouts["c"] == layouts["d"] == expected
 
 

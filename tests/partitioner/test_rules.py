@@ -23,6 +23,7 @@ from partitioner.rules import (
 from partitioner.rules.core import Rule, replicated_rule, rules
 from spmd.dialects.core import OPS
 from spmd.ir import Op
+from tests.backends.modules import monoid
 
 
 def _op(text: str, *arguments: str) -> Op:
@@ -31,11 +32,7 @@ def _op(text: str, *arguments: str) -> Op:
     return module.function("main").body.ops[-2]
 
 
-_ADD = """({
-^bb0(%x: tensor<f32>, %y: tensor<f32>):
-  %s = stablehlo.add %x, %y : tensor<f32>
-  stablehlo.return %s : tensor<f32>
-})"""
+_ADD = monoid("add", "f32")
 
 _TABLE = {
     "add": (

@@ -10,6 +10,7 @@ One declaration serves both ways: `Encoding(code, cls, fields, make, take)` read
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, TypeAlias
@@ -26,7 +27,7 @@ FieldValue: TypeAlias = Any
 DYNAMIC = -(2**63)
 
 
-class EntryReader(ByteReader):
+class EntryReader(ByteReader, ABC):
     """Reads one attribute or type; knows the file's tables, which the entry refers to.
 
     `lasting` says whether what is read follows from the entry's bytes and what they refer to alone, and needs no more
@@ -36,39 +37,39 @@ class EntryReader(ByteReader):
     __slots__ = ("lasting",)
     lasting: bool
 
-    def attribute_at(self, index: int) -> Attribute:
-        raise NotImplementedError
+    @abstractmethod
+    def attribute_at(self, index: int) -> Attribute: ...
 
-    def type_at(self, index: int) -> Type:
-        raise NotImplementedError
+    @abstractmethod
+    def type_at(self, index: int) -> Type: ...
 
-    def string_at(self, index: int) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def string_at(self, index: int) -> bytes: ...
 
-    def resource_at(self, index: int, type: Type) -> Attribute:
-        raise NotImplementedError
+    @abstractmethod
+    def resource_at(self, index: int, type: Type) -> Attribute: ...
 
 
-class EntryWriter(ByteWriter):
+class EntryWriter(ByteWriter, ABC):
     """Writes one attribute or type; numbers what it refers to."""
 
     __slots__ = ()
 
-    def attribute_number(self, attribute: Attribute) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def attribute_number(self, attribute: Attribute) -> int: ...
 
+    @abstractmethod
     def plain_attribute_number(self, attribute: Attribute) -> int:
         """The number of an attribute of MLIR's own, whatever dialect the entry is of."""
-        raise NotImplementedError
 
-    def type_number(self, type: Type) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def type_number(self, type: Type) -> int: ...
 
-    def string_number(self, data: bytes) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def string_number(self, data: bytes) -> int: ...
 
-    def resource_number(self, key: str) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def resource_number(self, key: str) -> int: ...
 
 
 class Field(Protocol):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import fields
+from typing import TypeVar
 
 from spmd.builder import checks, ops
 from spmd.builder.hlo.opcodes import PLAIN
@@ -17,6 +19,8 @@ from spmd.builder.options import DotDimensionNumbers, GatherDimensionNumbers, Pa
 from spmd.builder.xla_op import OPERATIONS, XlaOp
 from spmd.dialects.custom_call import RNG_STATE
 from spmd.dialects.structs import RaggedDotDimensionNumbersAttr
+
+N = TypeVar("N", GatherDimensionNumbers, ScatterDimensionNumbers)
 
 
 def _plain(operation: str, call: Call) -> XlaOp:
@@ -129,17 +133,20 @@ def _starts(starts: list[XlaOp], operand: XlaOp) -> XlaOp | list[XlaOp]:
     return starts[0] if vector else starts
 
 
+def _numbers(call: Call, kind: type[N]) -> N:
+    """Dimension numbers, each an attribute of its name; those of batching dimensions may be missing."""
+    values = {
+        name: call.integers(name, "{}" if "batching" in name else None)
+        for name in [each.name for each in fields(kind)]
+        if name != "index_vector_dim"
+    }
+    return kind(**values, index_vector_dim=call.integer("index_vector_dim"))
+
+
 @instruction("gather")
 def _gather(call: Call) -> XlaOp:
     operand, indices = call.operands(2)
-    numbers = GatherDimensionNumbers(
-        call.integers("offset_dims"),
-        call.integers("collapsed_slice_dims"),
-        call.integers("start_index_map"),
-        call.integer("index_vector_dim"),
-        call.integers("operand_batching_dims", "{}"),
-        call.integers("start_indices_batching_dims", "{}"),
-    )
+    numbers = _numbers(call, GatherDimensionNumbers)
     ordered = call.flag("indices_are_sorted")
     sizes = call.integers("slice_sizes")
     return ops.Gather(operand, indices, dimension_numbers=numbers, slice_sizes=sizes, indices_are_sorted=ordered)
@@ -149,14 +156,7 @@ def _gather(call: Call) -> XlaOp:
 def _scatter(call: Call) -> XlaOp:
     operands = call.operands()
     count = len(operands) // 2
-    numbers = ScatterDimensionNumbers(
-        call.integers("update_window_dims"),
-        call.integers("inserted_window_dims"),
-        call.integers("scatter_dims_to_operand_dims"),
-        call.integer("index_vector_dim"),
-        call.integers("input_batching_dims", "{}"),
-        call.integers("scatter_indices_batching_dims", "{}"),
-    )
+    numbers = _numbers(call, ScatterDimensionNumbers)
     return ops.Scatter(
         flat(operands[:count]),
         operands[count],

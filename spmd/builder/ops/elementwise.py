@@ -62,7 +62,7 @@ def _binary(builder: XlaBuilder, op: str, lhs: object, rhs: object, dimensions: 
 
 
 class BinaryOperation(Protocol):
-    """An operation on two arrays of one element type, or on one and a number.
+    """An operation on two arrays of one element type, or on one and a number, broadcast as the semantics say.
 
     `broadcast_dimensions` are the dimensions of the operand of higher rank that those of the other one are.
     """
@@ -87,11 +87,7 @@ def _arithmetic(name: str, op: str, doc: str) -> BinaryOperation:
     )  # fmt: skip
 
 
-Add = _arithmetic(
-    "Add",
-    "add",
-    "lhs + rhs; logical or for PRED. Operands of one element type, broadcast as the broadcasting semantics say.",
-)
+Add = _arithmetic("Add", "add", "lhs + rhs; logical or for PRED.")
 Sub = _arithmetic("Sub", "subtract", "lhs - rhs.")
 Mul = _arithmetic("Mul", "multiply", "lhs * rhs; logical and for PRED.")
 Div = _arithmetic("Div", "divide", "lhs / rhs; integers round toward zero, and by zero give -1 (all bits set).")

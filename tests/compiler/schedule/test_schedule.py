@@ -52,32 +52,28 @@ def test_a_chain_is_one_nest_over_one_loop() -> None:
     assert cost_of_unit(unit).read == 2 * 960 and cost_of_unit(unit).written == 960
 
 
-def test_what_is_dear_and_read_twice_is_written_once() -> None:
-    units = units_of(
+def read_twice(name: str, other: str) -> list[Unit]:
+    """The units of a program that adds the transpose, %1, of %0, which op `name` gives, and `other` of it."""
+    return units_of(
         HEAD
-        + """tensor<40x6xf32> {
-  %0 = stablehlo.exponential %x : tensor<6x40xf32>
+        + f"""tensor<40x6xf32> {{
+  %0 = stablehlo.{name} %x : tensor<6x40xf32>
   %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<6x40xf32>) -> tensor<40x6xf32>
-  %2 = stablehlo.reshape %0 : (tensor<6x40xf32>) -> tensor<40x6xf32>
+  %2 = stablehlo.{other}
   %3 = stablehlo.add %1, %2 : tensor<40x6xf32>
   return %3 : tensor<40x6xf32>
-}"""
+}}"""
     )
+
+
+def test_what_is_dear_and_read_twice_is_written_once() -> None:
+    units = read_twice("exponential", "reshape %0 : (tensor<6x40xf32>) -> tensor<40x6xf32>")
     assert names(units)[0] == ["exponential"]
     assert "exponential" not in names(units)[1]
 
 
 def test_a_cheap_value_is_computed_wherever_it_is_read() -> None:
-    units = units_of(
-        HEAD
-        + """tensor<40x6xf32> {
-  %0 = stablehlo.negate %x : tensor<6x40xf32>
-  %1 = stablehlo.transpose %0, dims = [1, 0] : (tensor<6x40xf32>) -> tensor<40x6xf32>
-  %2 = stablehlo.reverse %1, dims = [0] : tensor<40x6xf32>
-  %3 = stablehlo.add %1, %2 : tensor<40x6xf32>
-  return %3 : tensor<40x6xf32>
-}"""
-    )
+    units = read_twice("negate", "reverse %1, dims = [0] : tensor<40x6xf32>")
     assert len(units) == 1
 
 
