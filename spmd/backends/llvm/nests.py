@@ -11,6 +11,7 @@ from math import prod
 
 from spmd.analysis.affine import Variable
 from spmd.backends.llvm.folds import Blocks, FoldWriter
+from spmd.backends.llvm.insides import inside_of, write_either
 from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.ordered_updates import write_in_order
 from spmd.backends.llvm.points import PointWriter
@@ -26,6 +27,8 @@ from spmd.ir import Value
 LANES, FOLDING_LANES = 16, 64
 #: Points of a nest that is written out without any loop.
 WRITTEN_OUT = 16
+#: Points of a stage whose inside is written by itself.
+_LEAST_INSIDE = 1 << 10
 
 
 class NestWriter:
@@ -77,14 +80,22 @@ class NestWriter:
                 self._stage(stage)
 
     def _stage(self, stage: Stage) -> None:
-        inside = [variable for variable in stage.loops if variable not in self.nest.outer]
-        points = prod(self.nest.extents[variable] for variable in inside)
+        points = prod(self.nest.extents[variable] for variable in stage.loops if variable not in self.nest.outer)
         if not points and not stage.reductions:
             return
         self.point.lane, self.point.width = self.lanes(self.nest, stage)
         written_out = points <= WRITTEN_OUT
+        turned = turned_loop(self.nest, stage, self.point.lane, self.point.width)
+        has_inside = points >= _LEAST_INSIDE and turned is None and not stage.updates
+        inside = inside_of(self.nest, stage, self.point.lane, self.point.width) if has_inside else None
 
         def at_point() -> None:
+            if inside is not None and self.point.valid is None:
+                write_either(self.point, inside, at_points_of)
+            else:
+                at_points_of(stage)
+
+        def at_points_of(stage: Stage) -> None:
             if stage.reductions:
                 FoldWriter(self.loops).write(stage, written_out)
             else:
@@ -93,7 +104,6 @@ class NestWriter:
                 for update in stage.updates:
                     (write_in_order if in_order else write_update)(self.point, update)
 
-        turned = turned_loop(self.nest, stage, self.point.lane, self.point.width)
         with self.point.text.part():
             kept = [variable for variable in stage.kept if variable not in self.nest.outer]
             if turned is not None:

@@ -7,7 +7,7 @@ loops: nothing is computed again where it does not change.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,6 +105,18 @@ class FunctionText:
             self.start_block(within)
             yield depth
             self.line(f"br label %{after}")
+            self.start_block(after)
+
+    def either(self, condition: str, write: Callable[[], None], otherwise: Callable[[], None]) -> None:
+        """What `write` writes is run where the i1 `condition` holds, elsewhere what `otherwise` writes."""
+        holds, fails, after = self.fresh("where"), self.fresh("else"), self.fresh("after")
+        with self.part():
+            self.line(f"br i1 {condition}, label %{holds}, label %{fails}")
+            for label, body in ((holds, write), (fails, otherwise)):
+                self.start_block(label)
+                with self.part():
+                    body()
+                self.line(f"br label %{after}")
             self.start_block(after)
 
     def open_loop(self) -> tuple[str, int]:

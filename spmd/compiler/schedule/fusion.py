@@ -25,6 +25,7 @@ from spmd.compiler.schedule.forms import (
 from spmd.compiler.schedule.reductions import is_reduction
 from spmd.compiler.schedule.sliding import is_sliding
 from spmd.compiler.schedule.updates import SCATTER, is_update, updated
+from spmd.compiler.schedule.weights import LIGHT, weights_of
 from spmd.dialects.core import is_pure
 from spmd.ir import Block, Op, Value, captured_values
 
@@ -97,15 +98,18 @@ class _Fusion:
         self._paths: dict[tuple[Op, Path, tuple[int, ...]], Path] = {}
         self._repeating: set[Path] = set()
         self._last_effect: Unit | None = None
+        self._weights: dict[Op, int] = {}
         #: The units that a unit waits for.
         self._read_from: dict[Unit, list[Unit]] = {}
 
     def run(self) -> list[Unit]:
+        fusible = {op for op in self.ops if is_fusible(op)}
+        self._weights = weights_of(self.ops, fusible.__contains__)
         for position in range(len(self.ops) - 1, -1, -1):
             op = self.ops[position]
             if constant_array(op) is not None and is_plain(op.result.type):
                 continue  # read where it is used
-            if is_fusible(op):
+            if op in fusible:
                 self._place(op, position)
             else:
                 self._alone(op, position)
@@ -188,7 +192,9 @@ class _Fusion:
             return False
         if times == 1:
             return cost <= CHEAP or not any(path in self._repeating for paths in uses.values() for path in paths)
-        return cost * (times - 1) <= CHEAP and (times <= 8 or cost == 0)
+        if cost * (times - 1) > CHEAP or (times > 8 and cost):
+            return False
+        return not cost or self._weights[op] * (times - 1) <= LIGHT
 
     def _joinable(self, op: Op, uses: dict[Unit, set[Path]]) -> Unit | None:
         """A unit that reads `op` at its own points, and can write it on the way."""

@@ -77,6 +77,30 @@ def test_a_cheap_value_is_computed_wherever_it_is_read() -> None:
     assert len(units) == 1
 
 
+def test_a_value_that_is_cheap_only_at_its_end_is_not_computed_again() -> None:
+    """Each op of a stencil is one operation; all of them are more than writing it and reading it back."""
+    shifted = "\n".join(
+        f"  %{k} = stablehlo.slice %x [0:6, {k}:{k + 30}] : (tensor<6x40xf32>) -> tensor<6x30xf32>" for k in range(10)
+    )
+    sums = "\n".join(
+        f"  %s{k} = stablehlo.add %{k if k == 1 else f's{k - 1}'}, %{0 if k == 1 else k} : tensor<6x30xf32>"
+        for k in range(1, 10)
+    )
+    units = units_of(
+        HEAD
+        + f"""(tensor<30x6xf32>, tensor<6x30xf32>) {{
+{shifted}
+{sums}
+  %b = stablehlo.slice %y [0:6, 0:30] : (tensor<6x40xf32>) -> tensor<6x30xf32>
+  %r = stablehlo.multiply %s9, %b : tensor<6x30xf32>
+  %t = stablehlo.transpose %r, dims = [1, 0] : (tensor<6x30xf32>) -> tensor<30x6xf32>
+  %u = stablehlo.reverse %r, dims = [1] : tensor<6x30xf32>
+  return %t, %u : tensor<30x6xf32>, tensor<6x30xf32>
+}}"""
+    )
+    assert names(units) == [["add"] * 9 + ["multiply"] + ["slice"] * 11, ["transpose"], ["reverse"]]
+
+
 def test_reductions_of_one_array_share_a_pass() -> None:
     (unit,) = units_of(
         HEAD
