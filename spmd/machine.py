@@ -1,6 +1,7 @@
 """What the machine under this process offers to ranks: processors, and whose rights we have."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 CPU_TOPOLOGY = Path("/sys/devices/system/cpu")
@@ -56,14 +57,17 @@ def processors() -> set[int]:
 
 def _physical_cores(processors: set[int]) -> int:
     """Distinct (package, core) pairs behind the logical processors; where the system does not tell, their number."""
-    cores = set()
-    for processor in processors:
-        topology = CPU_TOPOLOGY / f"cpu{processor}" / "topology"
-        try:
-            cores.add(((topology / "physical_package_id").read_text(), (topology / "core_id").read_text()))
-        except OSError:
-            return len(processors)
-    return len(cores)
+    cores = {_core(CPU_TOPOLOGY / f"cpu{processor}" / "topology") for processor in processors}
+    return len(processors) if None in cores else len(cores)
+
+
+@cache
+def _core(topology: Path) -> tuple[str, str] | None:
+    """The package and the core in it of a logical processor, which stay as they are; None where it is not told."""
+    try:
+        return (topology / "physical_package_id").read_text(), (topology / "core_id").read_text()
+    except OSError:
+        return None
 
 
 def _control_group_quota() -> int | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spmd.analysis.scalar.expression import Expression, Primitive, constant_bits
 from spmd.analysis.scalar.functions import definition, expand
 from spmd.backends.llvm.jit import Library, compile_ir
-from spmd.backends.llvm.micro_kernels import MicroKernel, kernel_text
+from spmd.backends.llvm.micro_kernels import MicroKernel, Packing
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 from spmd.backends.llvm.scalars import Renderer
 from spmd.backends.llvm.writer import Callee, FloatFunction, Writer, constant_text, llvm_type, suffix
@@ -46,8 +46,8 @@ def _library(callee: Callee) -> Library:
 
 def function_text(callee: Callee, *, linkage: str = "") -> str:
     """The definition of a function in LLVM's text; `linkage` is a word such as `internal`."""
-    if isinstance(callee, MicroKernel):
-        return kernel_text(callee, linkage)
+    if isinstance(callee, MicroKernel | Packing):
+        return callee.definition(linkage)
     assert isinstance(callee, FloatFunction)
     return _float_text(callee, linkage)
 

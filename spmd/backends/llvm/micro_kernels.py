@@ -1,4 +1,4 @@
-"""Micro-kernels of matrix products out of line: rows of tiles of sums, for operands of any sizes and strides.
+"""Micro-kernels of matrix products out of line: tiles of sums, and what lays operands out for them, of any sizes.
 
 A tile is a few hundred instructions, and the most of what a product's code would be. Products of other sizes differ in
 numbers alone, so these come from memory, and LLVM makes one piece of code for all products of a process (and keeps
@@ -50,6 +50,68 @@ class MicroKernel(Callee, Numbers):
         pointers = ", ".join(f"ptr {address}" for address in addresses)
         text.line(f"call void @{self.name}({pointers}, ptr {sizes.constant(text)})")
 
+    def definition(self, linkage: str = "") -> str:
+        """The function in LLVM's text."""
+        text = FunctionText()
+        loads: list[str] = []
+        for place, name in enumerate(_names(self)):
+            loads += [
+                f"  {name}.at = getelementptr i64, ptr %sizes, i64 {place}",
+                f"  {name} = load i64, ptr {name}.at",
+            ]
+        _Kernel(text, self).write()
+        text.line("ret void")
+        parameters = "ptr readonly %left, ptr readonly %right, ptr %result, ptr noalias readonly %sizes"
+        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
+        return "\n".join([head, text.body([*loads, "  br label %entry"]), "}\n"])
+
+
+@dataclass(frozen=True)
+class Packing(Callee, Numbers):
+    """Blocks of `width` columns of a matrix laid out row by row; in all rows as many lanes of vectors are `valid`."""
+
+    type: str
+    bits: int
+    width: int
+    valid: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The function's symbol: `spmd.pack.float.32.16x16`."""
+        return f"spmd.pack.{self.type}.{self.width}.{'x'.join(map(str, self.valid))}"
+
+    @property
+    def declaration(self) -> str:
+        return f"declare void @{self.name}(ptr, ptr, i64, i64, i64) nounwind"
+
+    def call(self, text: FunctionText, source: str, target: str, blocks: int, rows: int, stride: int) -> None:
+        """Writes a call that lays out `blocks` blocks of so many rows, `stride` bytes from row to row in `source`."""
+        text.callees[self.name] = self
+        sizes = f"i64 {blocks}, i64 {rows}, i64 {stride}"
+        text.line(f"call void @{self.name}(ptr {source}, ptr {target}, {sizes})")
+
+    def definition(self, linkage: str = "") -> str:
+        """The function in LLVM's text."""
+        text = FunctionText()
+        bytes_of_row = self.width * self.bits // 8
+        block, _ = text.open_loop()
+        first = text.value(f"getelementptr i8, ptr %source, i64 {text.value(f'mul i64 {block}, {bytes_of_row}')}")
+        done = text.value(f"mul i64 {block}, %rows")
+        row, _ = text.open_loop()
+        source = text.value(f"getelementptr i8, ptr {first}, i64 {text.value(f'mul i64 {row}, %stride')}")
+        place = text.value(f"mul i64 {text.value(f'add i64 {done}, {row}')}, {bytes_of_row}")
+        target = text.value(f"getelementptr i8, ptr %target, i64 {place}")
+        for number, count in enumerate(self.valid):
+            offset = number * self.lanes * self.bits // 8
+            here, there = (text.value(f"getelementptr i8, ptr {at}, i64 {offset}") for at in (source, target))
+            self.store(text, self.load(text, here, count), there, self.lanes)
+        text.close_loop("%rows")
+        text.close_loop("%blocks")
+        text.line("ret void")
+        parameters = "ptr readonly %source, ptr %target, i64 %blocks, i64 %rows, i64 %stride"
+        head = f"define {linkage} void @{self.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
+        return "\n".join([head, text.body(["  br label %entry"]), "}\n"])
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -68,19 +130,6 @@ class Sizes:
         listed = ", ".join(f"i64 {number}" for number in numbers)
         text.declarations[f"{name} = private unnamed_addr constant [{len(numbers)} x i64] [{listed}]"] = None
         return name
-
-
-def kernel_text(kernel: MicroKernel, linkage: str = "") -> str:
-    """The definition of `kernel` in LLVM's text."""
-    text = FunctionText()
-    loads: list[str] = []
-    for place, name in enumerate(_names(kernel)):
-        loads += [f"  {name}.at = getelementptr i64, ptr %sizes, i64 {place}", f"  {name} = load i64, ptr {name}.at"]
-    _Kernel(text, kernel).write()
-    text.line("ret void")
-    parameters = "ptr readonly %left, ptr readonly %right, ptr %result, ptr noalias readonly %sizes"
-    head = f"define {linkage} void @{kernel.name}({parameters}) nounwind {CODE_ATTRIBUTES} {{"
-    return "\n".join([head, text.body([*loads, "  br label %entry"]), "}\n"])
 
 
 def _names(kernel: MicroKernel) -> list[str]:

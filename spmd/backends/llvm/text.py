@@ -149,7 +149,10 @@ class FunctionText:
         What is written meanwhile is run for each of them.
         """
         rest = count % step
-        if count >= step:
+        if count // step == 1:
+            with self.part():
+                yield "0", step
+        elif count > step:
             start, _ = self.open_loop()
             yield start, step
             self.close_loop(count - rest, step)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from spmd.backends.llvm.micro_kernels import MicroKernel, Sizes
+from spmd.backends.llvm.micro_kernels import MicroKernel, Packing, Sizes
 from spmd.backends.llvm.processor import host
 from spmd.backends.llvm.text import FunctionText
 from spmd.backends.llvm.tile_sums import Numbers, TileSums
@@ -102,20 +102,16 @@ def pack(text: FunctionText, product: Tiled, right: str, target: str) -> None:
 
     `target` is memory for `packed_elements` numbers; the rows of the right operand have one stride.
     """
-    for column, valid in column_blocks(text, product):
-        block = text.value(f"mul i64 {column}, {product.depth_rows}")
-        row, _ = text.open_loop()
-        start = text.value(f"mul i64 {row}, {product.depth[-1].right}")
-        start = text.value(f"add i64 {start}, {column}")
-        place = text.value(f"mul i64 {row}, {product.width}")
-        place = text.value(f"add i64 {place}, {block}")
-        for number, count in enumerate(valid):
-            source = text.value(f"add i64 {start}, {number * product.lanes}")
-            vector = product.load(text, text.value(f"getelementptr {product.type}, ptr {right}, i64 {source}"), count)
-            at = text.value(f"add i64 {place}, {number * product.lanes}")
-            address = text.value(f"getelementptr {product.type}, ptr {target}, i64 {at}")
-            product.store(text, vector, address, product.lanes)
-        text.close_loop(product.depth_rows)
+    item, stride = product.bits // 8, product.depth[-1].right
+    blocks, rest = divmod(product.columns, product.width)
+    for columns, count, first in ((product.width, blocks, 0), (rest, 1, blocks * product.width)):
+        if columns and count:
+            packing = Packing(product.type, product.bits, product.width, _valid(product, columns))
+            source, place = (
+                text.value(f"getelementptr i8, ptr {pointer}, i64 {offset * item}")
+                for pointer, offset in ((right, first), (target, first * product.depth_rows))
+            )
+            packing.call(text, source, place, count, product.depth_rows, stride * item)
 
 
 def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, list[int]]]:
@@ -124,7 +120,12 @@ def column_blocks(text: FunctionText, product: Tiled) -> Iterator[tuple[str, lis
     What is written meanwhile is run for each of them.
     """
     for column, columns in text.chunks(product.columns, product.width):
-        yield column, [min(product.lanes, columns - first) for first in range(0, columns, product.lanes)]
+        yield column, list(_valid(product, columns))
+
+
+def _valid(product: Tiled, columns: int) -> tuple[int, ...]:
+    """How many lanes of each vector of a block of so many columns stand for columns."""
+    return tuple(min(product.lanes, columns - first) for first in range(0, columns, product.lanes))
 
 
 class _Columns:
