@@ -1,9 +1,10 @@
-"""Transforms of two to five complex numbers, as LLVM's text: what Fourier transforms are made of."""
+"""Transforms of a few complex numbers, as LLVM's text: what Fourier transforms are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import cos, pi, sin
 
 import numpy as np
@@ -79,18 +80,20 @@ def _four(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
     ]
 
 
-def _five(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
-    sums = calculate.sum(x[1], x[4]), calculate.sum(x[2], x[3])
-    gaps = calculate.difference(x[1], x[4]), calculate.difference(x[2], x[3])
-    results = {0: calculate.sum(x[0], calculate.sum(*sums))}
-    for number in (1, 2):
-        angles = [2 * pi * number * place / 5 for place in (1, 2)]
+def _odd(calculate: NativeArithmetic, x: Sequence[Parts]) -> list[Parts]:
+    """Of an odd count: sums and differences of those as far from both ends are turned by the same angles."""
+    count = len(x)
+    pairs = [(x[place], x[count - place]) for place in range(1, count // 2 + 1)]
+    sums, gaps = [calculate.sum(*pair) for pair in pairs], [calculate.difference(*pair) for pair in pairs]
+    results = {0: calculate.sum(x[0], reduce(calculate.sum, sums))}
+    for number in range(1, count // 2 + 1):
+        angles = [2 * pi * number * place / count for place in range(1, count // 2 + 1)]
         along = [calculate.times(each, cos(angle)) for each, angle in zip(sums, angles, strict=True)]
         across = [calculate.times(each, sin(angle)) for each, angle in zip(gaps, angles, strict=True)]
-        middle = calculate.sum(x[0], calculate.sum(along[0], along[1]))
-        side = calculate.turned(calculate.sum(across[0], across[1]))
-        results[number], results[5 - number] = calculate.sum(middle, side), calculate.difference(middle, side)
-    return [results[number] for number in range(5)]
+        middle = calculate.sum(x[0], reduce(calculate.sum, along))
+        side = calculate.turned(reduce(calculate.sum, across))
+        results[number], results[count - number] = calculate.sum(middle, side), calculate.difference(middle, side)
+    return [results[number] for number in range(count)]
 
 
 #: The transform of as many numbers as the key says.
@@ -98,5 +101,8 @@ BUTTERFLIES: dict[int, Callable[[NativeArithmetic, Sequence[Parts]], list[Parts]
     2: _two,
     3: _three,
     4: _four,
-    5: _five,
+    5: _odd,
+    7: _odd,
+    11: _odd,
+    13: _odd,
 }

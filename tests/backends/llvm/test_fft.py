@@ -10,6 +10,8 @@ from spmd.compiler.schedule.fusion import Unit
 from tests.backends.modules import type_of
 
 LENGTHS = [2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 16, 25, 30, 48, 64, 75, 96, 100, 128, 243, 250, 360, 512, 1000, 4096]
+#: Factors of 7, 11 and 13, and those that no stage takes out.
+LENGTHS += [56, 88, 104, 17, 34, 97, 1009, 2 * 1009]
 LONG = 1 << 13
 
 
@@ -52,7 +54,7 @@ def test_transforms_are_the_sums_of_the_definition(kind: str, double: bool, leng
     np.testing.assert_allclose(got, want, rtol=0, atol=eps * np.sqrt(np.mean(np.abs(want) ** 2)) * 2)
 
 
-@pytest.mark.parametrize("length", [7, 22, 1 << 17])
+@pytest.mark.parametrize("length", [1, 7, 22, 1001, 1 << 17])
 def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> None:
     text, x = fft("FFT", length, 1, False)
     module = spmd.parse(text)
@@ -63,7 +65,7 @@ def test_other_lengths_have_no_native_form_and_still_a_value(length: int) -> Non
 
 @pytest.mark.parametrize("kind", ["FFT", "IRFFT"])
 def test_no_bit_depends_on_the_number_of_threads(kind: str) -> None:
-    for length, rows in ((1024, 64), (LONG, 9), (2 * LONG, 5)):
+    for length, rows in ((1024, 64), (1010, 40), (LONG, 9), (2 * LONG, 5)):
         text, x = fft(kind, length, rows, False)
         one, two, three = (spmd.compile(spmd.parse(text), threads=threads)(x)[0] for threads in (1, 2, 3))
         np.testing.assert_array_equal(one, two)
