@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch import values
 
 if TYPE_CHECKING:
+    from spmd.compiler.options import CompileOptions
     from spmd.compiler.prepare import Prepared
 
 Arguments = argparse.ArgumentParser | argparse._ArgumentGroup
@@ -53,9 +54,9 @@ def communication(parser: Arguments) -> None:
     )
 
 
-def compile_options(args: argparse.Namespace) -> dict[str, Any]:
+def compile_options(args: argparse.Namespace) -> "CompileOptions":
     """The options of ``spmd.compile`` that `communication` declares, where they are set."""
-    options: dict[str, Any] = {"reproducible": args.reproducible}
+    options: CompileOptions = {"reproducible": args.reproducible}
     if args.combine_threshold is not None:
         options["combine_threshold"] = args.combine_threshold
     if args.overlap is not None:

@@ -6,15 +6,18 @@ import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from launch import options, values
 
 if TYPE_CHECKING:
     from collectives.communicator import Communicator
+    from spmd.compiler.options import CompileOptions
     from spmd.ir import Module
     from spmd.runtime.executable import Executable
     from spmd.runtime.process import Process
+
+T = TypeVar("T")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,22 +53,41 @@ def timeout_settings(args: argparse.Namespace) -> dict[str, str]:
     return settings | ({"COLLECTIVE_ABORT": "1"} if args.collective_abort else {})
 
 
-def compile_options(args: argparse.Namespace) -> dict[str, Any]:
+def compile_options(args: argparse.Namespace) -> "CompileOptions":
     """The options of ``spmd.compile`` that were given."""
-    threads = {} if args.threads is None else {"threads": args.threads}
-    return options.compile_options(args) | {"check_collectives": args.check_collectives} | threads
+    chosen = options.compile_options(args)
+    chosen["check_collectives"] = args.check_collectives
+    if args.threads is not None:
+        chosen["threads"] = args.threads
+    return chosen
 
 
-def run_options(args: argparse.Namespace, size: int) -> dict[str, Any]:
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of ``spmd.run_parallel``."""
+
+    abort: bool
+    mode: str
+    memory: int | None
+    timeout: float
+    infeed: list[str]
+    outfeed: list[str]
+
+
+def run_options(args: argparse.Namespace, size: int) -> RunOptions:
     """What ``spmd.run_parallel`` is given beside the program and its inputs."""
-    settings: dict[str, Any] = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
+    settings: RunOptions = {"abort": args.collective_abort, "mode": args.mode, "memory": args.memory}
     if args.collective_timeout is not None:
         settings["timeout"] = args.collective_timeout or float("inf")
-    for name in ("infeed", "outfeed"):
-        path = getattr(args, name)
-        if path is not None:
-            settings[name] = [path.replace("{rank}", str(rank)) for rank in range(size)]
+    if args.infeed is not None:
+        settings["infeed"] = _of_ranks(args.infeed, size)
+    if args.outfeed is not None:
+        settings["outfeed"] = _of_ranks(args.outfeed, size)
     return settings
+
+
+def _of_ranks(path: str, size: int) -> list[str]:
+    """The file of each rank, for which {rank} stands."""
+    return [path.replace("{rank}", str(rank)) for rank in range(size)]
 
 
 @contextlib.contextmanager
@@ -133,7 +155,7 @@ class Ranks:
             self.world.barrier("the start of the profile")
         return time.perf_counter()
 
-    def gather(self, value: Any) -> list[Any] | None:
+    def gather(self, value: T) -> list[T] | None:
         """Each rank's value, on rank 0."""
         values = [value] if self.world is None else self.world.allgather_object(value)
         return values if self.world is None or self.world.rank == 0 else None

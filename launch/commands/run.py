@@ -110,8 +110,9 @@ def _as_this_rank(
     settings = parallel.compile_options(args)
     plan = parallel.Ranks.meet(module, args.function)
     if plan.different:
-        settings |= {"combine_threshold": 0, "overlap": False}
-    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
+        settings["combine_threshold"], settings["overlap"] = 0, False
+    settings["watch"] = watcher
+    executable = spmd.compile(module, grid, function=args.function, **settings)
     _check_ranks(args.program, executable.grid, 1 if plan.world is None else plan.world.size)
     process = executable.process
     plan.connect(process)
@@ -151,7 +152,8 @@ def _in_this_process(
     import spmd
 
     settings = parallel.compile_options(args)
-    executable = spmd.compile(module, grid, function=args.function, watch=watcher, **settings)
+    settings["watch"] = watcher
+    executable = spmd.compile(module, grid, function=args.function, **settings)
     inputs = [
         _shard(executable, arrays, rank) for rank, arrays in enumerate(_arguments_of_all(args, module, grid.size))
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+from jax.stages import Lowered
 
 from spmd.analysis.custom_calls import PYTHON_CALLBACK
 from spmd.arrays import Tree, UserFunction
@@ -23,7 +23,7 @@ _OF_MESHES = ("sdy.sharding_constraint", "sdy.mesh")
 _numbers = itertools.count()
 
 
-def module_of(lowered: Any, name: str) -> Module:
+def module_of(lowered: Lowered, name: str) -> Module:
     """The module of a `jax.stages.Lowered`: its ops know their places in Python, its callbacks the functions here."""
     module = parse(lowered.as_text(debug_info=True), f"<{name}>", verify=False)
     places.locate(module)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -27,7 +27,7 @@ from spmd.runtime.process import Infeed, Outfeed, Streams
 from spmd.usage import kind_of
 
 Entry = tuple[Array, ...]
-InfeedSource = Callable[[], Any] | Iterable[Any] | str | PathLike[str]
+InfeedSource = Callable[[], object] | Iterable[object] | str | PathLike[str]
 OutfeedTarget = Callable[[Entry], None] | MutableSequence[Any] | str | PathLike[str]
 
 _NAME = re.compile(r"(?:arr_)?(\d{1,18})(?:\.(\d{1,18}))?(?::(\w+))?", re.ASCII)
@@ -41,11 +41,11 @@ def infeed_from(source: InfeedSource | None) -> Infeed | None:
     if source is None:
         return None
     if callable(source):
-        return source
+        return cast(Infeed, source)
     if not isinstance(source, Iterable | str | PathLike):
         raise UsageError(f"an infeed is a function, an iterable or the path of an .npz file, got {kind_of(source)}")
-    iterator: Iterator[Any] = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
-    return lambda: next(iterator)
+    iterator = read_stream(source) if isinstance(source, str | PathLike) else iter(source)
+    return cast(Infeed, lambda: next(iterator))
 
 
 class OutfeedFile:

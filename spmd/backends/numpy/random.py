@@ -69,7 +69,7 @@ def _finisher(element: t.ElementType) -> Callable[[Array], Array]:
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
-def threefry2x32(key: tuple[Any, Any], x: Array, y: Array) -> tuple[Array, Array]:
+def threefry2x32(key: tuple[np.uint32, np.uint32], x: Array, y: Array) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds: the hash of each pair (x, y), uint32 arrays that are overwritten."""
     keys = (key[0], key[1], key[0] ^ key[1] ^ np.uint32(0x1BD11BDA))
     spare = np.empty_like(y)

@@ -118,6 +118,9 @@ Complex = _arithmetic("Complex", "complex", "Real parts lhs and imaginary parts 
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
+_TOTAL_ORDER = "TotalOrder"
+
+
 def _compare(
     builder: XlaBuilder, direction: str, lhs: object, rhs: object, dimensions: Sequence[int], *, total: bool = False
 ) -> XlaOp:
@@ -132,24 +135,27 @@ def _compare(
     return builder.emit_one("stablehlo.compare", [left, right], attributes)
 
 
-def _comparison(name: str, direction: str, doc: str, total: bool = False) -> BinaryOperation:
+def _comparison(name: str, doc: str) -> BinaryOperation:
+    """Eq, Ne, Ge, Gt, Le and Lt, which are StableHLO's directions, and the same in the total order."""
+    direction = name.removesuffix(_TOTAL_ORDER)
     return _of_two(
         name, "Element-wise comparison operations", doc,
-        lambda builder, lhs, rhs, dimensions: _compare(builder, direction, lhs, rhs, dimensions, total=total),
+        lambda builder, lhs, rhs, dimensions: _compare(
+            builder, direction.upper(), lhs, rhs, dimensions, total=direction != name
+        ),
     )  # fmt: skip
 
 
-Eq = _comparison("Eq", "EQ", "lhs == rhs as PRED; floats as IEEE 754 says: NaN is unequal to all.")
-Ne = _comparison("Ne", "NE", "lhs != rhs as PRED.")
-Ge = _comparison("Ge", "GE", "lhs >= rhs as PRED.")
-Gt = _comparison("Gt", "GT", "lhs > rhs as PRED.")
-Le = _comparison("Le", "LE", "lhs <= rhs as PRED.")
-Lt = _comparison("Lt", "LT", "lhs < rhs as PRED.")
+Eq = _comparison("Eq", "lhs == rhs as PRED; floats as IEEE 754 says: NaN is unequal to all.")
+Ne = _comparison("Ne", "lhs != rhs as PRED.")
+Ge = _comparison("Ge", "lhs >= rhs as PRED.")
+Gt = _comparison("Gt", "lhs > rhs as PRED.")
+Le = _comparison("Le", "lhs <= rhs as PRED.")
+Lt = _comparison("Lt", "lhs < rhs as PRED.")
 
 _TOTAL = "{} in the total order -NaN < -Inf < -Finite < -0 < +0 < +Finite < +Inf < +NaN."
 EqTotalOrder, NeTotalOrder, GeTotalOrder, GtTotalOrder, LeTotalOrder, LtTotalOrder = (
-    _comparison(f"{name}TotalOrder", name.upper(), _TOTAL.format(name), total=True)
-    for name in ("Eq", "Ne", "Ge", "Gt", "Le", "Lt")
+    _comparison(name + _TOTAL_ORDER, _TOTAL.format(name)) for name in ("Eq", "Ne", "Ge", "Gt", "Le", "Lt")
 )
 
 
