@@ -40,6 +40,7 @@ entry:
   call void @Py_DecRef(ptr %which)
   call void @Py_DecRef(ptr %where)
 {ANSWER}
+declare ptr @PyLong_FromLong(i64)
 declare ptr @PyLong_FromVoidPtr(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 @spmd.python = external global i8
@@ -72,7 +73,8 @@ class Callbacks:
 
     def symbols(self) -> dict[str, int]:
         """The addresses that `CALL_TEXT` refers to beyond those of loops that ask."""
-        return {"spmd.python": id(self), **interpreter_symbols("PyLong_FromVoidPtr", "PyObject_Vectorcall")}
+        names = ("PyLong_FromLong", "PyLong_FromVoidPtr", "PyObject_Vectorcall")
+        return {"spmd.python": id(self), **interpreter_symbols(*names)}
 
 
 class _Call:

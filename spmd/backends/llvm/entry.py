@@ -1,8 +1,9 @@
 """Native functions as functions of Python: arrays in, no conversion in between.
 
-The entry of a function is native, too: it looks into the arrays that it is given, lets go of the interpreter's lock,
+The entry of functions is native, too: it looks into the arrays that it is given, lets go of the interpreter's lock,
 runs, and takes it again. What it is given must be arrays in C order; anything else it declines, and the caller tries
-again with such arrays.
+again with such arrays. All functions have one entry, compiled once: CPython hands it the object that a function of
+Python was made with, which tells what is to be called.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from functools import cache
 import numpy as np
 
 from spmd.backends.llvm.interpreter import interpreter_symbols
+from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 
 #: Flags of an array that is contiguous in C order, and whose elements are aligned.
 _NEEDED = 0x0001 | 0x0100
 _FASTCALL = 0x0080
-#: A few loads an array are as quick as they come; optimizing them took a millisecond of each program's compile time.
-_ATTRIBUTES = "noinline optnone"
 
 
 class _MethodDef(ctypes.Structure):
@@ -43,38 +44,39 @@ def _layout() -> tuple[int, int]:
     return data, flags
 
 
-def entry_text(name: str, function: str, count: int, *, may_raise: bool) -> str:
-    """The text of `name`, a function that CPython calls with `count` arrays, which calls `function` on their data.
+def _entry_text() -> str:
+    """The text of `entry`, a function that CPython calls with objects, and with an array of i64 as `%self`.
 
-    It returns 0, or 1 for arguments that are not arrays in C order. Others may run meanwhile. `may_raise`: the function
-    may leave an exception behind, which is then raised.
+    That has the address of a function and how many arrays it takes; it is called with the addresses of their data. The
+    entry returns 0, or 1 for arguments that are not arrays in C order. Others may run meanwhile. The function may leave
+    an exception behind, which is then raised.
     """
     data, flags = _layout()
     lines = [
-        f"define ptr @{name}(ptr %self, ptr %objects, i64 %count) {_ATTRIBUTES} {{",
+        f"define ptr @entry(ptr %self, ptr %objects, i64 %count) {CODE_ATTRIBUTES} {{",
         "entry:",
-        f"  %pointers = alloca [{max(count, 1)} x ptr], align 8",
-        f"  %enough = icmp eq i64 %count, {count}",
-        f"  br i1 %enough, label %{'check' if count else 'run'}, label %declined",
-    ]
-    if count:
-        lines += _addresses_text(count, data, flags)
-    lines += [
+        f"  %told.at = getelementptr i8, ptr %self, i64 {data}",
+        "  %told = load ptr, ptr %told.at",
+        "  %function = load ptr, ptr %told",
+        "  %expected.at = getelementptr i64, ptr %told, i64 1",
+        "  %expected = load i64, ptr %expected.at",
+        "  %enough = icmp eq i64 %count, %expected",
+        "  br i1 %enough, label %begin, label %declined",
+        "begin:",
+        "  %pointers = alloca ptr, i64 %count, align 16",
+        "  %some = icmp ne i64 %count, 0",
+        "  br i1 %some, label %check, label %run",
+        *_addresses_text(data, flags),
         "run:",
         "  %state = call ptr @PyEval_SaveThread()",
-        f"  call void @{function}(ptr %pointers)",
+        "  call void %function(ptr %pointers)",
         "  call void @PyEval_RestoreThread(ptr %state)",
-    ]
-    if may_raise:
-        lines += [
-            "  %error = call ptr @PyErr_Occurred()",
-            "  %raised = icmp ne ptr %error, null",
-            "  br i1 %raised, label %raise, label %finished",
-            "raise:",
-            "  ret ptr null",
-            "finished:",
-        ]
-    lines += [
+        "  %error = call ptr @PyErr_Occurred()",
+        "  %raised = icmp ne ptr %error, null",
+        "  br i1 %raised, label %raise, label %finished",
+        "raise:",
+        "  ret ptr null",
+        "finished:",
         "  %done = call ptr @PyLong_FromLong(i64 0)",
         "  ret ptr %done",
         "declined:",
@@ -85,16 +87,16 @@ def entry_text(name: str, function: str, count: int, *, may_raise: bool) -> str:
         "declare ptr @PyLong_FromLong(i64)",
         "declare ptr @PyEval_SaveThread()",
         "declare void @PyEval_RestoreThread(ptr)",
-        *(["declare ptr @PyErr_Occurred()"] if may_raise else []),
+        "declare ptr @PyErr_Occurred()",
     ]
     return "\n".join(lines)
 
 
-def _addresses_text(count: int, data: int, flags: int) -> list[str]:
+def _addresses_text(data: int, flags: int) -> list[str]:
     """The loop that finds the addresses of the arrays; `data` and `flags` are where an array has them."""
     return [
         "check:",
-        "  %place = phi i64 [ 0, %entry ], [ %next, %keep ]",
+        "  %place = phi i64 [ 0, %begin ], [ %next, %keep ]",
         "  %at = getelementptr ptr, ptr %objects, i64 %place",
         "  %object = load ptr, ptr %at",
         f"  %type.at = getelementptr i8, ptr %object, i64 {ctypes.sizeof(ctypes.c_ssize_t)}",
@@ -113,23 +115,33 @@ def _addresses_text(count: int, data: int, flags: int) -> list[str]:
         "  %slot = getelementptr ptr, ptr %pointers, i64 %place",
         "  store ptr %data, ptr %slot",
         "  %next = add nuw nsw i64 %place, 1",
-        f"  %more = icmp ult i64 %next, {count}",
+        "  %more = icmp ult i64 %next, %count",
         "  br i1 %more, label %check, label %run",
     ]
 
 
 @cache
-def entry_symbols() -> dict[str, int]:
-    """The addresses that the text of entries refers to."""
+def _entry() -> Library:
+    """The entry in this process."""
     names = ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred")
-    return {"ndarray": id(np.ndarray), **interpreter_symbols(*names)}
+    return compile_ir(_entry_text(), {"ndarray": id(np.ndarray), **interpreter_symbols(*names)})
 
 
-def python_function(address: int, name: str, keep: object) -> Callable[..., int]:
-    """The function of Python whose code is the entry at `address`; `keep` lives as long as it."""
-    definition = _MethodDef(name.encode(), address, _FASTCALL, None)
+class _Told(np.ndarray):
+    """What the entry is told of a function; it has what the function needs, too, and lives as long as it."""
+
+    keep: object
+
+
+def python_function(address: int, count: int, name: str, keep: object) -> Callable[..., int]:
+    """The function of Python that calls the native one at `address` with the addresses of `count` arrays.
+
+    `keep` lives as long as it.
+    """
+    definition = _MethodDef(name.encode(), _entry().address("entry"), _FASTCALL, None)
+    told = np.array([address, count], np.int64).view(_Told)
+    told.keep = (definition, keep)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    holder = (definition, keep)  # the function's own object, which it keeps
-    function: Callable[..., int] = make(ctypes.addressof(definition), holder, None)
+    function: Callable[..., int] = make(ctypes.addressof(definition), told, None)
     return function

@@ -17,7 +17,7 @@ from spmd.backends.llvm import workers
 from spmd.backends.llvm.blas import routine
 from spmd.backends.llvm.callbacks import Callbacks
 from spmd.backends.llvm.clocks import NativeClock
-from spmd.backends.llvm.entry import entry_symbols, python_function
+from spmd.backends.llvm.entry import python_function
 from spmd.backends.llvm.forms import Callback
 from spmd.backends.llvm.functions import link
 from spmd.backends.llvm.interrupts import poll_symbols
@@ -34,13 +34,15 @@ class StretchCode:
 
     `callees` and `routines` are the functions out of line and the names of BLAS's routines that it calls; `results` has
     shape and dtype of each array that it writes, None for a token, and `over` by its place the input that a result is
-    written over. After inputs and results the function takes `arena` bytes of memory, then `constants`.
+    written over. After inputs and results the function takes `arena` bytes of memory, then `constants`; with what it
+    counts in, where it does, these are so many `arguments`.
     """
 
     code: ObjectCode
     callees: tuple[Callee, ...]
     routines: tuple[str, ...]
     constants: tuple[Array, ...]
+    arguments: int
     arena: int
     results: tuple[tuple[tuple[int, ...], DType] | None, ...]
     over: Mapping[int, int]
@@ -76,7 +78,7 @@ def load_stretch(compiled: CompiledStretch) -> Stretch:
     """The native function in this process."""
     code = compiled.code
     linked = link(code.callees)
-    symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols, **entry_symbols()}
+    symbols = {**{name: routine(name).address for name in code.routines}, **linked.symbols}
     if code.uses_workers:
         symbols |= workers.symbols()
     if code.may_raise:
@@ -85,7 +87,8 @@ def load_stretch(compiled: CompiledStretch) -> Stretch:
     if callbacks is not None:
         symbols |= callbacks.symbols()
     library = load_object(code.code, symbols, uses=linked.libraries)
-    native = python_function(library.address("entry"), f"stretch{next(_NUMBERS)}", (library, code.constants, callbacks))
+    keep = (library, code.constants, callbacks)
+    native = python_function(library.address("stretch"), code.arguments, f"stretch{next(_NUMBERS)}", keep)
     call = _call(_clocked(native, compiled.clock), code)
     has_tokens = code.takes_tokens or None in code.results
     if has_tokens:

@@ -17,7 +17,6 @@ from spmd.backends.llvm import workers
 from spmd.backends.llvm.buffers import Buffer, nbytes
 from spmd.backends.llvm.callbacks import CALL_TEXT
 from spmd.backends.llvm.clocks import NativeClock
-from spmd.backends.llvm.entry import entry_text
 from spmd.backends.llvm.forms import MakeCallback, supports
 from spmd.backends.llvm.function import FunctionWriter
 from spmd.backends.llvm.images import take_images
@@ -66,8 +65,6 @@ def compile_stretch(
     targets = [writer.buffer_of[over[v]] if v in over else target for v, target in zip(outputs, targets, strict=True)]
     writer.write_results(units, outputs, targets, free)
     text = writer.finish()
-    count = len(inputs) + len(outputs) + 1 + len(writer.constants) + (writer.clock is not None)
-    text += "\n" + entry_text("entry", "stretch", count, may_raise=writer.may_raise)
     if writer.may_raise:
         text += POLL_TEXT
     if writer.callbacks:
@@ -77,6 +74,7 @@ def compile_stretch(
         tuple(writer.text.callees.values()),
         tuple(writer.symbols),
         tuple(np.ascontiguousarray(array) for array in writer.constants),
+        len(inputs) + len(outputs) + 1 + len(writer.constants) + (writer.clock is not None),
         writer.arena_size,
         tuple(None if isinstance(v.type, TokenType) else (v.tensor.static_shape, v.tensor.dtype) for v in outputs),
         {place: inputs.index(over[value]) for place, value in enumerate(outputs) if value in over},

@@ -1,11 +1,13 @@
 """Calling native functions: what they take as it is, and what is brought into form first."""
 
+import ctypes
 import threading
 
 import numpy as np
 
 import spmd
-from spmd.backends.llvm.entry import entry_text
+from spmd.backends.llvm.entry import python_function
+from spmd.backends.llvm.jit import compile_ir
 
 TEXT = """func.func @main(%x: tensor<3x4xf32>, %s: tensor<f32>) -> tensor<3x4xf32> {
   %0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<3x4xf32>
@@ -46,9 +48,19 @@ def test_threads_share_a_native_function() -> None:
     assert not wrong
 
 
-def test_an_entry_is_as_long_for_many_arrays_as_for_two() -> None:
-    few, many = (entry_text("entry", "function", count, may_raise=False) for count in (2, 2000))
-    assert few.count("\n") == many.count("\n")
+def test_other_numbers_of_arrays_are_declined() -> None:
+    """And whatever else is no array; of none at all, the function is called with no addresses."""
+    text = "@calls = internal global i64 0\ndefine void @count(ptr %addresses) {\n  %n = load i64, ptr @calls\n"
+    text += "  %m = add i64 %n, 1\n  store i64 %m, ptr @calls\n  ret void\n}\n"
+    text += "define i64 @called() {\n  %n = load i64, ptr @calls\n  ret i64 %n\n}"
+    library = compile_ir(text, {})
+    called = ctypes.CFUNCTYPE(ctypes.c_int64)(library.address("called"))
+    none, two = (python_function(library.address("count"), count, "count", library) for count in (0, 2))
+    x = np.zeros(3)
+    assert [none(), two(x, x)] == [0, 0]
+    assert called() == 2
+    assert [none(x), two(x), two(x, x, x), two(x, 1.0), two(x, x[::2])] == [1, 1, 1, 1, 1]
+    assert called() == 2
 
 
 def test_each_of_many_arrays_is_looked_at() -> None:
