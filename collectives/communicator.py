@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from collectives import operations
 from collectives.arrays import Array
-from collectives.operations import Operation, Shape
+from collectives.operations import Operation
 from collectives.reduction import ADD, Reduction
+from collectives.shapes import Shape
 
 Pairs = Sequence[tuple[int, int]]
 V = TypeVar("V")

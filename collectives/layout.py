@@ -14,7 +14,7 @@ import numpy as np
 
 from collectives.arrays import Array, DType, bits_dtype, numpy_has
 from collectives.element_types import bit_width
-from collectives.operations import Shape
+from collectives.shapes import Shape
 
 _GROUP = {1: 8, 2: 4, 4: 2, 6: 4}  # elements that fill whole bytes, by the bits of one
 

@@ -39,11 +39,11 @@ from collectives.operations import (
     CollectiveReduce,
     Operation,
     ReduceScatter,
-    Shape,
     describe,
     short_list,
 )
 from collectives.settings import WatchSettings
+from collectives.shapes import Shape
 
 _worlds: dict[int, MpiCommunicator] = {}
 

@@ -16,7 +16,8 @@ from collectives.element_types import element
 from collectives.mpi_large import piece_by_piece, within_limits
 from collectives.mpi_transfer import Transfer
 from collectives.mpi_types import Message, as_is, mpi_reduction
-from collectives.operations import Operation, Shape
+from collectives.operations import Operation
+from collectives.shapes import Shape
 
 PERMUTE_TAG = 0
 

@@ -20,7 +20,7 @@ from collectives.errors import CommunicationError
 from collectives.layout import wire_dtype
 from collectives.mpi_calls import PERMUTE_TAG
 from collectives.mpi_request import MpiRequest
-from collectives.operations import Shape
+from collectives.shapes import Shape
 
 #: ``wait(done, waiting)`` waits step by step until ``done()``.
 Wait = Callable[[Callable[[], bool], Waiting], None]

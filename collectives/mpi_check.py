@@ -24,7 +24,8 @@ from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Request, Start, V
 from collectives.errors import CommunicationError, GroupError
 from collectives.mpi_channels import LAST_TAG, MpiChannels
-from collectives.operations import CollectivePermute, Operation, Shape, describe, short_list
+from collectives.operations import CollectivePermute, Operation, describe, short_list
+from collectives.shapes import Shape
 from collectives.states import mismatch_text
 
 _TELL_TAG = LAST_TAG + 1

@@ -19,7 +19,8 @@ from collectives import layout, mpi_large
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective
 from collectives.element_types import element
-from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter, Shape
+from collectives.operations import AllReduce, CollectiveReduce, ReduceScatter
+from collectives.shapes import Shape
 
 _SMALL = 1 << 15  # bytes that a process may gather rather than exchange by parts
 

@@ -22,9 +22,9 @@ from collectives.errors import CommunicationError
 from collectives.grid import MOVING, REDUCING, Grouping, Strategy, strategy_of
 from collectives.permutations import Ends, ends_of
 from collectives.reduction import Arithmetic, Reduction, arithmetic
+from collectives.shapes import Shape, scale_shape, split_shape
 from collectives.stacked import ARRAYS, Stacks
 
-Shape = tuple[int, ...]
 T = TypeVar("T")
 
 
@@ -388,15 +388,3 @@ def check_root(root: int, size: int) -> None:
     """Raises CommunicationError when ``root`` is no position in a group of ``size``."""
     if not 0 <= root < size:
         raise CommunicationError(f"root {root} is outside the process group of {size} processes")
-
-
-def split_shape(shape: Shape, dim: int, parts: int) -> Shape:
-    """``shape`` with dimension ``dim`` divided into ``parts``."""
-    if shape[dim] % parts:
-        raise CommunicationError(f"dimension {dim} of size {shape[dim]} cannot be split into {parts} equal parts")
-    return (*shape[:dim], shape[dim] // parts, *shape[dim + 1 :])
-
-
-def scale_shape(shape: Shape, dim: int, parts: int) -> Shape:
-    """``shape`` with dimension ``dim`` taken ``parts`` times."""
-    return (*shape[:dim], shape[dim] * parts, *shape[dim + 1 :])

@@ -16,8 +16,8 @@ from collectives.arrays import Array, numpy_has
 from collectives.element_types import element
 from collectives.monoids import UFUNCS
 from collectives.reduction import Arithmetic
+from collectives.shapes import Shape
 
-Shape = tuple[int, ...]
 Order = npt.NDArray[np.int64]
 T = TypeVar("T")
 

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from collectives.arrays import Array
 from collectives.communicator import BoundCollective, Communicator, Completed, Start, V
 from collectives.errors import CommunicationError, GroupError
-from collectives.operations import Barrier, CollectivePermute, Operation, Shape, describe, filled, short_list
+from collectives.operations import Barrier, CollectivePermute, Operation, describe, filled, short_list
 from collectives.rendezvous import Group, Key, Posted, RendezvousRound, World, at_place
 from collectives.scheduler import Stopped
+from collectives.shapes import Shape
 from collectives.stacked import Stacks
 from collectives.states import mismatch_text
 from collectives.threads_watch import stop, watch

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from collectives.operations import scale_shape, split_shape
+from collectives.shapes import scale_shape, split_shape
 from partitioner.mesh import Axes, DeviceMesh
 from partitioner.processes import ProcessLayout
 from spmd.attributes import ArrayAttr

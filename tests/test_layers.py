@@ -29,7 +29,7 @@ ALLOWED = {
     "collectives": set(),
     "spmd.dialects": BASE,
     "spmd.syntax": BASE | {"spmd.dialects"},
-    "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax", "collectives.operations"},
+    "spmd.builder": BASE | {"spmd.dialects", "spmd.syntax", "collectives.operations", "collectives.shapes"},
     # The client of XLA's first edition runs what its builder built.
     "spmd.client": BASE | {"spmd.builder", "spmd.backends.numpy", "spmd.runtime", "collectives"},
     "spmd.artifacts": BASE | {"spmd.dialects", "spmd.syntax"},

@@ -24,7 +24,8 @@ from collectives import (
 from collectives.arrays import Array
 from collectives.communicator import Communicator
 from collectives.mpi_background import LEAST
-from collectives.operations import Operation, Shape
+from collectives.operations import Operation
+from collectives.shapes import Shape
 from collectives.stacked import Stacks
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from collectives.operations import scale_shape, split_shape
+from collectives.shapes import scale_shape, split_shape
 from spmd import types as t
 from spmd.builder import checks
 from spmd.builder.builder import XlaBuilder
