@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from spmd.compiler.stack.core import StackedValue, Stacker, Tree, rule
 from spmd.compiler.stack.data_movement import after
@@ -15,7 +14,7 @@ from spmd.compiler.stack.one_by_one import one_by_one
 from spmd.dialects.make import make_op
 from spmd.dialects.structs import ConvDimensionNumbersAttr, DotDimensionNumbersAttr
 from spmd.ir import AttributeValue, Op, Value
-from spmd.types import QuantizedType, TensorType
+from spmd.types import QuantizedType, TensorType, Type
 
 
 @rule("stablehlo.dot_general")
@@ -63,7 +62,7 @@ def _product(
     return StackedValue(stacker.one("transpose", [product.result], final, permutation=back), True)
 
 
-def _turned(type: TensorType, place: int) -> Any:
+def _turned(type: TensorType, place: int) -> Type:
     """The element type, its quantized dimension counted with the processes at `place`."""
     element = type.element_type
     if not isinstance(element, QuantizedType):

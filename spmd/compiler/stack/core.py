@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from collectives.grid import ProcessGrid
 from spmd.analysis.order import IN_ORDER
@@ -361,7 +362,7 @@ class Stacker(OpBuilder):
         """Says of a reduction that it keeps the order of the elements."""
         op.discardable = {**op.discardable, IN_ORDER: UNIT}
 
-    def ranks(self, values: Any, dtype: Any = np.int32) -> Value:
+    def ranks(self, values: ArrayLike, dtype: DTypeLike = np.int32) -> Value:
         """A constant with one entry a process."""
         return self.constant(np.asarray(values, dtype))
 
@@ -377,7 +378,7 @@ def read_by(op: Op) -> list[Value]:
     return [*dict.fromkeys((*op.operands, *(captured_values(op) if op.regions else ())))]
 
 
-def _moved(element: Type, by: int = 1) -> Any:
+def _moved(element: Type, by: int = 1) -> Type:
     """A quantized element type whose dimensions have moved."""
     if not isinstance(element, QuantizedType):
         return element
