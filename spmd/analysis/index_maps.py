@@ -17,7 +17,7 @@ from spmd.analysis.scalar import build
 from spmd.analysis.scalar.conversion import converted
 from spmd.analysis.scalar.elements import Element
 from spmd.analysis.scalar.elementwise import compute
-from spmd.analysis.scalar.expression import I64, Expression, constant
+from spmd.analysis.scalar.expression import I64, Expression, constant, constant_value, is_constant
 from spmd.dialects.make import make_op
 from spmd.ir import Op, Value
 from spmd.registry import filed
@@ -276,6 +276,8 @@ def clamped(start: Value, index: Index, most: int, reader: ElementReader) -> Aff
     (number,) = converted(reader.read(start, index), element_type(start), SI64)
     if element_type(start).is_unsigned and element_type(start).bits == 64:
         number = build.umin(number, constant(most, I64))
+    elif is_constant(number):
+        return Affine(min(max(int(constant_value(number)), 0), most))
     number = build.smax(number, constant(0, I64))
     return Affine.computed(build.smin(number, constant(most, I64)))
 

@@ -144,15 +144,26 @@ def _extremum(primitive: Primitive, x: Expression, y: Expression) -> Expression:
 
 def truncate(x: Expression, type: MachineType) -> Expression:
     """The low bits of an integer; the same when it has no more."""
-    return x if x.type is type else expression(Primitive.TRUNCATE, type, (x,))
+    return _resized(Primitive.TRUNCATE, x, type)
 
 
 def zero_extend(x: Expression, type: MachineType) -> Expression:
-    return x if x.type is type else expression(Primitive.ZERO_EXTEND, type, (x,))
+    return _resized(Primitive.ZERO_EXTEND, x, type)
 
 
 def sign_extend(x: Expression, type: MachineType) -> Expression:
-    return x if x.type is type else expression(Primitive.SIGN_EXTEND, type, (x,))
+    return _resized(Primitive.SIGN_EXTEND, x, type)
+
+
+def _resized(primitive: Primitive, x: Expression, type: MachineType) -> Expression:
+    """A constant's is one, too: a place that a program names is known."""
+    if x.type is type:
+        return x
+    if x.primitive is not Primitive.CONSTANT:
+        return expression(primitive, type, (x,))
+    assert isinstance(x.attribute, int)
+    sign = x.attribute >> (x.type.bits - 1) if primitive is Primitive.SIGN_EXTEND else 0
+    return constant(x.attribute - (sign << x.type.bits), type)
 
 
 def resize(x: Expression, type: MachineType, *, signed: bool) -> Expression:

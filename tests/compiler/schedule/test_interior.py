@@ -2,6 +2,7 @@
 
 import pytest
 
+from spmd.analysis.affine import Affine
 from spmd.analysis.scalar.expression import Primitive, walk
 from spmd.compiler.schedule.interior import Interior, interior_of
 from spmd.compiler.schedule.units import nests_of
@@ -92,3 +93,34 @@ def test_a_comparison_of_an_iota_has_one_answer_inside(
 )
 def test_where_most_of_a_loop_has_several_answers_there_is_no_inside(body: str) -> None:
     assert interior("tensor<20x64xf32>", body) is None
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        """%o = stablehlo.constant dense<1> : tensor<i32>
+  %b = stablehlo.broadcast_in_dim %o, dims = [] : (tensor<i32>) -> tensor<1xi32>
+  %r = "stablehlo.scatter"(%x, %b, %y) <{
+    scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [0, 1], scatter_dims_to_operand_dims = [1]>
+  }> ({
+  ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+    %s = stablehlo.add %p, %q : tensor<f32>
+    stablehlo.return %s : tensor<f32>
+  }) : (tensor<20x64xf32>, tensor<1xi32>, tensor<20x63xf32>) -> tensor<20x64xf32>""",
+        """%z = stablehlo.constant dense<-3> : tensor<i8>
+  %o = stablehlo.constant dense<7> : tensor<i8>
+  %r = stablehlo.dynamic_update_slice %x, %y, %z, %o
+    : (tensor<20x64xf32>, tensor<20x63xf32>, tensor<i8>, tensor<i8>) -> tensor<20x64xf32>""",
+    ],
+)
+def test_an_update_at_a_place_that_the_program_names_asks_nothing(update: str) -> None:
+    """The second one's place is clamped: to row 0 and column 1."""
+    (unit,) = units_of(
+        "func.func @main(%x: tensor<20x64xf32>, %y: tensor<20x63xf32>) -> tensor<20x64xf32> {\n"
+        f"{update}\n return %r : tensor<20x64xf32>\n}}"
+    )
+    (nest,) = nests_of(unit)
+    (stage,) = nest.stages
+    assert all(update.mask is None for update in stage.updates) and all(load.mask is None for load in stage.loads())
+    places = [at for update in stage.updates for _, at, _ in update.writes] + [store.address for store in stage.stores]
+    assert places == [Affine(1, ((0, 64), (1, 1)))]
