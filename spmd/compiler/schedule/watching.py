@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from spmd.arrays import Array, Results
 from spmd.errors import Location
@@ -109,4 +109,4 @@ class Run:
 
 #: Called around every unit when a program is watched: it must call the Run and return what that returns. One whose
 #: attribute `times_parts` is true sees native functions whole, with clocks of their parts; else each unit is one.
-Watch = Callable[[ScheduledUnit, Run], Results]
+Watch = Callable[[ScheduledUnit, Run], Any]
