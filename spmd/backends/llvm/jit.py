@@ -125,12 +125,9 @@ def _exported(module: llvm.ModuleRef) -> Iterator[str]:
 
 def _simplify(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     """Scalars out of memory. What else there is to simplify the code generator finds by itself, in less time."""
-    passes = llvm.create_new_function_pass_manager()
+    passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    for function in module.functions:
-        if not function.is_declaration:
-            passes.run(function, builder)
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options()))
 
 
 @cache

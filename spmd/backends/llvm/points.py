@@ -18,6 +18,10 @@ from spmd.backends.llvm.writer import constant_text, llvm_type, suffix
 from spmd.compiler.schedule.nest import Load, Nest, Position
 from spmd.ir import Value
 
+#: Variables of outer loops in an address from which on they are one number to the inner loops: LLVM looks for the best
+#: way to step through addresses in all loops at once, which took a quarter of the time of deep nests and gave nothing.
+_DEEP = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -160,11 +164,14 @@ class PointWriter:
             if not part.is_vector:
                 parts.append((part.depth, part.name, coefficient))
         parts.sort()
-        total, depth = str(offset), self.base
+        total, depth, added = str(offset), self.base, 0
         for where, name, coefficient in parts:
+            if added >= _DEEP and where > depth:
+                total, added = self._opaque(total, depth), 0
             depth = max(depth, where)
             if not coefficient:
                 continue
+            added += 1
             key = (self, "sum", total, name, coefficient)
             register = self.text.find(key)
             if register is None:
@@ -175,6 +182,15 @@ class PointWriter:
                 self.text.keep(key, register, depth)
             total = register
         return Rendered(total, False, depth)
+
+    def _opaque(self, number: str, depth: int) -> str:
+        """`number`, of which LLVM is not to know what it is made of."""
+        key = (self, "opaque", number)
+        register: str | None = self.text.find(key)
+        if register is None:
+            register = self.text.value(f"freeze i64 {number}", depth)
+            self.text.keep(key, register, depth)
+        return register
 
     # --- memory ---
 
