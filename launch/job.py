@@ -41,11 +41,11 @@ SHARED_VARIABLE = "OMPI_MCA_btl_sm_backing_directory"
 
 @dataclass(frozen=True)
 class Growth:
-    """How many ranks an elastic job has and may have (0: none can join), and on which hosts, where that is known."""
+    """How many ranks an elastic job has and may have (0: none can join), and the `host` that it is held to, if any."""
 
     ranks: int
     most: int
-    hosts: tuple[str, ...]
+    host: str
 
 
 class Filter(Protocol):
@@ -76,7 +76,7 @@ def run(
     folder = tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX)
     with folder as reports, _of_this_machine(one_machine, growth is not None and growth.most > 0) as local:
         if growth is not None:
-            RunningJob(os.getpid(), growth.most, growth.hosts, Path(reports)).leave_note()
+            RunningJob(os.getpid(), growth.most, growth.host, Path(reports)).leave_note()
         environment = {**local, **os.environ, **added_environment, REPORTS_VARIABLE: reports}
         messages, writing = os.pipe()
         printed, printing = os.pipe() if kind == "hydra" else (None, None)

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from launch import remote
 from spmd.runtime import requests
 
 _LOOK = 0.05  # seconds between two looks
@@ -18,9 +19,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 2
     places = [host.name for host in args.hosts for _ in range(host.slots)]
-    if job.hosts and (unknown := sorted(set(places) - set(job.hosts))):
-        print(f"spmd launch: the job runs on {', '.join(job.hosts)}, and not on {', '.join(unknown)}", file=sys.stderr)
+    if job.host and (unknown := sorted(set(places) - {job.host})):
+        print(f"spmd launch: the job runs on {job.host}, and not on {', '.join(unknown)}", file=sys.stderr)
         return 2
+    if (reason := remote.unreachable(args.hosts)) is not None:
+        print(f"spmd launch: {reason}", file=sys.stderr)
+        return 1
     number = args.ranks or len(places) or 1
     requests_sent = [requests.ask(job, places[index % len(places)] if places else "") for index in range(number)]
     answers = [_answer(job, request) for request in requests_sent]

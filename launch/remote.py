@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from launch import hosts, rank
 from launch.hosts import Host
@@ -28,18 +28,24 @@ from spmd.runtime import endings, failure
 #: What says which remote shell to use, as to Open MPI's own launcher.
 SHELL_VARIABLE = "PRTE_MCA_plm_ssh_agent"
 #: A host that does not answer for six seconds is lost.
-SHELL = ("ssh", "-x", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3")
+SHELL = (
+    "ssh", "-x", "-o", "BatchMode=yes",
+    "-o", "ConnectTimeout=6", "-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3",
+)  # fmt: skip
 #: The launcher serves ranks of other hosts, and what it tells them goes over the connection. To it, all ranks are of
 #: one host: they must be kept from looking for each other in shared memory.
 VARIABLES = {"PRTE_MCA_pmix_remote_connections": "1", "PMIX_MCA_gds": "hash", "OMPI_MCA_btl": "tcp,self"}
-#: What each host has of its own.
-_OWN = {"TMPDIR", "HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "DISPLAY", "XDG_RUNTIME_DIR"}
 _LOST = 255  # what remote shells end with when they have lost the host
 
 
 def command(root: Path, named: Sequence[Host]) -> list[str]:
     """What starts a rank's command on its host of those ``named``; ``root`` is where this package is found."""
     return [*_python(root, "remote.main(sys.argv[1:])"), ",".join(map(str, named)), shlex.join(_remote_shell())]
+
+
+def joining_command(root: Path) -> list[str]:
+    """What starts a rank that joins later, before the name of a host, the rank's number and its command."""
+    return [*_python(root, "remote.join(sys.argv[1:])"), shlex.join(_remote_shell())]
 
 
 def unreachable(named: Sequence[Host]) -> str | None:
@@ -64,7 +70,19 @@ def main(arguments: list[str]) -> None:
     named, shell, *program = arguments
     number = failure.launched_rank()
     assert number is not None
-    host = _host_of(number, hosts.from_text(named))
+    _become(number, _host_of(number, hosts.from_text(named)), shell, program)
+
+
+def join(arguments: list[str]) -> None:
+    """Runs a command as a rank that joins. Arguments: remote shell, host, the rank's number, the command."""
+    shell, host, number, *program = arguments
+    os.environ[failure.NUMBER_VARIABLE] = number
+    _become(int(number), host, shell, program)
+
+
+def _become(number: int, host: str, shell: str, program: list[str]) -> NoReturn:
+    """Runs `program` as rank `number` on `host`, and ends as it ends."""
+    os.environ[failure.PLACE_VARIABLE] = host
     if _is_here(host):
         try:
             os.execvp(program[0], program)
@@ -105,7 +123,8 @@ def _run(there: Sequence[str], program: Sequence[str], number: int) -> int:
     )
     assert shell.stdin is not None
     lifeline = shell.stdin.fileno()
-    variables = {name: value for name, value in os.environ.items() if name not in _OWN}
+    variables = {name: value for name, value in os.environ.items() if name not in failure.VARIABLES_OF_A_HOST}
+    variables[failure.PLACE_VARIABLE] = os.environ[failure.PLACE_VARIABLE]
     request = {"folder": os.getcwd(), "variables": variables, "command": list(program)}
 
     def forward(signum: int, frame: FrameType | None) -> None:
@@ -134,7 +153,7 @@ def _remote_shell() -> list[str]:
     return shlex.split(named) or list(SHELL)
 
 
-def _end_as(status: int) -> None:
+def _end_as(status: int) -> NoReturn:
     """Ends this process as the rank has ended; by SIGKILL where nobody knows how, since its host is lost."""
     number = signal.SIGKILL if status < 0 or status == _LOST else max(status - 128, 0)
     if number:

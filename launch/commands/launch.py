@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launch import elastic, hosts, job, joining, mpirun, options, parallel, remote, values
@@ -110,8 +111,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 1
     alone = mpirun.on_one_machine(plan)
-    named = (os.uname().nodename,) if alone else tuple(host.name for host in plan.hosts)
-    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, named)
+    growth = None if chosen is None else job.Growth(args.ranks, chosen.most, os.uname().nodename if alone else "")
     return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
 
 
@@ -134,9 +134,11 @@ def _elastic_settings(args: argparse.Namespace) -> "Settings":
     from spmd.elastic.settings import Settings
 
     chosen = Settings.from_environment()
+    most = args.max_ranks or (args.ranks if args.replace else 0)
     return Settings(
         chosen.minimum if args.min_ranks is None else args.min_ranks,
         chosen.patience if args.patience is None else args.patience,
         args.ranks if args.replace else 0,
-        args.max_ranks or (args.ranks if args.replace else 0),
+        most,
+        tuple(remote.joining_command(Path(__file__).parents[2])) if most and args.hosts else (),
     )

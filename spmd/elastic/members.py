@@ -13,12 +13,16 @@ from spmd.runtime import failure
 
 @dataclass(frozen=True)
 class Member:
-    """A process: the `number` that its rank was when the job began (those that join count on), host, id and start."""
+    """A process: the `number` that its rank was when the job began (those that join count on), host, id and start.
+
+    `place` is what the launcher calls the host.
+    """
 
     number: int
     host: str
     process: int
     started: str
+    place: str = ""
 
     @property
     def name(self) -> str:
@@ -71,7 +75,8 @@ def this_process(rank: int) -> Member:
     """This process, which is `rank` of the ranks as the job began."""
     launched = failure.launched_rank()
     number = rank if launched is None else launched
-    return Member(number, os.uname().nodename, os.getpid(), _started(os.getpid()))
+    place = os.environ.get(failure.PLACE_VARIABLE, "")
+    return Member(number, os.uname().nodename, os.getpid(), _started(os.getpid()), place)
 
 
 def _started(process: int) -> str:

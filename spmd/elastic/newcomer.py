@@ -51,8 +51,9 @@ class Briefing:
     @classmethod
     def of_this_process(cls, ranks: int) -> Briefing:
         """As this process was called, itself a new one or not."""
-        variables = {name: text for name, text in os.environ.items() if not name.startswith(_OF_MPI)}
-        variables.pop(failure.NUMBER_VARIABLE, None)
+        own = {failure.NUMBER_VARIABLE, *failure.VARIABLES_OF_A_HOST}
+        shared = os.environ.keys() - own
+        variables = {name: os.environ[name] for name in shared if not name.startswith(_OF_MPI)}
         if _briefing is not None:
             return replace(_briefing, variables=variables, ranks=ranks)
         *options, what = sys.orig_argv[1 : 1 + len(sys.orig_argv) - len(sys.argv)]
@@ -141,9 +142,9 @@ def leave() -> NoReturn:
 def main() -> None:
     """What such a Python does."""
     global _invitation, _briefing
+    failure.leave_at_end()
     peer = MPI.Comm.Get_parent().Merge(high=True)
     signal.alarm(0)
-    failure.leave_at_end()
     briefing = admission.hear(peer)
     assert isinstance(briefing, Briefing)
     _briefing, _invitation = briefing, Invitation(peer, briefing.ranks)

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,23 +37,31 @@ def tell(text: str) -> None:
 
 @dataclass(eq=False)
 class Recruit:
-    """A rank that has been started: with `peer`, it and rank 0, it has begun; with `member` it is ready to join."""
+    """A rank that has been started: with `peer`, it and rank 0, it has begun; with `member` it is ready to join.
+
+    It runs on the host `place`; on one that MPI chooses, where that is empty.
+    """
 
     number: int
     request: JoinRequest | None
+    place: str
     started: float = field(default_factory=time.monotonic)
     peer: MPI.Intracomm | None = None
     member: Member | None = None
     failed: bool = False
 
-    def bring(self, own: MPI.Intracomm, briefing: Briefing) -> None:
-        """Starts it, and waits until it is ready or lost. `own` is a communicator of this process alone."""
+    def bring(self, own: MPI.Intracomm, briefing: Briefing, starter: Sequence[str]) -> None:
+        """Starts it, by `starter` if that is not MPI, and waits until it is ready or lost. `own` is a communicator of
+        this process alone."""
         try:
             info = MPI.Info.Create()
             info["map_by"], info["bind_to"] = "slot:OVERSUBSCRIBE", "none"
-            if self.request is not None and self.request.host:
-                info["host"] = self.request.host
-            both = own.Spawn(sys.executable, briefing.command(self.number), maxprocs=1, info=info)
+            command = [sys.executable, *briefing.command(self.number)]
+            if starter:
+                command = [*starter, self.place, str(self.number), *command]
+            elif self.place:
+                info["host"] = self.place
+            both = own.Spawn(command[0], command[1:], maxprocs=1, info=info)
             peer = both.Merge(high=False)
             both.Free()
             admission.tell(peer, briefing)
@@ -161,11 +170,19 @@ class Recruiter:
             waiting[0].answer(f"the job has {ranks} ranks, and may have {self._settings.most}", joined=False)
 
     def _start(self, request: JoinRequest | None, ranks: int) -> None:
-        recruit = Recruit(self._next, request)
+        recruit = Recruit(self._next, request, self._place(request))
         self._next += 1
         self._recruits.append(recruit)
-        arguments = MPI.COMM_SELF.Dup(), Briefing.of_this_process(ranks)
+        arguments = MPI.COMM_SELF.Dup(), Briefing.of_this_process(ranks), self._settings.starter
         threading.Thread(target=recruit.bring, args=arguments, name=f"rank {recruit.number}", daemon=True).start()
+
+    def _place(self, request: JoinRequest | None) -> str:
+        """The host that is named, or else, of those that are known to live, the one with the fewest ranks."""
+        if request is not None and request.host:
+            return request.host
+        places = Counter(member.place for member in self._members)
+        places.update(recruit.place for recruit in self._recruits if recruit.place in places)
+        return min(places, key=places.__getitem__)
 
     def _requests(self) -> list[JoinRequest]:
         return open_requests(self._folder) if self._folder.is_dir() else []

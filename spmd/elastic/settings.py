@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ MINIMUM_VARIABLE = ELASTIC_VARIABLE
 PATIENCE_VARIABLE = "SPMD_ELASTIC_PATIENCE"
 TARGET_VARIABLE = "SPMD_ELASTIC_TARGET_RANKS"
 MOST_VARIABLE = "SPMD_ELASTIC_MAX_RANKS"
+#: What starts a rank on a host, as JSON, where the launcher knows of no other hosts than its own.
+STARTER_VARIABLE = "SPMD_ELASTIC_STARTER"
 DEFAULT_PATIENCE = 10.0
 
 
@@ -21,12 +24,13 @@ DEFAULT_PATIENCE = 10.0
 class Settings:
     """`minimum` ranks go on, fewer do not; a rank of which nothing is heard for `patience` seconds is declared dead
     (0: never). Where there are fewer than `target`, others are started; up to `most` may join when somebody asks
-    (0: none)."""
+    (0: none). `starter`, before a host's name, a rank's number and a command, starts it there; empty where MPI does."""
 
     minimum: int = 1
     patience: float = DEFAULT_PATIENCE
     target: int = 0
     most: int = 0
+    starter: tuple[str, ...] = ()
 
     @property
     def grows(self) -> bool:
@@ -46,6 +50,7 @@ class Settings:
             seconds,
             _number(environment, TARGET_VARIABLE, 0),
             _number(environment, MOST_VARIABLE, 0),
+            tuple(json.loads(environment.get(STARTER_VARIABLE, "[]"))),
         )
 
     def variables(self) -> dict[str, str]:
@@ -55,6 +60,7 @@ class Settings:
             PATIENCE_VARIABLE: str(self.patience),
             TARGET_VARIABLE: str(self.target),
             MOST_VARIABLE: str(self.most),
+            STARTER_VARIABLE: json.dumps(self.starter),
         }
 
 

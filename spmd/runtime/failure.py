@@ -42,6 +42,12 @@ _PR_SET_PDEATHSIG = 1
 
 #: The number of a rank that joined a job which ran already, as that counts.
 NUMBER_VARIABLE = "SPMD_ELASTIC_RANK"
+#: The host of a rank by the name that the launcher was given, where each rank is started by a remote shell of its own.
+PLACE_VARIABLE = "SPMD_ELASTIC_PLACE"
+#: What each host has of its own, and ranks do not take from another.
+VARIABLES_OF_A_HOST = frozenset(
+    ("TMPDIR", "HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "DISPLAY", "XDG_RUNTIME_DIR", PLACE_VARIABLE)
+)
 _RANK_VARIABLES = (NUMBER_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
 
 _installed = False
@@ -127,15 +133,14 @@ def _meet_launcher() -> None:
         return
     if parent in _LAUNCHERS:
         end_with_parent()
-        _launched_rank = launched_rank()
-        _mark_running()
         if ELASTIC_VARIABLE in os.environ:
             _be_lost_when_leaving()
-        if NUMBER_VARIABLE in os.environ:
-            _launched_rank = None  # until it has joined, its failure is its own
-    elif KEPT_VARIABLE in os.environ and os.environ[KEPT_VARIABLE] == str(os.getppid()):
-        _launched_rank = launched_rank()  # who keeps it has seen to its end
-        _mark_running()
+    elif os.environ.get(KEPT_VARIABLE) != str(os.getppid()):  # who keeps a rank sees to its end
+        return
+    _launched_rank = launched_rank()
+    _mark_running()
+    if NUMBER_VARIABLE in os.environ:
+        _launched_rank = None  # until it has joined, its failure is its own
 
 
 def launched_rank() -> int | None:
@@ -152,10 +157,12 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def _mark_running() -> None:
+    """The folder of reports is that of the launcher's host: ranks of other hosts are marked by who starts them."""
     folder = os.environ.get(REPORTS_VARIABLE, "")
-    if _launched_rank is not None and os.path.isdir(folder):
+    if _launched_rank is not None:
         atexit.register(_leave)  # what is registered first comes last
-        endings.mark(Path(folder), _launched_rank)
+        if os.path.isdir(folder):
+            endings.mark(Path(folder), _launched_rank)
 
 
 def _leave() -> None:

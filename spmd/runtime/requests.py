@@ -23,17 +23,17 @@ _NOTE = "elastic.json"
 
 @dataclass(frozen=True)
 class RunningJob:
-    """An elastic job of this machine: the `process` that launched it, how many ranks it may have (`most`), and on which
-    `hosts`, where that is known."""
+    """An elastic job of this machine: the `process` that launched it, how many ranks it may have (`most`), and the
+    `host` that it is confined to, if any."""
 
     process: int
     most: int
-    hosts: tuple[str, ...]
+    host: str
     folder: Path
 
     def leave_note(self) -> None:
         """Lets the job be found."""
-        _write(self.folder / _NOTE, json.dumps([self.process, self.most, self.hosts]))
+        _write(self.folder / _NOTE, json.dumps([self.process, self.most, self.host]))
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ def open_requests(folder: Path) -> list[JoinRequest]:
 def _running_jobs() -> Iterator[RunningJob]:
     for note in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*/{_NOTE}"):
         with contextlib.suppress(OSError):
-            process, most, hosts = json.loads(note.read_text())
+            process, most, host = json.loads(note.read_text())
             os.kill(process, 0)
-            yield RunningJob(process, most, tuple(hosts), note.parent)
+            yield RunningJob(process, most, host, note.parent)
 
 
 def _write(file: Path, text: str) -> None:

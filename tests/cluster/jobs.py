@@ -17,6 +17,7 @@ from tests.elastic.jobs import MOST_SECONDS
 from tests.launch.failures import processes_left
 
 LEAVING_SECONDS = 10.0
+LAUNCH = (sys.executable, "-m", "launch", "launch")
 #: Tests that are much like others, or take much longer.
 at_length = pytest.mark.skipif(
     os.environ.get("SPMD_CLUSTER_TESTS") != "1", reason="tests at length run where SPMD_CLUSTER_TESTS is 1"
@@ -41,7 +42,7 @@ class ClusterJob:
     ) -> None:
         self._hosts, self.marker = hosts, uuid.uuid4().hex
         self._before = {host.name: _files(host) for host in hosts.living()}
-        own = {
+        self._variables = {
             "MARKER": self.marker,
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -49,15 +50,20 @@ class ClusterJob:
             # either waits for, the other's progress among it, may not run for minutes.
             "PRTE_MCA_hwloc_default_binding_policy": "none",
         }
-        shells = {"PRTE_MCA_plm_ssh_agent": str(hosts.agent), "HYDRA_LAUNCHER_EXEC": str(hosts.agent)}
-        launch = [sys.executable, "-m", "launch", "launch", *options, "--"]
-        self.process = hosts.start([*launch, *command], own | shells | variables)
+        self._variables |= {"PRTE_MCA_plm_ssh_agent": str(hosts.agent), "HYDRA_LAUNCHER_EXEC": str(hosts.agent)}
+        self.process = hosts.start([*LAUNCH, *options, "--", *command], self._variables | variables)
 
     def wait_for(self, line: str) -> None:
         """Until the job has said so."""
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         assert said == f"{line}\n", (said, self.process.communicate())
+
+    def join(self, *options: str) -> tuple[int, str, str]:
+        """Asks for more ranks, on host `a`: status, output and errors of who asks."""
+        asking = self._hosts.start([*LAUNCH, "--join", *options], self._variables)
+        said, screen = asking.communicate(timeout=MOST_SECONDS)
+        return asking.returncode, said, screen
 
     def processes(self, word: str) -> list[int]:
         """Those of the job, on any host, whose command line has `word`."""

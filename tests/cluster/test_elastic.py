@@ -47,6 +47,23 @@ def test_a_whole_host_is_lost_and_the_other_goes_on(mortal: Hosts, plugged: bool
     assert answer["ranks"] == 2 and sorted(text.split(" (")[0] for text in answer["lost"]) == ["rank 2", "rank 3"]
 
 
+def test_ranks_join_on_the_host_that_is_named(lasting: Hosts) -> None:
+    job = ClusterJob(lasting, ["python", str(WORKER), "--await-ranks", "5"], [*ELASTIC, "--max-ranks", "5"])
+    job.wait_for("started")
+    status, said, screen = job.join("--hosts", "nowhere:1")
+    assert (status, said) == (1, "") and screen.startswith("spmd launch: host nowhere cannot be reached: ")
+    status, said, screen = job.join("--hosts", "b:1")
+    assert (status, screen) == (0, "") and said.startswith("rank 4 (") and said.endswith(" on b) joined\n")
+    answer = answer_of(job.finish())
+    assert answer["ranks"] == 5 and answer["joined"] == 1
+
+
+def test_ranks_of_the_launcher_s_host_are_replaced_from_the_other(lasting: Hosts) -> None:
+    command = ["python", str(WORKER), "--faults", "0:kill@step:5,1:kill@step:5", "--await-ranks", "4"]
+    answer = answer_of(ClusterJob(lasting, command, [*ELASTIC, "--replace"]).finish())
+    assert answer["ranks"] == 4 and answer["joined"] == 2
+
+
 @at_length
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_the_job_on_both_hosts(lasting: Hosts, number: signal.Signals) -> None:

@@ -44,6 +44,8 @@ def test_counts_that_are_none_are_refused(counts: tuple[int, int, int]) -> None:
 def test_settings_go_through_the_environment_and_are_read_strictly() -> None:
     assert Settings.from_environment({}) == Settings(1, 10.0)
     assert Settings.from_environment(Settings(3, 0.5).variables()) == Settings(3, 0.5)
+    several = Settings(1, 2.0, 4, 5, ("python", "-c", "start"))
+    assert Settings.from_environment(several.variables()) == several
     for name, text in [("MIN_RANKS", "0"), ("MIN_RANKS", "two"), ("PATIENCE", "-1"), ("PATIENCE", "soon")]:
         with pytest.raises(UsageError, match=f"SPMD_ELASTIC_{name}={text}"):
             Settings.from_environment({f"SPMD_ELASTIC_{name}": text})
