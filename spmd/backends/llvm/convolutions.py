@@ -141,7 +141,7 @@ def _write_by_image(
 
     def write(text: FunctionText, pointer: Callable[[str], str], image: str, first: str, stop: str) -> None:
         turn, _ = text.open_loop()
-        one = Range(images.nest.outer[0], turn, text.value(f"add i64 {turn}, 1"), "true")
+        one = Range(images.nest.outer[0], turn, None, "true")
 
         def at(value: Value) -> str:
             return image if value is images.value else pointer(writer.pointer(value))

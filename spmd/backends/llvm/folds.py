@@ -141,7 +141,7 @@ class FoldWriter:
     def write_blocks(self, stage: Stage, memory: str, part: Range) -> None:
         """Folds the blocks `part`, each by itself; who has the last of them, what is left over, too."""
         blocks = self.blocks(stage)
-        assert blocks is not None
+        assert blocks is not None and part.stop is not None
         (last,) = stage.reduced
         text, size, width = self.point.text, blocks.levels[-1], self.point.width
 

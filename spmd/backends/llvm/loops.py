@@ -15,12 +15,12 @@ class Range:
     """The stretch of one loop that a part of a nest runs, from `first` on and before `stop`, names of i64.
 
     It begins at a whole number of lanes and is longer than they are; `is_last`, an i1, tells whether it reaches the
-    loop's end.
+    loop's end. Where `stop` is None it is the turn `first` alone, of a loop that is not run in lanes.
     """
 
     variable: Variable
     first: str
-    stop: str
+    stop: str | None
     is_last: str
 
 
@@ -59,6 +59,9 @@ class LoopWriter:
         if part is None and stop == step:
             self.at(variable, "0", inside)
             return
+        if part is not None and part.stop is None:
+            self.at(variable, part.first, inside)
+            return
         first, end = self.bounds(variable, stop)
         name, depth = self.point.text.open_loop()
         self.point.variables[variable] = (name, depth)
@@ -70,6 +73,7 @@ class LoopWriter:
         part = self._part_of(variable)
         if part is None:
             return "0", str(stop)
+        assert part.stop is not None, "a loop"
         if stop == self.point.nest.extents[variable]:
             return part.first, part.stop
         return part.first, self.point.text.value(f"select i1 {part.is_last}, i64 {stop}, i64 {part.stop}")
