@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from spmd.analysis.affine import Variable
 from spmd.analysis.scalar.expression import Expression
@@ -15,7 +16,9 @@ from spmd.backends.llvm.loops import LoopWriter, Range
 from spmd.backends.llvm.points import Bound, Rendered, shuffled
 from spmd.backends.llvm.stores import store_all
 from spmd.backends.llvm.writer import llvm_type
+from spmd.compiler.schedule.interior import turns_of
 from spmd.compiler.schedule.nest import FOLDED, LoopReduction, Stage
+from spmd.compiler.schedule.rows import FEW
 
 #: Turns of a loop that are folded by themselves, and the least number of the largest blocks.
 BLOCK, LEAST_BLOCKS = 64, 8
@@ -56,9 +59,7 @@ class FoldWriter:
         slots = [self._start(reduction, across, width) for reduction in stage.reductions]
 
         def step() -> None:
-            for reduction, names in zip(stage.reductions, slots, strict=True):
-                self._step(reduction, names, across, width)
-            store_all(self.point, stage.stores, {})
+            self._turn(stage, slots, across, width)
 
         if memory is not None:
             self._fold_blocks(stage, memory, slots, width)
@@ -66,6 +67,8 @@ class FoldWriter:
             last = stage.reduced[-1] if stage.reduced else None
             if last is not None and self._is_long(stage, last):
                 self.loops.nested(stage.reduced[:-1], lambda: self._blocks(stage, last, slots, width), written_out)
+            elif last is not None and (turns := self._unlike_turns(stage, last)) is not None:
+                self.loops.nested(stage.reduced[:-1], lambda: self._each_turn(turns, last, slots, width), written_out)
             else:
                 self.loops.nested(stage.reduced, step, written_out)
         for reduction, names in zip(stage.reductions, slots, strict=True):
@@ -80,6 +83,25 @@ class FoldWriter:
                 totals = self._combined(reduction, starts, totals, 1)
             bindings = self._bindings(totals, vector=not across and width > 1)
             store_all(self.point, reduction.stores, bindings)
+
+    def _turn(self, stage: Stage, slots: Sequence[list[str]], across: bool, width: int) -> None:
+        """What is done at one place of the folded loops."""
+        for reduction, names in zip(stage.reductions, slots, strict=True):
+            self._step(reduction, names, across, width)
+        store_all(self.point, stage.stores, {})
+
+    def _unlike_turns(self, stage: Stage, last: Variable) -> list[Stage] | None:
+        """What is done at each turn of a short loop, where that is not the same."""
+        is_short = last != self.point.lane and self.point.nest.extents[last] <= FEW
+        return turns_of(self.point.nest, stage, last) if is_short else None
+
+    def _each_turn(self, turns: Sequence[Stage], last: Variable, slots: Sequence[list[str]], width: int) -> None:
+        """The turns of a short loop, one after another."""
+        whole = self.point.stage
+        for number, stage in enumerate(turns):
+            self.point.stage = stage
+            self.loops.at(last, str(number), partial(self._turn, stage, slots, False, width))
+        self.point.stage = whole
 
     def _start(self, reduction: LoopReduction, across: bool, width: int) -> list[str]:
         """Room for what is folded, with what it starts from."""
@@ -217,9 +239,7 @@ class FoldWriter:
         turn = self.point.width if across else 1
 
         def step() -> None:
-            for reduction, names in zip(stage.reductions, slots, strict=True):
-                self._step(reduction, names, across, width)
-            store_all(self.point, stage.stores, {})
+            self._turn(stage, slots, across, width)
 
         rest = length % turn
         if length >= turn:

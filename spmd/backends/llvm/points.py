@@ -7,7 +7,7 @@ is written once, where all that it depends on is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spmd.analysis.affine import Affine, Variable
 from spmd.analysis.scalar.expression import I1, I64, Expression, MachineType, Primitive, walk
@@ -53,7 +53,8 @@ class PointWriter:
         self.width = 1
         #: Lanes that stand for points, where not all of them do.
         self.valid: int | None = None
-        #: Loads that may be done in the scope at depth `guard` or further in, where a condition holds, alone.
+        #: Loads, their masks aside, that may be done in the scope at depth `guard` or further in alone: a condition
+        #: holds there.
         self.guarded: Collection[Load] = ()
         self.guard = text.depth
         #: Where vectors of operands are that were transposed (spmd.backends.llvm.transposed).
@@ -199,7 +200,7 @@ class PointWriter:
         mask = None if load.mask is None else self.render(load.mask)
         if load.value in self.written:
             least = max(least, self.shared_depth)
-        if load in self.guarded:
+        if self.guarded and replace(load, mask=None) in self.guarded:
             least = max(least, self.guard)
         pointer = self.pointer(load.value)
         type = llvm_type(load.type, 1)

@@ -38,7 +38,7 @@ _LESS_THAN = {"slt": 0, "sle": 1, "ult": 0, "ule": 1}
 class Interior:
     """Where the points lie, by loop (whole loops are not told), and what is computed there.
 
-    `unguarded` are the loads of `stage` that had a mask, which holds inside alone.
+    `unguarded` are the loads of `stage`, without what is left of their masks, that had one which holds inside alone.
     """
 
     spans: dict[Variable, Span]
@@ -86,6 +86,24 @@ def interior_of(nest: Nest, stage: Stage) -> Interior | None:
         if (answer := condition.holds(*_bounds(condition.difference, nest.extents, spans))) is not None
     }
     return _inside(stage, spans, answers) if answers else None
+
+
+def turns_of(nest: Nest, stage: Stage, variable: Variable) -> list[Stage] | None:
+    """What is computed at each turn of a loop, whose number is all that some conditions ask for; None without such.
+
+    So the parts of a concatenation that is folded are read where each is, and none is chosen while running.
+    """
+    conditions = {node: each for node, each in _conditions(nest, stage) if each.difference.coefficient(variable)}
+    if not conditions or any(len(each.difference.terms) > 1 for each in conditions.values()):
+        return None
+    turns: list[Stage] = []
+    for turn in range(nest.extents[variable]):
+        answers: dict[Expression, Expression] = {}
+        for node, condition in conditions.items():
+            place = _bounds(condition.difference, nest.extents, {variable: (turn, turn + 1)})
+            answers[node] = constant(bool(condition.holds(*place)), I1)
+        turns.append(_inside(stage, {}, answers).stage)
+    return turns
 
 
 def _kept(condition: _Condition, stage: Stage) -> list[Variable]:
@@ -199,7 +217,7 @@ def _inside(stage: Stage, spans: dict[Variable, Span], answers: Mapping[Expressi
         mask = rewritten(old.mask)
         new = replace(old, mask=None if mask is constant(True, I1) else mask)
         if new.mask is not old.mask:
-            unguarded.append(new)
+            unguarded.append(replace(new, mask=None))
         return new
 
     def store(old: Store) -> Store:

@@ -4,7 +4,8 @@ import pytest
 
 from spmd.analysis.affine import Affine
 from spmd.analysis.scalar.expression import Primitive, walk
-from spmd.compiler.schedule.interior import Interior, interior_of
+from spmd.compiler.schedule.interior import Interior, interior_of, turns_of
+from spmd.compiler.schedule.nest import Load
 from spmd.compiler.schedule.units import nests_of
 from tests.compiler.schedule.test_schedule import units_of
 
@@ -124,3 +125,31 @@ def test_an_update_at_a_place_that_the_program_names_asks_nothing(update: str) -
     assert all(update.mask is None for update in stage.updates) and all(load.mask is None for load in stage.loads())
     places = [at for update in stage.updates for _, at, _ in update.writes] + [store.address for store in stage.stores]
     assert places == [Affine(1, ((0, 64), (1, 1)))]
+
+
+def test_each_turn_over_stacked_parts_reads_one_of_them() -> None:
+    """Conditions that ask for more than the turn leave a loop as it is."""
+    (unit,) = units_of("""func.func @main(%x: tensor<20x64xf32>, %y: tensor<20x64xf32>) -> tensor<20x64xf32> {
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %a = stablehlo.broadcast_in_dim %x, dims = [0, 2] : (tensor<20x64xf32>) -> tensor<20x1x64xf32>
+  %b = stablehlo.broadcast_in_dim %y, dims = [0, 2] : (tensor<20x64xf32>) -> tensor<20x2x64xf32>
+  %c = stablehlo.concatenate %a, %b, dim = 1
+    : (tensor<20x1x64xf32>, tensor<20x2x64xf32>) -> tensor<20x3x64xf32>
+  %r = stablehlo.reduce(%c init: %zero) applies stablehlo.add across dimensions = [1]
+    : (tensor<20x3x64xf32>, tensor<f32>) -> tensor<20x64xf32>
+  return %r : tensor<20x64xf32>
+}""")
+    (nest,) = nests_of(unit)
+    (stage,) = nest.stages
+    (last,) = stage.reduced
+    turns = turns_of(nest, stage, last)
+    assert turns is not None and len(turns) == 3
+    read = []
+    for turn in turns:
+        (code,) = turn.reductions[0].inputs
+        assert isinstance(code.attribute, int)
+        leaf = turn.leaves[code.attribute]
+        assert isinstance(leaf, Load) and leaf.mask is None
+        read.append(str(leaf.value)[1:3])
+    assert read == ["%x", "%y", "%y"]
+    assert turns_of(nest, stage, stage.kept[0]) is None
