@@ -9,6 +9,7 @@ from spmd.runtime import requests
 
 _LOOK = 0.05  # seconds between two looks
 _ENDED = "the job has ended"
+_DESERTED = "nobody takes requests any more: the first rank of the job runs on another host now"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,5 +53,7 @@ def _answer(job: requests.RunningJob, request: requests.JoinRequest) -> tuple[bo
     while (answer := request.answered) is None:
         if job not in requests.running_jobs():
             return False, _ENDED
+        if job.is_deserted:
+            return False, _DESERTED
         time.sleep(_LOOK)
     return answer

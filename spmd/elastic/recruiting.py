@@ -24,7 +24,7 @@ from spmd.elastic.members import Member
 from spmd.elastic.newcomer import START_SECONDS, Briefing
 from spmd.elastic.settings import Settings
 from spmd.runtime.failure import REPORTS_VARIABLE
-from spmd.runtime.requests import JoinRequest, open_requests
+from spmd.runtime.requests import JoinRequest, attend, open_requests
 
 _LOOK = 0.1  # seconds between two looks
 _ATTEMPTS = 3  # to replace a rank, in a row, before it is given up
@@ -150,6 +150,7 @@ class Recruiter:
 
     def _run(self) -> None:
         while not self._stop.wait(_LOOK):
+            attend(self._folder)
             for recruit in [recruit for recruit in self._recruits if recruit.failed or recruit.is_late]:
                 with self._lock:
                     self._recruits.remove(recruit)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from pathlib import Path
 #: The folders of jobs' reports are called so, among the temporary files.
 FOLDER_PREFIX = "spmd-launch-"
 _NOTE = "elastic.json"
+_SERVED = ".served"
+_SILENT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,13 @@ class RunningJob:
     def leave_note(self) -> None:
         """Lets the job be found."""
         _write(self.folder / _NOTE, json.dumps([self.process, self.most, self.host]))
+
+    @property
+    def is_deserted(self) -> bool:
+        """Whether a rank has looked for requests, and none does any more: its successor may be on another host."""
+        with contextlib.suppress(OSError):
+            return time.time() - (self.folder / _SERVED).stat().st_mtime > _SILENT_SECONDS
+        return False
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,12 @@ def ask(job: RunningJob, host: str = "") -> JoinRequest:
     request = JoinRequest(job.folder / f"join-{uuid.uuid4().hex}.json", host)
     _write(request.file, json.dumps({"host": host}))
     return request
+
+
+def attend(folder: Path) -> None:
+    """Leaves a sign that somebody looks for requests."""
+    with contextlib.suppress(OSError):  # the folder is of another host, or gone with who launched the job
+        (folder / _SERVED).touch()
 
 
 def open_requests(folder: Path) -> list[JoinRequest]:
