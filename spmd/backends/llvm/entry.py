@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from spmd.backends.llvm.interpreter import interpreter_symbols
-from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.jit import Library, compile_ir, one_a_process
 from spmd.backends.llvm.processor import CODE_ATTRIBUTES
 
 #: Flags of an array that is contiguous in C order, and whose elements are aligned.
@@ -24,11 +24,15 @@ _FASTCALL = 0x0080
 
 
 class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef, and behind it what the entry is told: a function, and how many arrays it takes."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("function", ctypes.c_void_p),
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
+        ("native", ctypes.c_int64),
+        ("count", ctypes.c_int64),
     )
 
 
@@ -120,7 +124,7 @@ def _addresses_text(data: int, flags: int) -> list[str]:
     ]
 
 
-@cache
+@one_a_process
 def _entry() -> Library:
     """The entry in this process."""
     names = ("PyLong_FromLong", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_Occurred")
@@ -128,7 +132,11 @@ def _entry() -> Library:
 
 
 class _Told(np.ndarray):
-    """What the entry is told of a function; it has what the function needs, too, and lives as long as it."""
+    """What the entry is told of a function, a part of its definition; it has what the function needs, too.
+
+    It is the function's own object, and lives as long. CPython reads the definition until the end: that is reached
+    through the array's base, since an attribute of a cycle may be gone before (object.h, tp_clear).
+    """
 
     keep: object
 
@@ -138,9 +146,11 @@ def python_function(address: int, count: int, name: str, keep: object) -> Callab
 
     `keep` lives as long as it.
     """
-    definition = _MethodDef(name.encode(), _entry().address("entry"), _FASTCALL, None)
-    told = np.array([address, count], np.int64).view(_Told)
-    told.keep = (definition, keep)
+    entry = _entry()
+    definition = _MethodDef(name.encode(), entry.address("entry"), _FASTCALL, None, address, count)
+    words = (ctypes.c_int64 * 2).from_buffer(definition, _MethodDef.native.offset)
+    told = np.frombuffer(words, np.int64).view(_Told)  # type: ignore[call-overload]  # arrays of ctypes are buffers
+    told.keep = (entry, keep)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
     function: Callable[..., int] = make(ctypes.addressof(definition), told, None)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -46,6 +46,19 @@ class Library:
     def address(self, name: str) -> int:
         """Where the function `name` stands; KeyError when the library has none."""
         return self._addresses[name]
+
+
+def one_a_process(make: Callable[[], Library]) -> Callable[[], Library]:
+    """`make`, called once, whichever threads ask at the same time: functools.cache would have each make one, and of
+    those that it does not keep the code goes away under who calls it."""
+    lock, made = threading.Lock(), cache(make)
+
+    @wraps(make)
+    def library() -> Library:
+        with lock:
+            return made()
+
+    return library
 
 
 def compile_ir(text: str, symbols: Mapping[str, int], *, uses: Iterable[Library] = ()) -> Library:

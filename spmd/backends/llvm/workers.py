@@ -15,10 +15,9 @@ import ctypes
 import os
 import platform
 import sys
-from functools import cache
 
 from spmd.backends.llvm.blas import thread_count
-from spmd.backends.llvm.jit import Library, compile_ir
+from spmd.backends.llvm.jit import Library, compile_ir, one_a_process
 
 #: The function that runs parts: `void (ptr function, ptr frame, i64 parts, i64 threads, i1 products)`, where `function`
 #: is a `void (ptr frame, i64 part)`. While parts that call BLAS run (`products`), BLAS has one thread a call.
@@ -41,7 +40,7 @@ def symbols() -> dict[str, int]:
     return {RUN: pool().address(RUN)}
 
 
-@cache
+@one_a_process
 def pool() -> Library:
     """The code of the pool, of which there is one a process."""
     library = compile_ir(_text(), {})

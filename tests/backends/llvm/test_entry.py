@@ -1,6 +1,7 @@
 """Calling native functions: what they take as it is, and what is brought into form first."""
 
 import ctypes
+import gc
 import threading
 
 import numpy as np
@@ -46,6 +47,18 @@ def test_threads_share_a_native_function() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_what_a_function_is_told_lives_as_long_as_it_in_a_cycle_too() -> None:
+    """CPython reads a function's definition when it ends the function, after the cycle's attributes are gone."""
+    library = compile_ir("define void @nothing(ptr %addresses) {\n  ret void\n}", {})
+    for _ in range(200):
+        cycle: list[object] = [library]
+        function = python_function(library.address("nothing"), 0, "nothing", cycle)
+        cycle.append(function)
+        del function, cycle
+        gc.collect(0)
+    gc.collect()
 
 
 def test_other_numbers_of_arrays_are_declined() -> None:

@@ -6,6 +6,8 @@ import math
 import re
 import subprocess
 import sys
+import threading
+import time
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 
 import spmd
-from spmd.backends.llvm.jit import compile_ir, compile_object
+from spmd.backends.llvm.jit import Library, compile_ir, compile_object, one_a_process
 from spmd.backends.llvm.processor import host, target_machine
 
 SQUARE = """
@@ -83,6 +85,25 @@ def test_a_text_that_is_no_module_is_refused() -> None:
 
 def test_vectors_are_as_wide_as_registers() -> None:
     assert host().vector_bits in (128, 256, 512)
+
+
+def test_there_is_one_library_whichever_threads_ask_first() -> None:
+    """One that nobody keeps is unloaded, under who has its addresses."""
+    made: list[Library] = []
+
+    def make() -> Library:
+        time.sleep(0.05)
+        made.append(compile_ir("define i32 @f() {\n  ret i32 1\n}", {}))
+        return made[-1]
+
+    library = one_a_process(make)
+    got: list[Library] = []
+    threads = [threading.Thread(target=lambda: got.append(library())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1 and got == made * 4
 
 
 def test_a_process_that_compiled_ends_well() -> None:
