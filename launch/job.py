@@ -230,7 +230,8 @@ class _Job:
         while True:
             try:
                 # A wait without end would outlast the signal.
-                return self._process.wait(_FIRST_LOOK_SECONDS if now - began < _FIRST_SECONDS else LOOK_SECONDS)
+                soon = self._listeners is not None and now - began < _FIRST_SECONDS
+                return self._process.wait(_FIRST_LOOK_SECONDS if soon else LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 now = time.monotonic()
                 if self._listeners is not None:

@@ -149,9 +149,12 @@ def allocated_ranks() -> int | None:
     return sum(int(count) * int(nodes or 1) for count, nodes in places) or None
 
 
-def on_one_machine(job: Job) -> bool:
-    """Whether all ranks run on this machine: nothing that the launcher is told names another."""
-    if job.hosts or in_allocation() or HOST_VARIABLES & os.environ.keys():
+def on_one_machine(launcher: Launcher, job: Job) -> bool:
+    """Whether all ranks run on this machine: nothing that the launcher is told names another.
+
+    srun's are where the batch system puts them, whose daemons call it over the network.
+    """
+    if launcher.kind == "srun" or job.hosts or in_allocation() or HOST_VARIABLES & os.environ.keys():
         return False
     return not any(word in ("-H", "-f") or "host" in word or "machine" in word for word in job.extra)
 

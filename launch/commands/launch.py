@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if args.elastic and (fault := remote.unreachable(args.hosts)) is not None:
         print(f"spmd launch: {fault}", file=sys.stderr)
         return 1
-    alone = mpirun.on_one_machine(plan)
+    alone = mpirun.on_one_machine(launcher, plan)
     growth = None if chosen is None else job.Growth(args.ranks, chosen.most, os.uname().nodename if alone else "")
     return job.run(line, added, launcher.kind, one_machine=alone, growth=growth)
 

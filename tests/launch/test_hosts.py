@@ -44,7 +44,7 @@ def test_what_names_no_hosts_is_refused(tmp_path: Path) -> None:
 
 def test_each_launcher_is_told_in_its_own_words() -> None:
     job = Job(["prog"], 3, hosts=TWO)
-    assert not mpirun.on_one_machine(job)
+    assert not mpirun.on_one_machine(Launcher("mpirun", "openmpi"), job)
     line = " ".join(mpirun.command_line(Launcher("mpirun", "openmpi"), job))
     assert "--host a:2,b.net:1" in line and "--oversubscribe" not in line and "--bind-to" not in line
     assert "-hosts a:2,b.net:1" in " ".join(mpirun.command_line(Launcher("mpiexec", "hydra"), job))

@@ -59,15 +59,16 @@ def test_a_batch_system_decides_on_processors(monkeypatch: pytest.MonkeyPatch) -
 def test_a_job_of_one_machine_is_told_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in mpirun.HOST_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    assert mpirun.on_one_machine(Job(["prog"], 2))
-    assert mpirun.on_one_machine(Job(["--host", "a"], 2)), "that is the program's own option"
+    assert mpirun.on_one_machine(OPENMPI, Job(["prog"], 2))
+    assert mpirun.on_one_machine(OPENMPI, Job(["--host", "a"], 2)), "that is the program's own option"
+    assert not mpirun.on_one_machine(Launcher("srun", "srun"), Job(["prog"], 2)), "that is the batch system's choice"
     for extra in (["--hostfile", "hosts"], ["-H", "a,b"], ["--host=a"], ["-machinefile", "m"]):
-        assert not mpirun.on_one_machine(Job(["prog"], 2, extra=extra))
+        assert not mpirun.on_one_machine(OPENMPI, Job(["prog"], 2, extra=extra))
     monkeypatch.setenv("HYDRA_HOST_FILE", "hosts")
-    assert not mpirun.on_one_machine(Job(["prog"], 2))
+    assert not mpirun.on_one_machine(OPENMPI, Job(["prog"], 2))
     monkeypatch.delenv("HYDRA_HOST_FILE")
     monkeypatch.setenv("SLURM_JOB_ID", "17")
-    assert not mpirun.on_one_machine(Job(["prog"], 2))
+    assert not mpirun.on_one_machine(OPENMPI, Job(["prog"], 2))
 
 
 def test_hydra_and_srun_get_their_own_words() -> None:
