@@ -54,10 +54,10 @@ class Listeners:
         return list(map(int, launchers)) if begun else []
 
     def _bind(self, process: int, handle: int) -> None:
-        for number, link in _sockets(process):
+        for number, link in sockets(process):
             if link not in self._kept:
                 with contextlib.suppress(OSError), socket.socket(fileno=_fetch(handle, number)) as ours:
-                    if ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) and _is_open_to_others(ours):
+                    if listens(ours) and _is_open_to_others(ours):
                         ours.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)
                         self._kept.add(link)
 
@@ -69,13 +69,22 @@ def _name(process: str) -> str:
         return ""
 
 
-def _sockets(process: int) -> Iterator[tuple[int, str]]:
-    """The descriptors of a process that are sockets, and what tells one from all others of the machine."""
-    for entry in os.listdir(f"/proc/{process}/fd"):
+def sockets(process: int) -> Iterator[tuple[int, str]]:
+    """The descriptors of a process that are sockets, and what tells one from all others of the machine.
+
+    None where the system does not tell.
+    """
+    folder = f"/proc/{process}/fd"
+    for entry in os.listdir(folder) if os.path.isdir(folder) else ():
         with contextlib.suppress(OSError):  # it has been closed
-            link = os.readlink(f"/proc/{process}/fd/{entry}")
+            link = os.readlink(f"{folder}/{entry}")
             if link.startswith("socket:"):
                 yield int(entry), link
+
+
+def listens(ours: socket.socket) -> bool:
+    """Whether a socket takes connections."""
+    return bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
 def _fetch(handle: int, number: int) -> int:

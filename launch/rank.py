@@ -9,11 +9,11 @@ import os
 import select
 import signal
 import socket
-import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch import listeners
 from spmd.runtime import endings, failure
 
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
@@ -118,14 +118,9 @@ def _part_from_launcher() -> None:
 
 def _close_listeners() -> None:
     """Closes what the launcher listens on, which Hydra's ranks inherit: it is none of theirs."""
-    for entry in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ():
-        with contextlib.suppress(OSError):  # the folder's own descriptor is closed by now; others are no sockets
-            number = int(entry)
-            if not stat.S_ISSOCK(os.fstat(number).st_mode):
-                continue
-            with socket.socket(fileno=os.dup(number)) as listener:
-                listens = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            if listens:
+    for number, _ in listeners.sockets(os.getpid()):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as ours:
+            if listeners.listens(ours):
                 os.close(number)
 
 
